@@ -1,0 +1,129 @@
+#pragma once
+
+// The contract between the service and whatever moves the bytes. A backend instance is a *lane*:
+// one owner thread submits, one thread at a time reaps, anybody wakes or cancels. No callback runs
+// inside a backend: reap only collects results.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+namespace ioweave::engine {
+
+enum class Op : uint8_t {
+  nop,
+  read,    ///< buffer, length
+  write,   ///< buffer, length
+  readv,   ///< vectors, vector_count
+  writev,  ///< vectors, vector_count
+  fsync,
+  fdatasync,
+  prefetch,  ///< bring [offset, offset + length) into the page cache; ends when it is there
+};
+inline constexpr unsigned kOps = 8;
+
+/// Offset meaning "the descriptor's own position, and move it", as in preadv2(2).
+inline constexpr int64_t kCurrentPosition = -1;
+
+/// The most one submission moves, as in the kernel (MAX_RW_COUNT): more is a short transfer.
+inline constexpr uint64_t kMaxTransferBytes = 0x7ffff000;
+
+/// One system call's worth of work, embedded in the service's request. The submitter owns it until
+/// the completion has been reaped. The backend reads the first group and uses the second freely.
+struct Operation {
+  Op op = Op::nop;
+  uint8_t ioprio_class = 0;   ///< 0 unset, else IOPRIO_CLASS_*
+  uint16_t fixed_buffer = 0;  ///< slot of the service's buffer table that holds `buffer`; 0: none
+  uint16_t fixed_file = 0;    ///< slot of the service's file table that holds `fd`; 0: none
+  int32_t rw_flags = 0;       ///< RWF_* of preadv2(2)
+  int32_t fd = -1;
+  uint32_t vector_count = 0;  ///< of readv and writev, at most IOV_MAX
+  int64_t offset = 0;         ///< bytes from the start of the file, or kCurrentPosition
+  uint64_t length = 0;        ///< bytes, of read, write and prefetch; cut at kMaxTransferBytes
+  void* buffer = nullptr;     ///< bytes; written to by read only
+  const iovec* vectors = nullptr;
+
+  Operation* next = nullptr;  ///< the backend's own list, and the service's between stations
+  int64_t result = 0;         ///< bytes or -errno, valid once completed or reaped
+};
+
+enum class Submitted : uint8_t {
+  queued,       ///< will be reaped after flush()
+  completed,    ///< done at once: `result` is set, it will not be reaped
+  busy,         ///< no room now: reap, then try again. The operation is untouched
+  unsupported,  ///< this backend cannot do it on this descriptor: use another one
+};
+
+/// How reap() behaves.
+struct Reap {
+  uint32_t min_completions = 0;  ///< sleep until this many are there; 0: never sleep
+  int64_t timeout_ns = -1;       ///< gives up sleeping after this long; -1: never
+  bool flush = false;            ///< by the owner only: submit what is queued in the same call
+};
+
+/// Buffers and descriptors that are registered with each ring once instead of being looked up per
+/// operation. Slot 0 is never used. Shared by all lanes of a service; lanes follow `version`.
+class FixedTable;
+
+enum class Kind : uint8_t { uring, aio, threads };
+enum class UringMode : uint8_t { plain, sqpoll, iopoll };
+
+struct LaneOptions {
+  Kind kind = Kind::uring;
+  UringMode mode = UringMode::plain;
+  uint32_t entries = 256;     ///< most operations in flight; a power of two is not required
+  bool single_owner = false;  ///< the owner is also the only reaper, ever (DEFER_TASKRUN)
+  uint32_t threads = 4;       ///< Kind::threads: the most worker threads of this lane
+  const FixedTable* fixed = nullptr;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  /// "io_uring", "io_uring+sqpoll", "io_uring+iopoll", "aio" or "threads".
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+
+  /// Owner thread. Queues one operation; at most `entries` are in flight, so the completion queue
+  /// cannot overflow. Never sleeps.
+  [[nodiscard]] virtual Submitted submit(Operation& operation) noexcept = 0;
+
+  /// Owner thread. Hands everything queued to the kernel or the workers. 0 or -errno of a fault
+  /// that is not any operation's own (the operations stay queued and a later flush retries them).
+  [[nodiscard]] virtual int flush() noexcept = 0;
+
+  /// One thread at a time, not necessarily the owner unless single_owner. Fills `out` with
+  /// completed operations whose `result` is set and returns how many; 0 after a timeout, wake() or
+  /// signal. -errno only where the lane itself is broken.
+  [[nodiscard]] virtual int reap(std::span<Operation*> out, const Reap& how) noexcept = 0;
+
+  /// Any thread, also from several. A reap() that sleeps, or the next one that would, returns.
+  virtual void wake() noexcept = 0;
+
+  /// Any thread. Asks that an operation in flight be given up: it is reaped in any case, with
+  /// -ECANCELED where that succeeded. 0, -ENOENT (not in flight here) or -EALREADY (too late).
+  [[nodiscard]] virtual int cancel(Operation& operation) noexcept = 0;
+
+  /// In the child after fork(2), where only async-signal-safe calls are allowed: gives up kernel
+  /// objects shared with the parent without disturbing it. Nothing but destruction may follow;
+  /// destruction then frees memory only.
+  virtual void abandon() noexcept = 0;
+
+ protected:
+  Backend() = default;
+};
+
+/// Opens a lane. On failure: null, -errno in `error` and in `why` a sentence that names the cause
+/// and who can mend it (io_uring_disabled, seccomp's EPERM against ENOSYS, memlock, limits).
+[[nodiscard]] std::unique_ptr<Backend> open_lane(const LaneOptions& options, int& error,
+                                                 std::string& why);
+
+}  // namespace ioweave::engine

@@ -1,0 +1,111 @@
+#pragma once
+
+// What the policy hears (events) and says (decisions). Plain values: a log of events replayed on
+// any driver gives the same decisions, whether an operation is a 4 KiB request of this process,
+// a checkpoint task on a cluster or a task of the simulator.
+
+#include <cstdint>
+#include <variant>
+
+namespace ioweave::policy {
+
+using DeviceId = uint32_t;
+using FlowId = uint32_t;
+using NodeId = uint32_t;
+/// Chosen by the driver, opaque to the policy; unique among the operations it knows.
+using OperationId = uint64_t;
+
+/// Priority classes, highest first.
+enum class Class : uint8_t { foreground, write_behind, prefetch };
+inline constexpr unsigned kClasses = 3;
+
+// ---- Events ------------------------------------------------------------------------------------
+
+/// An operation exists and may start when the policy says so.
+struct Ready {
+  OperationId operation;
+  FlowId flow;
+  NodeId node;  ///< where it may run; kAnyNode lets the policy place it
+  uint64_t bytes;
+};
+
+/// The driver did start it (it may be told later than it was decided: a cluster has latency).
+struct Started {
+  OperationId operation;
+};
+
+/// It ended well and has left the device.
+struct Finished {
+  OperationId operation;
+  double seconds;  ///< from start to end
+  uint64_t bytes;  ///< moved
+  uint32_t
+      concurrency;  ///< operations of its flow running on its node when it ended, itself included
+};
+
+/// It ended with an error and has left the device.
+struct Failed {
+  OperationId operation;
+};
+
+/// It will not run, or what it ran is void: forget it, waiting or running.
+struct Cancelled {
+  OperationId operation;
+};
+
+/// Throughput of a device as measured from outside, about once a second.
+struct Sample {
+  DeviceId device;
+  NodeId node;
+  double bytes_per_second;
+  uint32_t concurrency;
+  bool limit_reached;  ///< the limit, not a lack of work, held operations back meanwhile
+};
+
+/// How many operations of a class run on a device without having passed through the policy
+/// (the fast path of the foreground). Told whenever it matters: before a Ready of a lower class
+/// and when the count falls to zero while lower classes wait.
+struct Activity {
+  DeviceId device;
+  NodeId node;
+  Class priority;
+  uint32_t in_flight;
+};
+
+struct NodeUp {
+  NodeId node;
+};
+
+/// Its operations, waiting for it or running on it, are gone; the driver resubmits what it wants.
+struct NodeDown {
+  NodeId node;
+};
+
+/// Time passes: for policies that act on their own (probing, ageing).
+struct Tick {};
+
+using Event = std::variant<Ready, Started, Finished, Failed, Cancelled, Sample, Activity, NodeUp,
+                           NodeDown, Tick>;
+
+// ---- Decisions ---------------------------------------------------------------------------------
+
+/// Start this operation now, there.
+struct Start {
+  OperationId operation;
+  NodeId node;
+  bool operator==(const Start&) const = default;
+};
+
+/// From now on at most this many operations of the flow run at once on a node. For information
+/// (reports, drivers with queues of their own); Start already respects it.
+struct SetLimit {
+  FlowId flow;
+  uint32_t limit;
+  bool operator==(const SetLimit&) const = default;
+};
+
+using Decision = std::variant<Start, SetLimit>;
+
+inline constexpr NodeId kAnyNode = 0xFFFFFFFFu;
+
+}  // namespace ioweave::policy
