@@ -1,0 +1,298 @@
+/*
+ * Ioweave: storage I/O woven through computation. The C interface.
+ *
+ * How it works. A *service* moves bytes; open one per process and share it between threads. A
+ * *request* describes one transfer; its memory is yours (stack, struct member, array), nothing is
+ * allocated per request. You may
+ *
+ *   - call iow_pread() and friends: the plain system call, with interruptions and short transfers
+ *     handled;
+ *   - submit requests and collect them with iow_wait(), iow_test() or iow_poll();
+ *   - submit requests with a callback that runs on the service's own thread, or on yours.
+ *
+ * A request belongs to a *flow*, a named stream of similar operations with a priority class and a
+ * bandwidth constraint on a *device*. Requests without a flow are foreground and unconstrained, and
+ * take the fast path: from the calling thread straight to a ring of its own.
+ *
+ * Conventions, for every function unless it says otherwise:
+ *   - Result: >= 0, or a negated errno (-EINVAL, ...). errno itself is not touched.
+ *   - Sizes and offsets are bytes, times are nanoseconds, bandwidth is MB/s (10^6 bytes).
+ *   - Thread safety: any thread, at any time, except that iow_service_close() is the last call.
+ *   - Ownership: a buffer and a request belong to the library from submission to completion.
+ *   - fork(2): the child must not wait for what the parent submitted (such waits return
+ *     -ECANCELED). In the child, submissions on an inherited service are carried out at once by
+ *     plain system calls; open a new service there for asynchronous I/O. The parent is unaffected.
+ *   - Threads that end: what a thread submitted is completed before its exit finishes.
+ *   - Signals: a thread with asynchronous requests in flight may see epoll_wait(2) and similar
+ *     calls return EINTR without a signal of the program (the kernel posts completions that way).
+ */
+#ifndef IOWEAVE_IOWEAVE_H
+#define IOWEAVE_IOWEAVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define IOW_NOEXCEPT noexcept
+#else
+#define IOW_NOEXCEPT
+#endif
+
+#define IOW_API __attribute__((visibility("default")))
+
+#define IOW_VERSION_MAJOR 0
+#define IOW_VERSION_MINOR 1
+#define IOW_VERSION_PATCH 0
+
+/* "0.1.0": of the library that runs, not of this header. */
+IOW_API const char *iow_version_string(void) IOW_NOEXCEPT;
+
+/* ---- Service ---------------------------------------------------------------------------------- */
+
+typedef struct iow_service iow_service;
+
+typedef enum iow_engine {
+  IOW_ENGINE_AUTO = 0, /* the best that works here */
+  IOW_ENGINE_URING = 1,
+  IOW_ENGINE_AIO = 2, /* Linux native AIO: O_DIRECT descriptors; others go to threads */
+  IOW_ENGINE_THREADS = 3
+} iow_engine;
+
+typedef enum iow_engine_mode {
+  IOW_MODE_PLAIN = 0,
+  IOW_MODE_SQPOLL = 1, /* io_uring with a kernel thread that polls for submissions */
+  IOW_MODE_IOPOLL = 2  /* io_uring polling the device: O_DIRECT on devices with polling queues */
+} iow_engine_mode;
+
+/* Zero means "the default" in every field, so a zeroed struct is valid. */
+typedef struct iow_options {
+  uint32_t size;         /* sizeof(iow_options): lets the struct grow; 0 is this version's size */
+  iow_engine engine;
+  iow_engine_mode mode;
+  int required;          /* nonzero: fail rather than fall back to another engine */
+  uint32_t queue_depth;  /* most requests in flight per thread: 1..4096, default 256 */
+  uint32_t threads;      /* most worker threads of the threads engine: 1..256, default 4 */
+  uint32_t reserved[8];
+} iow_options;
+
+/*
+ * Opens a service. `options` may be NULL. Where the wanted engine is not allowed or not there
+ * (io_uring disabled, seccomp, limits), falls back to the next one unless `required`; see
+ * iow_service_engine() for which and why. Errors: -EINVAL (an option out of range; *error_text
+ * names it), -ENOMEM, and with `required` the engine's own error. *error_text, if the pointer is
+ * not NULL, is NULL or a sentence to be freed with free(3).
+ */
+IOW_API int iow_service_open(iow_service **service, const iow_options *options,
+                             char **error_text) IOW_NOEXCEPT;
+
+/*
+ * Completes everything in flight or waiting (callbacks included), then frees the service. No other
+ * call on it may be running or follow. NULL is allowed.
+ */
+IOW_API void iow_service_close(iow_service *service) IOW_NOEXCEPT;
+
+/*
+ * The engine in use ("io_uring", "io_uring+sqpoll", "aio", "threads"); *why, unless NULL, receives
+ * a sentence on what was passed over and who can mend it, or "". Both live as long as the service.
+ */
+IOW_API const char *iow_service_engine(const iow_service *service, const char **why) IOW_NOEXCEPT;
+
+/* ---- Plain blocking calls --------------------------------------------------------------------- */
+
+/*
+ * As pread(2), pwrite(2), preadv(2), pwritev(2), fsync(2), fdatasync(2) on the calling thread, but
+ * interrupted calls are repeated and short transfers continued, also above 2 GiB: fewer bytes than
+ * asked means end of file, or for a write the bytes written before an error that the next call
+ * will report. Offsets are >= 0. Errors: those of the system call, negated; -EINVAL for vectors
+ * outside 0..IOV_MAX or a sum above SSIZE_MAX.
+ */
+IOW_API ssize_t iow_pread(iow_service *service, int fd, void *buffer, size_t bytes,
+                          off_t offset) IOW_NOEXCEPT;
+IOW_API ssize_t iow_pwrite(iow_service *service, int fd, const void *buffer, size_t bytes,
+                           off_t offset) IOW_NOEXCEPT;
+IOW_API ssize_t iow_preadv(iow_service *service, int fd, const struct iovec *vectors, int count,
+                           off_t offset) IOW_NOEXCEPT;
+IOW_API ssize_t iow_pwritev(iow_service *service, int fd, const struct iovec *vectors, int count,
+                            off_t offset) IOW_NOEXCEPT;
+IOW_API int iow_fsync(iow_service *service, int fd) IOW_NOEXCEPT;
+IOW_API int iow_fdatasync(iow_service *service, int fd) IOW_NOEXCEPT;
+
+/* ---- Requests --------------------------------------------------------------------------------- */
+
+typedef enum iow_op {
+  IOW_OP_NOP = 0,
+  IOW_OP_READ = 1,      /* buffer, bytes, offset */
+  IOW_OP_WRITE = 2,     /* buffer, bytes, offset */
+  IOW_OP_READV = 3,     /* buffer = const struct iovec *, bytes = their number, offset */
+  IOW_OP_WRITEV = 4,    /* the same; the array must live until completion */
+  IOW_OP_FSYNC = 5,
+  IOW_OP_FDATASYNC = 6,
+  IOW_OP_PREFETCH = 7   /* bytes, offset: into the page cache; completes when they are there */
+} iow_op;
+
+enum {
+  /* Submission may be held until this thread next submits without this flag, waits, tests or polls:
+     batches become one system call. */
+  IOW_MORE = 1u << 0,
+  /* Where no room is left, do not sleep: iow_submit() returns what it took so far. */
+  IOW_NOWAIT = 1u << 1,
+  /* The callback runs on the submitting thread, inside iow_poll() or iow_wait*(), instead of on the
+     service's thread. */
+  IOW_CALLBACK_ON_POLL = 1u << 2,
+  /* One system call's worth: neither short transfers nor -EINTR/-EAGAIN are continued. */
+  IOW_EXACT = 1u << 3
+};
+
+typedef struct iow_request iow_request;
+
+/*
+ * Runs once, when the request has completed and `result` is set. The request may be resubmitted or
+ * its memory reused from inside. Must not block for long nor throw.
+ */
+typedef void (*iow_callback)(iow_request *request, void *user);
+
+/* Zero it, fill the first part, leave the rest alone. 192 bytes. */
+struct iow_request {
+  uint8_t op;           /* iow_op */
+  uint8_t flags;        /* IOW_* */
+  uint16_t fixed_buffer; /* from iow_register_buffer(), or 0 */
+  uint16_t fixed_file;  /* from iow_register_file(), or 0; fd must be set all the same */
+  uint16_t reserved;
+  int32_t fd;
+  uint32_t flow;        /* from iow_flow_create(), or 0: foreground, unconstrained */
+  void *buffer;
+  uint64_t bytes;
+  int64_t offset;       /* >= 0, or -1: the descriptor's own position (implies IOW_EXACT) */
+  iow_callback callback; /* NULL: collect it with iow_wait(), iow_test() or iow_poll() */
+  void *user;
+  int64_t result;       /* once completed: bytes transferred, 0, or -errno */
+  uint64_t internal[15];
+};
+
+/*
+ * Submits `count` requests, in order of the array (their completions come in any order). Returns
+ * how many were taken: all of them, or fewer with IOW_NOWAIT or where the next one is malformed
+ * (then a call with that one first returns its error: -EINVAL for an unknown op, flag, flow, or
+ * an offset below 0, a vector count above IOV_MAX; -EBUSY for a request still in flight). Errors
+ * of the transfer itself, -EBADF included, are the request's result. Sleeps while the thread's
+ * queue is full unless IOW_NOWAIT (then -EAGAIN where nothing could be taken).
+ */
+IOW_API int iow_submit(iow_service *service, iow_request *const *requests,
+                       unsigned count) IOW_NOEXCEPT;
+
+/* 1 if completed (its result is then visible to this thread), else 0. No system call, usually. */
+IOW_API int iow_test(iow_service *service, iow_request *request) IOW_NOEXCEPT;
+
+/*
+ * Waits for one request, submitted by whichever thread, at most timeout_ns (-1: for ever). 0 when it has
+ * completed, -ETIME, -EINVAL for a request that was never submitted, -ECANCELED in a forked child.
+ * Not for requests with a callback, whose end is the callback.
+ */
+IOW_API int iow_wait(iow_service *service, iow_request *request, int64_t timeout_ns) IOW_NOEXCEPT;
+
+/* Waits for all of them. 0, or the first error as above. */
+IOW_API int iow_wait_all(iow_service *service, iow_request *const *requests, unsigned count,
+                         int64_t timeout_ns) IOW_NOEXCEPT;
+
+/*
+ * Makes progress on what this thread submitted: hands over what IOW_MORE held, collects completions and
+ * runs the callbacks of IOW_CALLBACK_ON_POLL. Sleeps until `min` requests of this thread have
+ * completed during the call, at most timeout_ns (-1: for ever), and no longer than anything is in
+ * flight. Returns how many completed.
+ */
+IOW_API int iow_poll(iow_service *service, unsigned min, int64_t timeout_ns) IOW_NOEXCEPT;
+
+/*
+ * Asks that a request be given up. It completes in any case, with -ECANCELED where that succeeded
+ * and nothing was transferred. 0 where it was still waiting or the kernel gave it up; -EALREADY
+ * where it is under way (storage I/O on regular files usually cannot be taken back) or has
+ * completed.
+ */
+IOW_API int iow_cancel(iow_service *service, iow_request *request) IOW_NOEXCEPT;
+
+/* ---- Registered buffers and files ------------------------------------------------------------- */
+
+/*
+ * Registers memory (or a descriptor) once with every ring, which saves the kernel looking it up
+ * for each operation. Returns an id (1..1023) for iow_request.fixed_buffer (fixed_file), valid
+ * until unregistered; unregister only when no request in flight uses it. Never needed for
+ * correctness: where the memory lock limit is too low, requests go the ordinary way. -ENOSPC when
+ * all ids are taken, -EINVAL for an empty range, -EBADF.
+ */
+IOW_API int iow_register_buffer(iow_service *service, void *base, size_t bytes) IOW_NOEXCEPT;
+IOW_API int iow_register_file(iow_service *service, int fd) IOW_NOEXCEPT;
+IOW_API int iow_unregister_buffer(iow_service *service, int id) IOW_NOEXCEPT;
+IOW_API int iow_unregister_file(iow_service *service, int id) IOW_NOEXCEPT;
+
+/* ---- Devices and flows ------------------------------------------------------------------------ */
+
+typedef enum iow_class {
+  IOW_FOREGROUND = 0, /* somebody waits for it */
+  IOW_WRITE_BEHIND = 1,
+  IOW_PREFETCH = 2
+} iow_class;
+
+typedef enum iow_scheduling {
+  IOW_SCHEDULE_NONE = 0,    /* all classes at once */
+  IOW_SCHEDULE_STRICT = 1,  /* a lower class starts only while no higher one runs or waits */
+  IOW_SCHEDULE_WEIGHTED = 2 /* shares */
+} iow_scheduling;
+
+typedef struct iow_device_options {
+  uint32_t size;            /* sizeof(iow_device_options), or 0 */
+  iow_scheduling scheduling;
+  double budget_mb_per_s;   /* never exceeded by the sum of running operations' constraints; 0: none */
+  uint32_t max_in_flight;   /* requests at once; 0: no limit */
+  uint32_t weights[3];      /* of IOW_FOREGROUND, _WRITE_BEHIND, _PREFETCH; 0: 16, 4, 1 */
+  uint32_t reserved[8];
+} iow_device_options;
+
+/*
+ * Creates a storage target. Returns its id; device 0 exists, has no limits and schedules strictly.
+ * -EINVAL with a sentence in *error_text (free(3)). Devices and flows live as long as the service.
+ */
+IOW_API int iow_device_create(iow_service *service, const char *name,
+                              const iow_device_options *options, char **error_text) IOW_NOEXCEPT;
+
+typedef struct iow_flow_options {
+  uint32_t size;              /* sizeof(iow_flow_options), or 0 */
+  uint32_t device;            /* from iow_device_create(), or 0 */
+  iow_class priority;
+  double constraint_mb_per_s; /* held by each running request of the flow; 0: none */
+  uint32_t max_in_flight;     /* requests of the flow at once; 0: no limit */
+  uint32_t reserved[8];
+} iow_flow_options;
+
+/* Creates a flow. Returns its id; flow 0 exists: foreground, unconstrained, on device 0. */
+IOW_API int iow_flow_create(iow_service *service, const char *name,
+                            const iow_flow_options *options, char **error_text) IOW_NOEXCEPT;
+
+/* ---- Statistics ------------------------------------------------------------------------------- */
+
+typedef struct iow_stats {
+  uint32_t size;             /* set to sizeof(iow_stats) before the call */
+  uint32_t lanes;            /* queues in existence: one per thread that submitted, and the reaper's */
+  uint64_t submitted;        /* requests taken */
+  uint64_t completed;        /* of these, ended; submitted - completed are in flight or waiting */
+  uint64_t failed;           /* of these, with -errno */
+  uint64_t cancelled;        /* of these, with -ECANCELED */
+  uint64_t read_bytes;
+  uint64_t written_bytes;
+  uint64_t prefetched_bytes;
+  uint64_t continued;        /* short transfers continued */
+  uint64_t reissued;         /* operations repeated after -EINTR, -EAGAIN or a stray -ECANCELED */
+  uint64_t held;             /* requests the policy made wait */
+  uint64_t fallbacks;        /* operations the engine could not do that worker threads did */
+} iow_stats;
+
+/* A snapshot; counters of different threads are read one after the other, not at one instant. */
+IOW_API int iow_service_stats(iow_service *service, iow_stats *stats) IOW_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* IOWEAVE_IOWEAVE_H */

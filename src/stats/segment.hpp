@@ -1,0 +1,185 @@
+#pragma once
+
+// What a program under `ioweave run` shares with the command: one directory per run (mode 0700, on
+// tmpfs where possible), holding
+//
+//   config            RunConfig, written once by the command, mapped read-only by every process
+//   PID-N.segment     Segment, one per process image (N counts fork and exec), mapped read-write
+//
+// Counters live in shared memory so that a process that is killed still leaves its figures, and the
+// program itself never writes a byte or opens a descriptor for them at its end. Layouts are fixed
+// and versioned; both sides come from one build, and a mismatch makes the interposer step aside.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+namespace ioweave::stats {
+
+inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;   // "IOWCONF1"
+inline constexpr uint64_t kSegmentMagic = 0x3147455357454f49;  // "IOEWSEG1"
+inline constexpr uint32_t kLayoutVersion = 1;
+
+/// Environment variable that names the run directory; without it the interposer does nothing.
+inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
+
+// ---- Configuration of a run ---------------------------------------------------------------------
+
+/// What the interposer does with the calls on a file.
+enum class RunPolicy : uint32_t {
+  off,      ///< observe only
+  sync,     ///< every read and write through the engine, and wait ("int" in the interceptor paper)
+  writes,   ///< only writes through the engine ("sel_int")
+  overlap,  ///< real reads stay as they are; what comes next is brought into the page cache
+            ///< meanwhile
+};
+inline constexpr std::array<std::string_view, 4> kRunPolicyNames{"off", "sync", "writes",
+                                                                 "overlap"};
+
+struct FileRule {
+  char glob[240];  ///< of the absolute path, shell pattern: * does not cross '/', ** does
+  RunPolicy policy;
+  uint32_t reserved;
+};
+
+struct RunConfig {
+  static constexpr uint32_t kMaxRules = 64;
+
+  uint64_t magic = kConfigMagic;
+  uint32_t version = kLayoutVersion;
+  uint32_t bytes = sizeof(RunConfig);
+
+  RunPolicy policy = RunPolicy::overlap;    ///< of files no rule names
+  uint32_t engine = 0;                      ///< engine::Kind, for sync and writes
+  uint32_t engine_mode = 0;                 ///< engine::UringMode
+  uint32_t scheduling = 1;                  ///< policy::Scheduling of the prefetch: strict
+  uint64_t slice_bytes = 1u << 20;          ///< one prefetch operation; the grain of priority
+  uint64_t lookahead_bytes = 64u << 20;     ///< least window ahead of a sequential reader
+  uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of a process
+  uint32_t rules = 0;
+  uint32_t reserved = 0;
+  FileRule rule[kMaxRules] = {};  ///< the first that matches wins
+};
+
+// ---- Counters -----------------------------------------------------------------------------------
+
+/// A counter most of whose additions come from one thread, the owner of its record: the owner adds
+/// without a locked instruction, everybody else into `shared`. Its value is the sum.
+struct BiasedCounter {
+  std::atomic<uint64_t> owned;   // written by one thread only; readers want no order (relaxed)
+  std::atomic<uint64_t> shared;  // relaxed: a sum, no other data hangs on it
+
+  void add(uint64_t amount, bool is_owner) noexcept {
+    if (is_owner) {
+      owned.store(owned.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+    } else {
+      shared.fetch_add(amount, std::memory_order_relaxed);
+    }
+  }
+  [[nodiscard]] uint64_t value() const noexcept {
+    return owned.load(std::memory_order_relaxed) + shared.load(std::memory_order_relaxed);
+  }
+};
+
+enum class CallClass : uint32_t { read, write, sync, other };
+inline constexpr unsigned kCallClasses = 4;
+inline constexpr std::array<std::string_view, kCallClasses> kCallClassNames{"read", "write", "sync",
+                                                                            "other"};
+
+struct CallCounters {
+  BiasedCounter calls;
+  BiasedCounter bytes;
+  BiasedCounter ticks;  ///< spent inside the call, in base/clock.hpp's ticks
+  BiasedCounter errors;
+};
+
+/// Why a file is no longer accelerated (it is always served): the first reason stays.
+enum class Degrade : uint32_t {
+  none,
+  not_regular,      ///< pipe, socket, terminal, device, directory
+  memory_file,      ///< on tmpfs or another file system without a device behind it
+  append,           ///< O_APPEND
+  synchronous,      ///< O_SYNC or O_DSYNC
+  direct,           ///< O_DIRECT bypasses the page cache
+  duplicated,       ///< dup, fork or SCM_RIGHTS share its position with somebody else
+  mapped,           ///< mmap
+  stream,           ///< fdopen: the C library reads on its own
+  unknown_control,  ///< a fcntl or ioctl we do not understand
+  random_access,    ///< no pattern to follow
+  no_gain,          ///< its reads come from the page cache already
+  no_resources,     ///< threads, memory or table slots ran out
+};
+inline constexpr std::array<std::string_view, 13> kDegradeNames{"none",
+                                                                "not a regular file",
+                                                                "memory file",
+                                                                "O_APPEND",
+                                                                "O_SYNC",
+                                                                "O_DIRECT",
+                                                                "shared descriptor",
+                                                                "mapped",
+                                                                "stdio stream",
+                                                                "unknown control call",
+                                                                "random access",
+                                                                "no gain",
+                                                                "no resources"};
+
+/// One path as seen by one process. Record 0 gathers the files beyond the capacity.
+struct FileRecord {
+  static constexpr size_t kPathBytes = 256;
+
+  std::atomic<uint32_t> state;    ///< 0 free, 1 being filled, 2 in use (release; readers acquire)
+  std::atomic<uint32_t> degrade;  ///< Degrade
+  std::atomic<uint64_t> owner;    ///< thread that owns the biased counters (its control block)
+  uint64_t device;                ///< st_dev
+  uint64_t inode;
+  RunPolicy policy;
+  uint32_t opens;
+  std::array<CallCounters, kCallClasses> call;
+
+  std::atomic<uint64_t> prefetched_bytes;       ///< brought into the page cache for this file
+  std::atomic<uint64_t> prefetched_used_bytes;  ///< of these, read by the program afterwards
+  std::atomic<uint64_t> prefetch_ticks;         ///< sum over prefetch operations
+
+  char path[kPathBytes];  ///< absolute where it could be told; cut on the left with "..."
+};
+
+struct Segment {
+  static constexpr uint32_t kFiles = 1024;
+  enum class State : uint32_t { running, exited, replaced /* by exec */ };
+
+  uint64_t magic;
+  uint32_t version;
+  uint32_t bytes;
+  std::atomic<State> state;
+  int32_t pid;
+  int32_t parent_pid;
+  int32_t active;     ///< 0: the interposer stepped aside; `why` says why
+  uint64_t start_ns;  ///< base/clock.hpp now_ns() and now_ticks() of one moment
+  uint64_t start_ticks;
+  std::atomic<uint64_t> end_ns;  ///< of the last sign of life; 0 while unknown
+  std::atomic<uint64_t> end_ticks;
+  char program[256];  ///< /proc/self/exe
+  char engine[64];    ///< engine in use, or empty where none was needed
+  char why[256];      ///< first downgrade or fault, one sentence
+
+  /// Prefetch against the program's own I/O, over the process. Hidden time is the time prefetches
+  /// were in flight while no thread of the program was inside an I/O call.
+  std::atomic<uint64_t> prefetch_operations;
+  std::atomic<uint64_t> prefetch_busy_ticks;     ///< time with at least one prefetch in flight
+  std::atomic<uint64_t> prefetch_exposed_ticks;  ///< of that, while the program was inside a read
+  std::atomic<uint64_t> engine_operations;       ///< calls that went through the engine
+  std::atomic<uint32_t> files;                   ///< records in use, record 0 included
+  uint32_t reserved;
+
+  FileRecord file[kFiles];
+};
+
+static_assert(std::is_standard_layout_v<Segment> && std::is_standard_layout_v<RunConfig>);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(BiasedCounter) == 16);
+static_assert(sizeof(FileRule) == 248 && sizeof(FileRecord) == 576);
+
+}  // namespace ioweave::stats
