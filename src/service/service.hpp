@@ -1,0 +1,102 @@
+#pragma once
+
+// The service drives one request through its journey and is the only part that sees policy, engine
+// and tasking at once.
+//
+// How it works. Every thread that submits gets a *lane* of its own, an engine back end in which it
+// alone submits; foreground requests without a constraint go straight there (the fast path) and are
+// reaped by whoever waits: the owner as a rule, or any thread that waits for a request in it. What
+// the policy may hold back (constrained flows, lower classes) and what completes by callback goes
+// through the *reaper*: one thread with a lane of its own that takes submissions from an inbox,
+// asks the policy, submits, reaps in batches and runs callbacks. Blocking calls are plain system
+// calls on the calling thread.
+//
+// What passes by the policy is told to it as Activity, so that `strict` holds for the fast path too.
+//
+// fork: the child's submissions are carried out at once by plain system calls (see ioweave.h).
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/backend.hpp"
+#include "engine/fixed_table.hpp"
+#include "ioweave/ioweave.h"
+#include "policy/policy.hpp"
+
+namespace ioweave::service {
+
+struct Options {
+  engine::Kind engine = engine::Kind::uring;
+  engine::UringMode mode = engine::UringMode::plain;
+  bool required = false;       ///< fail instead of falling back
+  uint32_t queue_depth = 256;  ///< per lane
+  uint32_t threads = 4;        ///< of the worker pool for what the engine cannot do
+};
+
+/// Thread-safe, except destruction, which must come last.
+class Service {
+ public:
+  /// Null on failure, with -errno in `error` and a sentence in `why`; on success `why` says which
+  /// engines were passed over, or is empty.
+  [[nodiscard]] static std::unique_ptr<Service> open(const Options& options, int& error,
+                                                     std::string& why);
+  /// Completes everything in flight or waiting first.
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  [[nodiscard]] std::string_view engine_name() const noexcept;
+  [[nodiscard]] const std::string& fallback_reason() const noexcept;
+
+  // Requests: the contracts of iow_submit, iow_test, iow_wait, iow_poll and iow_cancel.
+  [[nodiscard]] int submit(std::span<iow_request* const> requests) noexcept;
+  [[nodiscard]] int test(iow_request& request) noexcept;
+  [[nodiscard]] int wait(iow_request& request, int64_t timeout_ns) noexcept;
+  [[nodiscard]] int poll(unsigned min, int64_t timeout_ns) noexcept;
+  [[nodiscard]] int cancel(iow_request& request) noexcept;
+
+  /// One blocking operation on the calling thread, continued until done, end of file or error.
+  /// Bytes, 0 or -errno.
+  [[nodiscard]] int64_t transfer(engine::Op op, int fd, void* buffer, uint64_t bytes,
+                                 int64_t offset) noexcept;
+
+  [[nodiscard]] engine::FixedTable& fixed() noexcept;
+
+  /// Ids as in policy::Policy; -EINVAL with the reason in `why`.
+  [[nodiscard]] int64_t add_device(const policy::DeviceConfig& config, std::string& why);
+  [[nodiscard]] int64_t add_flow(const policy::FlowConfig& config, std::string& why);
+
+  /// Foreground I/O on `device` that somebody does by himself (the interposer's real calls): lower
+  /// classes under `strict` yield meanwhile. About 10 ns each while no lower class waits.
+  void foreground_begin(policy::DeviceId device) noexcept;
+  void foreground_end(policy::DeviceId device) noexcept;
+
+  void statistics(iow_stats& stats) const noexcept;
+
+ private:
+  class Impl;
+  explicit Service(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Marks the foreground busy for a scope.
+class ForegroundScope {
+ public:
+  ForegroundScope(Service& service, policy::DeviceId device) noexcept
+      : service_(service), device_(device) {
+    service_.foreground_begin(device_);
+  }
+  ~ForegroundScope() { service_.foreground_end(device_); }
+  ForegroundScope(const ForegroundScope&) = delete;
+  ForegroundScope& operator=(const ForegroundScope&) = delete;
+
+ private:
+  Service& service_;
+  policy::DeviceId device_;
+};
+
+}  // namespace ioweave::service
