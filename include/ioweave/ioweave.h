@@ -169,7 +169,7 @@ struct iow_request {
   iow_callback callback; /* NULL: collect it with iow_wait(), iow_test() or iow_poll() */
   void *user;
   int64_t result;       /* once completed: bytes transferred, 0, or -errno */
-  uint64_t internal[15];
+  uint64_t internal[16];
 };
 
 /*

@@ -11,7 +11,8 @@
 // asks the policy, submits, reaps in batches and runs callbacks. Blocking calls are plain system
 // calls on the calling thread.
 //
-// What passes by the policy is told to it as Activity, so that `strict` holds for the fast path too.
+// What passes by the policy is told to it as Activity, so that `strict` holds for the fast path
+// too.
 //
 // fork: the child's submissions are carried out at once by plain system calls (see ioweave.h).
 
@@ -71,8 +72,10 @@ class Service {
   [[nodiscard]] int64_t add_flow(const policy::FlowConfig& config, std::string& why);
 
   /// Foreground I/O on `device` that somebody does by himself (the interposer's real calls): lower
-  /// classes under `strict` yield meanwhile. About 10 ns each while no lower class waits.
-  void foreground_begin(policy::DeviceId device) noexcept;
+  /// classes under `strict` yield meanwhile. About 10 ns each while no lower class waits. Begin
+  /// answers whether it was counted (a device without lower classes does not count), and only then
+  /// is end owed.
+  [[nodiscard]] bool foreground_begin(policy::DeviceId device) noexcept;
   void foreground_end(policy::DeviceId device) noexcept;
 
   void statistics(iow_stats& stats) const noexcept;
@@ -87,16 +90,19 @@ class Service {
 class ForegroundScope {
  public:
   ForegroundScope(Service& service, policy::DeviceId device) noexcept
-      : service_(service), device_(device) {
-    service_.foreground_begin(device_);
+      : service_(service), device_(device), counted_(service.foreground_begin(device)) {}
+  ~ForegroundScope() {
+    if (counted_) {
+      service_.foreground_end(device_);
+    }
   }
-  ~ForegroundScope() { service_.foreground_end(device_); }
   ForegroundScope(const ForegroundScope&) = delete;
   ForegroundScope& operator=(const ForegroundScope&) = delete;
 
  private:
   Service& service_;
-  policy::DeviceId device_;
+  const policy::DeviceId device_;
+  const bool counted_;
 };
 
 }  // namespace ioweave::service

@@ -1,0 +1,295 @@
+// The C interface: checks what C cannot express, converts, and calls the service. Contracts are in
+// ioweave.h. No exception leaves.
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include <fcntl.h>
+
+#include "base/futex.hpp"
+#include "ioweave/ioweave.h"
+#include "service/service.hpp"
+
+using namespace ioweave;
+
+struct iow_service {
+  std::unique_ptr<service::Service> service;
+  std::string engine;
+};
+
+namespace {
+
+/// Hands a sentence to C; nothing where nobody asked or memory is out.
+void give_text(char** text, const std::string& why) noexcept {
+  if (text != nullptr) {
+    *text = why.empty() ? nullptr : ::strdup(why.c_str());
+  }
+}
+
+/// The caller's struct as this version knows it: older and shorter ones are filled up with zeros.
+template <typename Options>
+bool read_options(const Options* given, Options& options) noexcept {
+  options = {};
+  if (given == nullptr) {
+    return true;
+  }
+  const size_t bytes = given->size == 0 ? sizeof(Options) : given->size;
+  if (bytes < sizeof(given->size)) {
+    return false;
+  }
+  std::memcpy(&options, given, std::min(bytes, sizeof(Options)));
+  return true;
+}
+
+/// Runs `body`, which returns an int64_t, and turns memory exhaustion into -ENOMEM.
+template <typename Body>
+auto guarded(char** text, Body&& body) noexcept -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    if (text != nullptr) {
+      *text = nullptr;
+    }
+    return -ENOMEM;
+  }
+}
+
+bool in_range(uint32_t value, uint32_t lowest, uint32_t highest, const char* name,
+              std::string& why) {
+  if (value >= lowest && value <= highest) {
+    return true;
+  }
+  why = std::string(name) + " must be " + std::to_string(lowest) + ".." + std::to_string(highest) +
+        ", not " + std::to_string(value);
+  return false;
+}
+
+bool to_service_options(const iow_options& given, service::Options& options, std::string& why) {
+  if (!in_range(given.engine, IOW_ENGINE_AUTO, IOW_ENGINE_THREADS, "engine", why) ||
+      !in_range(given.mode, IOW_MODE_PLAIN, IOW_MODE_IOPOLL, "mode", why)) {
+    return false;
+  }
+  if (given.mode != IOW_MODE_PLAIN && given.engine > IOW_ENGINE_URING) {
+    why = "mode sqpoll and iopoll belong to the io_uring engine";
+    return false;
+  }
+  options.engine = given.engine <= IOW_ENGINE_URING ? engine::Kind::uring
+                   : given.engine == IOW_ENGINE_AIO ? engine::Kind::aio
+                                                    : engine::Kind::threads;
+  options.mode = static_cast<engine::UringMode>(given.mode);
+  options.required = given.required != 0;
+  options.queue_depth = given.queue_depth != 0 ? given.queue_depth : options.queue_depth;
+  options.threads = given.threads != 0 ? given.threads : options.threads;
+  return in_range(options.queue_depth, 1, 4096, "queue_depth", why) &&
+         in_range(options.threads, 1, 256, "threads", why);
+}
+
+ssize_t transfer(iow_service* service, engine::Op op, int fd, const void* buffer, uint64_t bytes,
+                 off_t offset) noexcept {
+  return static_cast<ssize_t>(
+      service->service->transfer(op, fd, const_cast<void*>(buffer), bytes, offset));
+}
+
+ssize_t transfer_vectors(iow_service* service, engine::Op op, int fd, const iovec* vectors,
+                         int count, off_t offset) noexcept {
+  return count < 0 ? -EINVAL
+                   : transfer(service, op, fd, vectors, static_cast<uint64_t>(count), offset);
+}
+
+}  // namespace
+
+const char* iow_version_string() noexcept {
+  return IOWEAVE_VERSION;
+}
+
+int iow_service_open(iow_service** service, const iow_options* options,
+                     char** error_text) noexcept {
+  if (service == nullptr) {
+    return -EINVAL;
+  }
+  *service = nullptr;
+  give_text(error_text, {});
+  return guarded(error_text, [&]() -> int {
+    iow_options given;
+    service::Options wanted;
+    std::string why = "options.size is not the size of an iow_options";
+    if (!read_options(options, given) || !to_service_options(given, wanted, why)) {
+      give_text(error_text, why);
+      return -EINVAL;
+    }
+    int error = 0;
+    auto opened = service::Service::open(wanted, error, why);
+    if (opened == nullptr) {
+      give_text(error_text, why);
+      return error;
+    }
+    std::string engine(opened->engine_name());
+    *service = new iow_service{std::move(opened), std::move(engine)};
+    return 0;
+  });
+}
+
+void iow_service_close(iow_service* service) noexcept {
+  delete service;
+}
+
+const char* iow_service_engine(const iow_service* service, const char** why) noexcept {
+  if (why != nullptr) {
+    *why = service->service->fallback_reason().c_str();
+  }
+  return service->engine.c_str();
+}
+
+ssize_t iow_pread(iow_service* service, int fd, void* buffer, size_t bytes, off_t offset) noexcept {
+  return transfer(service, engine::Op::read, fd, buffer, bytes, offset);
+}
+
+ssize_t iow_pwrite(iow_service* service, int fd, const void* buffer, size_t bytes,
+                   off_t offset) noexcept {
+  return transfer(service, engine::Op::write, fd, buffer, bytes, offset);
+}
+
+ssize_t iow_preadv(iow_service* service, int fd, const iovec* vectors, int count,
+                   off_t offset) noexcept {
+  return transfer_vectors(service, engine::Op::readv, fd, vectors, count, offset);
+}
+
+ssize_t iow_pwritev(iow_service* service, int fd, const iovec* vectors, int count,
+                    off_t offset) noexcept {
+  return transfer_vectors(service, engine::Op::writev, fd, vectors, count, offset);
+}
+
+int iow_fsync(iow_service* service, int fd) noexcept {
+  return static_cast<int>(transfer(service, engine::Op::fsync, fd, nullptr, 0, 0));
+}
+
+int iow_fdatasync(iow_service* service, int fd) noexcept {
+  return static_cast<int>(transfer(service, engine::Op::fdatasync, fd, nullptr, 0, 0));
+}
+
+int iow_submit(iow_service* service, iow_request* const* requests, unsigned count) noexcept {
+  return count > INT_MAX ? -EINVAL : service->service->submit({requests, count});
+}
+
+int iow_test(iow_service* service, iow_request* request) noexcept {
+  return service->service->test(*request);
+}
+
+int iow_wait(iow_service* service, iow_request* request, int64_t timeout_ns) noexcept {
+  return service->service->wait(*request, timeout_ns);
+}
+
+int iow_wait_all(iow_service* service, iow_request* const* requests, unsigned count,
+                 int64_t timeout_ns) noexcept {
+  const Deadline deadline(timeout_ns);
+  for (unsigned i = 0; i < count; ++i) {
+    if (const int error = service->service->wait(*requests[i], deadline.left_ns()); error != 0) {
+      return error;
+    }
+  }
+  return 0;
+}
+
+int iow_poll(iow_service* service, unsigned min, int64_t timeout_ns) noexcept {
+  return service->service->poll(min, timeout_ns);
+}
+
+int iow_cancel(iow_service* service, iow_request* request) noexcept {
+  return service->service->cancel(*request);
+}
+
+int iow_register_buffer(iow_service* service, void* base, size_t bytes) noexcept {
+  if (base == nullptr || bytes == 0) {
+    return -EINVAL;
+  }
+  return guarded(nullptr, [&] { return service->service->fixed().add_buffer(base, bytes); });
+}
+
+int iow_register_file(iow_service* service, int fd) noexcept {
+  if (::fcntl(fd, F_GETFD) < 0) {
+    return -EBADF;
+  }
+  return guarded(nullptr, [&] { return service->service->fixed().add_file(fd); });
+}
+
+int iow_unregister_buffer(iow_service* service, int id) noexcept {
+  return id <= 0 || id > UINT16_MAX
+             ? -ENOENT
+             : service->service->fixed().remove_buffer(static_cast<uint16_t>(id));
+}
+
+int iow_unregister_file(iow_service* service, int id) noexcept {
+  return id <= 0 || id > UINT16_MAX
+             ? -ENOENT
+             : service->service->fixed().remove_file(static_cast<uint16_t>(id));
+}
+
+int iow_device_create(iow_service* service, const char* name, const iow_device_options* options,
+                      char** error_text) noexcept {
+  give_text(error_text, {});
+  return guarded(error_text, [&]() -> int {
+    iow_device_options given;
+    std::string why = "options.size is not the size of an iow_device_options";
+    if (!read_options(options, given) ||
+        !in_range(given.scheduling, IOW_SCHEDULE_NONE, IOW_SCHEDULE_WEIGHTED, "scheduling", why)) {
+      give_text(error_text, why);
+      return -EINVAL;
+    }
+    policy::DeviceConfig config;
+    config.name = name != nullptr ? name : "";
+    config.budget_mb_per_s = given.budget_mb_per_s;
+    config.max_in_flight = given.max_in_flight;
+    config.scheduling = static_cast<policy::Scheduling>(given.scheduling);
+    for (size_t i = 0; i < config.weights.size(); ++i) {
+      config.weights[i] = given.weights[i] != 0 ? given.weights[i] : config.weights[i];
+    }
+    const int64_t id = service->service->add_device(config, why);
+    if (id < 0) {
+      give_text(error_text, why);
+    }
+    return static_cast<int>(id);
+  });
+}
+
+int iow_flow_create(iow_service* service, const char* name, const iow_flow_options* options,
+                    char** error_text) noexcept {
+  give_text(error_text, {});
+  return guarded(error_text, [&]() -> int {
+    iow_flow_options given;
+    std::string why = "options.size is not the size of an iow_flow_options";
+    if (!read_options(options, given) ||
+        !in_range(given.priority, IOW_FOREGROUND, IOW_PREFETCH, "priority", why)) {
+      give_text(error_text, why);
+      return -EINVAL;
+    }
+    policy::FlowConfig config;
+    config.name = name != nullptr ? name : "";
+    config.device = given.device;
+    config.priority = static_cast<policy::Class>(given.priority);
+    config.max_in_flight = given.max_in_flight;
+    if (given.constraint_mb_per_s != 0) {
+      config.constraint = {policy::Constraint::Kind::fixed, given.constraint_mb_per_s};
+    }
+    const int64_t id = service->service->add_flow(config, why);
+    if (id < 0) {
+      give_text(error_text, why);
+    }
+    return static_cast<int>(id);
+  });
+}
+
+int iow_service_stats(iow_service* service, iow_stats* stats) noexcept {
+  if (stats == nullptr || stats->size < sizeof(stats->size)) {
+    return -EINVAL;
+  }
+  iow_stats now{};
+  service->service->statistics(now);
+  const uint32_t bytes = std::min<uint32_t>(stats->size, sizeof now);
+  now.size = bytes;
+  std::memcpy(stats, &now, bytes);
+  return 0;
+}

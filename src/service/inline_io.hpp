@@ -1,0 +1,11 @@
+#pragma once
+
+#include "engine/backend.hpp"
+
+namespace ioweave::service {
+
+/// Carries out one operation by the plain system call on the calling thread. Bytes, 0 or -errno;
+/// neither continued nor repeated. A prefetch is started, not awaited. Async-signal-safe.
+[[nodiscard]] int64_t perform_inline(const engine::Operation& operation) noexcept;
+
+}  // namespace ioweave::service

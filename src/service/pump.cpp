@@ -1,0 +1,175 @@
+#include "service/pump.hpp"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "base/assert.hpp"
+#include "base/futex.hpp"
+
+namespace ioweave::service {
+namespace {
+
+constexpr size_t kReapBatch = 64;
+
+/// Ioweave's threads take no signal of the program: a handler that runs on one of them would see a
+/// thread the program does not know.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+Pump::Pump(const engine::LaneOptions& options, PumpClient& client)
+    : options_(options), client_(client) {}
+
+Pump::~Pump() {
+  if (!started_) {
+    return;
+  }
+  stop_.store(true, std::memory_order_seq_cst);
+  wake_if_asleep();
+  pthread_join(thread_, nullptr);
+}
+
+int Pump::start(std::string& why) {
+  if (start_error_ != 0) {
+    why = start_why_;
+    return start_error_;
+  }
+  if (started_) {
+    return 0;
+  }
+  {
+    const SignalsBlocked blocked;
+    if (const int error = pthread_create(&thread_, nullptr, &Pump::thread_main, this); error != 0) {
+      start_error_ = -error;
+      start_why_ =
+          "no thread could be started: the limit on processes (ulimit -u, pids cgroup) or "
+          "memory is used up";
+      why = start_why_;
+      return start_error_;
+    }
+  }
+  while (phase_.load(std::memory_order_acquire) == static_cast<uint32_t>(Phase::starting)) {
+    futex_wait(phase_, static_cast<uint32_t>(Phase::starting));
+  }
+  if (phase_.load(std::memory_order_acquire) == static_cast<uint32_t>(Phase::failed)) {
+    pthread_join(thread_, nullptr);
+    IOW_ASSERT(start_error_ != 0);
+    why = start_why_;
+    return start_error_;
+  }
+  started_ = true;
+  return 0;
+}
+
+void Pump::post(iow_request& request) noexcept {
+  journey_of(request).station.store(Station::posted, std::memory_order_relaxed);
+  inbox_.push(request);
+  wake_if_asleep();
+}
+
+int Pump::cancel(engine::Operation& operation) noexcept {
+  return started_ ? backend_->cancel(operation) : -ENOENT;
+}
+
+void Pump::abandon() noexcept {
+  started_ = false;  // the thread does not exist in the child
+  if (backend_ != nullptr) {
+    backend_->abandon();
+  }
+}
+
+void* Pump::thread_main(void* self) {
+  pthread_setname_np(pthread_self(), "ioweave-pump");
+  static_cast<Pump*>(self)->run();
+  return nullptr;
+}
+
+void Pump::run() noexcept {
+  backend_ = engine::open_lane(options_, start_error_, start_why_);
+  const Phase phase = backend_ != nullptr ? Phase::running : Phase::failed;
+  phase_.store(static_cast<uint32_t>(phase), std::memory_order_release);  // pairs with start()
+  futex_wake(phase_);
+  if (phase == Phase::failed) {
+    return;
+  }
+  while (true) {
+    inbox_.take(backlog_);
+    submit_backlog();
+    if (stop_.load(std::memory_order_seq_cst) && in_flight_ == 0 && backlog_.empty() &&
+        inbox_.empty()) {
+      return;
+    }
+    reap();
+  }
+}
+
+void Pump::submit_backlog() noexcept {
+  while (!backlog_.empty()) {
+    iow_request& request = backlog_.pop();
+    if (!submit_one(request)) {
+      backlog_.push_front(request);
+      return;
+    }
+  }
+}
+
+/// False where the back end is full.
+bool Pump::submit_one(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  if (journey.cancel_wanted.load(std::memory_order_relaxed)) {
+    journey.operation.result = -ECANCELED;
+    client_.ended(request, *this);
+    return true;
+  }
+  journey.station.store(Station::in_flight, std::memory_order_relaxed);
+  switch (backend_->submit(journey.operation)) {
+    case engine::Submitted::queued:
+      ++in_flight_;
+      return true;
+    case engine::Submitted::completed:
+      client_.ended(request, *this);
+      return true;
+    case engine::Submitted::unsupported:
+      client_.refused(request, *this);
+      return true;
+    case engine::Submitted::busy:
+      break;
+  }
+  return false;
+}
+
+void Pump::reap() noexcept {
+  std::array<engine::Operation*, kReapBatch> done;
+  // seq_cst against post(): either the poster sees that we sleep, or we see what it posted.
+  asleep_.store(true, std::memory_order_seq_cst);
+  const bool idle = inbox_.empty() && !stop_.load(std::memory_order_seq_cst);
+  const int reaped = backend_->reap(done, {.min_completions = idle ? 1u : 0u, .flush = true});
+  asleep_.store(false, std::memory_order_relaxed);
+  IOW_ASSERT(reaped >= 0);
+  in_flight_ -= static_cast<uint32_t>(reaped);
+  for (int i = 0; i < reaped; ++i) {
+    client_.ended(request_of(*done[static_cast<size_t>(i)]), *this);
+  }
+}
+
+void Pump::wake_if_asleep() noexcept {
+  if (asleep_.load(std::memory_order_seq_cst) && asleep_.exchange(false)) {
+    backend_->wake();
+  }
+}
+
+}  // namespace ioweave::service

@@ -1,0 +1,81 @@
+#pragma once
+
+// A thread that owns a back end and drives requests other threads post to it: submits, reaps in
+// batches, and hands each end to its client. Two exist per service at most: the reaper on the
+// engine, and the workers for what the engine cannot do.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <pthread.h>
+
+#include "engine/backend.hpp"
+#include "service/counters.hpp"
+#include "service/request_list.hpp"
+
+namespace ioweave::service {
+
+class Pump;
+
+class PumpClient {
+ public:
+  /// On the pump's thread: the operation of `request` ended with operation.result.
+  virtual void ended(iow_request& request, Pump& pump) noexcept = 0;
+  /// On the pump's thread: this back end cannot do it.
+  virtual void refused(iow_request& request, Pump& pump) noexcept = 0;
+
+ protected:
+  ~PumpClient() = default;
+};
+
+/// Thread-safe, except start() (the service's lock) and destruction.
+class Pump {
+ public:
+  Pump(const engine::LaneOptions& options, PumpClient& client);
+  /// Ends the thread; everything posted must have ended.
+  ~Pump();
+  Pump(const Pump&) = delete;
+  Pump& operator=(const Pump&) = delete;
+
+  /// 0, or -errno with a sentence in `why`; a pump that failed to start stays unusable.
+  [[nodiscard]] int start(std::string& why);
+
+  void post(iow_request& request) noexcept;
+
+  /// As Backend::cancel.
+  [[nodiscard]] int cancel(engine::Operation& operation) noexcept;
+
+  /// In a forked child: gives up the thread and the back end; only async-signal-safe calls.
+  void abandon() noexcept;
+
+  Counters counters;  ///< the pump's thread writes
+
+ private:
+  enum class Phase : uint32_t { starting, running, failed };
+
+  static void* thread_main(void* self);
+  void run() noexcept;
+  void submit_backlog() noexcept;
+  bool submit_one(iow_request& request) noexcept;
+  void reap() noexcept;
+  void wake_if_asleep() noexcept;
+
+  const engine::LaneOptions options_;
+  PumpClient& client_;
+  std::unique_ptr<engine::Backend> backend_;  // made by the thread: it must be the ring's owner
+  pthread_t thread_{};
+  bool started_ = false;
+  std::atomic<uint32_t> phase_{0};
+  int start_error_ = 0;
+  std::string start_why_;
+
+  Inbox inbox_;
+  RequestList backlog_;     // the thread's own: taken from the inbox, not yet submitted
+  uint32_t in_flight_ = 0;  // the thread's own
+  std::atomic<bool> asleep_{false};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace ioweave::service

@@ -1,0 +1,75 @@
+#pragma once
+
+// A request on its journey: the private half of iow_request and how an operation is made of it.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "engine/backend.hpp"
+#include "ioweave/ioweave.h"
+#include "tasking/thread_event.hpp"
+
+namespace ioweave::service {
+
+class Lane;
+
+/// Where a request is, for cancellation.
+enum class Station : uint8_t {
+  none,       ///< not submitted, or completed
+  held,       ///< with the policy
+  posted,     ///< on its way to a pump
+  in_flight,  ///< with a back end
+};
+
+/// Lives in iow_request::internal. Written by whoever has the request in hand (submitter, leader of
+/// its lane, pump); what others look at meanwhile is atomic.
+struct Journey {
+  engine::Operation operation;
+  tasking::ThreadEvent event;
+  std::atomic<Station> station;
+  std::atomic<bool> cancel_wanted;
+  uint8_t attempts;         ///< in a row without progress
+  bool counted : 1;         ///< as foreground activity of its device
+  bool managed : 1;         ///< started by the policy, which is owed the end
+  std::atomic<Lane*> lane;  ///< whose back end has it; null on its way through the pumps
+  Lane* home;               ///< of the submitting thread, where it counts; null where nobody polls
+  uint64_t done_bytes;      ///< transferred by earlier operations of the same request
+  uint64_t total_bytes;
+  uint64_t start_ns;  ///< of managed requests
+};
+static_assert(sizeof(Journey) <= sizeof(iow_request::internal));
+static_assert(alignof(Journey) <= alignof(iow_request));
+static_assert(sizeof(iow_request) == 192);
+
+inline Journey& journey_of(iow_request& request) noexcept {
+  return *std::launder(reinterpret_cast<Journey*>(request.internal));
+}
+
+inline iow_request& request_of(engine::Operation& operation) noexcept {
+  static_assert(offsetof(Journey, operation) == 0);
+  return *reinterpret_cast<iow_request*>(reinterpret_cast<std::byte*>(&operation) -
+                                         offsetof(iow_request, internal));
+}
+
+/// Checks the public half and sets up the private one; the event is pending afterwards. 0, -EINVAL
+/// or -EBUSY, with nothing changed.
+[[nodiscard]] int begin_journey(iow_request& request) noexcept;
+
+/// Sets the operation to what is left after `done_bytes`.
+void load_operation(iow_request& request) noexcept;
+
+/// What the result of one operation means for its request.
+enum class Step : uint8_t {
+  complete,  ///< over, the final result is in request.result
+  again,     ///< the operation has been set up anew: submit it
+};
+struct Advance {
+  Step step;
+  bool continued;  ///< a short transfer goes on
+  bool reissued;   ///< the same operation once more
+};
+[[nodiscard]] Advance advance(iow_request& request, int64_t result) noexcept;
+
+}  // namespace ioweave::service
