@@ -165,7 +165,8 @@ struct iow_request {
   uint32_t flow;        /* from iow_flow_create(), or 0: foreground, unconstrained */
   void *buffer;
   uint64_t bytes;
-  int64_t offset;       /* >= 0, or -1: the descriptor's own position (implies IOW_EXACT) */
+  int64_t offset;       /* >= 0, or -1: the descriptor's own position (implies IOW_EXACT). Of pipes and
+                           sockets the stream is read or written, as io_uring does */
   iow_callback callback; /* NULL: collect it with iow_wait(), iow_test() or iow_poll() */
   void *user;
   int64_t result;       /* once completed: bytes transferred, 0, or -errno */

@@ -74,6 +74,22 @@ class FixedTable;
 enum class Kind : uint8_t { uring, aio, threads };
 enum class UringMode : uint8_t { plain, sqpoll, iopoll };
 
+/// How an engine is called in reports: "io_uring", "io_uring+sqpoll", "io_uring+iopoll", "aio" or
+/// "threads".
+[[nodiscard]] constexpr std::string_view lane_name(Kind kind, UringMode mode) noexcept {
+  switch (kind) {
+    case Kind::uring:
+      return mode == UringMode::sqpoll   ? "io_uring+sqpoll"
+             : mode == UringMode::iopoll ? "io_uring+iopoll"
+                                         : "io_uring";
+    case Kind::aio:
+      return "aio";
+    case Kind::threads:
+      return "threads";
+  }
+  return "";
+}
+
 struct LaneOptions {
   Kind kind = Kind::uring;
   UringMode mode = UringMode::plain;
@@ -89,7 +105,7 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  /// "io_uring", "io_uring+sqpoll", "io_uring+iopoll", "aio" or "threads".
+  /// One of lane_name(): what this lane really is.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
 
   /// Owner thread. Queues one operation; at most `entries` are in flight, so the completion queue
@@ -111,6 +127,11 @@ class Backend {
   /// Any thread. Asks that an operation in flight be given up: it is reaped in any case, with
   /// -ECANCELED where that succeeded. 0, -ENOENT (not in flight here) or -EALREADY (too late).
   [[nodiscard]] virtual int cancel(Operation& operation) noexcept = 0;
+
+  /// Any thread. -errno of the first registration of a fixed buffer or file that was refused here
+  /// (memlock, an old kernel), 0 where none was. Operations that name such a slot work all the
+  /// same, only not faster.
+  [[nodiscard]] virtual int fixed_error() const noexcept { return 0; }
 
   /// In the child after fork(2), where only async-signal-safe calls are allowed: gives up kernel
   /// objects shared with the parent without disturbing it. Nothing but destruction may follow;

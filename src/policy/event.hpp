@@ -27,11 +27,14 @@ struct Ready {
   FlowId flow;
   NodeId node;  ///< where it may run; kAnyNode lets the policy place it
   uint64_t bytes;
+  bool operator==(const Ready&) const = default;
 };
 
-/// The driver did start it (it may be told later than it was decided: a cluster has latency).
+/// The driver did start it (it may be told later than it was decided: a cluster has latency). May
+/// be left out where an operation starts as soon as it is decided.
 struct Started {
   OperationId operation;
+  bool operator==(const Started&) const = default;
 };
 
 /// It ended well and has left the device.
@@ -41,16 +44,19 @@ struct Finished {
   uint64_t bytes;  ///< moved
   uint32_t
       concurrency;  ///< operations of its flow running on its node when it ended, itself included
+  bool operator==(const Finished&) const = default;
 };
 
 /// It ended with an error and has left the device.
 struct Failed {
   OperationId operation;
+  bool operator==(const Failed&) const = default;
 };
 
 /// It will not run, or what it ran is void: forget it, waiting or running.
 struct Cancelled {
   OperationId operation;
+  bool operator==(const Cancelled&) const = default;
 };
 
 /// Throughput of a device as measured from outside, about once a second.
@@ -60,6 +66,7 @@ struct Sample {
   double bytes_per_second;
   uint32_t concurrency;
   bool limit_reached;  ///< the limit, not a lack of work, held operations back meanwhile
+  bool operator==(const Sample&) const = default;
 };
 
 /// How many operations of a class run on a device without having passed through the policy
@@ -70,19 +77,25 @@ struct Activity {
   NodeId node;
   Class priority;
   uint32_t in_flight;
+  bool operator==(const Activity&) const = default;
 };
 
 struct NodeUp {
   NodeId node;
+  bool operator==(const NodeUp&) const = default;
 };
 
 /// Its operations, waiting for it or running on it, are gone; the driver resubmits what it wants.
+/// Those that wait for any node are not affected.
 struct NodeDown {
   NodeId node;
+  bool operator==(const NodeDown&) const = default;
 };
 
 /// Time passes: for policies that act on their own (probing, ageing).
-struct Tick {};
+struct Tick {
+  bool operator==(const Tick&) const = default;
+};
 
 using Event = std::variant<Ready, Started, Finished, Failed, Cancelled, Sample, Activity, NodeUp,
                            NodeDown, Tick>;
@@ -97,7 +110,8 @@ struct Start {
 };
 
 /// From now on at most this many operations of the flow run at once on a node. For information
-/// (reports, drivers with queues of their own); Start already respects it.
+/// (reports, drivers with queues of their own); Start already respects it. The constraints `none`
+/// and `fixed` never change and never say it.
 struct SetLimit {
   FlowId flow;
   uint32_t limit;

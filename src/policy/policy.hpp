@@ -22,9 +22,9 @@ namespace ioweave::policy {
 
 /// How a device divides itself between priority classes.
 enum class Scheduling : uint8_t {
-  none,      ///< all classes at once, in order of arrival ("PP" in the PPIS paper)
-  strict,    ///< a lower class starts only while no higher class runs or waits ("PPIS")
-  weighted,  ///< classes share by weight while all have work; nobody starves
+  none,    ///< classes do not count: all flows take turns ("PP" in the PPIS paper)
+  strict,  ///< a lower class starts only while no higher class runs or waits in the scope ("PPIS")
+  weighted,  ///< classes share the bytes started by weight while they have work; nobody starves
 };
 
 /// Where a device's budget counts.
@@ -33,16 +33,18 @@ enum class Scope : uint8_t { node, shared };
 struct DeviceConfig {
   std::string name;
   Scope scope = Scope::node;
-  double budget_mb_per_s = 0;  ///< 0: unlimited
+  double budget_mb_per_s = 0;  ///< 0: unlimited; counted in whole bytes per second
   uint32_t max_in_flight = 0;  ///< operations at once within the scope; 0: unlimited
   Scheduling scheduling = Scheduling::none;
-  std::array<uint32_t, kClasses> weights{16, 4, 1};  ///< used by Scheduling::weighted, each >= 1
+  std::array<uint32_t, kClasses> weights{16, 4, 1};  ///< for weighted; each from 1 to 10000
+  bool operator==(const DeviceConfig&) const = default;
 };
 
 /// The bandwidth one operation of a flow holds while it runs.
 struct Constraint {
   enum class Kind : uint8_t { none, fixed } kind = Kind::none;
   double mb_per_s = 0;  ///< fixed: > 0 and at most the device's budget
+  bool operator==(const Constraint&) const = default;
 };
 
 struct FlowConfig {
@@ -51,9 +53,39 @@ struct FlowConfig {
   Class priority = Class::foreground;
   Constraint constraint;
   uint32_t max_in_flight = 0;  ///< operations of this flow at once on a node; 0: unlimited
+  bool operator==(const FlowConfig&) const = default;
 };
 
-/// One thread at a time (the driver's lock).
+/// One thread at a time (the driver's lock). The rules:
+///
+/// *Room.* On each scope of a device at most `max_in_flight` operations run and the sum they hold
+/// is at most the budget; on each node at most the flow's `max_in_flight` of a flow run. All of it
+/// counts from the decision to the end.
+///
+/// *Order.* Operations of a flow for a node start in the order in which they became ready, and so
+/// do those for kAnyNode as long as they wait for any. Flows of a class take turns, an operation
+/// each; on a shared device the nodes of a flow take turns within it.
+///
+/// *Large constraints.* Where the operation whose turn it is does not fit, others that fit pass it,
+/// but no more than 16: then nobody who holds bandwidth starts any more until it has.
+///
+/// *strict.* A lower class starts only while no higher one runs, is reported active (Activity) or
+/// waits within the scope. Waits means waits for room: taking it away would be priority inversion.
+/// One that is held back by its own flow's `max_in_flight` needs no rule: its flow is running.
+/// Lower classes starve for as long as higher ones keep the scope busy; that is what it is for.
+///
+/// *weighted.* The class furthest behind its share of the bytes started goes first, and another
+/// where it does not fit. While two classes have work that fits, their bytes / weight differ by at
+/// most one largest operation of each. A class that was away comes back without credit, and one
+/// that went because others did not fit owes them 16 of its operations at most. An operation counts
+/// as at least 4 KiB and at most 64 GiB.
+///
+/// *kAnyNode.* Placed on the first node, in order of NodeUp, where it may start now; node 0 is up
+/// from the beginning. While it waits it takes turns with the node's own operations wherever room
+/// appears. Where smaller operations have passed it 16 times in all, or one of a lower class would
+/// (strict), it joins the queue of that node; if the node goes down, it waits for any node again.
+///
+/// *Activity* counts in strict only: what did not pass through the policy holds nothing.
 class Policy {
  public:
   Policy();
@@ -66,17 +98,26 @@ class Policy {
   [[nodiscard]] int64_t add_device(const DeviceConfig& config, std::string& why);
   [[nodiscard]] int64_t add_flow(const FlowConfig& config, std::string& why);
 
+  [[nodiscard]] size_t devices() const;
+  [[nodiscard]] size_t flows() const;
   [[nodiscard]] const DeviceConfig& device(DeviceId id) const;
   [[nodiscard]] const FlowConfig& flow(FlowId id) const;
 
   /// Tells the policy what happened at `now_ns` (never decreasing) and appends what follows from
-  /// it to `out`. Amortised O(log flows) an event. Programmer errors (an unknown id, an operation
-  /// told twice) are assertions.
+  /// it to `out`. Amortised O(log flows + log nodes) for each event of an operation and for each
+  /// operation started, without allocation once the peak was reached; NodeUp and NodeDown cost
+  /// O(devices + flows) and what the node held. Programmer errors (an unknown id, an operation told
+  /// twice, an end before its start was decided) are assertions.
   void on(const Event& event, uint64_t now_ns, std::vector<Decision>& out);
 
-  /// True where an operation of this flow never has to wait in any state of the policy: no budget,
-  /// no limit, and no class above it that could hold it back. The driver may then skip the policy
-  /// (and owes it Activity events instead).
+  /// Whether on() may be told this event now, and if not, why. For drivers whose events come from
+  /// outside: a log, another process, another language.
+  [[nodiscard]] bool accepts(const Event& event, uint64_t now_ns, std::string& why) const;
+
+  /// True where an operation of this flow never has to wait in any state of the policy: it holds
+  /// none of a budget, neither flow nor device has a max_in_flight, and no class above it could
+  /// hold it back (it is foreground, or scheduling is not strict). It does not change as flows are
+  /// added. The driver may then skip the policy, and owes a strict device Activity events instead.
   [[nodiscard]] bool unconstrained(FlowId id) const;
 
   /// Operations that are ready and not started, of all flows, and those of one class of a device.

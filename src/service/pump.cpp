@@ -31,8 +31,8 @@ class SignalsBlocked {
 
 }  // namespace
 
-Pump::Pump(const engine::LaneOptions& options, PumpClient& client)
-    : options_(options), client_(client) {}
+Pump::Pump(const engine::LaneOptions& options, OpenLane open_lane, PumpClient& client)
+    : options_(options), open_lane_(open_lane), client_(client) {}
 
 Pump::~Pump() {
   if (!started_) {
@@ -99,7 +99,7 @@ void* Pump::thread_main(void* self) {
 }
 
 void Pump::run() noexcept {
-  backend_ = engine::open_lane(options_, start_error_, start_why_);
+  backend_ = open_lane_(options_, start_error_, start_why_);
   const Phase phase = backend_ != nullptr ? Phase::running : Phase::failed;
   phase_.store(static_cast<uint32_t>(phase), std::memory_order_release);  // pairs with start()
   futex_wake(phase_);
@@ -156,7 +156,9 @@ void Pump::reap() noexcept {
   std::array<engine::Operation*, kReapBatch> done;
   // seq_cst against post(): either the poster sees that we sleep, or we see what it posted.
   asleep_.store(true, std::memory_order_seq_cst);
-  const bool idle = inbox_.empty() && !stop_.load(std::memory_order_seq_cst);
+  // A back end that is busy with nothing in flight has nothing to wake us with: ask it again.
+  const bool refused = !backlog_.empty() && in_flight_ == 0;
+  const bool idle = inbox_.empty() && !stop_.load(std::memory_order_seq_cst) && !refused;
   const int reaped = backend_->reap(done, {.min_completions = idle ? 1u : 0u, .flush = true});
   asleep_.store(false, std::memory_order_relaxed);
   IOW_ASSERT(reaped >= 0);

@@ -14,6 +14,7 @@
 #include "engine/backend.hpp"
 #include "service/counters.hpp"
 #include "service/request_list.hpp"
+#include "service/service.hpp"
 
 namespace ioweave::service {
 
@@ -33,7 +34,7 @@ class PumpClient {
 /// Thread-safe, except start() (the service's lock) and destruction.
 class Pump {
  public:
-  Pump(const engine::LaneOptions& options, PumpClient& client);
+  Pump(const engine::LaneOptions& options, OpenLane open_lane, PumpClient& client);
   /// Ends the thread; everything posted must have ended.
   ~Pump();
   Pump(const Pump&) = delete;
@@ -63,6 +64,7 @@ class Pump {
   void wake_if_asleep() noexcept;
 
   const engine::LaneOptions options_;
+  const OpenLane open_lane_;
   PumpClient& client_;
   std::unique_ptr<engine::Backend> backend_;  // made by the thread: it must be the ring's owner
   pthread_t thread_{};

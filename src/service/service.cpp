@@ -79,12 +79,14 @@ class BlockingBytes {
 
 class Service::Impl final : public PumpClient, public LaneHost {
  public:
-  Impl(const engine::LaneOptions& lane_options, std::string engine_name, std::string why)
+  Impl(const engine::LaneOptions& lane_options, OpenLane open_lane, std::string engine_name,
+       std::string why)
       : lane_options_(lane_options),
+        open_lane_(open_lane),
         engine_name_(std::move(engine_name)),
         why_(std::move(why)),
-        reaper_(reaper_options(), *this),
-        workers_(worker_options(), *this) {
+        reaper_(reaper_options(), open_lane, *this),
+        workers_(worker_options(), open_lane, *this) {
     lane_options_.fixed = &fixed_;
   }
 
@@ -115,6 +117,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   Governor governor_;
   engine::FixedTable fixed_;
   engine::LaneOptions lane_options_;
+  const OpenLane open_lane_;
   const std::string engine_name_;
   const std::string why_;
 
@@ -708,7 +711,7 @@ Lane* Service::Impl::make_lane() noexcept {
       if (!engine_is_threads()) {  // workers are shared, not a set per thread
         int error = 0;
         std::string why;
-        backend = engine::open_lane(lane_options_, error, why);
+        backend = open_lane_(lane_options_, error, why);
       }
       auto lane = std::make_unique<Lane>(std::move(backend));
       free_lanes_.reserve(lane_count_.load(std::memory_order_relaxed) + 1);
@@ -812,8 +815,8 @@ std::unique_ptr<Service> Service::open(const Options& options, int& error, std::
     static_cast<void>(engine::open_lane(wanted, error, why));
     return nullptr;
   }
-  auto impl =
-      std::make_unique<Impl>(best, std::string(engine::lane_name(best.kind, best.mode)), why);
+  auto impl = std::make_unique<Impl>(best, options.open_lane,
+                                     std::string(engine::lane_name(best.kind, best.mode)), why);
   error = impl->enlist();
   if (error != 0) {
     why = "too many services are open in this process";

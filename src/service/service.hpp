@@ -30,12 +30,17 @@
 
 namespace ioweave::service {
 
+/// How lanes are opened: engine::open_lane, or a test's own, which injects faults.
+using OpenLane = std::unique_ptr<engine::Backend> (*)(const engine::LaneOptions&, int& error,
+                                                      std::string& why);
+
 struct Options {
   engine::Kind engine = engine::Kind::uring;
   engine::UringMode mode = engine::UringMode::plain;
   bool required = false;       ///< fail instead of falling back
   uint32_t queue_depth = 256;  ///< per lane
   uint32_t threads = 4;        ///< of the worker pool for what the engine cannot do
+  OpenLane open_lane = &engine::open_lane;
 };
 
 /// Thread-safe, except destruction, which must come last.

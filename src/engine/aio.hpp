@@ -1,0 +1,58 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include <linux/aio_abi.h>
+
+#include "engine/lane.hpp"
+#include "engine/operation_list.hpp"
+
+namespace ioweave::engine {
+
+/// Linux native AIO. See aio.cpp for how it works and Backend for which thread may call what.
+class AioLane final : public Backend {
+ public:
+  /// Takes over a context and an eventfd that is always readable.
+  AioLane(aio_context_t context, int ready_fd, uint32_t entries);
+  ~AioLane() override;
+
+  [[nodiscard]] std::string_view name() const noexcept override {
+    return lane_name(Kind::aio, UringMode::plain);
+  }
+  [[nodiscard]] Submitted submit(Operation& operation) noexcept override;
+  [[nodiscard]] int flush() noexcept override;
+  [[nodiscard]] int reap(std::span<Operation*> out, const Reap& how) noexcept override;
+  void wake() noexcept override;
+  /// No driver of a disk implements io_cancel(2): what is in flight can only be waited for.
+  [[nodiscard]] int cancel(Operation&) noexcept override {
+    return in_flight_.count() == 0 ? -ENOENT : -EALREADY;
+  }
+  void abandon() noexcept override;
+
+ private:
+  void refuse(Operation& operation, int64_t result) noexcept;
+  void post_wake_event() noexcept;
+  [[nodiscard]] bool take_wake() noexcept;
+  [[nodiscard]] size_t collect_refused(std::span<Operation*> out) noexcept;
+  [[nodiscard]] long collect(std::span<Operation*> out, size_t min_completions,
+                             int64_t timeout_ns) noexcept;
+
+  const aio_context_t context_;
+  const int ready_fd_;
+  bool abandoned_ = false;
+
+  const std::unique_ptr<iocb[]> blocks_;       ///< owner
+  const std::unique_ptr<iocb*[]> block_list_;  ///< owner: points at blocks_, in order
+  uint32_t queued_ = 0;                        ///< owner: blocks filled and not taken yet
+
+  InFlight in_flight_;
+  std::mutex refused_lock_;
+  OperationList refused_;  ///< under refused_lock_
+  std::atomic<bool> any_refused_{false};
+  std::atomic<bool> wake_pending_{false};
+};
+
+}  // namespace ioweave::engine

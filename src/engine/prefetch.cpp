@@ -1,0 +1,167 @@
+#include "engine/prefetch.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+
+#include "engine/raw_syscall.hpp"
+
+namespace ioweave::engine {
+namespace {
+
+constexpr uint64_t kPage = 4096;  // a lower bound is enough: it only aligns the pieces
+
+/// cachestat(2), Linux 6.5; absent from the headers of Debian 12. The same number everywhere.
+constexpr long kCachestatCall = 451;
+struct CachestatRange {
+  uint64_t offset;
+  uint64_t length;
+};
+struct Cachestat {
+  uint64_t cached;
+  uint64_t dirty;
+  uint64_t writeback;
+  uint64_t evicted;
+  uint64_t recently_evicted;
+};
+
+struct Piece {
+  int64_t begin;
+  int64_t end;
+};
+
+uint64_t page_bytes() noexcept {
+  static const auto kBytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  return kBytes;
+}
+
+/// A number in a file of sysfs, or -1.
+long read_number(const char* path) noexcept {
+  const long fd = raw_syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  char text[24] = {};
+  const long length = raw_syscall(SYS_read, fd, text, sizeof text - 1);
+  raw_syscall(SYS_close, fd);
+  return length > 0 ? std::strtol(text, nullptr, 10) : -1;
+}
+
+/// The device's read_ahead_kb, or -1. A partition has its queue one level up; file systems without
+/// a block device of their own (NFS, FUSE) have a bdi only.
+long read_ahead_kb(dev_t device) noexcept {
+  static constexpr const char* kPlaces[] = {
+      "/sys/class/bdi/%u:%u/read_ahead_kb",
+      "/sys/dev/block/%u:%u/queue/read_ahead_kb",
+      "/sys/dev/block/%u:%u/../queue/read_ahead_kb",
+  };
+  for (const char* place : kPlaces) {
+    char path[96];
+    std::snprintf(path, sizeof path, place, major(device), minor(device));
+    const long value = read_number(path);
+    if (value >= 0) return value;
+  }
+  return -1;
+}
+
+/// Where the file ends, or -errno.
+int64_t end_of(int fd, const struct stat& status) noexcept {
+  if (S_ISREG(status.st_mode)) return status.st_size;
+  if (S_ISDIR(status.st_mode)) return -EISDIR;
+  if (!S_ISBLK(status.st_mode)) return -ESPIPE;
+  uint64_t bytes = 0;
+  const long error = raw_syscall(SYS_ioctl, fd, BLKGETSIZE64, &bytes);
+  return error < 0 ? error : static_cast<int64_t>(bytes);
+}
+
+/// Reads one byte, which waits until its page is up to date. 1, 0 at the end of the file, -errno.
+long read_byte(int fd, int64_t offset, int flags) noexcept {
+  char byte;
+  const iovec one{&byte, 1};
+  return raw_syscall(SYS_preadv2, fd, &one, 1, offset, 0, flags);
+}
+
+/// True where the whole piece is in the cache, or on its way into it. Without cachestat(2) (6.5;
+/// and not for files of other users) its last page answers for it: pieces are read in order.
+bool is_resident(int fd, const Piece& piece) noexcept {
+  const CachestatRange range{static_cast<uint64_t>(piece.begin),
+                             static_cast<uint64_t>(piece.end - piece.begin)};
+  Cachestat answer{};
+  if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) == 0) {
+    const uint64_t first = range.offset / page_bytes();
+    const uint64_t last = (range.offset + range.length - 1) / page_bytes();
+    return answer.cached >= last - first + 1;
+  }
+  return read_byte(fd, piece.end - 1, RWF_NOWAIT) == 1;
+}
+
+/// Calls visit(piece) for each piece until it returns non-zero, and returns that.
+template <typename Visit>
+int64_t for_each_piece(int64_t begin, int64_t end, uint64_t window, Visit visit) {
+  while (begin < end) {
+    // Pieces end on multiples of the window: ranges that touch share no piece.
+    const auto step = static_cast<int64_t>(window - static_cast<uint64_t>(begin) % window);
+    const Piece piece{begin, std::min(end, begin + step)};
+    if (const int64_t stop = visit(piece)) return stop;
+    begin = piece.end;
+  }
+  return 0;
+}
+
+}  // namespace
+
+uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
+  const std::lock_guard guard(lock_);
+  for (const Entry& entry : entries_) {
+    if (entry.bytes != 0 && entry.device == device) return entry.bytes;
+  }
+  const long kib = read_ahead_kb(device);
+  // With read-ahead off the kernel still honours WILLNEED up to the device's largest transfer.
+  uint64_t bytes = kib > 0 ? static_cast<uint64_t>(kib) << 10 : kDefaultBytes;
+  bytes = std::clamp(bytes / kPage * kPage, kPage, kMaxBytes);
+  entries_[next_] = {device, bytes};
+  next_ = (next_ + 1) % kEntries;
+  return bytes;
+}
+
+int64_t prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
+                 const std::atomic<bool>& cancelled) noexcept {
+  const long flags = raw_syscall(SYS_fcntl, fd, F_GETFL, 0);
+  if (flags < 0) return flags;
+  if ((flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH) != 0) return -EBADF;
+  if ((flags & O_DIRECT) != 0 || offset < 0) return -EINVAL;
+  struct stat status {};
+  const long error = raw_syscall(SYS_fstat, fd, &status);
+  if (error < 0) return error;
+  const int64_t file_end = end_of(fd, status);
+  if (file_end < 0) return file_end;
+  if (length == 0 || offset >= file_end) return 0;
+  const int64_t end =
+      offset + static_cast<int64_t>(std::min(length, static_cast<uint64_t>(file_end - offset)));
+  const uint64_t window = windows.bytes(S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev);
+
+  // First ask for everything, so that the device sees depth; then wait for it in order.
+  const int64_t refused = for_each_piece(offset, end, window, [&](const Piece& piece) -> int64_t {
+    if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
+    if (is_resident(fd, piece)) return 0;
+    return raw_syscall(SYS_fadvise64, fd, piece.begin, piece.end - piece.begin,
+                       POSIX_FADV_WILLNEED);
+  });
+  if (refused != 0) return refused;
+  int64_t there = offset;
+  const int64_t stopped = for_each_piece(offset, end, window, [&](const Piece& piece) -> int64_t {
+    if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
+    const long got = read_byte(fd, piece.end - 1, 0);
+    if (got == 1) there = piece.end;
+    return got == 1 ? 0 : (got < 0 ? got : 1);  // 0: the file was truncated underneath
+  });
+  return stopped < 0 ? stopped : there - offset;
+}
+
+}  // namespace ioweave::engine

@@ -1,0 +1,264 @@
+#include "engine/threads.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <new>
+
+#include "engine/raw_syscall.hpp"
+
+// How it works. submit() links the operation into a list of the owner's own; flush() moves that
+// list to the workers under the lock and starts as many workers as there is work for and none
+// sleeps to take it, up to the limit. A worker makes the system call without the lock and links
+// the operation into the list of completed ones; it signals the reaper only when that has as many
+// as the reaper asked for, so a batch costs one wake-up.
+//
+// Where no thread can be started (a limit on processes) the owner does the work itself at flush,
+// and it is reaped like any other: slower, never lost.
+
+namespace ioweave::engine {
+namespace {
+
+/// IOPRIO_WHO_PROCESS of linux/ioprio.h, which g++ 12 does not compile; 0 names the calling thread.
+constexpr int kIoprioWhoProcess = 1;
+
+/// Enough for the deepest path below execute() plus the C library's thread-local storage; it is
+/// only touched as far as it is used.
+constexpr size_t kStackBytes = 256 << 10;
+
+/// With a position: on a stream (pipe, socket), which has none, it is ignored, as io_uring does.
+long transfer(long number, const Operation& operation, const iovec* vectors,
+              uint32_t count) noexcept {
+  long moved =
+      raw_syscall(number, operation.fd, vectors, count, operation.offset, 0, operation.rw_flags);
+  if (moved == -ESPIPE && operation.offset >= 0) {
+    moved =
+        raw_syscall(number, operation.fd, vectors, count, kCurrentPosition, 0, operation.rw_flags);
+  }
+  return moved;
+}
+
+long call(const Operation& operation) noexcept {
+  const iovec one{operation.buffer, transfer_bytes(operation)};
+  switch (operation.op) {
+    case Op::read:
+      return transfer(SYS_preadv2, operation, &one, 1);
+    case Op::write:
+      return transfer(SYS_pwritev2, operation, &one, 1);
+    case Op::readv:
+      return transfer(SYS_preadv2, operation, operation.vectors, operation.vector_count);
+    case Op::writev:
+      return transfer(SYS_pwritev2, operation, operation.vectors, operation.vector_count);
+    case Op::fsync:
+      return raw_syscall(SYS_fsync, operation.fd);
+    case Op::fdatasync:
+      return raw_syscall(SYS_fdatasync, operation.fd);
+    default:
+      return 0;  // nop
+  }
+}
+
+}  // namespace
+
+// ---- Life --------------------------------------------------------------------------------------
+
+ThreadsLane::ThreadsLane(const LaneOptions& options)
+    : max_workers_(std::max(options.threads, 1u)),
+      workers_(std::make_unique<Worker[]>(max_workers_)),
+      shared_(new Shared),
+      in_flight_(options.entries) {}
+
+ThreadsLane::~ThreadsLane() {
+  if (abandoned_) {
+    ::operator delete(shared_, sizeof(Shared));  // memory only, see Shared
+    return;
+  }
+  {
+    const std::lock_guard guard(shared_->lock);
+    shared_->stop = true;
+  }
+  shared_->work.notify_all();
+  for (uint32_t i = 0; i < started_; ++i) pthread_join(workers_[i].thread, nullptr);
+  delete shared_;
+}
+
+void ThreadsLane::start_workers(uint32_t wanted) noexcept {
+  while (wanted-- > 0 && started_ < max_workers_ && start_worker()) {
+  }
+}
+
+bool ThreadsLane::start_worker() noexcept {
+  // Signals are for the program's own threads: a new thread inherits the mask of its creator.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Worker& worker = workers_[started_];
+  worker.lane = this;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  int error = pthread_create(&worker.thread, &attributes, worker_main, &worker);
+  if (error == EINVAL) {  // a program with very large thread-local storage
+    error = pthread_create(&worker.thread, nullptr, worker_main, &worker);
+  }
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) return false;
+  ++started_;
+  return true;
+}
+
+// ---- Owner -------------------------------------------------------------------------------------
+
+Submitted ThreadsLane::submit(Operation& operation) noexcept {
+  if (in_flight_.full()) return Submitted::busy;
+  queued_.push(operation);
+  in_flight_.add();
+  return Submitted::queued;
+}
+
+int ThreadsLane::flush() noexcept {
+  if (queued_.empty()) return 0;
+  const uint32_t fresh = queued_.size();
+  if (started_ == 0) start_workers(std::min(fresh, max_workers_));
+  if (started_ == 0) {
+    run_inline();
+    return 0;
+  }
+  uint32_t unserved = 0;
+  uint32_t to_wake = 0;
+  {
+    const std::lock_guard guard(shared_->lock);
+    shared_->waiting.append(queued_);
+    const uint32_t waiting = shared_->waiting.size();
+    to_wake = std::min(waiting, shared_->idle);
+    unserved = waiting - to_wake;
+  }
+  for (uint32_t i = 0; i < to_wake; ++i) shared_->work.notify_one();
+  start_workers(unserved);
+  return 0;
+}
+
+void ThreadsLane::run_inline() noexcept {
+  // The priority is left alone: it would be the one of the owner's thread.
+  const std::atomic<bool> never{false};
+  while (Operation* operation = queued_.pop()) finish(*operation, execute(*operation, never));
+}
+
+// ---- Workers -----------------------------------------------------------------------------------
+
+void* ThreadsLane::worker_main(void* argument) {
+  auto* worker = static_cast<Worker*>(argument);
+  pthread_setname_np(pthread_self(), "ioweave-io");
+  worker->lane->work(*worker);
+  return nullptr;
+}
+
+void ThreadsLane::work(Worker& worker) noexcept {
+  std::unique_lock guard(shared_->lock);
+  for (;;) {
+    while (shared_->waiting.empty() && !shared_->stop) {
+      ++shared_->idle;
+      shared_->work.wait(guard);
+      --shared_->idle;
+    }
+    Operation* operation = shared_->waiting.pop();
+    if (operation == nullptr) return;  // stop, and nothing left to do
+    worker.running = operation;
+    worker.cancelled.store(false, std::memory_order_relaxed);
+    guard.unlock();
+    const long refused = adopt_priority(worker, operation->ioprio_class);
+    operation->result = refused < 0 ? refused : execute(*operation, worker.cancelled);
+    guard.lock();
+    worker.running = nullptr;
+    if (!complete(*operation)) continue;
+    guard.unlock();  // the reaper should not wake only to wait for the lock
+    shared_->completed.notify_one();
+    guard.lock();
+  }
+}
+
+long ThreadsLane::adopt_priority(Worker& worker, uint8_t ioprio_class) noexcept {
+  if (ioprio_class == worker.ioprio_class) return 0;
+  const long error = raw_syscall(SYS_ioprio_set, kIoprioWhoProcess, 0, ioprio_word(ioprio_class));
+  if (error == 0) worker.ioprio_class = ioprio_class;
+  return error;
+}
+
+int64_t ThreadsLane::execute(const Operation& operation,
+                             const std::atomic<bool>& cancelled) noexcept {
+  if (operation.op != Op::prefetch) return call(operation);
+  return prefetch(operation.fd, operation.offset, transfer_bytes(operation), windows_, cancelled);
+}
+
+bool ThreadsLane::complete(Operation& operation) noexcept {
+  shared_->done.push(operation);
+  return shared_->reaper_wants != 0 && shared_->done.size() >= shared_->reaper_wants;
+}
+
+void ThreadsLane::finish(Operation& operation, int64_t result) noexcept {
+  operation.result = result;
+  bool enough = false;
+  {
+    const std::lock_guard guard(shared_->lock);
+    enough = complete(operation);
+  }
+  if (enough) shared_->completed.notify_one();
+}
+
+// ---- Reaper, waker, canceller ------------------------------------------------------------------
+
+int ThreadsLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
+  if (how.flush) (void)flush();  // cannot fail
+  const auto wanted = static_cast<uint32_t>(std::min<size_t>(how.min_completions, out.size()));
+  size_t reaped = 0;
+  {
+    std::unique_lock guard(shared_->lock);
+    if (shared_->done.size() < wanted && how.timeout_ns != 0) {
+      const auto enough = [&] { return shared_->done.size() >= wanted || shared_->woken; };
+      shared_->reaper_wants = wanted;
+      if (how.timeout_ns < 0) {
+        shared_->completed.wait(guard, enough);
+      } else {
+        shared_->completed.wait_for(guard, std::chrono::nanoseconds(how.timeout_ns), enough);
+      }
+      shared_->reaper_wants = 0;
+      shared_->woken = false;
+    }
+    while (reaped < out.size() && !shared_->done.empty()) out[reaped++] = shared_->done.pop();
+  }
+  if (reaped != 0) in_flight_.remove(reaped);
+  return static_cast<int>(reaped);
+}
+
+void ThreadsLane::wake() noexcept {
+  {
+    const std::lock_guard guard(shared_->lock);
+    shared_->woken = true;
+  }
+  shared_->completed.notify_one();
+}
+
+int ThreadsLane::cancel(Operation& operation) noexcept {
+  {
+    const std::lock_guard guard(shared_->lock);
+    if (!shared_->waiting.remove(operation)) {
+      for (uint32_t i = 0; i < max_workers_; ++i) {
+        if (workers_[i].running != &operation) continue;
+        if (operation.op != Op::prefetch) return -EALREADY;
+        workers_[i].cancelled.store(true, std::memory_order_relaxed);
+        return 0;
+      }
+      return -ENOENT;
+    }
+  }
+  finish(operation, -ECANCELED);
+  return 0;
+}
+
+std::unique_ptr<Backend> open_threads(const LaneOptions& options) {
+  return std::make_unique<ThreadsLane>(options);
+}
+
+}  // namespace ioweave::engine

@@ -1,0 +1,479 @@
+// The text of a log, written and read. Recording and replaying are in event_replay.cpp.
+
+#include "policy/event_log.hpp"
+
+#include <array>
+#include <charconv>
+#include <span>
+#include <utility>
+
+namespace ioweave::policy {
+namespace {
+
+constexpr std::array<std::string_view, 2> kScopes{"node", "shared"};
+constexpr std::array<std::string_view, 3> kSchedulings{"none", "strict", "weighted"};
+constexpr std::array<std::string_view, kClasses> kClassNames{"foreground", "write_behind",
+                                                             "prefetch"};
+constexpr std::string_view kAny = "any";
+constexpr std::string_view kNoConstraint = "none";
+constexpr std::string_view kFixed = "fixed:";
+constexpr std::string_view kDecisionMark = "> ";
+
+// ---- Writing -----------------------------------------------------------------------------------
+
+template <class Number>
+void append_number(std::string& out, Number number) {
+  std::array<char, 32> digits{};  // The longest double takes 24.
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  out.append(digits.data(), end);
+}
+
+bool is_plain(char c) {
+  return static_cast<unsigned char>(c) > ' ' && c != '%' && c != '\x7f';
+}
+
+void append_name(std::string& out, std::string_view name) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  for (const char c : name) {
+    if (is_plain(c)) {
+      out += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      out += '%';
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    }
+  }
+}
+
+void append_key(std::string& out, std::string_view key) {
+  out += ' ';
+  out += key;
+  out += '=';
+}
+
+template <class Number>
+void append_field(std::string& out, std::string_view key, Number number) {
+  append_key(out, key);
+  append_number(out, number);
+}
+
+void append_word(std::string& out, std::string_view key, std::string_view word) {
+  append_key(out, key);
+  out += word;
+}
+
+void append_node(std::string& out, NodeId node) {
+  if (node == kAnyNode) {
+    append_word(out, "node", kAny);
+  } else {
+    append_field(out, "node", node);
+  }
+}
+
+struct AppendEvent {
+  std::string& out;
+
+  void operator()(const Ready& event) const {
+    of("ready", event.operation);
+    append_field(out, "flow", event.flow);
+    append_node(out, event.node);
+    append_field(out, "bytes", event.bytes);
+  }
+  void operator()(const Started& event) const { of("started", event.operation); }
+  void operator()(const Finished& event) const {
+    of("finished", event.operation);
+    append_field(out, "seconds", event.seconds);
+    append_field(out, "bytes", event.bytes);
+    append_field(out, "concurrency", event.concurrency);
+  }
+  void operator()(const Failed& event) const { of("failed", event.operation); }
+  void operator()(const Cancelled& event) const { of("cancelled", event.operation); }
+  void operator()(const Sample& event) const {
+    out += "sample";
+    append_field(out, "device", event.device);
+    append_node(out, event.node);
+    append_field(out, "bytes_per_second", event.bytes_per_second);
+    append_field(out, "concurrency", event.concurrency);
+    append_field(out, "limit_reached", event.limit_reached ? 1 : 0);
+  }
+  void operator()(const Activity& event) const {
+    out += "activity";
+    append_field(out, "device", event.device);
+    append_node(out, event.node);
+    append_word(out, "class", kClassNames[static_cast<unsigned>(event.priority)]);
+    append_field(out, "in_flight", event.in_flight);
+  }
+  void operator()(const NodeUp& event) const {
+    out += "node_up";
+    append_node(out, event.node);
+  }
+  void operator()(const NodeDown& event) const {
+    out += "node_down";
+    append_node(out, event.node);
+  }
+  void operator()(const Tick&) const { out += "tick"; }
+
+  void of(std::string_view verb, OperationId operation) const {
+    out += verb;
+    append_field(out, "operation", operation);
+  }
+};
+
+struct AppendDecision {
+  std::string& out;
+
+  void operator()(const Start& decision) const {
+    out += "start";
+    append_field(out, "operation", decision.operation);
+    append_node(out, decision.node);
+  }
+  void operator()(const SetLimit& decision) const {
+    out += "limit";
+    append_field(out, "flow", decision.flow);
+    append_field(out, "limit", decision.limit);
+  }
+};
+
+// ---- Reading -----------------------------------------------------------------------------------
+
+/// Takes a line apart from left to right. After the first mismatch nothing more is taken and `why`
+/// says what was expected; callers read all fields and look once, at the end.
+class Fields {
+ public:
+  Fields(std::string_view line, std::string& why) : rest_(line), why_(why) {}
+
+  [[nodiscard]] bool ok() const { return ok_; }
+
+  /// The next word, up to a space or the end.
+  std::string_view word() {
+    const size_t end = rest_.find(' ');
+    const std::string_view taken = rest_.substr(0, end);
+    rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
+    at_end_ = end == std::string_view::npos;
+    return taken;
+  }
+
+  /// The value of "key=value".
+  std::string_view value(std::string_view key) {
+    const std::string_view found = ok_ && !at_end_ ? word() : std::string_view();
+    if (found.size() <= key.size() || found.substr(0, key.size()) != key ||
+        found[key.size()] != '=') {
+      expected(std::string(key) + "=...", found);
+      return {};
+    }
+    return found.substr(key.size() + 1);
+  }
+
+  template <class Number>
+  void number(std::string_view key, Number& out) {
+    const std::string_view digits = value(key);
+    if (ok_) {
+      to_number(key, digits, out);
+    }
+  }
+
+  template <class Number>
+  void to_number(std::string_view key, std::string_view digits, Number& out) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
+    if (error == std::errc::result_out_of_range) {
+      expected(std::string(key) + " within its range", digits);
+    } else if (error != std::errc() || end != digits.data() + digits.size()) {
+      expected("a number as " + std::string(key), digits);
+    }
+  }
+
+  void flag(std::string_view key, bool& out) {
+    uint32_t number_found = 0;
+    number(key, number_found);
+    if (ok_ && number_found > 1) {
+      expected("0 or 1 as " + std::string(key), std::to_string(number_found));
+    }
+    out = number_found == 1;
+  }
+
+  void node(NodeId& out) {
+    const std::string_view found = value("node");
+    if (found == kAny) {
+      out = kAnyNode;
+    } else if (ok_) {
+      to_number("node", found, out);
+    }
+  }
+
+  template <class Enum>
+  void choice(std::string_view key, std::span<const std::string_view> names, Enum& out) {
+    const std::string_view found = value(key);
+    std::string known;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (found == names[i]) {
+        out = static_cast<Enum>(i);
+        return;
+      }
+      known += (i == 0 ? "" : "|") + std::string(names[i]);
+    }
+    expected(std::string(key) + "=" + known, found);
+  }
+
+  void name(std::string& out) {
+    const std::string_view found = value("name");
+    out.clear();
+    for (size_t i = 0; ok_ && i < found.size(); ++i) {
+      if (found[i] != '%') {
+        out += found[i];
+        continue;
+      }
+      unsigned byte = 0;
+      const std::string_view digits = found.substr(i + 1, 2);
+      const auto [end, error] =
+          std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+      if (error != std::errc() || digits.size() != 2 || end != digits.data() + 2) {
+        expected("two hexadecimal digits after % in name", found);
+      }
+      out += static_cast<char>(byte);
+      i += 2;
+    }
+  }
+
+  void constraint(Constraint& out) {
+    const std::string_view found = value("constraint");
+    if (found.substr(0, kFixed.size()) == kFixed) {
+      out.kind = Constraint::Kind::fixed;
+      to_number("fixed constraint", found.substr(kFixed.size()), out.mb_per_s);
+    } else if (found != kNoConstraint) {
+      expected("constraint=none|fixed:MB_PER_S", found);
+    }
+  }
+
+  void weights(std::array<uint32_t, kClasses>& out) {
+    std::string_view found = value("weights");
+    for (unsigned i = 0; ok_ && i < kClasses; ++i) {
+      const size_t end = i + 1 < kClasses ? found.find(',') : std::string_view::npos;
+      to_number("weights", found.substr(0, end), out[i]);
+      found = end == std::string_view::npos ? std::string_view() : found.substr(end + 1);
+    }
+  }
+
+  void end() {
+    if (ok_ && !at_end_) {
+      expected("the end of the line", rest_);
+    }
+  }
+
+  void expected(const std::string& what, std::string_view found) {
+    if (ok_) {
+      why_ = "expected " + what + ", found '" + std::string(found) + "'";
+    }
+    ok_ = false;
+  }
+
+ private:
+  std::string_view rest_;
+  std::string& why_;
+  bool ok_ = true;
+  bool at_end_ = false;
+};
+
+DeviceConfig read_device(Fields& fields) {
+  DeviceConfig device;
+  fields.name(device.name);
+  fields.choice("scope", kScopes, device.scope);
+  fields.number("budget_mb_per_s", device.budget_mb_per_s);
+  fields.number("max_in_flight", device.max_in_flight);
+  fields.choice("scheduling", kSchedulings, device.scheduling);
+  fields.weights(device.weights);
+  return device;
+}
+
+FlowConfig read_flow(Fields& fields) {
+  FlowConfig flow;
+  fields.name(flow.name);
+  fields.number("device", flow.device);
+  fields.choice("class", kClassNames, flow.priority);
+  fields.constraint(flow.constraint);
+  fields.number("max_in_flight", flow.max_in_flight);
+  return flow;
+}
+
+Decision read_decision(Fields& fields) {
+  const std::string_view verb = fields.word();
+  if (verb == "start") {
+    Start start{};
+    fields.number("operation", start.operation);
+    fields.node(start.node);
+    return start;
+  }
+  SetLimit limit{};
+  if (verb != "limit") {
+    fields.expected("start or limit", verb);
+  }
+  fields.number("flow", limit.flow);
+  fields.number("limit", limit.limit);
+  return limit;
+}
+
+/// Events that say no more than which operation.
+template <class OfOperation>
+Event read_of_operation(Fields& fields) {
+  OfOperation event{};
+  fields.number("operation", event.operation);
+  return event;
+}
+
+template <class OfNode>
+Event read_of_node(Fields& fields) {
+  OfNode event{};
+  fields.node(event.node);
+  return event;
+}
+
+Event read_ready(Fields& fields) {
+  Ready event{};
+  fields.number("operation", event.operation);
+  fields.number("flow", event.flow);
+  fields.node(event.node);
+  fields.number("bytes", event.bytes);
+  return event;
+}
+
+Event read_finished(Fields& fields) {
+  Finished event{};
+  fields.number("operation", event.operation);
+  fields.number("seconds", event.seconds);
+  fields.number("bytes", event.bytes);
+  fields.number("concurrency", event.concurrency);
+  return event;
+}
+
+Event read_sample(Fields& fields) {
+  Sample event{};
+  fields.number("device", event.device);
+  fields.node(event.node);
+  fields.number("bytes_per_second", event.bytes_per_second);
+  fields.number("concurrency", event.concurrency);
+  fields.flag("limit_reached", event.limit_reached);
+  return event;
+}
+
+Event read_activity(Fields& fields) {
+  Activity event{};
+  fields.number("device", event.device);
+  fields.node(event.node);
+  fields.choice("class", kClassNames, event.priority);
+  fields.number("in_flight", event.in_flight);
+  return event;
+}
+
+Event read_tick(Fields&) {
+  return Tick{};
+}
+
+Event read_event(Fields& fields) {
+  using Read = Event (*)(Fields&);
+  static constexpr std::array<std::pair<std::string_view, Read>, 10> kVerbs{{
+      {"ready", read_ready},
+      {"started", read_of_operation<Started>},
+      {"finished", read_finished},
+      {"failed", read_of_operation<Failed>},
+      {"cancelled", read_of_operation<Cancelled>},
+      {"sample", read_sample},
+      {"activity", read_activity},
+      {"node_up", read_of_node<NodeUp>},
+      {"node_down", read_of_node<NodeDown>},
+      {"tick", read_tick},
+  }};
+  const std::string_view verb = fields.word();
+  for (const auto& [known, read] : kVerbs) {
+    if (verb == known) {
+      return read(fields);
+    }
+  }
+  fields.expected("an event (ready, finished, ...)", verb);
+  return Tick{};
+}
+
+Record read_record(std::string_view line, Fields& fields) {
+  if (line.substr(0, kDecisionMark.size()) == kDecisionMark) {
+    fields.word();
+    return read_decision(fields);
+  }
+  const std::string_view first = fields.word();
+  if (first == "device") {
+    return read_device(fields);
+  }
+  if (first == "flow") {
+    return read_flow(fields);
+  }
+  TimedEvent timed;
+  fields.to_number("time in ns", first, timed.now_ns);
+  if (fields.ok()) {
+    timed.event = read_event(fields);
+  }
+  return timed;
+}
+
+}  // namespace
+
+// ---- Lines -------------------------------------------------------------------------------------
+
+void append_line(std::string& out, const DeviceConfig& device) {
+  out += "device name=";
+  append_name(out, device.name);
+  append_word(out, "scope", kScopes[static_cast<unsigned>(device.scope)]);
+  append_field(out, "budget_mb_per_s", device.budget_mb_per_s);
+  append_field(out, "max_in_flight", device.max_in_flight);
+  append_word(out, "scheduling", kSchedulings[static_cast<unsigned>(device.scheduling)]);
+  for (unsigned i = 0; i < kClasses; ++i) {
+    i == 0 ? append_key(out, "weights") : out.push_back(',');
+    append_number(out, device.weights[i]);
+  }
+}
+
+void append_line(std::string& out, const FlowConfig& flow) {
+  out += "flow name=";
+  append_name(out, flow.name);
+  append_field(out, "device", flow.device);
+  append_word(out, "class", kClassNames[static_cast<unsigned>(flow.priority)]);
+  if (flow.constraint.kind == Constraint::Kind::fixed) {
+    append_word(out, "constraint", kFixed);
+    append_number(out, flow.constraint.mb_per_s);
+  } else {
+    append_word(out, "constraint", kNoConstraint);
+  }
+  append_field(out, "max_in_flight", flow.max_in_flight);
+}
+
+void append_line(std::string& out, const Event& event, uint64_t now_ns) {
+  append_number(out, now_ns);
+  out += ' ';
+  std::visit(AppendEvent{out}, event);
+}
+
+void append_line(std::string& out, const Decision& decision) {
+  out += kDecisionMark;
+  std::visit(AppendDecision{out}, decision);
+}
+
+void append_line(std::string& out, const Record& record) {
+  if (const auto* const timed = std::get_if<TimedEvent>(&record)) {
+    append_line(out, timed->event, timed->now_ns);
+  } else if (const auto* const device = std::get_if<DeviceConfig>(&record)) {
+    append_line(out, *device);
+  } else if (const auto* const flow = std::get_if<FlowConfig>(&record)) {
+    append_line(out, *flow);
+  } else {
+    append_line(out, std::get<Decision>(record));
+  }
+}
+
+bool parse_line(std::string_view line, Record& record, std::string& why) {
+  Fields fields(line, why);
+  Record read = read_record(line, fields);
+  fields.end();
+  if (fields.ok()) {
+    record = std::move(read);
+  }
+  return fields.ok();
+}
+
+}  // namespace ioweave::policy

@@ -1,0 +1,85 @@
+#pragma once
+
+// The event log of a policy: one line of text per device, flow, event and decision, in the order
+// in which they came, so that a log needs nothing else to be replayed. No I/O here: lines are given
+// to a sink and taken from a stream.
+//
+//   ioweave-policy-log 1
+//   device name=ssd scope=node budget_mb_per_s=450 max_in_flight=0 scheduling=strict weights=16,4,1
+//   flow name=results device=0 class=write_behind constraint=fixed:20.5 max_in_flight=0
+//   1200 ready operation=17 flow=0 node=any bytes=4096
+//   > start operation=17 node=0
+//   95031 finished operation=17 seconds=9.2e-05 bytes=4096 concurrency=1
+//
+// The n-th device line is device n, flows likewise. An event begins with its time in ns, a decision
+// with '>'. Keys come in this order, always all of them. Doubles are the shortest decimal that
+// reads back to the same bits. In names, controls, spaces and '%' are written as %XX.
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "policy/policy.hpp"
+
+namespace ioweave::policy {
+
+inline constexpr std::string_view kLogHeader = "ioweave-policy-log 1";
+
+struct TimedEvent {
+  uint64_t now_ns = 0;
+  Event event = Tick{};
+  bool operator==(const TimedEvent&) const = default;
+};
+
+/// One line of a log after the header.
+using Record = std::variant<DeviceConfig, FlowConfig, TimedEvent, Decision>;
+
+/// Appends the line, without a line end.
+void append_line(std::string& out, const DeviceConfig& device);
+void append_line(std::string& out, const FlowConfig& flow);
+void append_line(std::string& out, const Event& event, uint64_t now_ns);
+void append_line(std::string& out, const Decision& decision);
+void append_line(std::string& out, const Record& record);
+
+/// False, and in `why` what was expected where, if `line` is no record.
+[[nodiscard]] bool parse_line(std::string_view line, Record& record, std::string& why);
+
+/// Stands before a policy and gives every line to `sink`. Attach it to a policy that has heard
+/// nothing yet (its devices and flows, if any, are written first), and let everything pass through
+/// it from then on. One thread at a time, as the policy. The sink must not call back.
+class Recorder {
+ public:
+  using Sink = std::function<void(std::string_view line)>;
+
+  Recorder(Policy& policy, Sink sink);
+
+  /// As in Policy.
+  [[nodiscard]] int64_t add_device(const DeviceConfig& config, std::string& why);
+  [[nodiscard]] int64_t add_flow(const FlowConfig& config, std::string& why);
+  void on(const Event& event, uint64_t now_ns, std::vector<Decision>& out);
+
+ private:
+  void give();
+
+  Policy& policy_;
+  Sink sink_;
+  std::string line_;  ///< reused
+};
+
+struct Replayed {
+  bool same = false;       ///< the whole log was read and each decision was made again
+  uint64_t line = 0;       ///< where it stopped, from 1; the last line where all is the same
+  std::string reason;      ///< why it stopped; empty where all is the same
+  uint64_t events = 0;     ///< events replayed
+  uint64_t decisions = 0;  ///< decisions found the same
+};
+
+/// Rebuilds the policy from the log and tells it the events again, up to the first line that
+/// cannot be read, that no policy would accept, or whose decision is not made again.
+[[nodiscard]] Replayed replay(std::istream& log);
+
+}  // namespace ioweave::policy

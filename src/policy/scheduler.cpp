@@ -1,0 +1,429 @@
+// The rules of a cell: what may start in it, in which order, and what a start or an end changes.
+// Nodes and operations for any node are in placement.cpp.
+
+#include "policy/scheduler.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/assert.hpp"
+
+namespace ioweave::policy {
+namespace {
+
+constexpr int64_t kUnlimitedRoom = MinTree::kNothing - 1;
+
+/// Lag is counted in bytes x kLagOfWeightOne / weight. An operation without bytes (an fsync) still
+/// costs its share; one of more than 64 GiB counts as 64 GiB, which keeps 16 of them in 62 bits.
+constexpr uint64_t kLagOfWeightOne = uint64_t{1} << 22;
+constexpr uint64_t kLeastChargedBytes = 4096;
+constexpr uint64_t kMostChargedBytes = uint64_t{1} << 36;
+
+/// Who starts because others, though their turn, do not fit owes them at most this many of its own
+/// operations: it kept the device busy and took nothing that they could have used.
+constexpr uint64_t kMostOwed = 16;
+
+bool waits(const Cell& cell, unsigned ring) {
+  return !cell.queues.rings[ring].empty() || !cell.device->placed.rings[ring].empty();
+}
+
+bool nobody_waits(const Cell& cell) {
+  return cell.queues.empty() && cell.device->placed.empty();
+}
+
+}  // namespace
+
+void OperationList::push_back(Operation& operation) noexcept {
+  operation.previous = last_;
+  operation.next = nullptr;
+  (last_ == nullptr ? first_ : last_->next) = &operation;
+  last_ = &operation;
+}
+
+void OperationList::push_front(Operation& operation) noexcept {
+  operation.previous = nullptr;
+  operation.next = first_;
+  (first_ == nullptr ? last_ : first_->previous) = &operation;
+  first_ = &operation;
+}
+
+void OperationList::remove(Operation& operation) noexcept {
+  (operation.previous == nullptr ? first_ : operation.previous->next) = operation.next;
+  (operation.next == nullptr ? last_ : operation.next->previous) = operation.previous;
+}
+
+// ---- Configuration -----------------------------------------------------------------------------
+
+DeviceId Scheduler::add_device(const DeviceConfig& config) {
+  Device& device = devices.emplace_back();
+  device.config = config;
+  device.id = static_cast<DeviceId>(devices.size() - 1);
+  device.budget_bytes_per_s = budget_bytes_per_s(config.budget_mb_per_s);
+  device.slots = config.max_in_flight;
+  for (unsigned i = 0; i < kClasses; ++i) {
+    device.stride[i] = kLagOfWeightOne / config.weights[i];
+  }
+  if (config.scope == Scope::shared) {
+    device.shared = std::make_unique<Cell>();
+    device.shared->device = &device;
+  }
+  return device.id;
+}
+
+FlowId Scheduler::add_flow(const FlowConfig& config) {
+  Flow& flow = flows.emplace_back();
+  flow.config = config;
+  flow.id = static_cast<FlowId>(flows.size() - 1);
+  flow.device = &devices[config.device];
+  flow.priority = static_cast<unsigned>(config.priority);
+  flow.ring = flow.device->config.scheduling == Scheduling::none ? 0 : flow.priority;
+  flow.limiter = make_limiter(config);
+  return flow.id;
+}
+
+// ---- Events of operations ----------------------------------------------------------------------
+
+void Scheduler::ready(const Ready& event, Decisions& out) {
+  Flow& flow = flows[event.flow];
+  Operation& operation = *operation_pool_.acquire();
+  const bool is_new = operations_.insert(event.operation, &operation);
+  IOW_ASSERT(is_new);
+  operation.id = event.operation;
+  operation.bytes = event.bytes;
+  operation.any_node = event.node == kAnyNode;
+
+  Lane* waits_in = nullptr;
+  Lane* runs_in = nullptr;
+  if (operation.any_node) {
+    waits_in = &any_lane(flow);
+    Node* const node = waits_in->waiting.empty() ? first_node(flow) : nullptr;
+    runs_in = node == nullptr ? nullptr : &lane_at(flow, *node);
+  } else {
+    waits_in = find_lane(flow, event.node);
+    if (waits_in == nullptr) {
+      Node* const node = nodes_.find(event.node);
+      IOW_ASSERT(node != nullptr);
+      waits_in = &lane_at(flow, *node);
+    }
+    const bool starts = waits_in->waiting.empty() && waits_in->below_limit() &&
+                        admits(*waits_in->stream->cell, *waits_in);
+    runs_in = starts ? waits_in : nullptr;
+  }
+  if (runs_in == nullptr) {
+    enqueue(operation, *waits_in);
+    return;
+  }
+  Stream& stream = *waits_in->stream;
+  stream.queues->rings[stream.ring].served(stream.slot);
+  run(operation, *runs_in, out);
+  settle(*runs_in->stream->cell, operation, nullptr);
+}
+
+void Scheduler::ended(Operation& operation, Decisions& out) {
+  Cell& cell = *operation.lane->stream->cell;
+  leave(operation);
+  forget(operation);
+  touch(cell);
+  schedule(cell, out);
+}
+
+void Scheduler::cancelled(Operation& operation, Decisions& out) {
+  if (operation.state != Operation::State::waiting) {
+    ended(operation, out);
+    return;
+  }
+  // Whoever waited behind it, or because of it, may be able to start now; not so where it waited
+  // at the device, for then it had kept nobody from anything.
+  Lane& lane = *operation.lane;
+  forget(dequeue(lane, operation));
+  relist(lane);
+  if (lane.stream->cell != nullptr) {
+    schedule(*lane.stream->cell, out);
+  }
+}
+
+// ---- What may start ----------------------------------------------------------------------------
+
+Scheduler::Room Scheduler::room(const Cell& cell, unsigned ring) noexcept {
+  constexpr Room kNothingMayStart = {-1, -1};
+  const Device& device = *cell.device;
+  if (device.slots != 0 && cell.in_flight >= device.slots) {
+    return kNothingMayStart;
+  }
+  if (device.strict()) {
+    for (unsigned higher = 0; higher < ring; ++higher) {
+      if (cell.running[higher] != 0 || cell.active[higher] != 0 ||
+          !cell.queues.rings[higher].empty()) {
+        return kNothingMayStart;
+      }
+    }
+  }
+  if (device.budget_bytes_per_s == 0) {
+    return {kUnlimitedRoom, kUnlimitedRoom};
+  }
+  const int64_t left = device.budget_bytes_per_s - cell.held_bytes_per_s;
+  const auto& rings = cell.queues.rings;
+  const bool mine_closed = rings[ring].closed();
+  const bool some_closed = device.weighted() ? std::any_of(rings.begin(), rings.end(),
+                                                           [](const auto& r) { return r.closed(); })
+                                             : mine_closed;
+  return {some_closed && !mine_closed ? 0 : left, some_closed ? 0 : left};
+}
+
+bool Scheduler::admits(Cell& cell, const Lane& lane) {
+  const unsigned ring = lane.flow->ring;
+  return room(cell, ring).to_pass >= lane.limit.hold_bytes_per_s && !pin_higher(cell, ring);
+}
+
+void Scheduler::schedule(Cell& cell, Decisions& out) {
+  while (!nobody_waits(cell) && start_one(cell, out)) {
+  }
+}
+
+/// Which class is asked first. Weighted: who is furthest behind its share, but before all others
+/// one that has closed the cell until it has been served.
+std::array<unsigned, kClasses> Scheduler::ring_order(const Cell& cell) {
+  std::array<unsigned, kClasses> order{0, 1, 2};
+  if (cell.device->weighted()) {
+    const auto rank = [&](unsigned ring) {
+      return std::tuple(!cell.queues.rings[ring].closed(), cell.lag[ring], ring);
+    };
+    std::sort(order.begin(), order.end(),
+              [&](unsigned a, unsigned b) { return rank(a) < rank(b); });
+  }
+  return order;
+}
+
+bool Scheduler::start_one(Cell& cell, Decisions& out) {
+  const auto order = ring_order(cell);
+  return std::any_of(order.begin(), order.end(),
+                     [&](unsigned ring) { return start_one(cell, ring, out); });
+}
+
+bool Scheduler::start_one(Cell& cell, unsigned ring, Decisions& out) {
+  if (!waits(cell, ring)) {
+    return false;
+  }
+  const Room free = room(cell, ring);
+  if (free.by_right < 0) {
+    return false;
+  }
+  Queues& placed = cell.device->placed;
+  const uint32_t bound_slot = cell.queues.rings[ring].pick(free.by_right, free.to_pass);
+  const uint32_t placed_slot = pick_placed(cell, ring, free.to_pass);
+  if ((bound_slot == TurnRing::kNone && placed_slot == TurnRing::kNone) || pin_higher(cell, ring)) {
+    return false;
+  }
+  // Operations for this node and operations for any node take turns.
+  const bool from_placed =
+      placed_slot != TurnRing::kNone && (bound_slot == TurnRing::kNone || cell.placed_turn);
+  cell.placed_turn = !from_placed;
+  Queues& queues = from_placed ? placed : cell.queues;
+  const uint32_t slot = from_placed ? placed_slot : bound_slot;
+  Lane& lane = *queues.streams[ring][slot]->first;
+  run_next(queues, ring, slot, lane.node != nullptr ? lane : target_in(cell, *lane.flow), out);
+  return true;
+}
+
+/// The lane in this cell for an operation that may run on any node.
+Lane& Scheduler::target_in(const Cell& cell, Flow& flow) {
+  return lane_at(flow, cell.node != nullptr ? *cell.node : *first_below_limit(flow));
+}
+
+/// Who of those for any node starts here: flows that are at their limit on this node are stepped
+/// over, one by one.
+uint32_t Scheduler::pick_placed(const Cell& cell, unsigned ring, int64_t room_left) {
+  Queues& placed = cell.device->placed;
+  const uint32_t first = placed.rings[ring].pick(room_left, room_left);
+  uint32_t slot = first;
+  while (slot != TurnRing::kNone) {
+    if (below_limit(*placed.streams[ring][slot]->first->flow, *cell.node)) {
+      return slot;
+    }
+    slot = placed.rings[ring].next(slot + 1, room_left);
+    if (slot == first) {
+      break;
+    }
+  }
+  return TurnRing::kNone;
+}
+
+// ---- What a start changes ----------------------------------------------------------------------
+
+/// Starts the next operation of the stream in `slot`, in lane `target`.
+void Scheduler::run_next(Queues& queues, unsigned ring, uint32_t slot, Lane& target,
+                         Decisions& out) {
+  Stream& stream = *queues.streams[ring][slot];
+  Lane& lane = *stream.first;
+  Operation& operation = dequeue(lane, *lane.waiting.first());
+  stream.first = lane.next;  // The nodes of a flow take turns, too.
+  const bool by_right = queues.rings[ring].served(slot);
+  run(operation, target, out);
+  relist(lane);
+  settle(*target.stream->cell, operation, by_right ? &queues.rings[ring] : nullptr);
+}
+
+void Scheduler::run(Operation& operation, Lane& lane, Decisions& out) {
+  Cell& cell = *lane.stream->cell;
+  operation.state = Operation::State::decided;
+  operation.lane = &lane;
+  operation.hold_bytes_per_s = lane.limit.hold_bytes_per_s;
+  lane.running.push_back(operation);
+  ++lane.running_count;
+  cell.held_bytes_per_s += operation.hold_bytes_per_s;
+  ++cell.in_flight;
+  ++cell.running[lane.flow->priority];
+  ++running;
+  out.emplace_back(Start{operation.id, lane.node->id});
+  if (!lane.below_limit()) {
+    limit_changed(lane);
+  }
+}
+
+/// The reverse of run().
+void Scheduler::leave(Operation& operation) {
+  Lane& lane = *operation.lane;
+  Cell& cell = *lane.stream->cell;
+  const bool was_at_limit = !lane.below_limit();
+  lane.running.remove(operation);
+  --lane.running_count;
+  cell.held_bytes_per_s -= operation.hold_bytes_per_s;
+  --cell.in_flight;
+  --cell.running[lane.flow->priority];
+  --running;
+  if (was_at_limit) {
+    limit_changed(lane);
+  }
+}
+
+/// Books a start with those who wait on. `by_right` is the ring whose turn it was, if any.
+void Scheduler::settle(Cell& cell, const Operation& operation, const TurnRing* by_right) {
+  const unsigned ring = operation.lane->flow->ring;
+  if (nobody_waits(cell)) {
+    cell.lag.fill(0);  // Nobody was kept waiting: nobody owes anything.
+  } else {
+    if (operation.hold_bytes_per_s > 0) {
+      pass_over(cell, ring, by_right);
+    }
+    if (cell.device->weighted()) {
+      charge(cell, ring, operation.bytes);
+    }
+  }
+  touch(cell);
+}
+
+/// Everybody who was to go before this start, and still waits, waits for bandwidth.
+void Scheduler::pass_over(Cell& cell, unsigned ring, const TurnRing* by_right) {
+  Queues& placed = cell.device->placed;
+  for (unsigned r = 0; r < kClasses; ++r) {
+    if (r != ring && (!cell.device->weighted() || cell.lag[r] > cell.lag[ring])) {
+      continue;
+    }
+    TurnRing& bound_ring = cell.queues.rings[r];
+    if (&bound_ring != by_right && !bound_ring.empty()) {
+      bound_ring.passed_over();
+    }
+    TurnRing& placed_ring = placed.rings[r];
+    if (&placed_ring == by_right || placed_ring.empty()) {
+      continue;
+    }
+    const Flow& flow = *placed.streams[r][placed_ring.holder()]->first->flow;
+    if (below_limit(flow, *cell.node)) {
+      placed_ring.passed_over();
+      if (placed_ring.closed()) {
+        pin_holder(cell, r);
+      }
+    }
+  }
+}
+
+/// Start-time fair queueing: lag is kept relative to the class that is furthest behind among those
+/// that wait, so a class that was away comes back without credit.
+void Scheduler::charge(Cell& cell, unsigned ring, uint64_t bytes) {
+  const uint64_t cost =
+      std::clamp(bytes, kLeastChargedBytes, kMostChargedBytes) * cell.device->stride[ring];
+  uint64_t& mine = cell.lag[ring];
+  mine = std::max(mine, std::min(mine + cost, kMostOwed * cost));
+  uint64_t behind = std::numeric_limits<uint64_t>::max();
+  for (unsigned r = 0; r < kClasses; ++r) {
+    behind = waits(cell, r) ? std::min(behind, cell.lag[r]) : behind;
+  }
+  for (uint64_t& lag : cell.lag) {
+    lag -= std::min(lag, behind);
+  }
+}
+
+// ---- Queues ------------------------------------------------------------------------------------
+
+void Scheduler::enqueue(Operation& operation, Lane& lane) {
+  operation.lane = &lane;
+  lane.waiting.push_back(operation);
+  ++waiting;
+  ++lane.flow->device->waiting[lane.flow->priority];
+  relist(lane);
+}
+
+/// The caller relists the lane.
+Operation& Scheduler::dequeue(Lane& lane, Operation& operation) {
+  lane.waiting.remove(operation);
+  --waiting;
+  --lane.flow->device->waiting[lane.flow->priority];
+  return operation;
+}
+
+void Scheduler::forget(Operation& operation) {
+  operations_.erase(operation.id);
+  operation_pool_.release(&operation);
+}
+
+/// Brings the lane's place in its stream, and the stream's in its ring, in line with whether its
+/// next operation could start as far as its own limit goes.
+void Scheduler::relist(Lane& lane) {
+  Stream& stream = *lane.stream;
+  const bool may_run = lane.node != nullptr
+                           ? lane.below_limit()
+                           : stream.cell == nullptr || first_below_limit(*lane.flow) != nullptr;
+  const bool listed = may_run && !lane.waiting.empty();
+  if (listed == lane.listed) {
+    return;
+  }
+  lane.listed = listed;
+  TurnRing& ring = stream.queues->rings[stream.ring];
+  const bool was_idle = stream.first == nullptr;
+  listed ? link(lane) : unlink(lane);
+  if (stream.first == nullptr) {
+    ring.idle(stream.slot);
+    --stream.queues->listed;
+  } else {
+    ring.wait(stream.slot, stream.first->limit.hold_bytes_per_s);
+    stream.queues->listed += was_idle ? 1 : 0;
+  }
+  if (stream.cell != nullptr) {
+    touch(*stream.cell);
+  }
+}
+
+void Scheduler::link(Lane& lane) {
+  Lane*& first = lane.stream->first;
+  if (first == nullptr) {
+    first = lane.next = lane.previous = &lane;
+    return;
+  }
+  lane.next = first;
+  lane.previous = first->previous;
+  lane.previous->next = first->previous = &lane;
+}
+
+void Scheduler::unlink(Lane& lane) {
+  Lane*& first = lane.stream->first;
+  if (lane.next == &lane) {
+    first = nullptr;
+  } else {
+    lane.previous->next = lane.next;
+    lane.next->previous = lane.previous;
+    first = first == &lane ? lane.next : first;
+  }
+  lane.next = lane.previous = nullptr;
+}
+
+}  // namespace ioweave::policy

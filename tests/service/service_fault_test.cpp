@@ -1,0 +1,236 @@
+// Back ends that misbehave: nothing may be lost, mixed up or left hanging.
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <map>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include <sys/syscall.h>
+
+#include "fixture.hpp"
+#include "support/child.hpp"
+#include "support/faulty_backend.hpp"
+#include "support/seccomp.hpp"
+
+namespace ioweave::service {
+namespace {
+
+using test::pattern;
+using test::TempFile;
+constexpr size_t kFileBytes = 1 << 20;
+
+test::FaultOptions faults;
+
+std::unique_ptr<engine::Backend> open_faulty(const engine::LaneOptions& options, int& error,
+                                             std::string& why) {
+  auto inner = engine::open_lane(options, error, why);
+  if (inner == nullptr) {
+    return nullptr;
+  }
+  test::FaultOptions mine = faults;
+  static std::atomic<uint64_t> lanes{0};
+  mine.seed += lanes++;
+  return std::make_unique<test::FaultyBackend>(std::move(inner), mine);
+}
+
+/// On threads everything goes through a pump, on io_uring through the lane of the caller.
+class ServiceUnderFaults : public ::testing::TestWithParam<std::tuple<engine::Kind, uint64_t>> {
+ protected:
+  [[nodiscard]] static uint64_t seed() { return std::get<1>(GetParam()); }
+
+  [[nodiscard]] static std::unique_ptr<Service> open_with(const test::FaultOptions& options) {
+    faults = options;
+    if (std::get<0>(GetParam()) == engine::Kind::uring) {
+      faults.busy = 0;  // an empty ring is never busy, and a lane relies on it
+    }
+    int error = 0;
+    std::string why;
+    Options wanted;
+    wanted.engine = std::get<0>(GetParam());
+    wanted.open_lane = &open_faulty;
+    auto service = Service::open(wanted, error, why);
+    EXPECT_NE(service, nullptr) << why;
+    return service;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, ServiceUnderFaults,
+                         ::testing::Combine(::testing::Values(engine::Kind::threads,
+                                                              engine::Kind::uring),
+                                            ::testing::Values(1, 2, 3, 4, 5, 6)));
+
+TEST_P(ServiceUnderFaults, PassingFaultsNeverShow) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  test::FaultOptions options;
+  options.seed = seed();
+  options.short_transfer = 0.3;
+  options.interrupted = 0.1;
+  options.again = 0.1;
+  options.cancelled = 0.1;
+  options.busy = 0.1;
+  options.delay = 0.2;
+  options.reorder = true;
+  const auto service = open_with(options);
+  const TempFile file(kFileBytes);
+  std::mt19937 random(static_cast<unsigned>(seed()));
+  std::vector<std::byte> buffer(32 * 4096);
+  for (int round = 0; round < 20; ++round) {
+    std::array<iow_request, 32> requests;
+    std::array<int64_t, 32> offsets{};
+    for (size_t i = 0; i < requests.size(); ++i) {
+      offsets[i] = random() % (kFileBytes - 4096);
+      requests[i] = make_request(IOW_OP_READ, file.fd(), &buffer[i * 4096], 4096, offsets[i]);
+      ASSERT_EQ(submit_one(*service, requests[i]), 1);
+    }
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_EQ(service->wait(requests[i], -1), 0);
+      ASSERT_EQ(requests[i].result, 4096);
+      const auto* begin = &buffer[i * 4096];
+      ASSERT_EQ(std::vector(begin, begin + 4096), pattern(static_cast<uint64_t>(offsets[i]), 4096));
+    }
+  }
+  iow_stats stats{};
+  service->statistics(stats);
+  EXPECT_GT(stats.continued, 0u);
+  EXPECT_GT(stats.reissued, 0u);
+}
+
+TEST_P(ServiceUnderFaults, LastingErrorsReachTheirOwnRequest) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  test::FaultOptions options;
+  options.seed = seed();
+  options.io_error = 0.2;
+  options.no_space = 0.2;
+  options.reorder = true;
+  const auto service = open_with(options);
+  const TempFile file(kFileBytes);
+  std::vector<std::byte> content = pattern(0, kFileBytes);
+  std::vector<iow_request> requests(200);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i] = make_request(IOW_OP_WRITE, file.fd(), &content[i * 1000], 1000,
+                               static_cast<int64_t>(i * 1000));
+    ASSERT_EQ(submit_one(*service, requests[i]), 1);
+  }
+  std::map<int64_t, int> results;
+  for (iow_request& request : requests) {
+    ASSERT_EQ(service->wait(request, -1), 0);
+    ++results[request.result];
+  }
+  EXPECT_GT(results[-EIO], 0);
+  EXPECT_GT(results[-ENOSPC], 0);
+  EXPECT_EQ(results[1000] + results[-EIO] + results[-ENOSPC], 200);
+  iow_stats stats{};
+  service->statistics(stats);
+  EXPECT_EQ(stats.failed, static_cast<uint64_t>(results[-EIO] + results[-ENOSPC]));
+}
+
+TEST_P(ServiceUnderFaults, ClosingUnderFaultsCompletesEverything) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  test::FaultOptions options;
+  options.seed = seed();
+  options.short_transfer = 0.5;
+  options.io_error = 0.1;
+  options.busy = 0.3;
+  options.delay = 0.5;
+  options.reorder = true;
+  auto service = open_with(options);
+  const TempFile file(kFileBytes);
+  std::vector<std::byte> buffer(100 * 100);
+  std::vector<iow_request> requests(100);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i] = make_request(IOW_OP_READ, file.fd(), &buffer[i * 100], 100, 0);
+    ASSERT_EQ(submit_one(*service, requests[i]), 1);
+  }
+  service.reset();
+  for (const iow_request& request : requests) {
+    EXPECT_TRUE(request.result == 100 || request.result == -EIO ||
+                (request.result > 0 && request.result < 100))
+        << request.result;
+  }
+}
+
+/// With io_uring refused in this or that way, the service works on threads and says why.
+void works_without_io_uring(int error_of_setup, const char* expected_word) {
+  const int code = test::run_in_child([&] {
+    if (!test::refuse_syscall(SYS_io_uring_setup, error_of_setup)) {
+      return 77;
+    }
+    int error = 0;
+    std::string why;
+    const auto service = Service::open({}, error, why);
+    if (service == nullptr || service->engine_name() != "threads") {
+      return 1;
+    }
+    if (service->fallback_reason().find(expected_word) == std::string::npos) {
+      return 2;
+    }
+    const TempFile file(10000);
+    std::vector<std::byte> buffer(10000);
+    iow_request request = make_request(IOW_OP_READ, file.fd(), buffer.data(), 10000, 0);
+    if (submit_one(*service, request) != 1 || service->wait(request, -1) != 0) {
+      return 3;
+    }
+    return buffer == pattern(0, 10000) ? 0 : 4;
+  });
+  if (code == 77) {
+    GTEST_SKIP() << "a seccomp filter could not be installed";
+  }
+  EXPECT_EQ(code, 0);
+}
+
+TEST(ServiceFallback, WorksWhereSeccompAnswersEPERM) {
+  works_without_io_uring(EPERM, "seccomp");
+}
+TEST(ServiceFallback, WorksWhereSeccompAnswersENOSYS) {
+  works_without_io_uring(ENOSYS, "ENOSYS");
+}
+
+TEST(ServiceFallback, RequiredMeansRequired) {
+  const int code = test::run_in_child([&] {
+    if (!test::refuse_syscall(SYS_io_uring_setup, EPERM)) {
+      return 77;
+    }
+    Options options;
+    options.required = true;
+    int error = 0;
+    std::string why;
+    return Service::open(options, error, why) == nullptr && error == -EPERM && !why.empty() ? 0 : 1;
+  });
+  if (code == 77) {
+    GTEST_SKIP() << "a seccomp filter could not be installed";
+  }
+  EXPECT_EQ(code, 0);
+}
+
+TEST(ServiceFallback, WorksWithoutAnyThread) {
+  const int code = test::run_in_child([&] {
+    if (!test::refuse_syscall(SYS_io_uring_setup, EPERM)) {
+      return 77;
+    }
+    // glibc falls back from clone3 to clone on ENOSYS.
+    if (!test::refuse_syscall(SYS_clone3, ENOSYS) || !test::refuse_syscall(SYS_clone, EAGAIN)) {
+      return 77;
+    }
+    int error = 0;
+    std::string why;
+    const auto service = Service::open({}, error, why);
+    if (service == nullptr) {
+      return 1;
+    }
+    const TempFile file(10000);
+    std::vector<std::byte> buffer(10000);
+    iow_request request = make_request(IOW_OP_READ, file.fd(), buffer.data(), 10000, 0);
+    if (submit_one(*service, request) != 1 || service->wait(request, -1) != 0) {
+      return 2;
+    }
+    return buffer == pattern(0, 10000) ? 0 : 3;
+  });
+  if (code == 77) {
+    GTEST_SKIP() << "a seccomp filter could not be installed";
+  }
+  EXPECT_EQ(code, 0);
+}
+
+}  // namespace
+}  // namespace ioweave::service

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+
+namespace ioweave::test {
+
+/// From now on, in this process and its threads, a system call fails with `error`. With
+/// `argument` >= 0 only where its second argument has that value (an io_uring_register opcode).
+/// Cannot be undone: for children of run_in_child. False where filters are not available.
+[[nodiscard]] bool refuse_syscall(long number, int error, int64_t argument = -1);
+
+}  // namespace ioweave::test
