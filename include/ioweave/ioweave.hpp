@@ -4,10 +4,12 @@
 #ifndef IOWEAVE_IOWEAVE_HPP
 #define IOWEAVE_IOWEAVE_HPP
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,10 +33,13 @@ Integer check(Integer result, const char* what) {
 /// Forever, where a timeout is asked for.
 inline constexpr std::chrono::nanoseconds kForever{-1};
 
-/// One transfer. Pinned: the library knows its address from submission to completion, so it can be
-/// neither copied nor moved, and must outlive its completion.
+/// One transfer. From submission to completion the library knows its address: it must stay where it
+/// is and may be neither assigned nor destroyed. At other times it moves like any value; what
+/// arrives is a request not yet submitted.
 class Request {
  public:
+  /// A no-op.
+  Request() noexcept = default;
   static Request read(int fd, std::span<std::byte> into, off_t offset) {
     return Request(IOW_OP_READ, fd, into.data(), into.size(), offset);
   }
@@ -54,8 +59,16 @@ class Request {
     return Request(IOW_OP_PREFETCH, fd, nullptr, bytes, offset);
   }
 
+  Request(Request&& other) noexcept { *this = std::move(other); }
+  Request& operator=(Request&& other) noexcept {
+    iow_request fresh = other.raw_;
+    std::fill(std::begin(fresh.internal), std::end(fresh.internal), 0);
+    raw_ = fresh;
+    return *this;
+  }
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
+  ~Request() = default;
 
   Request& flow(uint32_t id) noexcept {
     raw_.flow = id;

@@ -34,13 +34,14 @@ class SignalsBlocked {
 Pump::Pump(const engine::LaneOptions& options, OpenLane open_lane, PumpClient& client)
     : options_(options), open_lane_(open_lane), client_(client) {}
 
-Pump::~Pump() {
+void Pump::stop() noexcept {
   if (!started_) {
     return;
   }
   stop_.store(true, std::memory_order_seq_cst);
   wake_if_asleep();
   pthread_join(thread_, nullptr);
+  started_ = false;
 }
 
 int Pump::start(std::string& why) {

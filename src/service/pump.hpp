@@ -31,12 +31,12 @@ class PumpClient {
   ~PumpClient() = default;
 };
 
-/// Thread-safe, except start() (the service's lock) and destruction.
+/// Thread-safe, except start() (the service's lock), stop() and destruction.
 class Pump {
  public:
   Pump(const engine::LaneOptions& options, OpenLane open_lane, PumpClient& client);
-  /// Ends the thread; everything posted must have ended.
-  ~Pump();
+  /// After stop() of this pump and of those that post to it: their last wake may still be under way.
+  ~Pump() = default;
   Pump(const Pump&) = delete;
   Pump& operator=(const Pump&) = delete;
 
@@ -44,6 +44,9 @@ class Pump {
   [[nodiscard]] int start(std::string& why);
 
   void post(iow_request& request) noexcept;
+
+  /// Ends the thread; everything posted must have ended. The back end stays until destruction.
+  void stop() noexcept;
 
   /// As Backend::cancel.
   [[nodiscard]] int cancel(engine::Operation& operation) noexcept;

@@ -757,8 +757,10 @@ void Service::Impl::close() noexcept {
     drain(*lane);
   }
   while (const uint32_t unfinished = pumped_unfinished_.load(std::memory_order_acquire)) {
-    futex_wait(pumped_unfinished_, unfinished, 100'000'000);
+    futex_wait(pumped_unfinished_, unfinished);
   }
+  reaper_.stop();  // both before either is destroyed: each may be about to wake the other
+  workers_.stop();
 }
 
 void Service::Impl::abandon() noexcept {

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace slowfs {
+
+/// A command line that cannot be meant; the text names the option and the way out.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The command line, checked. Immutable after parsing.
+struct Options {
+  enum class Action { kMount, kUnmount, kHelp };
+
+  Action action = Action::kMount;
+  std::string source;
+  std::string mountpoint;
+
+  double read_mb_s = 0;   // 10^6 bytes per second; 0: no limit
+  double write_mb_s = 0;  // 0: no limit
+  uint64_t latency_us = 0;
+  uint64_t metadata_latency_us = 0;
+  uint64_t slack_us = kDefaultSlackUs;
+  bool per_file = false;
+  bool full_duplex = false;
+
+  bool write_back = false;
+  unsigned max_background = 64;
+  unsigned max_readahead_kb = 128;
+
+  bool foreground = false;
+  int ready_fd = -1;
+
+  static constexpr uint64_t kDefaultSlackUs = 100;
+};
+
+/// Throws UsageError.
+Options parse_options(int argc, char** argv);
+
+std::string help_text();
+
+}  // namespace slowfs

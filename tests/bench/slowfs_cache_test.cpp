@@ -1,0 +1,142 @@
+// What a prefetcher relies on: pages that stay, pages that go, and read-ahead that does not wait.
+// Asserted by mincore, never by time; transfers that must be seen unfinished are made very slow.
+#include <chrono>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "slowfs_fixture.hpp"
+
+namespace slowfs_test {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kWindow = 128 << 10;  // the kernel's read-ahead window on a FUSE mount
+constexpr size_t kFileBytes = 1 << 20;
+
+/// A file opened for reading, and which of its pages the kernel holds.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    map_ = mmap(nullptr, kFileBytes, PROT_READ, MAP_SHARED, fd_, 0);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() {
+    munmap(map_, kFileBytes);
+    close(fd_);
+  }
+
+  [[nodiscard]] bool usable() const { return fd_ != -1 && map_ != MAP_FAILED; }
+  [[nodiscard]] size_t resident_bytes(size_t bytes) const {
+    std::vector<unsigned char> pages(bytes / kPage);
+    if (mincore(map_, bytes, pages.data()) == -1) return 0;
+    size_t resident = 0;
+    for (const unsigned char page : pages) resident += page & 1u ? kPage : 0;
+    return resident;
+  }
+  void read_all() const {
+    std::vector<char> data(kFileBytes);
+    EXPECT_EQ(pread(fd_, data.data(), data.size(), 0), static_cast<ssize_t>(data.size()));
+  }
+  [[nodiscard]] int advise(size_t offset, size_t bytes, int advice) const {
+    return posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), advice);
+  }
+  /// False after half a minute: far beyond any transfer of these tests.
+  [[nodiscard]] bool wait_resident(size_t bytes) const {
+    for (int i = 0; i < 30'000 && resident_bytes(bytes) < bytes; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return resident_bytes(bytes) == bytes;
+  }
+
+ private:
+  int fd_;
+  void* map_;
+};
+
+class SlowfsCache : public SlowfsMount {
+ protected:
+  void SetUp() override {
+    SlowfsMount::SetUp();
+    if (!IsSkipped()) make_source_file("f", kFileBytes);
+  }
+};
+
+TEST_F(SlowfsCache, KeepsPagesAcrossOpens) {
+  mount();
+  { OpenFile(mounted("f")).read_all(); }
+  const OpenFile again(mounted("f"));
+  ASSERT_TRUE(again.usable());
+  EXPECT_EQ(again.resident_bytes(kFileBytes), kFileBytes);
+}
+
+TEST_F(SlowfsCache, DropsPagesOnDontneed) {
+  mount();
+  const OpenFile file(mounted("f"));
+  ASSERT_TRUE(file.usable());
+  file.read_all();
+  ASSERT_EQ(file.advise(0, 0, POSIX_FADV_DONTNEED), 0);
+  EXPECT_EQ(file.resident_bytes(kFileBytes), 0u);
+}
+
+TEST_F(SlowfsCache, KeepsWhatWasWrittenThroughTheMount) {
+  mount();
+  const std::vector<char> data = pattern(kFileBytes, 7);
+  write_file(mounted("f"), data);
+  const OpenFile file(mounted("f"));
+  ASSERT_TRUE(file.usable());
+  EXPECT_EQ(file.resident_bytes(kFileBytes), kFileBytes);
+  EXPECT_EQ(read_file(mounted("f")), data);
+}
+
+TEST_F(SlowfsCache, DropsPagesOfAFileThatChangedBehindTheMount) {
+  mount();
+  EXPECT_EQ(read_file(mounted("f")), pattern(kFileBytes, 1));
+  make_source_file("f", kFileBytes, 2);
+  EXPECT_EQ(read_file(mounted("f")), pattern(kFileBytes, 2));
+}
+
+TEST_F(SlowfsCache, WillneedReturnsBeforeTheTransferAndFillsTheCache) {
+  mount({"--read-mb-s", "0.2"});  // the window takes 0.6 s
+  const OpenFile file(mounted("f"));
+  ASSERT_TRUE(file.usable());
+  ASSERT_EQ(file.advise(0, kWindow, POSIX_FADV_WILLNEED), 0);
+  EXPECT_EQ(file.resident_bytes(kWindow), 0u);
+  EXPECT_TRUE(file.wait_resident(kWindow));
+}
+
+TEST_F(SlowfsCache, WillneedInSlicesQueuesThemAll) {
+  mount({"--read-mb-s", "1"});  // all of it takes a second
+  const OpenFile file(mounted("f"));
+  ASSERT_TRUE(file.usable());
+  for (size_t offset = 0; offset < kFileBytes; offset += kWindow) {
+    ASSERT_EQ(file.advise(offset, kWindow, POSIX_FADV_WILLNEED), 0);
+  }
+  EXPECT_LT(file.resident_bytes(kFileBytes), kFileBytes);
+  EXPECT_TRUE(file.wait_resident(kFileBytes));
+}
+
+TEST_F(SlowfsCache, ReadsPastTheCacheWithODirect) {
+  mount();
+  EXPECT_EQ(read_file(mounted("f"), O_DIRECT), pattern(kFileBytes));
+  const OpenFile file(mounted("f"));
+  ASSERT_TRUE(file.usable());
+  EXPECT_EQ(file.resident_bytes(kFileBytes), 0u);
+}
+
+TEST_F(SlowfsCache, RaisesTheReadaheadWindowOnRequest) {
+  if (geteuid() != 0) GTEST_SKIP() << "raising read_ahead_kb takes root";
+  mount({"--max-readahead-kb", "1024"});
+  const OpenFile file(mounted("f"));
+  ASSERT_TRUE(file.usable());
+  ASSERT_EQ(file.advise(0, kFileBytes, POSIX_FADV_WILLNEED), 0);
+  EXPECT_TRUE(file.wait_resident(kFileBytes));
+}
+
+}  // namespace
+}  // namespace slowfs_test
