@@ -1,0 +1,152 @@
+// Random transfers on one file through the C interface, at a fixed depth, from one thread: the
+// contender of fio's io_uring engine. Buffers and file are registered, completions are taken in
+// batches, each completion submits its successor from the callback.
+
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/clock.hpp"
+#include "driver.hpp"
+#include "ioweave/ioweave.h"
+
+namespace {
+
+using namespace ioweave::bench;
+
+struct Settings {
+  std::string path;
+  std::string operation = "read";
+  uint64_t block_bytes = 4096;
+  unsigned depth = 1;
+  unsigned batch = 1;  ///< completions to wait for at a time
+  double seconds = 1;
+  double warm_up_seconds = 0.1;
+};
+
+/// Keeps `depth` requests in flight until told to drain. One thread.
+class Transfers {
+ public:
+  Transfers(iow_service* service, const Settings& settings)
+      : service_(service),
+        file_(settings.path, (settings.operation == "write" ? O_WRONLY : O_RDONLY) | O_DIRECT),
+        buffer_(settings.block_bytes * settings.depth),
+        offsets_(file_.size(), settings.block_bytes, ioweave::now_ns()),
+        requests_(settings.depth) {
+    const auto file_id = check(iow_register_file(service, file_.fd()), "iow_register_file");
+    const auto buffer_id =
+        check(iow_register_buffer(service, buffer_.data(), buffer_.bytes()), "iow_register_buffer");
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      iow_request& request = requests_[i];
+      request.op = settings.operation == "write" ? IOW_OP_WRITE : IOW_OP_READ;
+      request.flags = IOW_MORE | IOW_CALLBACK_ON_POLL;
+      request.fixed_file = static_cast<uint16_t>(file_id);
+      request.fixed_buffer = static_cast<uint16_t>(buffer_id);
+      request.fd = file_.fd();
+      request.buffer = buffer_.data() + i * settings.block_bytes;
+      request.bytes = settings.block_bytes;
+      request.callback = [](iow_request* done, void* user) {
+        static_cast<Transfers*>(user)->completed(done);
+      };
+      request.user = this;
+    }
+  }
+
+  void start() {
+    for (iow_request& request : requests_) {
+      submit(&request);
+    }
+  }
+
+  /// Runs for that long; returns the operations that completed.
+  uint64_t run(double seconds, unsigned batch) {
+    const uint64_t before = operations_;
+    const uint64_t end_ns = ioweave::now_ns() + static_cast<uint64_t>(seconds * 1e9);
+    while (ioweave::now_ns() < end_ns) {
+      check(iow_poll(service_, batch, -1), "iow_poll");
+    }
+    return operations_ - before;
+  }
+
+  void drain() {
+    draining_ = true;
+    while (in_flight_ > 0) {
+      check(iow_poll(service_, 1, -1), "iow_poll");
+    }
+  }
+
+ private:
+  void submit(iow_request* request) {
+    request->offset = offsets_.next();
+    check(iow_submit(service_, &request, 1), "iow_submit");
+    ++in_flight_;
+  }
+
+  void completed(iow_request* request) {
+    check(request->result, "transfer");
+    if (static_cast<uint64_t>(request->result) != request->bytes) {
+      die("short transfer");
+    }
+    ++operations_;
+    --in_flight_;
+    if (!draining_) {
+      submit(request);
+    }
+  }
+
+  iow_service* service_;
+  File file_;
+  Buffer buffer_;
+  RandomBlocks offsets_;
+  std::vector<iow_request> requests_;
+  uint64_t operations_ = 0;
+  size_t in_flight_ = 0;
+  bool draining_ = false;
+};
+
+void measure(const Settings& settings) {
+  iow_options options{};
+  options.engine = IOW_ENGINE_URING;
+  options.required = 1;
+  options.queue_depth = settings.depth;
+  iow_service* service = nullptr;
+  check(iow_service_open(&service, &options, nullptr), "iow_service_open");
+  {
+    Transfers transfers(service, settings);
+    transfers.start();
+    transfers.run(settings.warm_up_seconds, settings.batch);
+    const Usage before = Usage::now();
+    const uint64_t operations = transfers.run(settings.seconds, settings.batch);
+    const Usage used = Usage::now() - before;
+    transfers.drain();
+    print_result({{"operations", static_cast<double>(operations)},
+                  {"seconds", static_cast<double>(used.wall_ns) / 1e9},
+                  {"cpu_seconds", static_cast<double>(used.cpu_ns) / 1e9}});
+  }
+  iow_service_close(service);
+}
+
+int run(int argc, char** argv) {
+  Settings settings;
+  CLI::App app{"Random O_DIRECT transfers through the C interface of Ioweave"};
+  app.add_option("--file", settings.path, "an existing file; --op write overwrites its content")
+      ->required();
+  app.add_option("--op", settings.operation)->check(CLI::IsMember({"read", "write"}));
+  app.add_option("--bytes", settings.block_bytes, "of one transfer")->check(CLI::PositiveNumber);
+  app.add_option("--depth", settings.depth, "requests in flight")->check(CLI::Range(1, 4096));
+  app.add_option("--batch", settings.batch, "completions to wait for")->check(CLI::Range(1, 4096));
+  app.add_option("--seconds", settings.seconds)->check(CLI::PositiveNumber);
+  app.add_option("--warm-up", settings.warm_up_seconds)->check(CLI::NonNegativeNumber);
+  CLI11_PARSE(app, argc, argv);
+  measure(settings);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return ioweave::bench::guarded(run, argc, argv);
+}

@@ -1,0 +1,32 @@
+"""The benchmarks by name. A new one is a module with `run(session)` and a line here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from harness.result import Row
+from harness.session import Session
+
+Run = Callable[[Session], Iterator[Row]]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """An entry of the list: the module is imported only when it is run."""
+
+    module: str
+    summary: str
+
+    def load(self) -> Run:
+        """The module's `run(session)`, which yields rows as they are measured."""
+        run: Run = importlib.import_module(f"harness.benchmarks.{self.module}").run
+        return run
+
+
+BENCHMARKS = {
+    "engine": Benchmark("engine", "the C interface against fio, bare liburing and pread"),
+    "interposer": Benchmark("interposer", "what `ioweave run` adds to a call and to a start"),
+    "demo": Benchmark("overlap", "Hill at C about R: read time hidden, chunk size by chunk size"),
+}

@@ -1,0 +1,90 @@
+"""Finds the programs to measure, and builds them first unless told where they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PRESET = "release"
+TARGET = "benchmarks"
+
+#: Where each program lies in a build folder.
+PROGRAMS = {
+    "ioweave": "src/cli/ioweave",
+    "hill": "apps/hill/hill",
+    "slowfs": "bench/slowfs/ioweave-slowfs",
+    **{
+        f"bench_{name}": f"bench/drivers/bench_{name}"
+        for name in ("transfer", "nop", "threads", "blocking", "calls", "cold_read")
+    },
+}
+
+
+class BuildFailed(RuntimeError):
+    """The programs could not be built, or are not where they should be."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """A build folder with everything in it."""
+
+    folder: Path
+
+    def program(self, name: str) -> Path:
+        """The path of a program of `PROGRAMS`.
+
+        Raises:
+            BuildFailed: It is not there.
+        """
+        path = self.folder / PROGRAMS[name]
+        if not path.exists():
+            raise BuildFailed(f"{path} is missing: build the target '{TARGET}' in {self.folder}")
+        return path
+
+    def settings(self) -> dict[str, str]:
+        """What of CMake's cache tells how the programs were compiled."""
+        wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "IOWEAVE_SANITIZE")
+        found = {}
+        for line in (self.folder / "CMakeCache.txt").read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition("=")
+            name = key.partition(":")[0]
+            if name in wanted:
+                found[name] = value
+        return found
+
+
+def _run(command: list[str]) -> None:
+    # A first build takes minutes: somebody who watches sees it go on, a log sees only failures.
+    watched = sys.stderr.isatty()
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        text=True,
+        stdout=sys.stderr if watched else subprocess.PIPE,
+        stderr=None if watched else subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BuildFailed(f"{' '.join(command)} failed\n{done.stdout or ''}".rstrip())
+
+
+def locate(folder: Path | None) -> Build:
+    """The given build folder as it is, or the release build, brought up to date.
+
+    Raises:
+        BuildFailed: The compiler's words are in the text.
+    """
+    if folder is not None:
+        if not (folder / "CMakeCache.txt").exists():
+            raise BuildFailed(f"{folder} is not a build folder of CMake")
+        return Build(folder.resolve())
+    release = ROOT / "build" / PRESET
+    print("building (build/release) ...", file=sys.stderr, flush=True)
+    if not (release / "CMakeCache.txt").exists():
+        _run(["cmake", "--preset", PRESET])
+    _run(["cmake", "--build", "--preset", PRESET, "--target", TARGET, f"-j{os.cpu_count() or 1}"])
+    return Build(release)

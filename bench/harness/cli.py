@@ -1,0 +1,108 @@
+"""The command line of bench/run."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness import build, environment, result
+from harness.benchmarks import BENCHMARKS
+from harness.process import signals_as_exits
+from harness.result import Outcome, Row
+from harness.session import Session, session
+
+EPILOG = """\
+examples:
+  bench/run engine                 one benchmark, printed and written to bench/results/
+  bench/run all --quick            a look at everything, under a minute each
+  bench/run interposer --json r.json --build-dir build/release
+
+Files are made in build/bench-data (or --dir): its file system and disk are what is measured.
+bench/README.md says what each benchmark measures, how, and what the bars are.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bench/run",
+        description="The benchmarks of Ioweave.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known = "; ".join(f"{name}: {entry.summary}" for name, entry in BENCHMARKS.items())
+    parser.add_argument("name", choices=[*BENCHMARKS, "all"], help=known)
+    parser.add_argument("--quick", action="store_true", help="fewer samples: under a minute each")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="default: in bench/results/")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="make the files there")
+    parser.add_argument(
+        "--build-dir", type=Path, metavar="DIR", help="measure this build as it is, build nothing"
+    )
+    parser.add_argument("--check", action="store_true", help="end with 1 if a bar is missed")
+    return parser
+
+
+def _default_json(name: str) -> Path:
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return build.ROOT / "bench/results" / f"{name}-{now}.json"
+
+
+def _measure(name: str, running: Session) -> Outcome:
+    """Runs one benchmark; what goes wrong in it is told, and does not stop the others."""
+    rows: list[Row] = []
+    error = None
+    start = time.monotonic()
+    try:
+        for line in BENCHMARKS[name].load()(running):
+            rows.append(line)
+            running.progress(result.one_line(line))
+    except (RuntimeError, OSError) as caught:
+        error = str(caught)
+        running.progress(f"FAILED: {error}")
+    return Outcome(name, rows, running.notes, time.monotonic() - start, error)
+
+
+def _print(outcome: Outcome) -> None:
+    print(f"\n{outcome.benchmark} ({outcome.seconds:.0f} s)\n")
+    print(result.table(outcome.rows))
+    for note in outcome.notes:
+        print(f"note: {note}")
+    if outcome.error is not None:
+        print(f"FAILED: {outcome.error}")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs what the command line asks for; returns the exit status.
+
+    0: all ran; 1: a benchmark failed, or with --check a bar was missed; 2: wrong usage.
+    """
+    options = _parser().parse_args(arguments)
+    names = list(BENCHMARKS) if options.name == "all" else [options.name]
+    base = options.dir or build.ROOT / "build/bench-data"
+    destination = options.json or _default_json(options.name)
+    outcomes: list[Outcome] = []
+    try:
+        with signals_as_exits():
+            tools = build.locate(options.build_dir)
+            base.mkdir(parents=True, exist_ok=True)
+            surroundings = environment.describe(tools, base)
+            for name in names:
+                print(f"{name}: {BENCHMARKS[name].summary}", file=sys.stderr, flush=True)
+                with session(tools, base, quick=options.quick) as running:
+                    outcomes.append(_measure(name, running))
+                _print(outcomes[-1])
+                # After each, so that a run of all that is cut short leaves what it had.
+                result.write(
+                    destination, result.document(outcomes, surroundings, quick=options.quick)
+                )
+    except build.BuildFailed as error:
+        print(f"bench/run: {error}", file=sys.stderr)
+        return 1
+    print(f"written to {destination}", file=sys.stderr)
+    failed = any(outcome.error is not None for outcome in outcomes)
+    missed = any(line.met is False for outcome in outcomes for line in outcome.rows)
+    return int(failed or (options.check and missed))

@@ -1,0 +1,132 @@
+"""Hill and its data in one place: the contenders of the overlap benchmark and of the demo."""
+
+from __future__ import annotations
+
+import filecmp
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from harness import hill, process
+from harness.model import Chunks, of_totals
+from harness.places import Place
+from harness.samples import alternate
+from harness.session import Session
+
+#: What the key size is fitted on.
+SAMPLE_BYTES = 8 << 20
+SAMPLE_CHUNK = 4 << 20
+#: Computation is made to take this much longer than reading, so that all of the read time but the
+#: first chunk's can be hidden, whatever the speed of either does from run to run.
+COMPUTE_OVER_READ = 1.05
+
+
+def size_name(size: int) -> str:
+    """A chunk size for people."""
+    return f"{size // (1 << 20)} MiB" if size >= (1 << 20) else f"{size // (1 << 10)} KiB"
+
+
+@dataclass(frozen=True)
+class Round:
+    """The three contenders, one after another, and the model's terms of that round."""
+
+    read_s: float
+    plain: hill.Run
+    woven: hill.Run
+    model: Chunks
+
+    @property
+    def hidden(self) -> float:
+        """Share of the hideable read time that the program did not wait for."""
+        return (self.read_s - self.woven.read_s) / self.model.hideable_s
+
+    @property
+    def hidden_by_kernel(self) -> float:
+        """The same of the plain program: what the kernel's own read-ahead hides."""
+        return (self.read_s - self.plain.read_s) / self.model.hideable_s
+
+
+class Bench:
+    """Runs the contenders; every run finds the input cold."""
+
+    def __init__(self, session: Session, place: Place, data: str) -> None:
+        self.place = place
+        self._session = session
+        self._data = data
+        self._stats = session.folder / "hill.json"
+        self._hill = session.program("hill")
+        self._woven = [str(session.program("ioweave")), "run", "-q", "--policy", "overlap", "--"]
+
+    @property
+    def source(self) -> Path:
+        """The input, in the place."""
+        return self.place.folder / self._data
+
+    def read_alone(self, chunk: int) -> hill.Run:
+        """R, all chunks together: the file is read and nothing else is done."""
+        self.place.make_cold(self._data)
+        done = process.run(
+            [
+                *self.place.prefix,
+                self._session.program("bench_cold_read"),
+                f"--file={self.source}",
+                f"--chunk={chunk}",
+            ]
+        )
+        (figures,) = done.json_lines()
+        chunks = -(-int(figures["bytes"]) // chunk)
+        return hill.Run(done.wall_s, figures["seconds"], 0.0, 0.0, chunks)
+
+    def encrypt(self, chunk: int, key_size: int, *, woven: bool) -> hill.Run:
+        """One run of Hill; its output stays until the next one like it."""
+        target = "woven.out" if woven else "plain.out"
+        self.place.remove(target)
+        self.place.make_cold(self._data)
+        job = hill.Job(self.source, self.place.folder / target, chunk, key_size)
+        prefix = [*self.place.prefix, *(self._woven if woven else [])]
+        return hill.run(self._hill, job, self._stats, prefix)
+
+    def check_equal(self, one: str, other: str) -> None:
+        """Compares two files of the place byte by byte.
+
+        Raises:
+            ProgramFailed: They differ.
+        """
+        folder = self.place.direct
+        filecmp.clear_cache()
+        if not filecmp.cmp(folder / one, folder / other, shallow=False):
+            raise process.ProgramFailed(f"{folder}: {one} and {other} differ")
+
+    def fit_key_size(self) -> int:
+        """The key size at which Hill computes about as long as this place reads."""
+        read_s = self.read_alone(SAMPLE_CHUNK).read_s
+        target_s = COMPUTE_OVER_READ * read_s * SAMPLE_BYTES / self.source.stat().st_size
+        sample = self._session.folder / "sample"
+        with self.source.open("rb") as whole:
+            sample.write_bytes(whole.read(SAMPLE_BYTES))
+
+        def compute_s(key_size: int) -> float:
+            job = hill.Job(sample, Path("/dev/null"), SAMPLE_CHUNK, key_size)
+            return min(hill.run(self._hill, job, self._stats).compute_s for _ in range(3))
+
+        try:
+            return hill.fit_key_size(compute_s, target_s)
+        finally:
+            sample.unlink()
+
+    def rounds(self, chunk: int, key_size: int, count: int) -> Iterator[Round]:
+        """Reading alone, Hill plainly and Hill under `ioweave run`, in turn, so many times.
+
+        The outputs of both are compared in each round.
+        """
+        contenders = {
+            "read": partial(self.read_alone, chunk),
+            "plain": partial(self.encrypt, chunk, key_size, woven=False),
+            "woven": partial(self.encrypt, chunk, key_size, woven=True),
+        }
+        for results in alternate(contenders, count):
+            read, plain, woven = results["read"], results["plain"], results["woven"]
+            self.check_equal("plain.out", "woven.out")
+            model = of_totals(plain.chunks, read.read_s, plain.compute_s, plain.write_s)
+            yield Round(read.read_s, plain, woven, model)

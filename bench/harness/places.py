@@ -1,0 +1,102 @@
+"""Where Hill reads and writes: slowfs, the disk under a read limit, the disk as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import block_device, page_cache, read_limit, slowfs
+from harness.build import BuildFailed
+from harness.session import Session
+
+#: The bandwidth of the limited devices, in MB/s (10^6 bytes): a few hundred, as one client sees of
+#: a parallel file system, and below what the disk itself does even on a bad day.
+LIMIT_MB_S = 400
+SLOWFS_SPEED = slowfs.Speed(read_mb_s=LIMIT_MB_S, write_mb_s=LIMIT_MB_S, latency_us=200)
+
+
+class PlaceUnavailable(RuntimeError):
+    """This machine or user cannot have such a place; the text says why."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder on a device of known speed.
+
+    Attributes:
+        name: For people.
+        folder: What programs are given paths in.
+        direct: The same folder at full speed, to compare and remove files.
+        prefix: Words before a command.
+    """
+
+    name: str
+    folder: Path
+    direct: Path
+    prefix: tuple[str, ...] = ()
+
+    def make_cold(self, name: str) -> None:
+        """Takes a file out of the page cache of this place."""
+        page_cache.drop(self.folder / name)
+        if self.direct != self.folder:
+            # The emulated device must be the slowest part: what backs it is kept in memory.
+            page_cache.warm(self.direct / name)
+
+    def remove(self, name: str) -> None:
+        """Removes an output, if it is there, with what is not yet written of it."""
+        (self.folder / name).unlink(missing_ok=True)
+
+
+def _folder_with(session: Session, name: str, data: Path) -> Path:
+    folder = session.folder / name
+    folder.mkdir()
+    os.link(data, folder / data.name)  # the same blocks: no second copy
+    return folder
+
+
+@contextlib.contextmanager
+def on_slowfs(session: Session, data: Path) -> Iterator[Place]:
+    """A place on slowfs, with the data in it.
+
+    Raises:
+        PlaceUnavailable: No FUSE.
+    """
+    source = _folder_with(session, "slowfs-source", data)
+    mountpoint = session.folder / "slowfs"
+    mountpoint.mkdir()
+    with contextlib.ExitStack() as stack:
+        try:
+            program = session.program("slowfs")
+            stack.enter_context(slowfs.mounted(program, source, mountpoint, SLOWFS_SPEED))
+        except (slowfs.SlowfsUnavailable, BuildFailed) as error:
+            raise PlaceUnavailable(f"no emulated parallel file system: {error}") from error
+        yield Place(f"slowfs {LIMIT_MB_S} MB/s", mountpoint, source)
+
+
+@contextlib.contextmanager
+def on_limited_disk(session: Session, data: Path) -> Iterator[Place]:
+    """A place on the session's disk, whose reads are limited.
+
+    Raises:
+        PlaceUnavailable: No disk, or no control group for it.
+    """
+    disk = block_device.disk_of(session.folder)
+    if disk is None:
+        raise PlaceUnavailable(f"no read limit: {session.folder} lies on no disk")
+    folder = _folder_with(session, "limited", data)
+    with contextlib.ExitStack() as stack:
+        try:
+            limit = stack.enter_context(read_limit.read_limit(disk, LIMIT_MB_S * 1_000_000))
+        except read_limit.LimitUnavailable as error:
+            raise PlaceUnavailable(f"no read limit: {error}") from error
+        yield Place(f"disk limited to {LIMIT_MB_S} MB/s", folder, folder, tuple(limit.prefix))
+
+
+@contextlib.contextmanager
+def on_raw_disk(session: Session, data: Path) -> Iterator[Place]:
+    """A place on the session's disk as it is."""
+    folder = _folder_with(session, "disk", data)
+    yield Place("raw disk", folder, folder)

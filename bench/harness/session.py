@@ -1,0 +1,99 @@
+"""What a running benchmark is given: programs, a folder, and a way to speak."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.build import Build
+
+_PREFIX = "run-"
+
+
+class Unsuitable(RuntimeError):
+    """This machine lacks what a benchmark cannot do without; the text says what."""
+
+
+@dataclass
+class Session:
+    """One benchmark's run.
+
+    Attributes:
+        build: The programs to measure.
+        folder: An empty folder on the file system to measure; it is removed afterwards.
+        data: A folder beside it that stays, for input that is costly to make.
+        quick: Whether the whole benchmark must end within a minute.
+        notes: What a reader of the results must know, e.g. what was left out and why.
+    """
+
+    build: Build
+    folder: Path
+    data: Path
+    quick: bool
+    notes: list[str] = field(default_factory=list)
+
+    def program(self, name: str) -> Path:
+        """The path of one of our programs."""
+        return self.build.program(name)
+
+    def progress(self, text: str) -> None:
+        """Tells the impatient what goes on; not part of the results."""
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """Adds a remark to the results."""
+        self.notes.append(text)
+        self.progress(f"note: {text}")
+
+    def need_space(self, wanted_bytes: int) -> None:
+        """Makes sure that the folder's file system has room.
+
+        Raises:
+            Unsuitable: It has not.
+        """
+        free = shutil.disk_usage(self.folder).free
+        if free < wanted_bytes:
+            raise Unsuitable(
+                f"needs {wanted_bytes >> 20} MiB in {self.folder}, {free >> 20} MiB are free "
+                "(choose another place by --dir)"
+            )
+
+
+def _unmount_below(folder: Path) -> None:
+    """Unmounts what a killed benchmark left mounted, deepest first."""
+    points = [
+        line.split()[4] for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
+    ]
+    for point in sorted((p for p in points if Path(p).is_relative_to(folder)), reverse=True):
+        for command in (["fusermount3", "-uz", point], ["umount", "-l", point]):
+            with contextlib.suppress(OSError):
+                if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                    break
+
+
+def _alive(pid: str) -> bool:
+    return pid.isdigit() and Path(f"/proc/{pid}").exists()
+
+
+def remove_stale(base: Path) -> None:
+    """Removes folders of benchmarks that were killed before they could do it themselves."""
+    for folder in base.glob(f"{_PREFIX}*"):
+        if not _alive(folder.name.removeprefix(_PREFIX).partition("-")[0]):
+            _unmount_below(folder.resolve())
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def session(build: Build, base: Path, *, quick: bool) -> Iterator[Session]:
+    """A session whose folder lies below `base`."""
+    base.mkdir(parents=True, exist_ok=True)
+    remove_stale(base)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=base) as name:
+        yield Session(build=build, folder=Path(name), data=base, quick=quick)
