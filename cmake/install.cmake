@@ -1,0 +1,51 @@
+# What `cmake --install` puts where. Included last by the root, when every target is known:
+#
+#   include/ioweave/            the public headers
+#   lib/libioweave.so.0         the library; its only symbols are iow_*
+#   lib/ioweave/                the interposer, out of the linker's sight: `ioweave run` loads it
+#   lib/cmake/ioweave/          find_package(ioweave) and the target ioweave::ioweave
+#   lib/pkgconfig/ioweave.pc    pkg-config ioweave
+#   bin/ioweave                 the command
+#
+# The tree may be moved as a whole after it was installed: every path in it is relative to where
+# the file that names it lies. There is no static library: a program and the libraries it loads are
+# to share one copy of Ioweave's state, which only a shared object gives them.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ioweave)
+set(preload_dir ${CMAKE_INSTALL_LIBDIR}/ioweave)
+
+if(TARGET ioweave_shared)
+  set_target_properties(ioweave_shared PROPERTIES EXPORT_NAME ioweave)
+  install(TARGETS ioweave_shared EXPORT ioweave-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT ioweave-targets NAMESPACE ioweave:: DESTINATION ${package_dir})
+endif()
+if(TARGET ioweave_preload)
+  install(TARGETS ioweave_preload LIBRARY DESTINATION ${preload_dir})
+endif()
+if(TARGET ioweave_cli)
+  install(TARGETS ioweave_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+install(DIRECTORY include/ioweave DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+install(FILES LICENSE README.md CHANGELOG.md CITATION.cff
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
+
+configure_package_config_file(cmake/ioweave-config.cmake.in ${PROJECT_BINARY_DIR}/ioweave-config.cmake
+  INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a minor version may break the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ioweave-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ioweave-config.cmake
+  ${PROJECT_BINARY_DIR}/ioweave-config-version.cmake DESTINATION ${package_dir})
+
+# ioweave.pc names its folders from the prefix on; a packager may have made them absolute.
+file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" pc_prefix ${pc_prefix})
+set(pc_includedir "\${prefix}")
+set(pc_libdir "\${prefix}")
+cmake_path(APPEND pc_includedir ${CMAKE_INSTALL_INCLUDEDIR})
+cmake_path(APPEND pc_libdir ${CMAKE_INSTALL_LIBDIR})
+configure_file(cmake/ioweave.pc.in ${PROJECT_BINARY_DIR}/ioweave.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/ioweave.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,141 @@
+"""The installed tree, as users meet it: headers, pkg-config, find_package, symbols, command.
+
+Each case installs to one prefix and then moves the tree, which proves on the way that it does not
+care where it lies. ctest runs each with IOWEAVE_BUILD, IOWEAVE_VERSION, CC and CXX set.
+"""
+
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parents[1]
+BUILD = Path(os.environ["IOWEAVE_BUILD"])
+VERSION = os.environ["IOWEAVE_VERSION"]
+CC = os.environ["CC"]
+CXX = os.environ["CXX"]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+
+
+def output_of(*command: str | Path, **environment: str | Path) -> str:
+    """What a command printed; a failure shows all of it."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=os.environ | {name: str(value) for name, value in environment.items()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"{command} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def exported_by(library: Path) -> set[str]:
+    """The symbols a library offers, without those that only name a version."""
+    lines = output_of("nm", "-D", "--defined-only", library).splitlines()
+    fields = [line.split() for line in lines]
+    return {name.partition("@")[0] for *_, kind, name in fields if kind != "A"}
+
+
+class InstalledTree(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.work = Path(folder.name)
+        self.prefix = self.work / "moved"
+        output_of("cmake", "--install", BUILD, "--prefix", self.work / "first")
+        (self.work / "first").rename(self.prefix)
+        # lib, lib64 or lib/x86_64-linux-gnu, as GNUInstallDirs found right.
+        self.libraries = next(self.prefix.rglob("libioweave.so")).parent
+
+    def test_headers_are_the_public_ones_and_stand_alone(self) -> None:
+        include = self.prefix / "include"
+        public = {p.relative_to(SOURCE / "include") for p in SOURCE.glob("include/ioweave/*.h*")}
+        installed = {p.relative_to(include) for p in include.rglob("*") if p.is_file()}
+        self.assertEqual(installed, public)
+        for header in sorted(installed):
+            compilers = [[CXX, "-std=c++20", "-x", "c++"]]
+            if header.suffix == ".h":
+                compilers.append([CC, "-std=c11", "-D_DEFAULT_SOURCE", "-x", "c"])
+            for compiler in compilers:
+                probe = self.work / "probe"
+                probe.write_text(f"#include <{header}>\n#include <{header}>\n", "utf-8")
+                output_of(*compiler, *WARNINGS, "-I", include, "-fsyntax-only", probe)
+
+    def test_c_consumer_by_pkg_config(self) -> None:
+        path = {"PKG_CONFIG_PATH": self.libraries / "pkgconfig"}
+        self.assertEqual(
+            output_of("pkg-config", "--modversion", "ioweave", **path).strip(), VERSION
+        )
+        flags = output_of("pkg-config", "--cflags", "--libs", "ioweave", **path).split()
+        program = self.work / "consumer"
+        output_of(CC, "-std=gnu11", *WARNINGS, HERE / "c_consumer/main.c", "-o", program, *flags)
+        self.assertEqual(output_of(program, LD_LIBRARY_PATH=self.libraries).strip(), VERSION)
+
+    def configure_cpp_consumer(self, *options: str) -> Path:
+        build = self.work / "cpp"
+        output_of(
+            "cmake",
+            *("-S", HERE / "cpp_consumer", "-B", build),
+            f"-DCMAKE_PREFIX_PATH={self.prefix}",
+            f"-DCMAKE_CXX_COMPILER={CXX}",
+            *options,
+        )
+        self.assertIn(f"ioweave_DIR:PATH={self.prefix}", (build / "CMakeCache.txt").read_text())
+        return build
+
+    def test_cpp_consumer_by_find_package(self) -> None:
+        build = self.configure_cpp_consumer()
+        output_of("cmake", "--build", build)
+        self.assertEqual(output_of(build / "consumer").strip(), VERSION)
+
+    def test_find_package_refuses_another_minor_version(self) -> None:
+        with self.assertRaisesRegex(AssertionError, "compatible with requested version"):
+            self.configure_cpp_consumer("-DWANTED=0.99")
+
+    def test_library_exports_only_iow_symbols(self) -> None:
+        exported = exported_by(self.libraries / "libioweave.so")
+        self.assertIn("iow_version_string", exported)
+        self.assertEqual({name for name in exported if not name.startswith("iow_")}, set())
+
+    def test_library_exports_every_function_of_the_header(self) -> None:
+        header = (SOURCE / "include/ioweave/ioweave.h").read_text("utf-8")
+        declared = set(re.findall(r"^IOW_API\b[^;(]*?\b(iow_\w+)\(", header, re.MULTILINE))
+        self.assertGreater(len(declared), 10)
+        self.assertEqual(declared, exported_by(self.libraries / "libioweave.so"))
+
+    def test_interposer_leaks_no_cpp_symbols(self) -> None:
+        interposer = self.libraries / "ioweave/libioweave_preload.so"
+        exported = exported_by(interposer)
+        self.assertIn("read", exported)
+        self.assertEqual({name for name in exported if name.startswith("_Z")}, set())
+        needed = output_of("readelf", "--dynamic", interposer)
+        self.assertNotIn("libstdc++", needed, "every wrapped program would load libstdc++")
+
+    def test_nothing_refers_to_the_build_folder(self) -> None:
+        for path in self.prefix.rglob("*"):
+            if not path.is_file() or path.is_symlink():
+                continue
+            if path.suffix in (".cmake", ".pc"):
+                self.assertNotIn(str(SOURCE), path.read_text("utf-8"), path)
+            elif path.read_bytes()[:4] == b"\x7fELF":
+                self.assertNotIn(str(SOURCE), output_of("readelf", "--dynamic", path), path)
+                self.assertNotIn("not found", output_of("ldd", path), path)
+
+    def test_command_finds_its_tree(self) -> None:
+        command = self.prefix / "bin/ioweave"
+        self.assertIn(VERSION, output_of(command, "--version"))
+        for option in ("--preload", "--cmake", "--pkgconfig"):
+            path = Path(output_of(command, "path", option).strip()).resolve()
+            self.assertTrue(path.exists(), path)
+            self.assertTrue(path.is_relative_to(self.prefix.resolve()), path)
+
+
+if __name__ == "__main__":
+    unittest.main()

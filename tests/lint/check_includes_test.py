@@ -1,0 +1,82 @@
+"""The include-direction check accepts this tree and fails on each kind of breach."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import check_includes
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class CheckIncludes(unittest.TestCase):
+    def breaches_of(self, file: str, text: str) -> list[str]:
+        """The breaches of a tree that holds all stations and one file."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for station in ("base", "stats", "policy", "engine", "tasking", "service", "calls"):
+                (root / "src" / station).mkdir(parents=True)
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text(text, "utf-8")
+            return check_includes.breaches(root)
+
+    def assert_allowed(self, file: str, text: str) -> None:
+        self.assertEqual(self.breaches_of(file, text), [])
+
+    def assert_breach(self, file: str, text: str, message: str) -> None:
+        found = self.breaches_of(file, text)
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith(file), found[0])
+        self.assertIn(message, found[0])
+
+    def test_this_tree_has_no_breach(self) -> None:
+        self.assertEqual(check_includes.breaches(ROOT), [])
+
+    def test_stations_may_include_what_lies_behind_them(self) -> None:
+        self.assert_allowed("src/service/a.cpp", '#include "policy/policy.hpp"\n')
+        self.assert_allowed("src/calls/c_api/a.cpp", '#include "engine/probe.hpp"\n')
+        self.assert_allowed("src/stats/a.cpp", '#include "base/clock.hpp"\n')
+        self.assert_allowed("src/service/a.cpp", "#include <ioweave/ioweave.h>\n")
+
+    def test_the_three_in_the_middle_never_include_each_other(self) -> None:
+        for station in ("policy", "engine", "tasking"):
+            for other in {"policy", "engine", "tasking"} - {station}:
+                file = f"src/{station}/a.cpp"
+                self.assert_breach(file, f'#include "{other}/x.hpp"\n', "may include only")
+
+    def test_nothing_includes_what_lies_before_it(self) -> None:
+        self.assert_breach("src/engine/a.cpp", '#include "service/a.hpp"\n', "may include only")
+        self.assert_breach("src/base/a.hpp", '#include "stats/a.hpp"\n', "may include only")
+        self.assert_breach("src/service/a.hpp", '#include "calls/a.hpp"\n', "may include only")
+
+    def test_public_headers_stand_alone(self) -> None:
+        self.assert_allowed("include/ioweave/a.hpp", "#include <ioweave/ioweave.h>\n")
+        self.assert_breach("include/ioweave/a.hpp", '#include "base/a.hpp"\n', "may include only")
+
+    def test_apps_include_nothing_of_ours(self) -> None:
+        self.assert_breach("apps/a.cpp", "#include <ioweave/ioweave.h>\n", "nothing of ours")
+        self.assert_breach("apps/a.cpp", '#include "base/clock.hpp"\n', "nothing of ours")
+
+    def test_bench_includes_only_public_headers_and_base(self) -> None:
+        self.assert_allowed("bench/a.cpp", "#include <ioweave/ioweave.h>\n#include <liburing.h>\n")
+        self.assert_breach(
+            "bench/a.cpp", '#include "engine/a.hpp"\n', "may include only base, ioweave"
+        )
+
+    def test_policy_is_closed_to_io_clocks_and_threads(self) -> None:
+        self.assert_allowed("src/policy/a.cpp", "#include <vector>\n#include <cerrno>\n")
+        for header in ("mutex", "chrono", "unistd.h", "sys/uio.h"):
+            self.assert_breach("src/policy/a.cpp", f"#include <{header}>\n", "pure logic")
+
+    def test_a_path_that_climbs_is_a_breach(self) -> None:
+        self.assert_breach("src/engine/a.cpp", '#include "../policy/a.hpp"\n', "climbs")
+
+    def test_a_station_without_a_rule_is_a_breach(self) -> None:
+        self.assertIn("src/new", self.breaches_of("src/new/a.cpp", "\n")[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Checks that includes follow the direction of ARCHITECTURE.md, and fails on a breach.
+
+    cli, calls -> service -> {policy, engine, tasking} -> base
+    cli, calls, service -> stats -> base
+
+A station may include what lies anywhere behind it, never what lies beside or before it. The public
+headers stand alone; programs in apps/ know nothing of Ioweave, those in examples/ only its public
+headers, those in bench/ also base. policy is pure logic: what the system offers of I/O, time and
+threads is closed to it.
+
+Usage: check_includes.py [ROOT]
+"""
+
+import re
+import sys
+from pathlib import Path
+
+PUBLIC = "ioweave"  # include/ioweave/, included as <ioweave/...> or "ioweave/..."
+
+# Station (a folder of src/, or a top folder) -> the stations that its files may include.
+_CORE = {"policy", "engine", "tasking", "stats", "base"}
+ALLOWED: dict[str, set[str]] = {
+    "base": {"base"},
+    "stats": {"stats", "base"},
+    "policy": {"policy", "base"},
+    "engine": {"engine", "base"},
+    "tasking": {"tasking", "base"},
+    "service": {"service", PUBLIC} | _CORE,
+    "calls": {"calls", "service", PUBLIC} | _CORE,
+    "cli": {"cli", "service", PUBLIC} | _CORE,
+    "include": {PUBLIC},
+    "apps": set(),
+    "examples": {PUBLIC},
+    "bench": {PUBLIC, "base"},
+}
+
+# System headers that a station must do without, and why.
+FORBIDDEN_SYSTEM = {
+    "policy": (
+        re.compile(
+            r"thread|mutex|shared_mutex|condition_variable|atomic|future|chrono|c?time"
+            r"|unistd\.h|fcntl\.h|pthread\.h|fstream|iostream|c?stdio|sys/.*|linux/.*"
+        ),
+        "policy is pure logic: no I/O, clock, thread or lock",
+    ),
+}
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+_SUFFIXES = {".c", ".h", ".cpp", ".hpp"}
+
+
+def station_of(path: Path) -> str:
+    """The station of a source file, by its path below the root."""
+    return path.parts[1] if path.parts[0] == "src" else path.parts[0]
+
+
+def station_named(header: str, stations: set[str]) -> str | None:
+    """The station an include names, or None for headers of the system and of the same folder."""
+    first, slash, _ = header.partition("/")
+    return first if slash and first in stations else None
+
+
+def breach(station: str, opening: str, header: str, stations: set[str]) -> str | None:
+    """Why a file of `station` must not include `header`, or None if it may."""
+    if ".." in Path(header).parts:
+        return 'climbs with ".."; name it from src/ on'
+    named = station_named(header, stations)
+    if named is not None and named != station and named not in ALLOWED[station]:
+        allowed = ", ".join(sorted(ALLOWED[station])) or "nothing of ours"
+        return f"{station} may include only {allowed}"
+    pattern, why = FORBIDDEN_SYSTEM.get(station, (None, ""))
+    if opening == "<" and pattern is not None and pattern.fullmatch(header):
+        return why
+    return None
+
+
+def breaches(root: Path) -> list[str]:
+    """All breaches below `root`, as "file:line: message"; a folder without a rule is one too."""
+    found = []
+    stations = {folder.name for folder in (root / "src").iterdir() if folder.is_dir()} | {PUBLIC}
+    for unruled in sorted(stations - ALLOWED.keys() - {PUBLIC}):
+        found.append(f"src/{unruled}: no rule for this folder in tools/check_includes.py")
+    for top in ("src", "include", "apps", "examples", "bench"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix not in _SUFFIXES:
+                continue
+            relative = path.relative_to(root)
+            station = station_of(relative)
+            if station not in ALLOWED:
+                continue
+            for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+                match = _INCLUDE.match(line)
+                why = breach(station, match[1], match[2], stations) if match else None
+                if match and why:
+                    found.append(f"{relative}:{number}: must not include {match[2]}: {why}")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Prints the breaches; the exit status is 1 if there are any."""
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    found = breaches(root)
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
