@@ -29,10 +29,11 @@
 #ifndef IOWEAVE_IOWEAVE_H
 #define IOWEAVE_IOWEAVE_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+
+#include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,9 +49,9 @@ extern "C" {
 #define IOW_VERSION_PATCH 0
 
 /* "0.1.0": of the library that runs, not of this header. */
-IOW_API const char *iow_version_string(void) IOW_NOEXCEPT;
+IOW_API const char* iow_version_string(void) IOW_NOEXCEPT;
 
-/* ---- Service ---------------------------------------------------------------------------------- */
+/* ---- Service ---- */
 
 typedef struct iow_service iow_service;
 
@@ -69,12 +70,12 @@ typedef enum iow_engine_mode {
 
 /* Zero means "the default" in every field, so a zeroed struct is valid. */
 typedef struct iow_options {
-  uint32_t size;         /* sizeof(iow_options): lets the struct grow; 0 is this version's size */
+  uint32_t size; /* sizeof(iow_options): lets the struct grow; 0 is this version's size */
   iow_engine engine;
   iow_engine_mode mode;
-  int required;          /* nonzero: fail rather than fall back to another engine */
-  uint32_t queue_depth;  /* most requests in flight per thread: 1..4096, default 256 */
-  uint32_t threads;      /* most worker threads of the threads engine: 1..256, default 4 */
+  int required;         /* nonzero: fail rather than fall back to another engine */
+  uint32_t queue_depth; /* most requests in flight per thread: 1..4096, default 256 */
+  uint32_t threads;     /* most worker threads of the threads engine: 1..256, default 4 */
   uint32_t reserved[8];
 } iow_options;
 
@@ -85,22 +86,22 @@ typedef struct iow_options {
  * names it), -ENOMEM, and with `required` the engine's own error. *error_text, if the pointer is
  * not NULL, is NULL or a sentence to be freed with free(3).
  */
-IOW_API int iow_service_open(iow_service **service, const iow_options *options,
-                             char **error_text) IOW_NOEXCEPT;
+IOW_API int iow_service_open(iow_service** service, const iow_options* options,
+                             char** error_text) IOW_NOEXCEPT;
 
 /*
  * Completes everything in flight or waiting (callbacks included), then frees the service. No other
  * call on it may be running or follow. NULL is allowed.
  */
-IOW_API void iow_service_close(iow_service *service) IOW_NOEXCEPT;
+IOW_API void iow_service_close(iow_service* service) IOW_NOEXCEPT;
 
 /*
  * The engine in use ("io_uring", "io_uring+sqpoll", "aio", "threads"); *why, unless NULL, receives
  * a sentence on what was passed over and who can mend it, or "". Both live as long as the service.
  */
-IOW_API const char *iow_service_engine(const iow_service *service, const char **why) IOW_NOEXCEPT;
+IOW_API const char* iow_service_engine(const iow_service* service, const char** why) IOW_NOEXCEPT;
 
-/* ---- Plain blocking calls --------------------------------------------------------------------- */
+/* ---- Plain blocking calls ---- */
 
 /*
  * As pread(2), pwrite(2), preadv(2), pwritev(2), fsync(2), fdatasync(2) on the calling thread, but
@@ -109,28 +110,28 @@ IOW_API const char *iow_service_engine(const iow_service *service, const char **
  * will report. Offsets are >= 0. Errors: those of the system call, negated; -EINVAL for vectors
  * outside 0..IOV_MAX or a sum above SSIZE_MAX.
  */
-IOW_API ssize_t iow_pread(iow_service *service, int fd, void *buffer, size_t bytes,
+IOW_API ssize_t iow_pread(iow_service* service, int fd, void* buffer, size_t bytes,
                           off_t offset) IOW_NOEXCEPT;
-IOW_API ssize_t iow_pwrite(iow_service *service, int fd, const void *buffer, size_t bytes,
+IOW_API ssize_t iow_pwrite(iow_service* service, int fd, const void* buffer, size_t bytes,
                            off_t offset) IOW_NOEXCEPT;
-IOW_API ssize_t iow_preadv(iow_service *service, int fd, const struct iovec *vectors, int count,
+IOW_API ssize_t iow_preadv(iow_service* service, int fd, const struct iovec* vectors, int count,
                            off_t offset) IOW_NOEXCEPT;
-IOW_API ssize_t iow_pwritev(iow_service *service, int fd, const struct iovec *vectors, int count,
+IOW_API ssize_t iow_pwritev(iow_service* service, int fd, const struct iovec* vectors, int count,
                             off_t offset) IOW_NOEXCEPT;
-IOW_API int iow_fsync(iow_service *service, int fd) IOW_NOEXCEPT;
-IOW_API int iow_fdatasync(iow_service *service, int fd) IOW_NOEXCEPT;
+IOW_API int iow_fsync(iow_service* service, int fd) IOW_NOEXCEPT;
+IOW_API int iow_fdatasync(iow_service* service, int fd) IOW_NOEXCEPT;
 
-/* ---- Requests --------------------------------------------------------------------------------- */
+/* ---- Requests ---- */
 
 typedef enum iow_op {
   IOW_OP_NOP = 0,
-  IOW_OP_READ = 1,      /* buffer, bytes, offset */
-  IOW_OP_WRITE = 2,     /* buffer, bytes, offset */
-  IOW_OP_READV = 3,     /* buffer = const struct iovec *, bytes = their number, offset */
-  IOW_OP_WRITEV = 4,    /* the same; the array must live until completion */
+  IOW_OP_READ = 1,   /* buffer, bytes, offset */
+  IOW_OP_WRITE = 2,  /* buffer, bytes, offset */
+  IOW_OP_READV = 3,  /* buffer = const struct iovec *, bytes = their number, offset */
+  IOW_OP_WRITEV = 4, /* the same; the array must live until completion */
   IOW_OP_FSYNC = 5,
   IOW_OP_FDATASYNC = 6,
-  IOW_OP_PREFETCH = 7   /* bytes, offset: into the page cache; completes when they are there */
+  IOW_OP_PREFETCH = 7 /* bytes, offset: into the page cache; completes when they are there */
 } iow_op;
 
 enum {
@@ -152,24 +153,24 @@ typedef struct iow_request iow_request;
  * Runs once, when the request has completed and `result` is set. The request may be resubmitted or
  * its memory reused from inside. Must not block for long nor throw.
  */
-typedef void (*iow_callback)(iow_request *request, void *user);
+typedef void (*iow_callback)(iow_request* request, void* user);
 
 /* Zero it, fill the first part, leave the rest alone. 192 bytes. */
 struct iow_request {
-  uint8_t op;           /* iow_op */
-  uint8_t flags;        /* IOW_* */
+  uint8_t op;            /* iow_op */
+  uint8_t flags;         /* IOW_* */
   uint16_t fixed_buffer; /* from iow_register_buffer(), or 0 */
-  uint16_t fixed_file;  /* from iow_register_file(), or 0; fd must be set all the same */
+  uint16_t fixed_file;   /* from iow_register_file(), or 0; fd must be set all the same */
   uint16_t reserved;
   int32_t fd;
-  uint32_t flow;        /* from iow_flow_create(), or 0: foreground, unconstrained */
-  void *buffer;
+  uint32_t flow; /* from iow_flow_create(), or 0: foreground, unconstrained */
+  void* buffer;
   uint64_t bytes;
-  int64_t offset;       /* >= 0, or -1: the descriptor's own position (implies IOW_EXACT). Of pipes and
-                           sockets the stream is read or written, as io_uring does */
+  int64_t offset; /* >= 0, or -1: the descriptor's own position (implies IOW_EXACT). Of pipes and
+                     sockets the stream is read or written, as io_uring does */
   iow_callback callback; /* NULL: collect it with iow_wait(), iow_test() or iow_poll() */
-  void *user;
-  int64_t result;       /* once completed: bytes transferred, 0, or -errno */
+  void* user;
+  int64_t result; /* once completed: bytes transferred, 0, or -errno */
   uint64_t internal[16];
 };
 
@@ -181,30 +182,30 @@ struct iow_request {
  * of the transfer itself, -EBADF included, are the request's result. Sleeps while the thread's
  * queue is full unless IOW_NOWAIT (then -EAGAIN where nothing could be taken).
  */
-IOW_API int iow_submit(iow_service *service, iow_request *const *requests,
+IOW_API int iow_submit(iow_service* service, iow_request* const* requests,
                        unsigned count) IOW_NOEXCEPT;
 
 /* 1 if completed (its result is then visible to this thread), else 0. No system call, usually. */
-IOW_API int iow_test(iow_service *service, iow_request *request) IOW_NOEXCEPT;
+IOW_API int iow_test(iow_service* service, iow_request* request) IOW_NOEXCEPT;
 
 /*
- * Waits for one request, submitted by whichever thread, at most timeout_ns (-1: for ever). 0 when it has
- * completed, -ETIME, -EINVAL for a request that was never submitted, -ECANCELED in a forked child.
- * Not for requests with a callback, whose end is the callback.
+ * Waits for one request, submitted by whichever thread, at most timeout_ns (-1: for ever). 0 when
+ * it has completed, -ETIME, -EINVAL for a request that was never submitted, -ECANCELED in a forked
+ * child. Not for requests with a callback, whose end is the callback.
  */
-IOW_API int iow_wait(iow_service *service, iow_request *request, int64_t timeout_ns) IOW_NOEXCEPT;
+IOW_API int iow_wait(iow_service* service, iow_request* request, int64_t timeout_ns) IOW_NOEXCEPT;
 
 /* Waits for all of them. 0, or the first error as above. */
-IOW_API int iow_wait_all(iow_service *service, iow_request *const *requests, unsigned count,
+IOW_API int iow_wait_all(iow_service* service, iow_request* const* requests, unsigned count,
                          int64_t timeout_ns) IOW_NOEXCEPT;
 
 /*
- * Makes progress on what this thread submitted: hands over what IOW_MORE held, collects completions and
- * runs the callbacks of IOW_CALLBACK_ON_POLL. Sleeps until `min` requests of this thread have
+ * Makes progress on what this thread submitted: hands over what IOW_MORE held, collects completions
+ * and runs the callbacks of IOW_CALLBACK_ON_POLL. Sleeps until `min` requests of this thread have
  * completed during the call, at most timeout_ns (-1: for ever), and no longer than anything is in
  * flight. Returns how many completed.
  */
-IOW_API int iow_poll(iow_service *service, unsigned min, int64_t timeout_ns) IOW_NOEXCEPT;
+IOW_API int iow_poll(iow_service* service, unsigned min, int64_t timeout_ns) IOW_NOEXCEPT;
 
 /*
  * Asks that a request be given up. It completes in any case, with -ECANCELED where that succeeded
@@ -212,9 +213,9 @@ IOW_API int iow_poll(iow_service *service, unsigned min, int64_t timeout_ns) IOW
  * where it is under way (storage I/O on regular files usually cannot be taken back) or has
  * completed.
  */
-IOW_API int iow_cancel(iow_service *service, iow_request *request) IOW_NOEXCEPT;
+IOW_API int iow_cancel(iow_service* service, iow_request* request) IOW_NOEXCEPT;
 
-/* ---- Registered buffers and files ------------------------------------------------------------- */
+/* ---- Registered buffers and files ---- */
 
 /*
  * Registers memory (or a descriptor) once with every ring, which saves the kernel looking it up
@@ -223,12 +224,12 @@ IOW_API int iow_cancel(iow_service *service, iow_request *request) IOW_NOEXCEPT;
  * correctness: where the memory lock limit is too low, requests go the ordinary way. -ENOSPC when
  * all ids are taken, -EINVAL for an empty range, -EBADF.
  */
-IOW_API int iow_register_buffer(iow_service *service, void *base, size_t bytes) IOW_NOEXCEPT;
-IOW_API int iow_register_file(iow_service *service, int fd) IOW_NOEXCEPT;
-IOW_API int iow_unregister_buffer(iow_service *service, int id) IOW_NOEXCEPT;
-IOW_API int iow_unregister_file(iow_service *service, int id) IOW_NOEXCEPT;
+IOW_API int iow_register_buffer(iow_service* service, void* base, size_t bytes) IOW_NOEXCEPT;
+IOW_API int iow_register_file(iow_service* service, int fd) IOW_NOEXCEPT;
+IOW_API int iow_unregister_buffer(iow_service* service, int id) IOW_NOEXCEPT;
+IOW_API int iow_unregister_file(iow_service* service, int id) IOW_NOEXCEPT;
 
-/* ---- Devices and flows ------------------------------------------------------------------------ */
+/* ---- Devices and flows ---- */
 
 typedef enum iow_class {
   IOW_FOREGROUND = 0, /* somebody waits for it */
@@ -243,11 +244,12 @@ typedef enum iow_scheduling {
 } iow_scheduling;
 
 typedef struct iow_device_options {
-  uint32_t size;            /* sizeof(iow_device_options), or 0 */
+  uint32_t size; /* sizeof(iow_device_options), or 0 */
   iow_scheduling scheduling;
-  double budget_mb_per_s;   /* never exceeded by the sum of running operations' constraints; 0: none */
-  uint32_t max_in_flight;   /* requests at once; 0: no limit */
-  uint32_t weights[3];      /* of IOW_FOREGROUND, _WRITE_BEHIND, _PREFETCH; 0: 16, 4, 1 */
+  double
+      budget_mb_per_s; /* never exceeded by the sum of running operations' constraints; 0: none */
+  uint32_t max_in_flight; /* requests at once; 0: no limit */
+  uint32_t weights[3];    /* of IOW_FOREGROUND, _WRITE_BEHIND, _PREFETCH; 0: 16, 4, 1 */
   uint32_t reserved[8];
 } iow_device_options;
 
@@ -255,12 +257,12 @@ typedef struct iow_device_options {
  * Creates a storage target. Returns its id; device 0 exists, has no limits and schedules strictly.
  * -EINVAL with a sentence in *error_text (free(3)). Devices and flows live as long as the service.
  */
-IOW_API int iow_device_create(iow_service *service, const char *name,
-                              const iow_device_options *options, char **error_text) IOW_NOEXCEPT;
+IOW_API int iow_device_create(iow_service* service, const char* name,
+                              const iow_device_options* options, char** error_text) IOW_NOEXCEPT;
 
 typedef struct iow_flow_options {
-  uint32_t size;              /* sizeof(iow_flow_options), or 0 */
-  uint32_t device;            /* from iow_device_create(), or 0 */
+  uint32_t size;   /* sizeof(iow_flow_options), or 0 */
+  uint32_t device; /* from iow_device_create(), or 0 */
   iow_class priority;
   double constraint_mb_per_s; /* held by each running request of the flow; 0: none */
   uint32_t max_in_flight;     /* requests of the flow at once; 0: no limit */
@@ -268,29 +270,29 @@ typedef struct iow_flow_options {
 } iow_flow_options;
 
 /* Creates a flow. Returns its id; flow 0 exists: foreground, unconstrained, on device 0. */
-IOW_API int iow_flow_create(iow_service *service, const char *name,
-                            const iow_flow_options *options, char **error_text) IOW_NOEXCEPT;
+IOW_API int iow_flow_create(iow_service* service, const char* name, const iow_flow_options* options,
+                            char** error_text) IOW_NOEXCEPT;
 
-/* ---- Statistics ------------------------------------------------------------------------------- */
+/* ---- Statistics ---- */
 
 typedef struct iow_stats {
-  uint32_t size;             /* set to sizeof(iow_stats) before the call */
-  uint32_t lanes;            /* queues in existence: one per thread that submitted, and the reaper's */
-  uint64_t submitted;        /* requests taken */
-  uint64_t completed;        /* of these, ended; submitted - completed are in flight or waiting */
-  uint64_t failed;           /* of these, with -errno */
-  uint64_t cancelled;        /* of these, with -ECANCELED */
+  uint32_t size;      /* set to sizeof(iow_stats) before the call */
+  uint32_t lanes;     /* queues in existence: one per thread that submitted, and the reaper's */
+  uint64_t submitted; /* requests taken */
+  uint64_t completed; /* of these, ended; submitted - completed are in flight or waiting */
+  uint64_t failed;    /* of these, with -errno */
+  uint64_t cancelled; /* of these, with -ECANCELED */
   uint64_t read_bytes;
   uint64_t written_bytes;
   uint64_t prefetched_bytes;
-  uint64_t continued;        /* short transfers continued */
-  uint64_t reissued;         /* operations repeated after -EINTR, -EAGAIN or a stray -ECANCELED */
-  uint64_t held;             /* requests the policy made wait */
-  uint64_t fallbacks;        /* operations the engine could not do that worker threads did */
+  uint64_t continued; /* short transfers continued */
+  uint64_t reissued;  /* operations repeated after -EINTR, -EAGAIN or a stray -ECANCELED */
+  uint64_t held;      /* requests the policy made wait */
+  uint64_t fallbacks; /* operations the engine could not do that worker threads did */
 } iow_stats;
 
 /* A snapshot; counters of different threads are read one after the other, not at one instant. */
-IOW_API int iow_service_stats(iow_service *service, iow_stats *stats) IOW_NOEXCEPT;
+IOW_API int iow_service_stats(iow_service* service, iow_stats* stats) IOW_NOEXCEPT;
 
 #ifdef __cplusplus
 }

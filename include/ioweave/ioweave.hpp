@@ -5,6 +5,7 @@
 #define IOWEAVE_IOWEAVE_HPP
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

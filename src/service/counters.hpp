@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 
 #include "ioweave/ioweave.h"
@@ -58,6 +60,41 @@ struct Counters {
     sum.continued += read(continued);
     sum.reissued += read(reissued);
   }
+};
+
+/// Bytes moved by blocking calls, which have no lane: spread over cache lines, as every thread of
+/// the program adds to it.
+class BlockingBytes {
+ public:
+  void add(bool is_read, int64_t result) noexcept {
+    if (result > 0) {
+      Shard& shard = shards_[shard_of_thread()];
+      (is_read ? shard.read : shard.written)
+          .fetch_add(static_cast<uint64_t>(result), std::memory_order_relaxed);
+    }
+  }
+  void add_to(iow_stats& sum) const noexcept {
+    for (const Shard& shard : shards_) {
+      sum.read_bytes += shard.read.load(std::memory_order_relaxed);
+      sum.written_bytes += shard.written.load(std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  static constexpr size_t kShards = 16;
+  struct alignas(64) Shard {
+    std::atomic<uint64_t> read{0};
+    std::atomic<uint64_t> written{0};
+  };
+  static size_t shard_of_thread() noexcept {
+    static std::atomic<uint32_t> next{0};
+    thread_local constinit uint32_t mine = 0;
+    if (mine == 0) {
+      mine = next.fetch_add(1, std::memory_order_relaxed) % kShards + 1;
+    }
+    return mine - 1;
+  }
+  std::array<Shard, kShards> shards_;
 };
 
 }  // namespace ioweave::service

@@ -11,7 +11,6 @@ namespace ioweave::service {
 namespace {
 
 // ---- Services of this process
-// --------------------------------------------------------------------
 
 /// A fixed table with atomics instead of a lock: the fork handler walks it, and a lock might be
 /// held by a thread that does not exist in the child.
@@ -59,7 +58,6 @@ void end_thread_in(uint64_t host_id, Lane& lane) noexcept {
 }
 
 // ---- Lanes of this thread
-// ------------------------------------------------------------------------
 
 struct Binding {
   uint64_t host_id;

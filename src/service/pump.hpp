@@ -35,7 +35,8 @@ class PumpClient {
 class Pump {
  public:
   Pump(const engine::LaneOptions& options, OpenLane open_lane, PumpClient& client);
-  /// After stop() of this pump and of those that post to it: their last wake may still be under way.
+  /// After stop() of this pump and of those that post to it: their last wake may still be under
+  /// way.
   ~Pump() = default;
   Pump(const Pump&) = delete;
   Pump& operator=(const Pump&) = delete;

@@ -128,8 +128,8 @@ int iow_service_open(iow_service** service, const iow_options* options,
       return error;
     }
     std::string engine(opened->engine_name());
-    *service = new iow_service{std::move(opened), std::move(engine)};
-    return 0;
+    *service = new (std::nothrow) iow_service{std::move(opened), std::move(engine)};
+    return *service != nullptr ? 0 : -ENOMEM;
   });
 }
 

@@ -1,0 +1,293 @@
+// A request on its way back: reaping, what a result means, who is told, and how threads wait.
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+
+#include "base/assert.hpp"
+#include "service/impl.hpp"
+#include "service/inline_io.hpp"
+
+namespace ioweave::service {
+
+/// Leader only. One reap of the lane and what follows from it; how many requests without a callback
+/// ended. The others are in lane.callbacks() now, for the owner to run and to count.
+unsigned Service::Impl::lead_once(Lane& lane, unsigned min, int64_t timeout_ns,
+                                  bool is_owner) noexcept {
+  std::array<engine::Operation*, kReapBatch> ended;
+  if (is_owner) {
+    lane.unflushed = false;
+  }
+  const int reaped =
+      lane.reap(ended, {.min_completions = min, .timeout_ns = timeout_ns, .flush = is_owner});
+  IOW_ASSERT(reaped >= 0);
+  return settle(std::span(ended).first(static_cast<size_t>(reaped)), lane, is_owner);
+}
+
+/// Leader only. Returns as lead_once().
+unsigned Service::Impl::settle(std::span<engine::Operation*> ended, Lane& lane,
+                               bool is_owner) noexcept {
+  unsigned finished = 0;
+  unsigned with_callback = 0;
+  for (engine::Operation* const operation : ended) {
+    iow_request& request = request_of(*operation);
+    const Advance step = advance(request, operation->result);
+    if (step.step == Step::again) {
+      Counters::add(step.continued ? lane.counters.continued : lane.counters.reissued, 1);
+      resubmit(request, lane, is_owner);
+      continue;
+    }
+    ++finished;
+    with_callback += request.callback != nullptr ? 1 : 0;
+    finish_direct(request, lane);
+  }
+  if (finished > 0) {
+    lane.outstanding.fetch_sub(finished, std::memory_order_relaxed);
+  }
+  if (is_owner && lane.unflushed) {
+    flush(lane);
+  }
+  return finished - with_callback;
+}
+
+/// The rest of a transfer, or the same once more: in the same lane by its owner; by anybody else,
+/// and where the lane is full, through the reaper.
+void Service::Impl::resubmit(iow_request& request, Lane& lane, bool is_owner) noexcept {
+  Journey& journey = journey_of(request);
+  if (is_owner && lane.backend()->submit(journey.operation) == engine::Submitted::queued) {
+    lane.unflushed = true;
+    return;
+  }
+  pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
+  journey.lane.store(nullptr, std::memory_order_release);
+  post(request);
+}
+
+void Service::Impl::finish_direct(iow_request& request, Lane& lane) noexcept {
+  Journey& journey = journey_of(request);
+  journey.station.store(Station::none, std::memory_order_relaxed);
+  if (journey.counted) {
+    end_activity(request);
+  }
+  lane.counters.completion(request);
+  if (request.callback != nullptr) {
+    lane.callbacks().push(request);
+  } else {
+    journey.event.complete();  // last: the request may be gone now
+  }
+}
+
+void Service::Impl::end_activity(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  if (journey.counted) {
+    journey.counted = false;
+    RequestList start;
+    governor_.end_activity(governor_.device_of(request.flow), start);
+    post_all(start);
+  }
+}
+
+void Service::Impl::ended(iow_request& request, Pump& pump) noexcept {
+  const Advance step = advance(request, journey_of(request).operation.result);
+  if (step.step == Step::again) {
+    Counters::add(step.continued ? pump.counters.continued : pump.counters.reissued, 1);
+    pump.post(request);
+    return;
+  }
+  pump.counters.completion(request);
+  finish_pumped(request);
+}
+
+void Service::Impl::refused(iow_request& request, Pump& pump) noexcept {
+  if (&pump == &workers_ || engine_is_threads()) {
+    journey_of(request).operation.result = -EOPNOTSUPP;  // no back end left that could
+    ended(request, pump);
+    return;
+  }
+  bool have_workers = true;
+  {
+    const std::lock_guard guard(lanes_lock_);
+    std::string why;
+    have_workers = workers_.start(why) == 0;
+    pumps_started_.fetch_or(have_workers ? 2u : 0u, std::memory_order_release);
+  }
+  if (have_workers) {
+    workers_.post(request);
+  } else {
+    carry_out_inline(request);
+  }
+}
+
+void Service::Impl::finish_pumped(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  journey.station.store(Station::none, std::memory_order_relaxed);
+  if (journey.managed) {
+    RequestList start;
+    governor_.ended(request, start);
+    post_all(start);  // first: the device should not wait for a callback
+  } else {
+    end_activity(request);
+  }
+  Lane* const home = journey.home;
+  if (home != nullptr && request.callback != nullptr) {
+    home->outstanding.fetch_sub(1, std::memory_order_relaxed);
+    home->hand_back(request);
+  } else if (request.callback != nullptr) {
+    run_callback(request);
+  } else {
+    journey.event.complete();  // the request may be gone now
+    if (home != nullptr) {
+      home->outstanding.fetch_sub(1, std::memory_order_relaxed);
+      home->note_end_elsewhere();
+    }
+  }
+  if (pumped_unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    futex_wake(pumped_unfinished_);  // pairs with close()
+  }
+}
+
+/// Owner: runs the callbacks collected so far, which may submit, wait and poll themselves. How many
+/// were collected in the lane (those that came back from a pump are counted as ends elsewhere).
+unsigned Service::Impl::run_callbacks(Lane& lane) noexcept {
+  RequestList ready;
+  if (lane.try_lead()) {
+    std::swap(ready, lane.callbacks());
+    lane.stop_leading();
+  }
+  unsigned run = 0;
+  for (; !ready.empty(); ++run) {
+    run_callback(ready.pop());
+  }
+  lane.take_returned(ready);
+  while (!ready.empty()) {
+    run_callback(ready.pop());
+  }
+  return run;
+}
+
+// ---- Waiting
+
+int Service::Impl::test(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  if (journey.event.done() || !ours()) {
+    return journey.event.done() ? 1 : 0;
+  }
+  Lane* const own = local_lane(id_);
+  if (own != nullptr && own->unflushed) {
+    flush(*own);
+  }
+  Lane* const lane = journey.lane.load(std::memory_order_acquire);
+  if (lane != nullptr && lane->try_lead()) {
+    lead_once(*lane, 0, 0, lane == own);
+    lane->stop_leading();
+  }
+  return journey.event.done() ? 1 : 0;
+}
+
+int Service::Impl::wait(iow_request& request, const Deadline& deadline) noexcept {
+  Journey& journey = journey_of(request);
+  if (journey.event.done()) {
+    return 0;
+  }
+  if (journey.event.idle()) {
+    return -EINVAL;
+  }
+  if (!ours()) {
+    return -ECANCELED;
+  }
+  Lane* const own = local_lane(id_);
+  while (!journey.event.done()) {
+    if (deadline.passed()) {
+      return -ETIME;
+    }
+    Lane* const lane = journey.lane.load(std::memory_order_acquire);
+    if (own != nullptr && own->unflushed && lane != own) {
+      flush(*own);
+    }
+    if (lane == nullptr) {
+      journey.event.sleep(deadline.left_ns());
+    } else if (!lane->try_lead()) {
+      lane->follow(deadline.left_ns());
+    } else {
+      // Only a leader ends a request or sends it elsewhere, so as leader this holds still.
+      if (!journey.event.done() && journey.lane.load(std::memory_order_acquire) == lane) {
+        lead_once(*lane, 1, deadline.left_ns(), lane == own);
+      }
+      lane->stop_leading();
+      if (lane == own) {
+        run_callbacks(*lane);
+      }
+    }
+  }
+  return 0;
+}
+
+int Service::Impl::poll(unsigned min, const Deadline& deadline) noexcept {
+  Lane* const lane = ours() ? local_lane(id_) : nullptr;
+  if (lane == nullptr) {
+    return 0;  // this thread never submitted anything
+  }
+  unsigned ended = run_callbacks(*lane) + lane->take_ends_elsewhere();
+  while (true) {
+    const uint32_t outstanding = lane->outstanding.load(std::memory_order_relaxed);
+    ended += await(*lane, ended >= min ? 0 : std::min(min - ended, outstanding), deadline);
+    ended += run_callbacks(*lane) + lane->take_ends_elsewhere();
+    if (ended >= min || lane->outstanding.load(std::memory_order_relaxed) == 0 ||
+        deadline.passed()) {
+      return static_cast<int>(ended);
+    }
+  }
+}
+
+/// Owner: collects what has ended, and sleeps for `want` ends if they are not there. How many
+/// ended here without a callback.
+unsigned Service::Impl::await(Lane& lane, unsigned want, const Deadline& deadline) noexcept {
+  const Lane::OwnerSleep sleep(lane, want > 0);
+  if (lane.news_from_elsewhere()) {
+    want = 0;
+  }
+  const int64_t patience = want == 0 ? 0 : deadline.left_ns();
+  if (lane.backend() == nullptr) {
+    lane.sleep_until_end_elsewhere(patience);
+    return 0;
+  }
+  if (lane.try_lead()) {
+    const unsigned ended = lead_once(lane, want, patience, true);
+    lane.stop_leading();
+    return ended;
+  }
+  if (want > 0) {
+    lane.follow(patience);
+  }
+  return 0;
+}
+
+int Service::Impl::cancel(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  if (!ours() || journey.event.done() || journey.event.idle()) {
+    return -EALREADY;
+  }
+  journey.cancel_wanted.store(true, std::memory_order_relaxed);
+  RequestList start;
+  if (journey.station.load(std::memory_order_relaxed) == Station::held &&
+      governor_.withdraw(request, start)) {
+    post_all(start);
+    request.result = -ECANCELED;
+    {
+      const std::lock_guard guard(lanes_lock_);
+      inline_counters_.completion(request);
+    }
+    finish_pumped(request);
+    return 0;
+  }
+  if (Lane* const lane = journey.lane.load(std::memory_order_acquire); lane != nullptr) {
+    return lane->backend()->cancel(journey.operation) == 0 ? 0 : -EALREADY;
+  }
+  const uint32_t started = pumps_started_.load(std::memory_order_acquire);
+  const bool given_up = ((started & 1u) != 0 && reaper_.cancel(journey.operation) == 0) ||
+                        ((started & 2u) != 0 && workers_.cancel(journey.operation) == 0);
+  return given_up ? 0 : -EALREADY;
+}
+
+}  // namespace ioweave::service

@@ -1,0 +1,157 @@
+#pragma once
+
+// The service's state and the stages of a request's journey.
+//
+// One request: submit() -> take() -> submit_direct() into the lane of the calling thread, or
+// submit_pumped() to the policy and a pump (submission.cpp). Back ends end operations in settle()
+// (lanes) and ended() (pumps); both continue short transfers through advance() and finish in one of
+// the two finish_* functions, after which the request is its owner's again and is not touched
+// (completion.cpp). Opening, closing, threads that end and fork are in service.cpp.
+//
+// Locks: none on the fast path (a lane has one submitter and one leader); the governor's around the
+// policy; `lanes_lock_` around creating lanes and starting pumps. None is held across a system
+// call that does I/O, nor while a callback runs.
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/futex.hpp"
+#include "service/counters.hpp"
+#include "service/governor.hpp"
+#include "service/lane.hpp"
+#include "service/local.hpp"
+#include "service/pump.hpp"
+#include "service/service.hpp"
+
+namespace ioweave::service {
+
+inline constexpr size_t kReapBatch = 64;
+
+inline bool runs_on_poll(const iow_request& request) noexcept {
+  return request.callback == nullptr || (request.flags & IOW_CALLBACK_ON_POLL) != 0;
+}
+
+inline void run_callback(iow_request& request) noexcept {
+  // Completed first: the callback may submit the request again.
+  journey_of(request).event.complete();
+  request.callback(&request, request.user);
+}
+
+class Service::Impl final : public PumpClient, public LaneHost {
+ public:
+  Impl(const engine::LaneOptions& lane_options, OpenLane open_lane, std::string engine_name,
+       std::string why)
+      : lane_options_(lane_options),
+        open_lane_(open_lane),
+        engine_name_(std::move(engine_name)),
+        why_(std::move(why)),
+        reaper_(reaper_options(), open_lane, *this),
+        workers_(worker_options(), open_lane, *this) {
+    lane_options_.fixed = &fixed_;
+  }
+
+  ~Impl() {
+    for (Lane* lane = all_lanes_.load(std::memory_order_relaxed); lane != nullptr;) {
+      delete std::exchange(lane, lane->next);
+    }
+  }
+
+  [[nodiscard]] int enlist() noexcept {
+    id_ = register_host(*this);
+    return id_ != 0 ? 0 : -EMFILE;
+  }
+
+  /// False in a forked child, where nothing but memory is ours.
+  [[nodiscard]] bool ours() const noexcept { return born_ == fork_generation(); }
+
+  int submit(std::span<iow_request* const> requests) noexcept;
+  int test(iow_request& request) noexcept;
+  int wait(iow_request& request, const Deadline& deadline) noexcept;
+  int poll(unsigned min, const Deadline& deadline) noexcept;
+  int cancel(iow_request& request) noexcept;
+  int64_t transfer(engine::Op op, int fd, void* buffer, uint64_t bytes, int64_t offset) noexcept;
+  void close() noexcept;
+  void statistics(iow_stats& sum) const noexcept;
+  void post_all(RequestList& start) noexcept;
+
+  Governor governor_;
+  engine::FixedTable fixed_;
+  engine::LaneOptions lane_options_;
+  const OpenLane open_lane_;
+  const std::string engine_name_;
+  const std::string why_;
+
+ private:
+  // Submission.
+  int take(iow_request& request, Lane* lane) noexcept;
+  int submit_direct(iow_request& request, Lane& lane) noexcept;
+  void submit_pumped(iow_request& request, Lane* home) noexcept;
+  void settle_one(engine::Operation& operation, Lane& lane) noexcept;
+  void make_room(Lane& lane) noexcept;
+  void flush(Lane& lane) noexcept;
+  int64_t transfer_request(engine::Op op, int fd, void* buffer, uint64_t bytes, int64_t offset,
+                           int64_t first) noexcept;
+  int submit_inline(std::span<iow_request* const> requests) noexcept;
+  void post(iow_request& request) noexcept;
+  void carry_out_inline(iow_request& request) noexcept;
+
+  // Completion.
+  unsigned settle(std::span<engine::Operation*> ended, Lane& lane, bool is_owner) noexcept;
+  void resubmit(iow_request& request, Lane& lane, bool is_owner) noexcept;
+  void finish_direct(iow_request& request, Lane& lane) noexcept;
+  void finish_pumped(iow_request& request) noexcept;
+  unsigned run_callbacks(Lane& lane) noexcept;
+  unsigned lead_once(Lane& lane, unsigned min, int64_t timeout_ns, bool is_owner) noexcept;
+  unsigned await(Lane& lane, unsigned want, const Deadline& deadline) noexcept;
+  void end_activity(iow_request& request) noexcept;
+
+  // PumpClient and LaneHost.
+  void ended(iow_request& request, Pump& pump) noexcept override;
+  void refused(iow_request& request, Pump& pump) noexcept override;
+  void thread_ends(Lane& lane) noexcept override;
+  void abandon() noexcept override;
+
+  // Lanes and pumps.
+  Lane* lane_of_this_thread() noexcept;
+  Lane* make_lane() noexcept;
+  void drain(Lane& lane) noexcept;
+  bool is_direct(const iow_request& request, Lane* lane) noexcept;
+  Pump* pump_for(const iow_request& request) noexcept;
+  [[nodiscard]] bool engine_is_threads() const noexcept {
+    return lane_options_.kind == engine::Kind::threads;
+  }
+  [[nodiscard]] engine::LaneOptions reaper_options() const noexcept {
+    engine::LaneOptions options = lane_options_;
+    options.single_owner = true;
+    options.fixed = &fixed_;
+    return options;
+  }
+  [[nodiscard]] engine::LaneOptions worker_options() const noexcept {
+    engine::LaneOptions options = lane_options_;
+    options.kind = engine::Kind::threads;
+    options.mode = engine::UringMode::plain;
+    return options;
+  }
+
+  uint64_t id_ = 0;
+  const uint32_t born_ = fork_generation();
+  std::mutex lanes_lock_;
+  std::atomic<Lane*> all_lanes_{nullptr};  ///< push only: the fork handler walks it without a lock
+  std::vector<Lane*> free_lanes_;
+  std::atomic<uint32_t> lane_count_{0};
+  std::atomic<uint32_t> pumps_started_{0};
+
+  std::atomic<uint32_t> pumped_unfinished_{0};  ///< with policy or pumps; a futex word
+  BlockingBytes blocking_bytes_;
+  Counters inline_counters_;  ///< under lanes_lock_
+
+  Pump reaper_;
+  Pump workers_;
+};
+
+}  // namespace ioweave::service

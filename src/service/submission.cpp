@@ -1,0 +1,257 @@
+// A request on its way out: to the lane of its thread, to the policy and the pumps, or, where there
+// is neither, carried out on the spot.
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+
+#include "base/assert.hpp"
+#include "service/impl.hpp"
+#include "service/inline_io.hpp"
+
+namespace ioweave::service {
+
+int Service::Impl::submit(std::span<iow_request* const> requests) noexcept {
+  if (!ours()) {
+    return submit_inline(requests);
+  }
+  Lane* const lane = lane_of_this_thread();
+  int taken = 0;
+  int error = 0;
+  for (iow_request* const request : requests) {
+    error = take(*request, lane);
+    if (error != 0) {
+      break;
+    }
+    ++taken;
+  }
+  const bool more = taken > 0 && (requests[static_cast<size_t>(taken) - 1]->flags & IOW_MORE) != 0;
+  if (lane != nullptr && lane->unflushed && !more) {
+    flush(*lane);
+  }
+  return taken > 0 ? taken : error;
+}
+
+int Service::Impl::take(iow_request& request, Lane* lane) noexcept {
+  if (!governor_.knows(request.flow)) {
+    return -EINVAL;
+  }
+  if (const int error = begin_journey(request); error != 0) {
+    return error;
+  }
+  if (lane != nullptr) {
+    Counters::add(lane->submitted, 1);
+  }
+  if (is_direct(request, lane)) {
+    return submit_direct(request, *lane);
+  }
+  submit_pumped(request, lane);
+  return 0;
+}
+
+bool Service::Impl::is_direct(const iow_request& request, Lane* lane) noexcept {
+  return lane != nullptr && lane->backend() != nullptr && runs_on_poll(request) &&
+         request.op != IOW_OP_PREFETCH && governor_.direct(request.flow);
+}
+
+int Service::Impl::submit_direct(iow_request& request, Lane& lane) noexcept {
+  Journey& journey = journey_of(request);
+  journey.home = &lane;
+  journey.counted = governor_.begin_activity(governor_.device_of(request.flow));
+  journey.station.store(Station::in_flight, std::memory_order_relaxed);
+  // Release: pairs with the acquire of whoever waits for the request and then leads the lane.
+  journey.lane.store(&lane, std::memory_order_release);
+  while (true) {
+    switch (lane.backend()->submit(journey.operation)) {
+      case engine::Submitted::queued:
+        lane.outstanding.fetch_add(1, std::memory_order_relaxed);
+        lane.unflushed = true;
+        return 0;
+      case engine::Submitted::completed:
+        lane.outstanding.fetch_add(1, std::memory_order_relaxed);
+        settle_one(journey.operation, lane);
+        return 0;
+      case engine::Submitted::unsupported:
+        Counters::add(lane.fallbacks, 1);
+        journey.lane.store(nullptr, std::memory_order_release);
+        submit_pumped(request, &lane);
+        return 0;
+      case engine::Submitted::busy:
+        if ((request.flags & IOW_NOWAIT) != 0) {
+          end_activity(request);
+          journey.lane.store(nullptr, std::memory_order_relaxed);
+          journey.event.retract();
+          lane.submitted.store(lane.submitted.load(std::memory_order_relaxed) - 1,
+                               std::memory_order_relaxed);
+          return -EAGAIN;
+        }
+        make_room(lane);
+        break;
+    }
+  }
+}
+
+/// An operation that ended within its submission.
+void Service::Impl::settle_one(engine::Operation& operation, Lane& lane) noexcept {
+  while (!lane.try_lead()) {
+    lane.follow(-1);
+  }
+  std::array<engine::Operation*, 1> ended{&operation};
+  settle(ended, lane, true);
+  lane.stop_leading();
+}
+
+/// Back-pressure: sleeps until something in the full lane has ended. Callbacks are collected, not
+/// run: a submitter does not expect them here.
+void Service::Impl::make_room(Lane& lane) noexcept {
+  flush(lane);
+  if (lane.try_lead()) {
+    lead_once(lane, 1, -1, true);
+    lane.stop_leading();
+  } else {
+    lane.follow(-1);
+  }
+}
+
+void Service::Impl::flush(Lane& lane) noexcept {
+  lane.unflushed = false;
+  const int error = lane.backend()->flush();
+  IOW_ASSERT(error == 0);  // a lane that opened and does not take submissions is broken memory
+}
+
+/// To the policy where the flow is managed, to a pump otherwise. `home` is told of the end where
+/// the request is one that its thread polls for.
+void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
+  Journey& journey = journey_of(request);
+  journey.home = runs_on_poll(request) ? home : nullptr;
+  if (journey.home != nullptr) {
+    home->outstanding.fetch_add(1, std::memory_order_relaxed);
+  }
+  pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
+  if (!governor_.direct(request.flow)) {
+    RequestList start;
+    governor_.ready(request, start);
+    post_all(start);
+    return;
+  }
+  if (!journey.counted) {
+    journey.counted = governor_.begin_activity(governor_.device_of(request.flow));
+  }
+  post(request);
+}
+
+void Service::Impl::post_all(RequestList& start) noexcept {
+  while (!start.empty()) {
+    post(start.pop());
+  }
+}
+
+void Service::Impl::post(iow_request& request) noexcept {
+  if (Pump* const pump = pump_for(request); pump != nullptr) {
+    pump->post(request);
+  } else {
+    carry_out_inline(request);
+  }
+}
+
+/// The pump that can do the request, started if need be; null where no thread can be had.
+Pump* Service::Impl::pump_for(const iow_request& request) noexcept {
+  const bool needs_workers = request.op == IOW_OP_PREFETCH && !engine_is_threads();
+  Pump& pump = needs_workers ? workers_ : reaper_;
+  const uint32_t bit = needs_workers ? 2u : 1u;
+  if ((pumps_started_.load(std::memory_order_acquire) & bit) == 0) {
+    const std::lock_guard guard(lanes_lock_);
+    std::string why;
+    if (pump.start(why) != 0) {
+      return nullptr;
+    }
+    pumps_started_.fetch_or(bit, std::memory_order_release);  // pairs with the look above
+  }
+  return &pump;
+}
+
+/// Nobody else can do it: neither a ring nor a thread is to be had. Slow, but nothing is lost.
+void Service::Impl::carry_out_inline(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  while (advance(request, perform_inline(journey.operation)).step == Step::again) {
+  }
+  {
+    const std::lock_guard guard(lanes_lock_);
+    inline_counters_.completion(request);
+  }
+  finish_pumped(request);
+}
+
+int Service::Impl::submit_inline(std::span<iow_request* const> requests) noexcept {
+  int taken = 0;
+  for (iow_request* const request : requests) {
+    if (const int error = begin_journey(*request); error != 0) {
+      return taken > 0 ? taken : error;
+    }
+    while (advance(*request, perform_inline(journey_of(*request).operation)).step == Step::again) {
+    }
+    if (request->callback != nullptr) {
+      run_callback(*request);
+    } else {
+      journey_of(*request).event.complete();
+    }
+    ++taken;
+  }
+  return taken;
+}
+
+// ---- Blocking calls
+
+int64_t Service::Impl::transfer(engine::Op op, int fd, void* buffer, uint64_t bytes,
+                                int64_t offset) noexcept {
+  if (offset < 0) {
+    return -EINVAL;  // iow_request's "current position" is not part of these calls
+  }
+  const bool counted = governor_.begin_activity(0);
+  const bool plain = op == engine::Op::read || op == engine::Op::write;
+  int64_t result = 0;
+  // One system call does it as a rule; only what is left is worth a request.
+  if (plain && bytes <= engine::kMaxTransferBytes) {
+    engine::Operation once;
+    once.op = op;
+    once.fd = fd;
+    once.buffer = buffer;
+    once.length = bytes;
+    once.offset = offset;
+    result = perform_inline(once);
+  }
+  if (!plain || result != static_cast<int64_t>(bytes)) {
+    result = transfer_request(op, fd, buffer, bytes, offset, result);
+  }
+  if (counted) {
+    RequestList start;
+    governor_.end_activity(0, start);
+    post_all(start);
+  }
+  if (op != engine::Op::fsync && op != engine::Op::fdatasync) {
+    blocking_bytes_.add(op == engine::Op::read || op == engine::Op::readv, result);
+  }
+  return result;
+}
+
+/// The general form: vectors, what a first system call left (`first`, its result, or 0), errors.
+int64_t Service::Impl::transfer_request(engine::Op op, int fd, void* buffer, uint64_t bytes,
+                                        int64_t offset, int64_t first) noexcept {
+  iow_request request{};
+  request.op = static_cast<uint8_t>(op);
+  request.fd = fd;
+  request.buffer = buffer;
+  request.bytes = bytes;
+  request.offset = offset;
+  if (const int error = begin_journey(request); error != 0) {
+    return error;
+  }
+  Step step = first != 0 ? advance(request, first).step : Step::again;
+  while (step == Step::again) {
+    step = advance(request, perform_inline(journey_of(request).operation)).step;
+  }
+  return request.result;
+}
+
+}  // namespace ioweave::service
