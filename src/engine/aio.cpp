@@ -1,6 +1,5 @@
 #include "engine/aio.hpp"
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -8,6 +7,9 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include "base/futex.hpp"
+#include "base/private_descriptors.hpp"
+#include "engine/kernel_order.hpp"
 #include "engine/raw_syscall.hpp"
 #include "engine/system_facts.hpp"
 
@@ -30,8 +32,6 @@ namespace {
 constexpr uint64_t kWakeEvent = 0;
 /// Room for wake-ups beside the operations in flight.
 constexpr uint32_t kSpareEvents = 8;
-/// Events taken by one io_getevents; they live on the reaper's stack.
-constexpr size_t kEventBatch = 64;
 
 /// 0 where native AIO can carry it without blocking in io_submit, 1 where it cannot, or the
 /// operation's own error.
@@ -90,10 +90,6 @@ void fill(iocb& block, const Operation& operation) noexcept {
   }
 }
 
-Operation& operation_of(const iocb& block) noexcept {
-  return *reinterpret_cast<Operation*>(static_cast<uintptr_t>(block.aio_data));
-}
-
 }  // namespace
 
 AioLane::AioLane(aio_context_t context, int ready_fd, uint32_t entries)
@@ -101,15 +97,19 @@ AioLane::AioLane(aio_context_t context, int ready_fd, uint32_t entries)
       ready_fd_(ready_fd),
       blocks_(std::make_unique<iocb[]>(entries)),
       block_list_(std::make_unique<iocb*[]>(entries)),
+      event_room_(entries + kSpareEvents),
+      events_(std::make_unique<io_event[]>(event_room_)),
       in_flight_(entries) {}
 
 AioLane::~AioLane() {
   if (abandoned_) return;  // the context belongs to the parent's memory
   raw_syscall(SYS_io_destroy, context_);
+  forget_private_descriptor(ready_fd_);
   raw_syscall(SYS_close, ready_fd_);
 }
 
 void AioLane::abandon() noexcept {
+  forget_private_descriptor(ready_fd_);
   raw_syscall(SYS_close, ready_fd_);
   abandoned_ = true;
 }
@@ -127,6 +127,7 @@ Submitted AioLane::submit(Operation& operation) noexcept {
   fill(blocks_[queued_], operation);
   block_list_[queued_] = &blocks_[queued_];
   ++queued_;
+  handed_to_kernel(&operation);
   in_flight_.add();
   return Submitted::queued;
 }
@@ -142,7 +143,7 @@ int AioLane::flush() noexcept {
     }
     if (status == -EINTR) continue;
     if (status == 0 || status == -EAGAIN || status == -ENOMEM) break;  // not this one's fault
-    refuse(operation_of(*block_list_[taken++]), status);
+    refuse(*operation_at(block_list_[taken++]->aio_data), status);
   }
   // What is left moves to the front, in order, and is tried again by the next flush.
   for (uint32_t i = taken; i < queued_; ++i) blocks_[i - taken] = blocks_[i];
@@ -163,34 +164,39 @@ void AioLane::refuse(Operation& operation, int64_t result) noexcept {
 // ---- Completion --------------------------------------------------------------------------------
 
 int AioLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
-  int64_t timeout_ns = how.timeout_ns;
-  if (how.flush && flush() != 0 && in_flight_.count() == queued_) timeout_ns = 0;
+  const bool stuck = how.flush && flush() != 0 && in_flight_.count() == queued_;
+  const Deadline deadline(stuck ? 0 : how.timeout_ns);
   const size_t wanted = std::min<size_t>(how.min_completions, out.size());
   size_t reaped = collect_refused(out);
-  const bool sleep = reaped < wanted && timeout_ns != 0 && !take_wake();
-  const long got = collect(out.subspan(reaped), sleep ? wanted - reaped : 0, timeout_ns);
-  if (got < 0 && got != -EINTR && reaped == 0) return static_cast<int>(got);
-  reaped += static_cast<size_t>(std::max(got, 0L));
-  reaped += collect_refused(out.subspan(reaped));
+  bool woken = reaped < wanted && take_wake();
+  while (true) {
+    const bool sleep = reaped < wanted && !woken && !deadline.passed();
+    const long got = collect(out.subspan(reaped), sleep, deadline.left_ns(), woken);
+    if (got < 0 && got != -EINTR && reaped == 0) return static_cast<int>(got);
+    reaped += static_cast<size_t>(std::max(got, 0L));
+    reaped += collect_refused(out.subspan(reaped));
+    if (!sleep || got < 0) break;
+  }
   if (reaped != 0) in_flight_.remove(reaped);
   return static_cast<int>(reaped);
 }
 
-long AioLane::collect(std::span<Operation*> out, size_t min_completions,
-                      int64_t timeout_ns) noexcept {
-  std::array<io_event, kEventBatch> events;
+/// Sleeps for one event at most: a wake is an event too, and must count for any number of them.
+long AioLane::collect(std::span<Operation*> out, bool sleep, int64_t timeout_ns,
+                      bool& woken) noexcept {
   const timespec span{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
-  const size_t most = std::min(out.size(), events.size());
-  const long got = raw_syscall(SYS_io_getevents, context_, std::min(min_completions, most), most,
-                               events.data(), timeout_ns < 0 ? nullptr : &span);
+  const size_t most = std::min(out.size(), event_room_);
+  const long got = raw_syscall(SYS_io_getevents, context_, sleep ? 1 : 0, most, events_.get(),
+                               timeout_ns < 0 ? nullptr : &span);
   if (got <= 0) return got;
   size_t reaped = 0;
-  for (const io_event& event : std::span(events).first(static_cast<size_t>(got))) {
+  for (const io_event& event : std::span(events_.get(), static_cast<size_t>(got))) {
     if (event.data == kWakeEvent) {
-      if (min_completions != 0) (void)take_wake();
+      if (sleep) woken = take_wake() || woken;
       continue;
     }
-    auto* operation = reinterpret_cast<Operation*>(static_cast<uintptr_t>(event.data));
+    Operation* operation = operation_at(event.data);
+    given_back_by_kernel(operation);
     operation->result = event.res;
     out[reaped++] = operation;
   }
@@ -273,7 +279,9 @@ std::unique_ptr<Backend> open_aio(const LaneOptions& options, Refusal& refusal) 
     refusal = explain(static_cast<int>(status), options.entries);
     return nullptr;
   }
-  return std::make_unique<AioLane>(context, static_cast<int>(status), options.entries);
+  const int ready_fd = make_descriptor_private(
+      static_cast<int>(status), [](auto... arguments) { return raw_syscall(arguments...); });
+  return std::make_unique<AioLane>(context, ready_fd, options.entries);
 }
 
 }  // namespace ioweave::engine

@@ -37,8 +37,8 @@ class AioLane final : public Backend {
   void post_wake_event() noexcept;
   [[nodiscard]] bool take_wake() noexcept;
   [[nodiscard]] size_t collect_refused(std::span<Operation*> out) noexcept;
-  [[nodiscard]] long collect(std::span<Operation*> out, size_t min_completions,
-                             int64_t timeout_ns) noexcept;
+  [[nodiscard]] long collect(std::span<Operation*> out, bool sleep, int64_t timeout_ns,
+                             bool& woken) noexcept;
 
   const aio_context_t context_;
   const int ready_fd_;
@@ -47,6 +47,8 @@ class AioLane final : public Backend {
   const std::unique_ptr<iocb[]> blocks_;       ///< owner
   const std::unique_ptr<iocb*[]> block_list_;  ///< owner: points at blocks_, in order
   uint32_t queued_ = 0;                        ///< owner: blocks filled and not taken yet
+  const size_t event_room_;
+  const std::unique_ptr<io_event[]> events_;  ///< reaper
 
   InFlight in_flight_;
   std::mutex refused_lock_;

@@ -28,7 +28,8 @@ enum class Op : uint8_t {
 };
 inline constexpr unsigned kOps = 8;
 
-/// Offset meaning "the descriptor's own position, and move it", as in preadv2(2).
+/// Offset meaning "the descriptor's own position, and move it", as in preadv2(2). On a stream
+/// (pipe, socket), which has no positions, every offset >= 0 is ignored.
 inline constexpr int64_t kCurrentPosition = -1;
 
 /// The most one submission moves, as in the kernel (MAX_RW_COUNT): more is a short transfer.
@@ -101,6 +102,8 @@ struct LaneOptions {
 
 class Backend {
  public:
+  /// Any thread, once no other uses the lane and nothing is in flight: what still is may be given
+  /// up while the kernel goes on writing into its buffers. Kind::threads waits for it.
   virtual ~Backend() = default;
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
@@ -118,14 +121,16 @@ class Backend {
 
   /// One thread at a time, not necessarily the owner unless single_owner. Fills `out` with
   /// completed operations whose `result` is set and returns how many; 0 after a timeout, wake() or
-  /// signal. -errno only where the lane itself is broken.
+  /// signal. -errno only where the lane itself is broken. A lane of a single owner may submit what
+  /// is queued even without `flush`.
   [[nodiscard]] virtual int reap(std::span<Operation*> out, const Reap& how) noexcept = 0;
 
   /// Any thread, also from several. A reap() that sleeps, or the next one that would, returns.
   virtual void wake() noexcept = 0;
 
   /// Any thread. Asks that an operation in flight be given up: it is reaped in any case, with
-  /// -ECANCELED where that succeeded. 0, -ENOENT (not in flight here) or -EALREADY (too late).
+  /// -ECANCELED where that succeeded. 0, -ENOENT (not in flight here, or not flushed yet) or
+  /// -EALREADY (too late). Where only the owner may cancel, 0 means that it has been asked to.
   [[nodiscard]] virtual int cancel(Operation& operation) noexcept = 0;
 
   /// Any thread. -errno of the first registration of a fixed buffer or file that was refused here

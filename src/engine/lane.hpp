@@ -28,8 +28,9 @@ inline uint32_t transfer_bytes(const Operation& operation) noexcept {
 /// (IOPRIO_PRIO_VALUE(class, IOPRIO_NORM)), none for the idle class.
 inline uint16_t ioprio_word(uint8_t ioprio_class) noexcept {
   constexpr unsigned kClassShift = 13, kMiddleLevel = 4, kRealTime = 1, kBestEffort = 2;
-  const bool has_levels = ioprio_class == kRealTime || ioprio_class == kBestEffort;
-  return static_cast<uint16_t>(ioprio_class << kClassShift | (has_levels ? kMiddleLevel : 0));
+  const unsigned number = ioprio_class;
+  const bool has_levels = number == kRealTime || number == kBestEffort;
+  return static_cast<uint16_t>(number << kClassShift | (has_levels ? kMiddleLevel : 0u));
 }
 
 /// Counts operations between submit and reap without a read-modify-write: the owner writes one
@@ -66,6 +67,12 @@ class InFlight {
   const uint32_t limit_;
   alignas(kCacheLine) std::atomic<uint64_t> reaped_{0};
 };
+
+/// The operation whose address the kernel carried as an integer.
+inline Operation* operation_at(uint64_t user_data) noexcept {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): that is the kernel's interface.
+  return reinterpret_cast<Operation*>(static_cast<uintptr_t>(user_data));
+}
 
 /// Why a lane could not be opened: two parts of a sentence for users.
 struct Refusal {

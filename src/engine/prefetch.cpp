@@ -19,6 +19,9 @@ namespace {
 
 constexpr uint64_t kPage = 4096;  // a lower bound is enough: it only aligns the pieces
 
+/// No device has a smaller window unless it was switched off.
+constexpr uint64_t kSmallStep = 32 << 10;
+
 /// cachestat(2), Linux 6.5; absent from the headers of Debian 12. The same number everywhere.
 constexpr long kCachestatCall = 451;
 struct CachestatRange {
@@ -80,6 +83,30 @@ int64_t end_of(int fd, const struct stat& status) noexcept {
   return error < 0 ? error : static_cast<int64_t>(bytes);
 }
 
+/// What a prefetch covers of a file.
+struct Target {
+  int64_t begin = 0;
+  int64_t end = 0;  ///< at most the end of the file
+  dev_t device = 0;
+};
+
+/// 0 or -errno.
+int64_t find_target(int fd, int64_t offset, uint64_t length, Target& target) noexcept {
+  const long flags = raw_syscall(SYS_fcntl, fd, F_GETFL, 0);
+  if (flags < 0) return flags;
+  if ((flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH) != 0) return -EBADF;
+  if ((flags & O_DIRECT) != 0 || offset < 0) return -EINVAL;
+  struct stat status {};
+  if (const long error = raw_syscall(SYS_fstat, fd, &status)) return error;
+  const int64_t file_end = end_of(fd, status);
+  if (file_end < 0) return file_end;
+  const auto room = static_cast<uint64_t>(std::max<int64_t>(0, file_end - offset));
+  target.begin = offset;
+  target.end = offset + static_cast<int64_t>(std::min(length, room));
+  target.device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
+  return 0;
+}
+
 /// Reads one byte, which waits until its page is up to date. 1, 0 at the end of the file, -errno.
 long read_byte(int fd, int64_t offset, int flags) noexcept {
   char byte;
@@ -114,6 +141,24 @@ int64_t for_each_piece(int64_t begin, int64_t end, uint64_t window, Visit visit)
   return 0;
 }
 
+long advise(int fd, const Piece& piece) noexcept {
+  return raw_syscall(SYS_fadvise64, fd, piece.begin, piece.end - piece.begin, POSIX_FADV_WILLNEED);
+}
+
+/// Waits until the piece is there, and looks whether all of it is where it was `advised`. 1 at the
+/// end of a file that was truncated underneath.
+int64_t await_piece(int fd, const Piece& piece, bool advised) noexcept {
+  const long got = read_byte(fd, piece.end - 1, 0);
+  if (got != 1) return got < 0 ? got : 1;
+  if (!advised || is_resident(fd, piece)) return 0;
+  // The kernel cut the request short: the window has shrunk since it was read. Once more in small
+  // steps; what is missing after that has been evicted again, and is not worth a fight.
+  return for_each_piece(piece.begin, piece.end, kSmallStep, [&](const Piece& step) -> int64_t {
+    (void)advise(fd, step);
+    return std::min(read_byte(fd, step.end - 1, 0), 0L);
+  });
+}
+
 }  // namespace
 
 uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
@@ -132,36 +177,28 @@ uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
 
 int64_t prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
                  const std::atomic<bool>& cancelled) noexcept {
-  const long flags = raw_syscall(SYS_fcntl, fd, F_GETFL, 0);
-  if (flags < 0) return flags;
-  if ((flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH) != 0) return -EBADF;
-  if ((flags & O_DIRECT) != 0 || offset < 0) return -EINVAL;
-  struct stat status {};
-  const long error = raw_syscall(SYS_fstat, fd, &status);
-  if (error < 0) return error;
-  const int64_t file_end = end_of(fd, status);
-  if (file_end < 0) return file_end;
-  if (length == 0 || offset >= file_end) return 0;
-  const int64_t end =
-      offset + static_cast<int64_t>(std::min(length, static_cast<uint64_t>(file_end - offset)));
-  const uint64_t window = windows.bytes(S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev);
-
+  Target target;
+  if (const int64_t error = find_target(fd, offset, length, target)) return error;
+  const uint64_t window = windows.bytes(target.device);
+  bool advised = false;
   // First ask for everything, so that the device sees depth; then wait for it in order.
-  const int64_t refused = for_each_piece(offset, end, window, [&](const Piece& piece) -> int64_t {
-    if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
-    if (is_resident(fd, piece)) return 0;
-    return raw_syscall(SYS_fadvise64, fd, piece.begin, piece.end - piece.begin,
-                       POSIX_FADV_WILLNEED);
-  });
+  const int64_t refused =
+      for_each_piece(target.begin, target.end, window, [&](const Piece& piece) -> int64_t {
+        if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
+        if (is_resident(fd, piece)) return 0;
+        advised = true;
+        return advise(fd, piece);
+      });
   if (refused != 0) return refused;
-  int64_t there = offset;
-  const int64_t stopped = for_each_piece(offset, end, window, [&](const Piece& piece) -> int64_t {
-    if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
-    const long got = read_byte(fd, piece.end - 1, 0);
-    if (got == 1) there = piece.end;
-    return got == 1 ? 0 : (got < 0 ? got : 1);  // 0: the file was truncated underneath
-  });
-  return stopped < 0 ? stopped : there - offset;
+  int64_t there = target.begin;
+  const int64_t stopped =
+      for_each_piece(target.begin, target.end, window, [&](const Piece& piece) -> int64_t {
+        if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
+        const int64_t status = await_piece(fd, piece, advised);
+        if (status == 0) there = piece.end;
+        return status;
+      });
+  return stopped < 0 ? stopped : there - target.begin;
 }
 
 }  // namespace ioweave::engine

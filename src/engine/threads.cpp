@@ -70,7 +70,7 @@ ThreadsLane::ThreadsLane(const LaneOptions& options)
 
 ThreadsLane::~ThreadsLane() {
   if (abandoned_) {
-    ::operator delete(shared_, sizeof(Shared));  // memory only, see Shared
+    ::operator delete(shared_);  // memory only, see Shared
     return;
   }
   {

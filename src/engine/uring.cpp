@@ -6,7 +6,8 @@
 #include <fcntl.h>
 #include <poll.h>
 
-#include "base/assert.hpp"
+#include "base/private_descriptors.hpp"
+#include "engine/kernel_order.hpp"
 #include "engine/raw_syscall.hpp"
 
 // How it works. The owner fills submission entries in place and publishes them at flush; the kernel
@@ -135,11 +136,15 @@ UringLane::~UringLane() {
     raw_syscall(SYS_munmap, ring_.sq.ring_ptr, ring_.sq.ring_sz);
     return;
   }
+  forget_private_descriptor(ring_.ring_fd);
+  forget_private_descriptor(wake_fd_);
   io_uring_queue_exit(&ring_);
   raw_syscall(SYS_close, wake_fd_);
 }
 
 void UringLane::abandon() noexcept {
+  forget_private_descriptor(ring_.ring_fd);
+  forget_private_descriptor(wake_fd_);
   raw_syscall(SYS_close, ring_.ring_fd);
   raw_syscall(SYS_close, wake_fd_);
   abandoned_ = true;
@@ -181,6 +186,7 @@ Submitted UringLane::submit(Operation& operation) noexcept {
   io_uring_sqe* sqe = next_sqe();
   if (sqe == nullptr) return Submitted::busy;
   fill(*sqe, operation);
+  handed_to_kernel(&operation);
   in_flight_.add();
   return Submitted::queued;
 }
@@ -190,8 +196,7 @@ io_uring_sqe* UringLane::next_sqe() noexcept {
   if (sqe != nullptr) [[likely]] {
     return sqe;
   }
-  // There are as many entries as operations in flight, so only the ring's own requests, or more
-  // than 32768 entries asked for, lead here.
+  // There are as many entries as operations in flight: only the ring's own requests lead here.
   sq_.publish();
   submit_published(0, 0, nullptr);
   return sq_.next();
@@ -369,7 +374,8 @@ size_t UringLane::collect(std::span<Operation*> out) noexcept {
   for (; head != tail && reaped < out.size(); ++head) {
     const io_uring_cqe& cqe = cq_.cqes[head & cq_.mask];
     if (cqe.user_data > kLastInternal) [[likely]] {
-      auto* operation = reinterpret_cast<Operation*>(static_cast<uintptr_t>(cqe.user_data));
+      Operation* operation = operation_at(cqe.user_data);
+      given_back_by_kernel(operation);
       operation->result = cqe.res;
       out[reaped++] = operation;
     } else if (cqe.user_data == kWakePoll) {

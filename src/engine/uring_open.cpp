@@ -2,12 +2,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fcntl.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
+#include "base/private_descriptors.hpp"
 #include "engine/raw_syscall.hpp"
 #include "engine/system_facts.hpp"
 #include "engine/uring.hpp"
@@ -66,6 +63,11 @@ int set_up(const LaneOptions& options, io_uring& ring) noexcept {
     if (status != -EINVAL) break;
   }
   return status;
+}
+
+/// Out of the way of the program whose process this is.
+int make_private(int fd) noexcept {
+  return make_descriptor_private(fd, [](auto... arguments) { return raw_syscall(arguments...); });
 }
 
 Refusal forbidden(int error) {
@@ -148,7 +150,9 @@ std::unique_ptr<Backend> open_uring(const LaneOptions& options, Refusal& refusal
     refusal = explain(static_cast<int>(wake_fd), options);
     return nullptr;
   }
-  return std::make_unique<UringLane>(ring, static_cast<int>(wake_fd), options);
+  ring.ring_fd = make_private(ring.ring_fd);
+  ring.enter_ring_fd = ring.ring_fd;
+  return std::make_unique<UringLane>(ring, make_private(static_cast<int>(wake_fd)), options);
 }
 
 }  // namespace ioweave::engine

@@ -1,6 +1,7 @@
 // Nodes, lanes, and the operations that may run on any node.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "policy/scheduler.hpp"
@@ -50,6 +51,7 @@ Lane& Scheduler::lane_at(Flow& flow, Node& node) {
 Lane& Scheduler::any_lane(Flow& flow) {
   if (flow.any == nullptr) {
     flow.any = &open_lane(flow, flow.device->shared.get());
+    flow.device->places = flow.device->shared == nullptr;
   }
   return *flow.any;
 }
@@ -108,6 +110,10 @@ Node* Scheduler::first_node(Flow& flow) {
     Node* const node = first_below_limit(flow);
     return node != nullptr && admits(*device.shared, *flow.any) ? node : nullptr;
   }
+  if (waits_above(device, flow.ring)) {
+    device.held_back[flow.ring] = true;
+    return nullptr;
+  }
   build_rooms(device);
   build_below_limit(flow);
   const MinTree& rooms = device.rooms[flow.ring];
@@ -120,13 +126,13 @@ Node* Scheduler::first_node(Flow& flow) {
     // Both trees have to agree on a position: each in turn moves on to its next one.
     const uint32_t agreed =
         is_limited(flow) ? flow.below_limit.find(position, kBelowLimit) : position;
-    if (agreed == position && !pin_higher(cell_of(device, *order_[position]), flow.ring)) {
+    if (agreed == position) {
       return order_[position];
     }
     if (agreed == MinTree::kNone) {
       return nullptr;
     }
-    position = agreed;  // After a pin the room here is gone, so the search goes on from here.
+    position = agreed;
   }
 }
 
@@ -139,41 +145,85 @@ Node* Scheduler::first_below_limit(Flow& flow) {
   return position == MinTree::kNone ? nullptr : order_[position];
 }
 
-/// Starts what can be started of a flow's operations for any node.
-void Scheduler::place(Flow& flow, Decisions& out) {
-  Lane& lane = *flow.any;
-  while (!lane.waiting.empty()) {
-    Node* const node = first_node(flow);
+/// Starts what can be started of the operations for any node, wherever there is room.
+void Scheduler::place(Device& device, unsigned ring, Decisions& out) {
+  build_rooms(device);
+  TurnRing& waiting_here = device.placed.rings[ring];
+  for (;;) {
+    const int64_t most_room = -device.rooms[ring].smallest();
+    const uint32_t first = waiting_here.pick(most_room, most_room);
+    uint32_t slot = first;
+    Node* node = nullptr;
+    while (slot != TurnRing::kNone) {
+      node = first_node(*device.placed.streams[ring][slot]->first->flow);
+      if (node != nullptr) {
+        break;
+      }
+      slot = waiting_here.next(slot + 1, most_room);
+      slot = slot == first ? TurnRing::kNone : slot;
+    }
     if (node == nullptr) {
       return;
     }
-    run_next(*lane.stream->queues, flow.ring, lane.stream->slot, lane_at(flow, *node), out);
+    Flow& flow = *device.placed.streams[ring][slot]->first->flow;
+    run_next(device.placed, ring, slot, lane_at(flow, *node), out);
   }
 }
 
-/// Strict: an operation of a lower class is about to start in the cell. True where one of a higher
-/// class waits for any node: that one is pinned to the cell, which keeps the lower one waiting.
-bool Scheduler::pin_higher(Cell& cell, unsigned ring) {
-  if (!cell.device->strict() || cell.device->placed.empty()) {
+/// Strict: an operation of a higher class waits for any node, so no lower one may start on any.
+bool Scheduler::waits_above(const Device& device, unsigned ring) noexcept {
+  if (!device.strict() || device.placed.empty()) {
     return false;
   }
-  for (unsigned higher = 0; higher < ring; ++higher) {
-    if (!cell.device->placed.rings[higher].empty()) {
-      pin_holder(cell, higher);
-      return true;
-    }
-  }
-  return false;
+  const auto& rings = device.placed.rings;
+  return std::any_of(rings.begin(), rings.begin() + ring,
+                     [](const TurnRing& higher) { return !higher.empty(); });
 }
 
-void Scheduler::pin_holder(Cell& cell, unsigned ring) {
-  Queues& placed = cell.device->placed;
-  const uint32_t slot = placed.rings[ring].holder();
-  Lane& lane = *placed.streams[ring][slot]->first;
-  Operation& operation = dequeue(lane, *lane.waiting.first());
-  placed.rings[ring].served(slot);
-  relist(lane);
-  enqueue(operation, lane_at(*lane.flow, *cell.node));
+void Scheduler::stall(Cell& cell, unsigned ring) {
+  if (!cell.stalled[ring]) {
+    cell.stalled[ring] = true;
+    cell.device->stalled[ring].push_back(&cell);
+  }
+}
+
+/// Lets those go on whom operations for any node had held back and hold back no more. Each was
+/// noted by an event of its own, which pays for looking at it again.
+void Scheduler::release(Device& device, Decisions& out) {
+  while (device.places) {
+    if (Cell* const cell = next_released(device)) {
+      start_all(*cell, out);
+      continue;
+    }
+    unsigned ring = 0;
+    while (ring < kClasses && (!device.held_back[ring] || waits_above(device, ring))) {
+      ++ring;
+    }
+    if (ring == kClasses) {
+      return;
+    }
+    device.held_back[ring] = false;
+    place(device, ring, out);
+  }
+}
+
+Cell* Scheduler::next_released(Device& device) {
+  for (unsigned ring = 0; ring < kClasses; ++ring) {
+    Cell*& promised = device.promised[ring];
+    if (promised != nullptr && !device.placed.rings[ring].closed()) {
+      Cell* const cell = std::exchange(promised, nullptr);
+      touch(*cell);
+      return cell;
+    }
+    std::vector<Cell*>& stalled = device.stalled[ring];
+    if (!stalled.empty() && !waits_above(device, ring)) {
+      Cell* const cell = stalled.back();
+      stalled.pop_back();
+      cell->stalled[ring] = false;
+      return cell;
+    }
+  }
+  return nullptr;
 }
 
 // ---- Trees over the nodes ----------------------------------------------------------------------
@@ -185,7 +235,7 @@ void Scheduler::touch(const Cell& cell) {
     return;
   }
   for (unsigned ring = 0; ring < kClasses; ++ring) {
-    device.rooms[ring].set(cell.node->position, -room(cell, ring).to_pass);
+    device.rooms[ring].set(cell.node->position, -room(cell, ring).others);
   }
 }
 
@@ -280,9 +330,8 @@ void Scheduler::node_up(NodeId id, Decisions& out) {
 
 void Scheduler::node_down(NodeId id, Decisions& out) {
   Node& node = *nodes_.erase(id);
-  std::vector<Flow*> displaced;
   for (Lane* const lane : node.lanes) {
-    close_lane(*lane, displaced);
+    close_lane(*lane);
   }
   remove_from_order(node);
   close_cells(node);
@@ -298,35 +347,18 @@ void Scheduler::node_down(NodeId id, Decisions& out) {
       schedule(*device.shared, out);
     }
   }
-  for (Flow* const flow : displaced) {
-    place(*flow, out);
-  }
 }
 
-/// Forgets the lane's operations, except those that were ready for any node and still wait: to
-/// their driver they are not on this node.
-void Scheduler::close_lane(Lane& lane, std::vector<Flow*>& displaced) {
-  Flow& flow = *lane.flow;
-  bool some_displaced = false;
-  while (Operation* const operation = lane.waiting.last()) {
-    if (operation->any_node) {
-      lane.waiting.remove(*operation);
-      operation->lane = flow.any;
-      flow.any->waiting.push_front(*operation);  // It came before those that wait there.
-      some_displaced = true;
-    } else {
-      forget(dequeue(lane, *operation));
-    }
+void Scheduler::close_lane(Lane& lane) {
+  while (Operation* const operation = lane.waiting.first()) {
+    forget(dequeue(lane, *operation));
   }
   relist(lane);
   while (Operation* const operation = lane.running.first()) {
     leave(*operation);
     forget(*operation);
   }
-  if (some_displaced) {
-    displaced.push_back(&flow);
-  }
-  lanes_.erase(lane_key(flow.id, lane.node->id));
+  lanes_.erase(lane_key(lane.flow->id, lane.node->id));
   lane_pool_.release(&lane);
 }
 
@@ -375,14 +407,24 @@ void Scheduler::close_cells(Node& node) {
         shared->active[i] -= use.active[i];
       }
     } else if (use.cell != nullptr) {
-      for (const auto& streams : use.cell->queues.streams) {
-        for (Stream* const stream : streams) {
-          stream_pool_.release(stream);
-        }
-      }
-      cell_pool_.release(use.cell);
+      close_cell(*use.cell);
     }
   }
+}
+
+void Scheduler::close_cell(Cell& cell) {
+  for (unsigned ring = 0; ring < kClasses; ++ring) {
+    for (Stream* const stream : cell.queues.streams[ring]) {
+      stream_pool_.release(stream);
+    }
+    if (cell.stalled[ring]) {
+      std::erase(cell.device->stalled[ring], &cell);
+    }
+    if (cell.device->promised[ring] == &cell) {
+      cell.device->promised[ring] = nullptr;  // The next that passes the holder gives its own.
+    }
+  }
+  cell_pool_.release(&cell);
 }
 
 }  // namespace ioweave::policy

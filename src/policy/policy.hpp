@@ -63,16 +63,17 @@ struct FlowConfig {
 /// counts from the decision to the end.
 ///
 /// *Order.* Operations of a flow for a node start in the order in which they became ready, and so
-/// do those for kAnyNode as long as they wait for any. Flows of a class take turns, an operation
-/// each; on a shared device the nodes of a flow take turns within it.
+/// do those for kAnyNode among themselves. Flows of a class take turns, an operation each; on a
+/// shared device the nodes of a flow take turns within it.
 ///
 /// *Large constraints.* Where the operation whose turn it is does not fit, others that fit pass it,
 /// but no more than 16: then nobody who holds bandwidth starts any more until it has.
 ///
 /// *strict.* A lower class starts only while no higher one runs, is reported active (Activity) or
-/// waits within the scope. Waits means waits for room: taking it away would be priority inversion.
-/// One that is held back by its own flow's `max_in_flight` needs no rule: its flow is running.
-/// Lower classes starve for as long as higher ones keep the scope busy; that is what it is for.
+/// waits within the scope; one for kAnyNode waits on every node. Waits means waits for room: to
+/// take it away would be priority inversion. One that is held back by its own flow's
+/// `max_in_flight` needs no rule: its flow is running. Lower classes starve for as long as higher
+/// ones keep the scope busy; that is what it is for.
 ///
 /// *weighted.* The class furthest behind its share of the bytes started goes first, and another
 /// where it does not fit. While two classes have work that fits, their bytes / weight differ by at
@@ -82,8 +83,8 @@ struct FlowConfig {
 ///
 /// *kAnyNode.* Placed on the first node, in order of NodeUp, where it may start now; node 0 is up
 /// from the beginning. While it waits it takes turns with the node's own operations wherever room
-/// appears. Where smaller operations have passed it 16 times in all, or one of a lower class would
-/// (strict), it joins the queue of that node; if the node goes down, it waits for any node again.
+/// appears. Where smaller ones have passed it 16 times, on whichever nodes, the last of these nodes
+/// keeps its room for it.
 ///
 /// *Activity* counts in strict only: what did not pass through the policy holds nothing.
 class Policy {

@@ -4,6 +4,7 @@
 #include "policy/scheduler.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "base/assert.hpp"
@@ -38,13 +39,6 @@ void OperationList::push_back(Operation& operation) noexcept {
   operation.next = nullptr;
   (last_ == nullptr ? first_ : last_->next) = &operation;
   last_ = &operation;
-}
-
-void OperationList::push_front(Operation& operation) noexcept {
-  operation.previous = nullptr;
-  operation.next = first_;
-  (first_ == nullptr ? last_ : first_->previous) = &operation;
-  first_ = &operation;
 }
 
 void OperationList::remove(Operation& operation) noexcept {
@@ -90,11 +84,10 @@ void Scheduler::ready(const Ready& event, Decisions& out) {
   IOW_ASSERT(is_new);
   operation.id = event.operation;
   operation.bytes = event.bytes;
-  operation.any_node = event.node == kAnyNode;
 
   Lane* waits_in = nullptr;
   Lane* runs_in = nullptr;
-  if (operation.any_node) {
+  if (event.node == kAnyNode) {
     waits_in = &any_lane(flow);
     Node* const node = waits_in->waiting.empty() ? first_node(flow) : nullptr;
     runs_in = node == nullptr ? nullptr : &lane_at(flow, *node);
@@ -132,20 +125,21 @@ void Scheduler::cancelled(Operation& operation, Decisions& out) {
     ended(operation, out);
     return;
   }
-  // Whoever waited behind it, or because of it, may be able to start now; not so where it waited
-  // at the device, for then it had kept nobody from anything.
+  // Whoever waited behind it, or because of it, may be able to start now.
   Lane& lane = *operation.lane;
   forget(dequeue(lane, operation));
   relist(lane);
   if (lane.stream->cell != nullptr) {
     schedule(*lane.stream->cell, out);
+  } else {
+    release(*lane.flow->device, out);
   }
 }
 
 // ---- What may start ----------------------------------------------------------------------------
 
 Scheduler::Room Scheduler::room(const Cell& cell, unsigned ring) noexcept {
-  constexpr Room kNothingMayStart = {-1, -1};
+  constexpr Room kNothingMayStart = {-1, -1, -1};
   const Device& device = *cell.device;
   if (device.slots != 0 && cell.in_flight >= device.slots) {
     return kNothingMayStart;
@@ -159,23 +153,40 @@ Scheduler::Room Scheduler::room(const Cell& cell, unsigned ring) noexcept {
     }
   }
   if (device.budget_bytes_per_s == 0) {
-    return {kUnlimitedRoom, kUnlimitedRoom};
+    return {kUnlimitedRoom, kUnlimitedRoom, kUnlimitedRoom};
   }
   const int64_t left = device.budget_bytes_per_s - cell.held_bytes_per_s;
-  const auto& rings = cell.queues.rings;
-  const bool mine_closed = rings[ring].closed();
-  const bool some_closed = device.weighted() ? std::any_of(rings.begin(), rings.end(),
-                                                           [](const auto& r) { return r.closed(); })
-                                             : mine_closed;
-  return {some_closed && !mine_closed ? 0 : left, some_closed ? 0 : left};
+  const auto reserved = [&](unsigned r) {
+    return cell.queues.rings[r].closed() || device.promised[r] == &cell;
+  };
+  const bool some_reserved =
+      device.weighted() ? reserved(0) || reserved(1) || reserved(2) : reserved(ring);
+  if (!some_reserved) {
+    return {left, left, left};
+  }
+  return {cell.queues.rings[ring].closed() ? left : 0, device.promised[ring] == &cell ? left : 0,
+          0};
 }
 
 bool Scheduler::admits(Cell& cell, const Lane& lane) {
   const unsigned ring = lane.flow->ring;
-  return room(cell, ring).to_pass >= lane.limit.hold_bytes_per_s && !pin_higher(cell, ring);
+  if (room(cell, ring).others < lane.limit.hold_bytes_per_s) {
+    return false;
+  }
+  if (waits_above(*cell.device, ring)) {
+    stall(cell, ring);
+    return false;
+  }
+  return true;
 }
 
+/// Starts what can be started after something in the cell has changed.
 void Scheduler::schedule(Cell& cell, Decisions& out) {
+  start_all(cell, out);
+  release(*cell.device, out);
+}
+
+void Scheduler::start_all(Cell& cell, Decisions& out) {
   while (!nobody_waits(cell) && start_one(cell, out)) {
   }
 }
@@ -205,13 +216,17 @@ bool Scheduler::start_one(Cell& cell, unsigned ring, Decisions& out) {
     return false;
   }
   const Room free = room(cell, ring);
-  if (free.by_right < 0) {
+  if (free.others < 0) {
     return false;
   }
   Queues& placed = cell.device->placed;
-  const uint32_t bound_slot = cell.queues.rings[ring].pick(free.by_right, free.to_pass);
-  const uint32_t placed_slot = pick_placed(cell, ring, free.to_pass);
-  if ((bound_slot == TurnRing::kNone && placed_slot == TurnRing::kNone) || pin_higher(cell, ring)) {
+  const uint32_t bound_slot = cell.queues.rings[ring].pick(free.bound_holder, free.others);
+  const uint32_t placed_slot = pick_placed(cell, ring, free);
+  if (bound_slot == TurnRing::kNone && placed_slot == TurnRing::kNone) {
+    return false;
+  }
+  if (waits_above(*cell.device, ring)) {
+    stall(cell, ring);
     return false;
   }
   // Operations for this node and operations for any node take turns.
@@ -232,20 +247,17 @@ Lane& Scheduler::target_in(const Cell& cell, Flow& flow) {
 
 /// Who of those for any node starts here: flows that are at their limit on this node are stepped
 /// over, one by one.
-uint32_t Scheduler::pick_placed(const Cell& cell, unsigned ring, int64_t room_left) {
+uint32_t Scheduler::pick_placed(const Cell& cell, unsigned ring, const Room& free) {
   Queues& placed = cell.device->placed;
-  const uint32_t first = placed.rings[ring].pick(room_left, room_left);
+  TurnRing& waiting_there = placed.rings[ring];
+  const uint32_t first = waiting_there.pick(free.placed_holder, free.others);
   uint32_t slot = first;
-  while (slot != TurnRing::kNone) {
-    if (below_limit(*placed.streams[ring][slot]->first->flow, *cell.node)) {
-      return slot;
-    }
-    slot = placed.rings[ring].next(slot + 1, room_left);
-    if (slot == first) {
-      break;
-    }
+  while (slot != TurnRing::kNone &&
+         !below_limit(*placed.streams[ring][slot]->first->flow, *cell.node)) {
+    slot = waiting_there.next(slot + 1, free.others);
+    slot = slot == first ? TurnRing::kNone : slot;
   }
-  return TurnRing::kNone;
+  return slot;
 }
 
 // ---- What a start changes ----------------------------------------------------------------------
@@ -330,8 +342,8 @@ void Scheduler::pass_over(Cell& cell, unsigned ring, const TurnRing* by_right) {
     const Flow& flow = *placed.streams[r][placed_ring.holder()]->first->flow;
     if (below_limit(flow, *cell.node)) {
       placed_ring.passed_over();
-      if (placed_ring.closed()) {
-        pin_holder(cell, r);
+      if (placed_ring.closed() && cell.device->promised[r] == nullptr) {
+        cell.device->promised[r] = &cell;
       }
     }
   }

@@ -1,0 +1,139 @@
+#include "engine/prefetch.hpp"
+
+#include <cerrno>
+#include <thread>
+
+#include "lane_fixture.hpp"
+
+namespace ioweave::engine {
+namespace {
+
+constexpr size_t kFileBytes = (3 << 20) + 123;
+
+class Prefetch : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    LaneOptions options;
+    options.kind = Kind::threads;
+    int error = 0;
+    std::string why;
+    lane_ = open_lane(options, error, why);
+    ASSERT_NE(lane_, nullptr) << why;
+    const std::vector<char> bytes(kFileBytes, 'z');
+    const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_EQ(::write(file.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(kFileBytes));
+    ASSERT_EQ(::fsync(file.get()), 0);
+  }
+
+  [[nodiscard]] int open_file(int flags) const { return ::open(path_.c_str(), flags | O_CLOEXEC); }
+
+  /// Pages of the range that are in the page cache.
+  static size_t resident_pages(int fd, size_t offset, size_t length) {
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    void* map = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
+    EXPECT_NE(map, MAP_FAILED);
+    std::vector<unsigned char> pages((length + page - 1) / page);
+    EXPECT_EQ(::mincore(map, length, pages.data()), 0);
+    ::munmap(map, length);
+    size_t resident = 0;
+    for (const unsigned char flags : pages) resident += flags & 1u;
+    return resident;
+  }
+
+  /// False where this file system keeps its pages whatever it is told (tmpfs).
+  static bool drop_cache(int fd) {
+    return ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 &&
+           resident_pages(fd, 0, kFileBytes) == 0;
+  }
+
+  int64_t run(int fd, int64_t offset, uint64_t length) {
+    Operation operation = transfer(Op::prefetch, fd, nullptr, length, offset);
+    EXPECT_EQ(lane_->submit(operation), Submitted::queued);
+    Operation* out = nullptr;
+    EXPECT_EQ(lane_->reap({&out, 1}, {1, kForeverNs, true}), 1);
+    return operation.result;
+  }
+
+  test::TempDir directory_;
+  const std::string path_ = directory_.file("data");
+  std::unique_ptr<Backend> lane_;
+};
+
+TEST_F(Prefetch, BringsTheWholeRangeAndNothingBeforeIt) {
+  const Descriptor file(open_file(O_RDONLY));
+  if (!drop_cache(file.get())) GTEST_SKIP() << "this file system does not drop pages";
+  constexpr size_t kBegin = 1 << 20;
+  constexpr size_t kLength = 1 << 20;
+  EXPECT_EQ(run(file.get(), kBegin, kLength), static_cast<int64_t>(kLength));
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  EXPECT_EQ(resident_pages(file.get(), kBegin, kLength), kLength / page);
+  EXPECT_EQ(resident_pages(file.get(), 0, kBegin - (256 << 10)), 0u);
+}
+
+TEST_F(Prefetch, EndsAtTheEndOfTheFile) {
+  const Descriptor file(open_file(O_RDONLY));
+  EXPECT_EQ(run(file.get(), 1 << 20, 1 << 30), static_cast<int64_t>(kFileBytes - (1 << 20)));
+  EXPECT_EQ(run(file.get(), kFileBytes, 100), 0);
+  EXPECT_EQ(run(file.get(), int64_t{1} << 40, 100), 0);
+  EXPECT_EQ(run(file.get(), 0, 0), 0);
+}
+
+TEST_F(Prefetch, OddRangesAreCounted) {
+  const Descriptor file(open_file(O_RDONLY));
+  EXPECT_EQ(run(file.get(), 4095, 2), 2);
+  EXPECT_EQ(run(file.get(), 130'000, 300'001), 300'001);
+}
+
+TEST_F(Prefetch, LeavesPositionAndContentAlone) {
+  const Descriptor file(open_file(O_RDWR));
+  ASSERT_EQ(::lseek(file.get(), 1234, SEEK_SET), 1234);
+  EXPECT_EQ(run(file.get(), 0, kFileBytes), static_cast<int64_t>(kFileBytes));
+  EXPECT_EQ(::lseek(file.get(), 0, SEEK_CUR), 1234);
+}
+
+TEST_F(Prefetch, RefusesWhatHasNoPageCacheBehindIt) {
+  const Descriptor direct(open_file(O_RDONLY | O_DIRECT));
+  if (direct.get() >= 0) {
+    EXPECT_EQ(run(direct.get(), 0, kBlock), -EINVAL);
+  }
+  const Descriptor write_only(open_file(O_WRONLY));
+  EXPECT_EQ(run(write_only.get(), 0, kBlock), -EBADF);
+  const Pipe pipe;
+  EXPECT_EQ(run(pipe.out.get(), 0, kBlock), -ESPIPE);
+  const Descriptor directory(::open(directory_.path().c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(run(directory.get(), 0, kBlock), -EISDIR);
+  EXPECT_EQ(run(-1, 0, kBlock), -EBADF);
+  const Descriptor file(open_file(O_RDONLY));
+  EXPECT_EQ(run(file.get(), -5, kBlock), -EINVAL);
+}
+
+TEST_F(Prefetch, StopsBetweenPiecesWhenCancelled) {
+  const Descriptor file(open_file(O_RDONLY));
+  ReadAheadWindows windows;
+  const std::atomic<bool> cancelled{true};
+  EXPECT_EQ(prefetch(file.get(), 0, kFileBytes, windows, cancelled), -ECANCELED);
+}
+
+TEST_F(Prefetch, EmptyFileHasNothingToBring) {
+  const std::string path = directory_.file("empty");
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  EXPECT_EQ(run(file.get(), 0, kBlock), 0);
+}
+
+TEST(ReadAheadWindows, UnknownDevicesGetTheKernelsDefault) {
+  ReadAheadWindows windows;
+  EXPECT_EQ(windows.bytes(0xFFFFFFF0u), ReadAheadWindows::kDefaultBytes);
+}
+
+TEST(ReadAheadWindows, StayWithinTheirBounds) {
+  ReadAheadWindows windows;
+  for (dev_t device = 0; device < 40; ++device) {
+    const uint64_t bytes = windows.bytes(device);
+    EXPECT_GE(bytes, 4096u);
+    EXPECT_LE(bytes, ReadAheadWindows::kMaxBytes);
+    EXPECT_EQ(bytes % 4096, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace ioweave::engine
