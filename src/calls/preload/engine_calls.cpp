@@ -1,0 +1,143 @@
+#include "calls/preload/engine_calls.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <new>
+#include <string>
+
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include "calls/preload/process.hpp"
+#include "calls/preload/signal_context.hpp"
+#include "ioweave/ioweave.h"
+#include "service/service.hpp"
+
+namespace ioweave::calls {
+namespace {
+
+enum class Phase : uint32_t { closed, opening, open, failed };
+
+constexpr uint32_t kQueueDepth = 8;  // a thread has one operation in flight
+
+std::atomic<Phase> phase{Phase::closed};
+service::Service* engine_service = nullptr;  // never destroyed: threads use it until the very end
+
+/// What this thread is to the engine: the first call on a thread makes its lane, which allocates.
+enum class ThreadPhase : uint8_t { fresh, ready, inside };
+thread_local constinit ThreadPhase thread_phase __attribute__((tls_model("initial-exec"))) =
+    ThreadPhase::fresh;
+
+bool file_size_is_limited() noexcept {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
+bool open_engine() noexcept {
+  Phase closed = Phase::closed;
+  if (!phase.compare_exchange_strong(closed, Phase::opening, std::memory_order_acq_rel)) {
+    return false;
+  }
+  if (file_size_is_limited()) {
+    process.explain("the file size limit (ulimit -f) keeps writes on plain calls");
+    phase.store(Phase::failed, std::memory_order_release);
+    return false;
+  }
+  const stats::RunConfig& config = process.config();
+  std::string why;
+  int error = 0;
+  std::unique_ptr<service::Service> opened;
+  try {
+    opened = service::Service::open({.engine = static_cast<engine::Kind>(config.engine),
+                                     .mode = static_cast<engine::UringMode>(config.engine_mode),
+                                     .queue_depth = kQueueDepth,
+                                     .threads = 1},
+                                    error, why);
+  } catch (const std::bad_alloc&) {
+    // As with any other failure the calls stay plain.
+  }
+  if (!why.empty()) {
+    process.explain(why.c_str());
+  }
+  if (opened == nullptr) {
+    phase.store(Phase::failed, std::memory_order_release);
+    return false;
+  }
+  const std::string name(opened->engine_name());
+  process.name_engine(name.c_str());
+  engine_service = opened.release();
+  phase.store(Phase::open, std::memory_order_release);  // pairs with ready()
+  return true;
+}
+
+bool ready() noexcept {
+  if (thread_phase == ThreadPhase::ready) [[likely]] {
+    return phase.load(std::memory_order_acquire) == Phase::open;
+  }
+  const Phase now = phase.load(std::memory_order_acquire);
+  if (thread_phase == ThreadPhase::inside || now == Phase::failed || now == Phase::opening ||
+      may_be_in_signal_handler()) {
+    return false;
+  }
+  const SignalsHeld held;
+  return now == Phase::open || open_engine();
+}
+
+iow_op op_of(engine::Op op) noexcept {
+  switch (op) {
+    case engine::Op::read:
+      return IOW_OP_READ;
+    case engine::Op::write:
+      return IOW_OP_WRITE;
+    case engine::Op::readv:
+      return IOW_OP_READV;
+    case engine::Op::writev:
+      return IOW_OP_WRITEV;
+    case engine::Op::fsync:
+      return IOW_OP_FSYNC;
+    case engine::Op::fdatasync:
+      return IOW_OP_FDATASYNC;
+    default:
+      return IOW_OP_NOP;
+  }
+}
+
+}  // namespace
+
+bool carry_out(const Transfer& transfer, int64_t& result) {
+  pthread_testcancel();  // the call it stands for is a cancellation point
+  if (!ready()) {
+    return false;
+  }
+  iow_request request{};
+  request.op = static_cast<uint8_t>(op_of(transfer.op));
+  request.flags = IOW_EXACT;
+  request.fd = transfer.fd;
+  request.buffer = transfer.buffer;
+  request.bytes = transfer.bytes;
+  request.offset = transfer.offset;
+  // The request and perhaps the buffer are on this stack: no handler may jump away over them.
+  const SignalsHeld held;
+  thread_phase = ThreadPhase::inside;
+  iow_request* const one = &request;
+  const bool submitted = engine_service->submit({&one, 1}) == 1;
+  if (submitted) {
+    (void)engine_service->wait(request, -1);
+  }
+  thread_phase = ThreadPhase::ready;
+  if (!submitted) {
+    return false;
+  }
+  result = request.result;
+  if (stats::Segment* const segment = process.segment(); segment != nullptr) {
+    segment->engine_operations.fetch_add(1, std::memory_order_relaxed);
+  }
+  return true;
+}
+
+void forget_engine() noexcept {
+  phase.store(Phase::failed, std::memory_order_relaxed);
+}
+
+}  // namespace ioweave::calls

@@ -1,0 +1,30 @@
+#pragma once
+
+// Policies `sync` and `writes`: a read or write of the program becomes one engine operation on the
+// calling thread's lane, and the thread waits for it.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/backend.hpp"
+
+namespace ioweave::calls {
+
+/// One call of the program. A vectored call has `vectors` and their number in `bytes`.
+struct Transfer {
+  engine::Op op;
+  int fd;
+  void* buffer;  ///< or const iovec*
+  size_t bytes;
+  int64_t offset;  ///< -1: the descriptor's position
+};
+
+/// Carries the call out by the engine. True with bytes or -errno in `result`; false where the
+/// program's own call must be made instead: no engine, a forked child, possibly a signal handler,
+/// a file size limit (SIGXFSZ must reach the right thread). Async-signal-safe.
+[[nodiscard]] bool carry_out(const Transfer& transfer, int64_t& result);
+
+/// In a child after fork(2): plain calls from now on.
+void forget_engine() noexcept;
+
+}  // namespace ioweave::calls

@@ -1,0 +1,139 @@
+#pragma once
+
+// Brings in what the program will read next, while it computes.
+//
+// How it works. The program's threads only put observations into a ring and, where it matters, wake
+// this thread by a futex; they never take a lock, allocate or see the service. The thread starts
+// with the first read that looks worth it and ends when there has been nothing to do for a while:
+// a process whose main thread has called pthread_exit ends with its last thread, and that must not
+// be ours. It owns a planner per stream and a service of its own with a small pool of worker
+// threads; each slice is a request of the device's prefetch flow, so the policy decides when it
+// goes. Under `strict` the program's own calls on the device are told to the policy as foreground
+// activity, and slices wait for their end.
+//
+//   program thread: Stream::observe -> hear(), wake()          [futex]
+//   this thread:    planners -> cached already? -> Service::submit
+//   service thread: request complete -> completed list, wake   [futex]
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "calls/preload/stream.hpp"
+#include "calls/stream/prefetch_planner.hpp"
+#include "ioweave/ioweave.h"
+
+namespace ioweave::calls {
+
+/// Observations on their way: bounded, many producers, one consumer. A producer never waits, also
+/// where a signal handler interrupts another one half-way; a full ring drops the hint.
+class ObservationRing {
+ public:
+  /// False where it was dropped.
+  bool push(const Observation& observation) noexcept;
+  [[nodiscard]] bool pop(Observation& observation) noexcept;
+  void reset() noexcept;
+
+ private:
+  static constexpr size_t kCells = 256;
+  struct Cell {
+    std::atomic<uint32_t> turn{0};  // of position p: p / kCells * 2 while free, + 1 when filled
+    Observation observation{};
+  };
+  std::array<Cell, kCells> cells_{};
+  std::atomic<uint32_t> head_{0};
+  uint32_t tail_ = 0;  // the consumer's
+};
+
+/// How long prefetches have been in flight, and how much of that the program spent inside a read
+/// anyway. One writer (the prefetch thread), any reader.
+class PrefetchClock {
+ public:
+  void begin(uint64_t now) noexcept;
+  void end(uint64_t now) noexcept;
+  void reset() noexcept {
+    in_flight_ = 0;
+    set(0, 0);
+  }
+  /// Ticks with at least one prefetch in flight up to `now`.
+  [[nodiscard]] uint64_t busy(uint64_t now) const noexcept;
+
+ private:
+  void set(uint64_t before, uint64_t since) noexcept;
+
+  uint32_t in_flight_ = 0;  // the writer's
+  // A seqlock: `version_` is odd while the pair changes.
+  std::atomic<uint32_t> version_{0};
+  std::atomic<uint64_t> before_{0};
+  std::atomic<uint64_t> since_{0};  // 0: nothing in flight
+};
+
+class Prefetcher {
+ public:
+  // ---- For the program's threads: async-signal-safe, except stop() ----
+
+  void hear(const Observation& observation) noexcept { ring_.push(observation); }
+  /// Something should be decided now; starts the thread where there is none and it may be started.
+  void wake() noexcept;
+  [[nodiscard]] bool running() const noexcept {
+    return phase_.load(std::memory_order_acquire) == kRunning;  // pairs with start(), retire()
+  }
+
+  /// Around a real call on a device whose `prefetching` is set. Tell the stream before the end, or
+  /// slices are asked for that the call has just covered.
+  void foreground_begin(Device& device) noexcept;
+  void foreground_end(Device& device) noexcept;
+
+  /// Ends the thread for good and waits for that, at most about a second.
+  void stop() noexcept;
+
+  /// In a child after fork(2): the thread and its service stayed with the parent.
+  void became_child() noexcept;
+
+ private:
+  static constexpr uint32_t kIdle = 0;
+  static constexpr uint32_t kRunning = 1;
+  static constexpr uint32_t kFailed = 2;
+
+  struct Slice;
+  struct Followed;
+  struct DeviceFlow;
+  struct State;
+
+  void start() noexcept;
+  void notify() noexcept;
+  static void* thread_main(void* self);
+  void run();
+  [[nodiscard]] bool retire(uint32_t seen);
+  [[nodiscard]] bool open_service();
+  void close_service();
+
+  void drain_ring();
+  void hear_one(const Observation& observation);
+  void judge(Followed& followed);
+  [[nodiscard]] Followed* followed_of(const Observation& observation);
+
+  void collect_slices();
+  void fill_windows();
+  [[nodiscard]] bool advance(Followed& followed);
+  [[nodiscard]] bool submit(Followed& followed, Range range, Slice& slice);
+  void cancel_slices_of(const Stream& stream);
+  static void slice_ended(iow_request* request, void* user);
+
+  [[nodiscard]] DeviceFlow* flow_of(Device& device);
+  void relay_foreground(DeviceFlow& flow);
+  void refresh_budget();
+
+  ObservationRing ring_;
+  std::atomic<uint32_t> phase_{kIdle};  // a futex word for stop()
+  std::atomic<uint32_t> wakes_{0};      // a futex word: the thread sleeps on it
+  std::atomic<uint32_t> sleeping_{0};
+  std::atomic<uint32_t> stopping_{0};
+  PrefetchClock clock_;
+  State* state_ = nullptr;  // the thread's own; handed to its successor through phase_
+};
+
+extern Prefetcher prefetcher;
+
+}  // namespace ioweave::calls

@@ -1,0 +1,201 @@
+#include "calls/preload/process.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.hpp"
+#include "calls/preload/real.hpp"
+#include "calls/preload/records.hpp"
+#include "calls/preload/table.hpp"
+
+namespace ioweave::calls {
+
+extern "C" {
+constinit std::atomic<uint32_t> ioweave_memory_was_shared{0};
+}
+constinit Process process;
+
+namespace {
+
+constexpr int kMostImages = 4096;  // segments of one pid: each exec and each reuse of the pid
+
+/// "DIRECTORY/PID-N.segment" without stdio, which is not async-signal-safe.
+void segment_path(char* out, const char* directory, int pid, int image) {
+  const auto number = [](char* at, int value) {
+    char digits[12];
+    int count = 0;
+    do {
+      digits[count++] = static_cast<char>('0' + value % 10);
+      value /= 10;
+    } while (value != 0);
+    while (count > 0) {
+      *at++ = digits[--count];
+    }
+    return at;
+  };
+  char* at = stpcpy(out, directory);
+  *at++ = '/';
+  at = number(at, pid);
+  *at++ = '-';
+  at = number(at, image);
+  stpcpy(at, ".segment");
+}
+
+/// A file of the segment's size can be made without SIGXFSZ.
+bool size_allowed() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= sizeof(stats::Segment);
+}
+
+}  // namespace
+
+bool Process::attach() noexcept {
+  const char* const directory = secure_getenv(stats::kRunDirVariable);
+  if (directory == nullptr || strlen(directory) >= sizeof directory_) {
+    return false;
+  }
+  stpcpy(directory_, directory);
+  pid_ = getpid();
+  start_ns_ = now_ns();
+  start_ticks_ = now_ticks();
+  return map_config() && create_segment();
+}
+
+bool Process::map_config() noexcept {
+  char path[sizeof directory_ + 8];
+  stpcpy(stpcpy(path, directory_), "/config");
+  const int fd = real::open(path, O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) {
+    return false;
+  }
+  struct stat status {};
+  void* mapped = MAP_FAILED;
+  if (fstat(fd, &status) == 0 && status.st_size >= static_cast<off_t>(sizeof(stats::RunConfig))) {
+    mapped = mmap(nullptr, sizeof(stats::RunConfig), PROT_READ, MAP_PRIVATE, fd, 0);
+  }
+  real::close(fd);
+  if (mapped == MAP_FAILED) {
+    return false;
+  }
+  config_ = static_cast<const stats::RunConfig*>(mapped);
+  return config_->magic == stats::kConfigMagic && config_->version == stats::kLayoutVersion &&
+         config_->bytes == sizeof(stats::RunConfig) &&
+         config_->rules <= stats::RunConfig::kMaxRules;
+}
+
+stats::Segment* Process::map_new_segment(int pid) const noexcept {
+  char path[sizeof directory_ + 40];
+  int fd = -1;
+  for (int image = 0; image < kMostImages; ++image) {
+    segment_path(path, directory_, pid, image);
+    fd = real::open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || errno != EEXIST) {
+      break;
+    }
+  }
+  if (fd < 0) {
+    return nullptr;
+  }
+  void* mapped = MAP_FAILED;
+  if (real::ftruncate(fd, sizeof(stats::Segment)) == 0) {
+    mapped = mmap(nullptr, sizeof(stats::Segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  real::close(fd);
+  return mapped == MAP_FAILED ? nullptr : static_cast<stats::Segment*>(mapped);
+}
+
+bool Process::create_segment() noexcept {
+  stats::Segment* const segment = size_allowed() ? map_new_segment(pid_) : nullptr;
+  if (segment == nullptr || !records.attach(*segment, *config_)) {
+    return false;
+  }
+  segment->version = stats::kLayoutVersion;
+  segment->bytes = sizeof(stats::Segment);
+  segment->pid = pid_;
+  segment->parent_pid = getppid();
+  segment->active = 1;
+  segment->start_ns = now_ns();
+  segment->start_ticks = now_ticks();
+  const ssize_t length = readlink("/proc/self/exe", segment->program, sizeof segment->program - 1);
+  segment->program[length > 0 ? length : 0] = '\0';
+  segment->magic = stats::kSegmentMagic;
+  segment_.store(segment, std::memory_order_release);  // pairs with segment()
+  return true;
+}
+
+void Process::became_child() noexcept {
+  if (config_ == nullptr || (segment() == nullptr && !unborn())) {
+    return;
+  }
+  pid_ = static_cast<pid_t>(syscall(SYS_getpid));
+  ioweave_memory_was_shared.store(0, std::memory_order_relaxed);
+  segment_.store(nullptr, std::memory_order_relaxed);
+  birth_.store(0, std::memory_order_relaxed);
+  explained_.store(0, std::memory_order_relaxed);
+  unborn_.store(true, std::memory_order_relaxed);
+}
+
+bool Process::be_born() noexcept {
+  uint32_t nobody = 0;
+  // Pairs with the store below: whoever is second finds the child born, or not asked again.
+  if (!birth_.compare_exchange_strong(nobody, 1, std::memory_order_acq_rel)) {
+    return false;
+  }
+  const int saved = errno;
+  const bool created = create_segment();
+  if (created) {
+    table.adopt();
+  }
+  unborn_.store(false, std::memory_order_release);
+  errno = saved;
+  return created;
+}
+
+bool Process::pid_differs() const noexcept {
+  return pid_ != static_cast<pid_t>(syscall(SYS_getpid));
+}
+
+void Process::mark(stats::Segment::State state) noexcept {
+  stats::Segment* const segment = this->segment();
+  if (segment == nullptr || is_visitor()) {
+    return;
+  }
+  segment->end_ns.store(now_ns(), std::memory_order_relaxed);
+  segment->end_ticks.store(now_ticks(), std::memory_order_relaxed);
+  segment->state.store(state, std::memory_order_release);  // pairs with the command's reader
+}
+
+void Process::explain(const char* why) noexcept {
+  stats::Segment* const segment = this->segment();
+  if (segment != nullptr && explained_.exchange(1, std::memory_order_relaxed) == 0) {
+    strncpy(segment->why, why, sizeof segment->why - 1);
+  }
+}
+
+void Process::name_engine(const char* name) noexcept {
+  if (stats::Segment* const segment = this->segment(); segment != nullptr) {
+    strncpy(segment->engine, name, sizeof segment->engine - 1);
+  }
+}
+
+uint64_t Process::measure_ticks() noexcept {
+  constexpr uint64_t kGuess = 2500;
+  constexpr uint64_t kEnoughUs = 2000;
+  const uint64_t elapsed_us = (now_ns() - start_ns_) / 1000;
+  if (elapsed_us < kEnoughUs) {
+    return kGuess;
+  }
+  const uint64_t rate = (now_ticks() - start_ticks_) / elapsed_us;
+  ticks_per_us_.store(rate == 0 ? 1 : rate, std::memory_order_relaxed);
+  return rate == 0 ? 1 : rate;
+}
+
+}  // namespace ioweave::calls

@@ -1,0 +1,88 @@
+#pragma once
+
+// What the interposer knows of the process it lives in: the run's configuration, this process
+// image's segment, and what fork, exec and exit do to them.
+//
+// How it works. The constructor maps the run's `config` and creates a segment. No descriptor stays
+// open. A forked child owns neither: it is *unborn* until it first makes a call that counts, which
+// creates a segment of its own (a shell forks hundreds of children that only exec). A vfork child
+// shares the parent's memory and must not touch it: is_visitor() tells, and every wrapper that
+// changes state asks. Everything here is async-signal-safe except attach().
+
+#include <atomic>
+#include <cstdint>
+
+#include <sys/types.h>
+
+#include "stats/segment.hpp"
+
+namespace ioweave::calls {
+
+extern "C" {
+/// Set by the vfork and clone wrappers (assembly): from then on pids must be compared.
+extern std::atomic<uint32_t> ioweave_memory_was_shared;
+}
+
+/// The state of the process; constant-initialised, so usable before any constructor.
+/// Thread-safe.
+class Process {
+ public:
+  /// From the constructor: maps the configuration and the segment named by IOWEAVE_RUN_DIR.
+  /// False: there is no run, or it cannot be joined, and nothing will be done.
+  bool attach() noexcept;
+
+  /// In a child after fork(2).
+  void became_child() noexcept;
+
+  /// Creates the segment of an unborn child. False where that is not possible or somebody else is
+  /// just doing it: then the call at hand passes uncounted.
+  bool be_born() noexcept;
+  [[nodiscard]] bool unborn() const noexcept { return unborn_.load(std::memory_order_relaxed); }
+
+  /// A child that shares the parent's memory (vfork, CLONE_VM).
+  [[nodiscard]] bool is_visitor() const noexcept {
+    return ioweave_memory_was_shared.load(std::memory_order_relaxed) != 0 && pid_differs();
+  }
+
+  /// Null before attach() succeeded and while unborn.
+  [[nodiscard]] stats::Segment* segment() const noexcept {
+    return segment_.load(std::memory_order_acquire);  // pairs with create_segment()
+  }
+  [[nodiscard]] const stats::RunConfig& config() const noexcept { return *config_; }
+
+  /// The image ends by exit or exec; `running` takes an exec back that failed.
+  void mark(stats::Segment::State state) noexcept;
+
+  /// Notes the first downgrade or fault, one sentence.
+  void explain(const char* why) noexcept;
+  /// Names the engine in use.
+  void name_engine(const char* name) noexcept;
+
+  /// The rate of base/clock.hpp's ticks; a guess in the first milliseconds.
+  [[nodiscard]] uint64_t ticks_per_us() noexcept {
+    const uint64_t known = ticks_per_us_.load(std::memory_order_relaxed);
+    return known != 0 ? known : measure_ticks();
+  }
+
+ private:
+  [[nodiscard]] uint64_t measure_ticks() noexcept;
+  [[nodiscard]] bool pid_differs() const noexcept;
+  [[nodiscard]] bool map_config() noexcept;
+  [[nodiscard]] bool create_segment() noexcept;
+  [[nodiscard]] stats::Segment* map_new_segment(int pid) const noexcept;
+
+  const stats::RunConfig* config_ = nullptr;
+  std::atomic<stats::Segment*> segment_{nullptr};
+  std::atomic<bool> unborn_{false};
+  std::atomic<uint32_t> birth_{0};  // 1 while a thread creates the segment
+  std::atomic<uint64_t> ticks_per_us_{0};
+  std::atomic<uint32_t> explained_{0};
+  uint64_t start_ns_ = 0;
+  uint64_t start_ticks_ = 0;
+  pid_t pid_ = 0;
+  char directory_[192] = {};
+};
+
+extern Process process;
+
+}  // namespace ioweave::calls

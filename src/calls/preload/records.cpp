@@ -1,0 +1,239 @@
+#include "calls/preload/records.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "calls/preload/glob.hpp"
+
+namespace ioweave::calls {
+
+constinit Records records;
+
+namespace {
+
+constexpr uint32_t kUsed = 2;  // FileRecord::state
+constexpr uint32_t kPopulateStep = 64;
+
+const char* last_part(const char* path) {
+  const char* const slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+uint64_t mix(uint64_t value) {
+  value *= 0x9E3779B97F4A7C15u;
+  return value ^ (value >> 29);
+}
+
+uint64_t hash(uint64_t device, uint64_t inode, const char* name) {
+  uint64_t value = mix(device ^ mix(inode));
+  for (; *name != '\0'; ++name) {
+    value = (value ^ static_cast<unsigned char>(*name)) * 0x100000001B3u;
+  }
+  return mix(value);
+}
+
+/// File systems whose files live in memory or are made up on the fly.
+bool is_memory_file_system(int fd) {
+  struct statfs status {};
+  if (fstatfs(fd, &status) != 0) {
+    return false;
+  }
+  switch (static_cast<unsigned long>(status.f_type)) {
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+    case HUGETLBFS_MAGIC:
+    case PROC_SUPER_MAGIC:
+    case SYSFS_MAGIC:
+    case DEBUGFS_MAGIC:
+    case TRACEFS_MAGIC:
+    case SECURITYFS_MAGIC:
+    case CGROUP_SUPER_MAGIC:
+    case CGROUP2_SUPER_MAGIC:
+    case DEVPTS_SUPER_MAGIC:
+    case EFIVARFS_MAGIC:
+    case BPF_FS_MAGIC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Copies the end of a path that is too long, marked by "...".
+void copy_path(char* to, size_t size, const char* path) {
+  const size_t length = strlen(path);
+  if (length < size) {
+    memcpy(to, path, length + 1);
+    return;
+  }
+  stpcpy(to, "...");
+  memcpy(to + 3, path + length - (size - 4), size - 3);
+}
+
+/// What the kernel calls the open file; `said` where it does not tell.
+const char* path_of(int fd, const char* said, char* buffer, size_t size) {
+  char link[32] = "/proc/self/fd/";
+  char digits[12];
+  int count = 0;
+  for (int rest = fd; rest != 0 || count == 0; rest /= 10) {
+    digits[count++] = static_cast<char>('0' + rest % 10);
+  }
+  char* at = link + strlen(link);
+  while (count > 0) {
+    *at++ = digits[--count];
+  }
+  *at = '\0';
+  const ssize_t length = readlink(link, buffer, size - 1);
+  if (length <= 0) {
+    return said;
+  }
+  buffer[length] = '\0';
+  return buffer;
+}
+
+}  // namespace
+
+bool Records::attach(stats::Segment& segment, const stats::RunConfig& config) noexcept {
+  segment_ = &segment;
+  config_ = &config;
+  forget();
+  if (!populate(0)) {
+    return false;
+  }
+  stats::FileRecord& common = segment.file[0];
+  stpcpy(common.path, "(other files)");
+  common.policy = config.policy;
+  common.state.store(kUsed, std::memory_order_release);
+  segment.files.store(1, std::memory_order_release);
+  return true;
+}
+
+/// A forked child starts with its parent's.
+void Records::forget() noexcept {
+  for (auto& slot : index_) {
+    slot.store(0, std::memory_order_relaxed);
+  }
+  populated_.store(0, std::memory_order_relaxed);
+  for (Device& device : devices_) {
+    device.prefetching.store(0, std::memory_order_relaxed);
+    device.foreground.store(0, std::memory_order_relaxed);
+  }
+}
+
+/// Makes sure that the record's memory is there: touching a page of a full tmpfs is SIGBUS.
+bool Records::populate(uint32_t record) noexcept {
+  if (record < populated_.load(std::memory_order_relaxed)) {
+    return true;
+  }
+  const auto page = static_cast<uintptr_t>(getpagesize());
+  const uint32_t until = record + kPopulateStep < stats::Segment::kFiles ? record + kPopulateStep
+                                                                         : stats::Segment::kFiles;
+  const auto base = reinterpret_cast<uintptr_t>(segment_);
+  const auto first = record == 0 ? base : reinterpret_cast<uintptr_t>(&segment_->file[record]);
+  const auto last = reinterpret_cast<uintptr_t>(&segment_->file[0] + until);
+  const uintptr_t begin = first & ~(page - 1);
+  // EINVAL: a kernel before 5.14 cannot; then we take the risk that every mapping of a file has.
+  if (madvise(reinterpret_cast<void*>(begin), last - begin, MADV_POPULATE_WRITE) != 0 &&
+      errno != EINVAL) {
+    return false;
+  }
+  populated_.store(until, std::memory_order_relaxed);
+  return true;
+}
+
+stats::FileRecord* Records::of_file(int fd, const char* path, const struct stat& status) noexcept {
+  stats::FileRecord* const record =
+      find_or_add(fd, {status.st_dev, status.st_ino, path != nullptr ? path : ""});
+  __atomic_fetch_add(&record->opens, 1, __ATOMIC_RELAXED);
+  return record;
+}
+
+stats::FileRecord* Records::inherit(const stats::FileRecord& theirs) noexcept {
+  return find_or_add(-1, {theirs.device, theirs.inode, theirs.path});
+}
+
+stats::FileRecord* Records::find_or_add(int fd, const Key& key) noexcept {
+  const char* const name = last_part(key.path);
+  uint32_t fresh = 0;
+  uint64_t at = hash(key.device, key.inode, name);
+  for (size_t probes = 0; probes < kIndex; ++probes, ++at) {
+    std::atomic<uint32_t>& slot = index_[at % kIndex];
+    // Acquire pairs with the exchange below: who sees the number sees the record filled in.
+    uint32_t number = slot.load(std::memory_order_acquire);
+    if (number == 0) {
+      fresh = fresh != 0 ? fresh : add(fd, key);
+      if (fresh == 0) {
+        return &segment_->file[0];
+      }
+      if (slot.compare_exchange_strong(number, fresh + 1, std::memory_order_acq_rel)) {
+        segment_->file[fresh].state.store(kUsed, std::memory_order_release);
+        return &segment_->file[fresh];
+      }
+    }
+    stats::FileRecord& known = segment_->file[number - 1];
+    if (known.device == key.device && known.inode == key.inode &&
+        strcmp(last_part(known.path), name) == 0) {
+      return &known;  // a record lost to a race stays unused
+    }
+  }
+  return &segment_->file[0];
+}
+
+/// Fills in a new record; 0 where none is left.
+uint32_t Records::add(int fd, const Key& key) noexcept {
+  uint32_t number = segment_->files.load(std::memory_order_relaxed);
+  do {
+    if (number >= stats::Segment::kFiles) {
+      return 0;
+    }
+  } while (!segment_->files.compare_exchange_weak(number, number + 1, std::memory_order_relaxed));
+  if (!populate(number)) {
+    return 0;
+  }
+  stats::FileRecord& record = segment_->file[number];
+  record.device = key.device;
+  record.inode = key.inode;
+  char buffer[4096];
+  const char* const path = fd >= 0 ? path_of(fd, key.path, buffer, sizeof buffer) : key.path;
+  // The last part must stay what the program calls it, or it would not be found again.
+  const bool renamed = strcmp(last_part(path), last_part(key.path)) != 0;
+  copy_path(record.path, sizeof record.path, renamed ? key.path : path);
+  record.policy = policy_for(path);
+  return number;
+}
+
+stats::RunPolicy Records::policy_for(const char* path) const noexcept {
+  for (uint32_t rule = 0; rule < config_->rules; ++rule) {
+    if (glob_matches(config_->rule[rule].glob, path)) {
+      return config_->rule[rule].policy;
+    }
+  }
+  return config_->policy;
+}
+
+Device* Records::device_of(int fd, const struct stat& status) noexcept {
+  const uint64_t key = status.st_dev + 1;
+  for (Device& device : devices_) {
+    uint64_t present = device.key.load(std::memory_order_relaxed);
+    if (present == 0 &&
+        device.key.compare_exchange_strong(present, key, std::memory_order_relaxed)) {
+      present = key;
+    }
+    if (present != key) {
+      continue;
+    }
+    if (device.memory.load(std::memory_order_relaxed) == 0) {
+      device.memory.store(is_memory_file_system(fd) ? 2 : 1, std::memory_order_relaxed);
+    }
+    return &device;
+  }
+  return nullptr;
+}
+
+}  // namespace ioweave::calls

@@ -1,0 +1,110 @@
+#pragma once
+
+// The file records of this process's segment, and the devices the files are on.
+//
+// Looked up by (device, inode, last part of the path) in an open-addressing index in private
+// memory; an inode number alone is reused as soon as a file is removed. Everything is lock-free
+// and async-signal-safe: open(2) may be called from a signal handler.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/stat.h>
+
+#include "base/clock.hpp"
+#include "stats/segment.hpp"
+
+namespace ioweave::calls {
+
+/// A storage device that files of this process are on.
+struct alignas(64) Device {
+  std::atomic<uint64_t> key;     ///< st_dev + 1; 0: free
+  std::atomic<uint32_t> memory;  ///< 0 not known yet, 1 no, 2 yes: nothing behind the page cache
+  std::atomic<uint32_t> prefetching;  ///< the prefetcher wants to know of foreground calls
+  std::atomic<uint32_t> foreground;   ///< threads inside a read or write on this device
+  std::atomic<uint64_t> busy_before;  ///< prefetch clock when the foreground became busy
+};
+
+/// Thread-safe.
+class Records {
+ public:
+  /// Takes a fresh, zeroed segment into use. False where its memory cannot be had.
+  bool attach(stats::Segment& segment, const stats::RunConfig& config) noexcept;
+
+  /// The record of an open regular file. Never null once attached: when all are taken, the common
+  /// record 0. `path` is what the program said; the record keeps what /proc says.
+  [[nodiscard]] stats::FileRecord* of_file(int fd, const char* path,
+                                           const struct stat& status) noexcept;
+  /// The counterpart of a record of the parent's segment in a forked child.
+  [[nodiscard]] stats::FileRecord* inherit(const stats::FileRecord& theirs) noexcept;
+
+  /// The slot of a device, or null where there are more than expected.
+  [[nodiscard]] Device* device_of(int fd, const struct stat& status) noexcept;
+
+  [[nodiscard]] stats::RunPolicy policy_for(const char* path) const noexcept;
+
+ private:
+  struct Key {
+    uint64_t device;
+    uint64_t inode;
+    const char* path;
+  };
+  void forget() noexcept;
+  [[nodiscard]] stats::FileRecord* find_or_add(int fd, const Key& key) noexcept;
+  [[nodiscard]] uint32_t add(int fd, const Key& key) noexcept;
+  [[nodiscard]] bool populate(uint32_t record) noexcept;
+
+  static constexpr size_t kIndex = 4096;  // a power of two, several times Segment::kFiles
+  static constexpr size_t kDevices = 32;
+
+  stats::Segment* segment_ = nullptr;
+  const stats::RunConfig* config_ = nullptr;
+  std::atomic<uint32_t> populated_{0};        // records whose memory is certain
+  std::atomic<uint32_t> index_[kIndex] = {};  // record number + 1
+  Device devices_[kDevices] = {};
+};
+
+extern Records records;
+
+/// The first reason stays.
+inline void degrade(stats::FileRecord& record, stats::Degrade reason) noexcept {
+  auto none = static_cast<uint32_t>(stats::Degrade::none);
+  record.degrade.compare_exchange_strong(none, static_cast<uint32_t>(reason),
+                                         std::memory_order_relaxed);
+}
+
+/// Takes a reason back that was for the moment only.
+inline void undo_degrade(stats::FileRecord& record, stats::Degrade reason) noexcept {
+  auto current = static_cast<uint32_t>(reason);
+  record.degrade.compare_exchange_strong(current, static_cast<uint32_t>(stats::Degrade::none),
+                                         std::memory_order_relaxed);
+}
+
+/// Whether the calling thread may add to the record's owned counters. The first thread to come
+/// owns it. A thread is named by its control block; one that gets the block of an ended thread is
+/// a rightful heir, since the two are never alive together.
+[[nodiscard]] inline bool owns(stats::FileRecord& record) noexcept {
+  const auto me = reinterpret_cast<uint64_t>(__builtin_thread_pointer());
+  uint64_t owner = record.owner.load(std::memory_order_relaxed);
+  if (owner == 0) [[unlikely]] {
+    return record.owner.compare_exchange_strong(owner, me, std::memory_order_relaxed);
+  }
+  return owner == me;
+}
+
+/// Notes one call: a result below 0 is an error.
+inline void count_call(stats::FileRecord& record, stats::CallClass call, int64_t result,
+                       uint64_t ticks) noexcept {
+  const bool owned = owns(record);
+  stats::CallCounters& counters = record.call[static_cast<unsigned>(call)];
+  counters.calls.add(1, owned);
+  counters.ticks.add(ticks, owned);
+  if (result > 0) {
+    counters.bytes.add(static_cast<uint64_t>(result), owned);
+  } else if (result < 0) [[unlikely]] {
+    counters.errors.add(1, owned);
+  }
+}
+
+}  // namespace ioweave::calls

@@ -1,0 +1,51 @@
+#pragma once
+
+// The calls we wrap may be made from signal handlers; starting a thread or opening a service may
+// not: the interrupted code could be inside malloc. These tell the one from the other, and keep
+// handlers out while the engine works on a stack frame of the program.
+
+#include <csignal>
+#include <cstdint>
+
+#include <pthread.h>
+
+namespace ioweave::calls {
+
+/// Whether the calling thread may be inside a signal handler. A handler runs with its own signal
+/// and its sa_mask blocked, so it is ruled out where no handler's mask is wholly blocked; handlers
+/// with SA_NODEFER cannot be ruled out, unless they run on an alternate stack. About 64 system
+/// calls: for rare moments. Errs towards true.
+[[nodiscard]] bool may_be_in_signal_handler() noexcept;
+
+/// No handler runs on this thread, and the thread is not cancelled, while this lives: as in the
+/// kernel, where a transfer of a regular file is not interrupted. SIGSETXID stays open, which
+/// setuid(2) in another thread waits for.
+class SignalsHeld {
+ public:
+  SignalsHeld() noexcept;
+  ~SignalsHeld();
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  uint64_t before_;
+};
+
+/// Threads created meanwhile inherit a mask without any signal of the program; the C library's own
+/// (cancellation, setxid) stay open.
+class SignalsMasked {
+ public:
+  SignalsMasked() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsMasked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsMasked(const SignalsMasked&) = delete;
+  SignalsMasked& operator=(const SignalsMasked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace ioweave::calls

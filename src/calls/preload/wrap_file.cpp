@@ -1,0 +1,264 @@
+// Calls that open, close, position, flush and share descriptors.
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "base/private_descriptors.hpp"
+#include "calls/preload/observe.hpp"
+#include "calls/preload/real.hpp"
+#include "calls/preload/wrap.hpp"
+
+namespace ioweave::calls {
+namespace {
+
+using stats::CallClass;
+
+/// Tracks what a successful open returned; errno stays as it is.
+int after_open(int fd, const char* path, int flags, uint64_t begin) noexcept {
+  if (fd >= 0) {
+    const int saved = errno;
+    table.opened(fd, path, flags, now_ticks() - begin);
+    errno = saved;
+  }
+  return fd;
+}
+
+bool needs_mode(int flags) {
+  return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+}  // namespace
+
+// NOLINTBEGIN(bugprone-macro-parentheses): `mode` is a declaration.
+// NOLINTBEGIN(clang-analyzer-valist.Uninitialized): it does not see va_start in the macro.
+// The mode is an argument only where a file may be created.
+#define IOWEAVE_OPTIONAL_MODE(flags, mode)              \
+  mode_t mode = 0;                                      \
+  if (needs_mode(flags)) {                              \
+    va_list arguments;                                  \
+    va_start(arguments, flags);                         \
+    mode = static_cast<mode_t>(va_arg(arguments, int)); \
+    va_end(arguments);                                  \
+  }
+
+// ---- Open ---------------------------------------------------------------------------------------
+
+IOWEAVE_WRAP(int, open, (const char* path, int flags, ...)) {
+  IOWEAVE_OPTIONAL_MODE(flags, mode)
+  const uint64_t begin = now_ticks();
+  return after_open(real::open(path, flags, mode), path, flags, begin);
+}
+IOWEAVE_ALIAS(int, open64, (const char*, int, ...), open);
+
+IOWEAVE_WRAP(int, openat, (int dir, const char* path, int flags, ...)) {
+  IOWEAVE_OPTIONAL_MODE(flags, mode)
+  const uint64_t begin = now_ticks();
+  return after_open(real::openat(dir, path, flags, mode), path, flags, begin);
+}
+IOWEAVE_ALIAS(int, openat64, (int, const char*, int, ...), openat);
+
+// NOLINTEND(clang-analyzer-valist.Uninitialized)
+// NOLINTEND(bugprone-macro-parentheses)
+
+IOWEAVE_WRAP(int, creat, (const char* path, mode_t mode)) {
+  const uint64_t begin = now_ticks();
+  return after_open(real::creat(path, mode), path, O_CREAT | O_WRONLY | O_TRUNC, begin);
+}
+IOWEAVE_ALIAS(int, creat64, (const char*, mode_t), creat);
+
+// These abort where a mode is missing.
+IOWEAVE_WRAP(int, __open_2, (const char* path, int flags)) {
+  const uint64_t begin = now_ticks();
+  return after_open(real::__open_2(path, flags), path, flags, begin);
+}
+IOWEAVE_ALIAS(int, __open64_2, (const char*, int), __open_2);
+
+IOWEAVE_WRAP(int, __openat_2, (int dir, const char* path, int flags)) {
+  const uint64_t begin = now_ticks();
+  return after_open(real::__openat_2(dir, path, flags), path, flags, begin);
+}
+IOWEAVE_ALIAS(int, __openat64_2, (int, const char*, int), __openat_2);
+
+// ---- Close --------------------------------------------------------------------------------------
+
+namespace {
+
+/// Closes a range around the descriptors that the engine keeps in this process: the program does
+/// not know them, and what it does not know must look closed to it.
+template <class CloseRange>
+int around_private(unsigned first, unsigned last, CloseRange close_range) {
+  unsigned from = first;
+  for (unsigned fd = first; fd < kPrivateDescriptorEnd && fd <= last; ++fd) {
+    if (is_private_descriptor(static_cast<int>(fd))) {
+      if (fd > from && close_range(from, fd - 1) != 0) {
+        return -1;
+      }
+      from = fd + 1;
+    }
+  }
+  return from <= last ? close_range(from, last) : 0;
+}
+
+}  // namespace
+
+IOWEAVE_WRAP(int, close, (int fd)) {
+  if (is_private_descriptor(fd) && !process.is_visitor()) [[unlikely]] {
+    errno = EBADF;
+    return -1;
+  }
+  // Forgotten before the call: afterwards another thread may have the number.
+  stats::FileRecord* const record = table.closing(fd);
+  if (record == nullptr) {
+    return real::close(fd);
+  }
+  const uint64_t begin = now_ticks();
+  const int result = real::close(fd);
+  count_call(*record, CallClass::other, result, now_ticks() - begin);
+  return result;
+}
+
+IOWEAVE_WRAP(int, close_range, (unsigned first, unsigned last, int flags)) {
+  if ((static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) != 0 || first > last) {
+    return real::close_range(first, last, flags);
+  }
+  table.closing_range(first, last);
+  return around_private(
+      first, last, [=](unsigned from, unsigned to) { return real::close_range(from, to, flags); });
+}
+
+IOWEAVE_WRAP(void, closefrom, (int first)) {
+  const unsigned from = first > 0 ? static_cast<unsigned>(first) : 0;
+  table.closing_range(from, ~0u);
+  if (around_private(from, ~0u, [](unsigned begin, unsigned end) {
+        return real::close_range(begin, end, 0);
+      }) != 0) {
+    real::closefrom(first);  // a kernel without close_range(2), before 5.9
+  }
+}
+
+// ---- Position and size --------------------------------------------------------------------------
+
+IOWEAVE_WRAP(off_t, lseek, (int fd, off_t offset, int whence)) {
+  Entry* const entry = table.find(fd);
+  if (entry == nullptr) {
+    return real::lseek(fd, offset, whence);
+  }
+  if (Stream* const stream = entry->stream.load(std::memory_order_relaxed); stream != nullptr) {
+    stream->before_seek();
+  }
+  const off_t result = real::lseek(fd, offset, whence);
+  if (stats::FileRecord* const record = entry->record.load(std::memory_order_relaxed);
+      record != nullptr) {
+    count_call(*record, CallClass::other, result < 0 ? -1 : 0, 0);
+  }
+  return result;
+}
+IOWEAVE_ALIAS(off_t, lseek64, (int, off_t, int), lseek);
+
+IOWEAVE_WRAP(int, ftruncate, (int fd, off_t bytes)) {
+  const auto result = static_cast<int>(
+      counted(fd, CallClass::other, [=] { return ssize_t{real::ftruncate(fd, bytes)}; }));
+  if (Entry* const entry = table.find(fd); entry != nullptr) {
+    if (Stream* const stream = entry->stream.load(std::memory_order_relaxed); stream != nullptr) {
+      stream->resized();
+    }
+  }
+  return result;
+}
+IOWEAVE_ALIAS(int, ftruncate64, (int, off_t), ftruncate);
+
+// ---- Flush --------------------------------------------------------------------------------------
+
+IOWEAVE_WRAP(int, fsync, (int fd)) {
+  return static_cast<int>(counted(fd, CallClass::sync, [=] { return ssize_t{real::fsync(fd)}; }));
+}
+
+IOWEAVE_WRAP(int, fdatasync, (int fd)) {
+  return static_cast<int>(
+      counted(fd, CallClass::sync, [=] { return ssize_t{real::fdatasync(fd)}; }));
+}
+
+IOWEAVE_WRAP(int, sync_file_range, (int fd, off_t offset, off_t bytes, unsigned flags)) {
+  return static_cast<int>(counted(fd, CallClass::sync, [=] {
+    return ssize_t{real::sync_file_range(fd, offset, bytes, flags)};
+  }));
+}
+
+// ---- Sharing ------------------------------------------------------------------------------------
+
+namespace {
+
+int after_dup(int from, int to) noexcept {
+  if (to >= 0) {
+    table.duplicated(from, to);
+  }
+  return to;
+}
+
+}  // namespace
+
+IOWEAVE_WRAP(int, dup, (int fd)) {
+  return after_dup(fd, real::dup(fd));
+}
+
+IOWEAVE_WRAP(int, dup2, (int fd, int to)) {
+  if (fd != to) {
+    (void)table.closing(to);
+  }
+  return after_dup(fd, real::dup2(fd, to));
+}
+
+IOWEAVE_WRAP(int, dup3, (int fd, int to, int flags)) {
+  if (fd != to) {
+    (void)table.closing(to);
+  }
+  return after_dup(fd, real::dup3(fd, to, flags));
+}
+
+// The third argument is an int or a pointer or missing; a pointer's worth carries each of them, as
+// in the C library's own fcntl.
+IOWEAVE_WRAP(int, fcntl, (int fd, int command, ...)) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  const int result = real::fcntl(fd, command, argument);
+  if (result < 0) {
+    return result;
+  }
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
+    return after_dup(fd, result);
+  }
+  if (command == F_SETFL) {
+    table.flags_changed(fd, static_cast<int>(reinterpret_cast<intptr_t>(argument)));
+  }
+  return result;
+}
+IOWEAVE_ALIAS(int, fcntl64, (int, int, ...), fcntl);
+
+IOWEAVE_WRAP(FILE*, fdopen, (int fd, const char* mode)) {
+  FILE* const file = real::fdopen(fd, mode);
+  if (file != nullptr) {
+    // The C library reads, and closes, behind our back from here on.
+    const int saved = errno;
+    table.stop_following(fd, stats::Degrade::stream);
+    (void)table.closing(fd);
+    errno = saved;
+  }
+  return file;
+}
+
+IOWEAVE_WRAP(void*, mmap,
+             (void* address, size_t bytes, int protection, int flags, int fd, off_t offset)) {
+  if (fd >= 0 && (flags & MAP_ANONYMOUS) == 0) {
+    table.stop_following(fd, stats::Degrade::mapped);
+  }
+  return real::mmap(address, bytes, protection, flags, fd, offset);
+}
+IOWEAVE_ALIAS(void*, mmap64, (void*, size_t, int, int, int, off_t), mmap);
+
+}  // namespace ioweave::calls

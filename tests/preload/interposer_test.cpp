@@ -1,0 +1,324 @@
+// Programs under the interposer behave as without it, and their calls are seen.
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <sys/wait.h>
+
+#include <gtest/gtest.h>
+
+#include "preload/run.hpp"
+
+namespace ioweave {
+namespace {
+
+using stats::CallClass;
+using stats::Degrade;
+using stats::RunPolicy;
+using namespace ioweave::testing;
+
+constexpr uint64_t kMiB = 1u << 20;
+constexpr RunPolicy kPolicies[] = {RunPolicy::off, RunPolicy::sync, RunPolicy::writes,
+                                   RunPolicy::overlap};
+
+std::string name_of(const ::testing::TestParamInfo<RunPolicy>& info) {
+  return std::string(stats::kRunPolicyNames[static_cast<unsigned>(info.param)]);
+}
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return std::move(text).str();
+}
+
+Degrade degrade_of(const stats::FileRecord& record) {
+  return static_cast<Degrade>(record.degrade.load());
+}
+
+Finished play(RunPolicy policy, const std::string& scene, const std::string& path,
+              const std::string& second = "") {
+  std::vector<std::string> command{IOWEAVE_SCENARIO, scene, path};
+  if (!second.empty()) {
+    command.push_back(second);
+  }
+  return run(with_policy(policy), command);
+}
+
+class Interposer : public ::testing::TestWithParam<RunPolicy> {
+ protected:
+  /// A scene that must end well whatever the policy.
+  Finished expect_scene(const std::string& scene, uint64_t file_bytes = 16 * kMiB) {
+    write_pattern(path, file_bytes);
+    Finished finished = play(GetParam(), scene, path, directory / "second");
+    EXPECT_TRUE(finished.exited_with(0)) << "status " << finished.status << ": " << finished.err;
+    EXPECT_EQ(finished.err, "");
+    return finished;
+  }
+
+  TemporaryDirectory directory;
+  const std::string path = directory / "data.bin";
+};
+INSTANTIATE_TEST_SUITE_P(Policies, Interposer, ::testing::ValuesIn(kPolicies), name_of);
+
+TEST_P(Interposer, SeesEveryKindOfRead) {
+  const Finished finished = expect_scene("all_reads");
+  const auto* record = record_of(finished, "data.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(calls(*record, CallClass::read), 12u);
+  EXPECT_GE(bytes(*record, CallClass::read), 1100u);
+  EXPECT_EQ(bytes(*record, CallClass::write), 0u);
+}
+
+TEST_P(Interposer, SeesEveryKindOfWrite) {
+  write_pattern(path, 4096);
+  const Finished finished = expect_scene("all_writes");
+  const auto* record = record_of(finished, "data.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(calls(*record, CallClass::write), 8u);
+  EXPECT_EQ(bytes(*record, CallClass::write), 800u);
+  EXPECT_EQ(calls(*record, CallClass::sync), 3u);
+}
+
+TEST_P(Interposer, SeesEveryKindOfOpen) {
+  const Finished finished = expect_scene("all_opens");
+  const auto* record = record_of(finished, "data.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->opens, 9u);
+  EXPECT_EQ(calls(*record, CallClass::read), 9u);
+}
+
+TEST_P(Interposer, CountsTransfersBetweenDescriptors) {
+  const Finished finished = expect_scene("transfers");
+  const auto* record = record_of(finished, "data.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_GE(bytes(*record, CallClass::other), 3000u);
+}
+
+TEST_P(Interposer, KeepsErrnoAndTheErrorsOfTheRealCalls) {
+  expect_scene("errors");
+}
+TEST_P(Interposer, KeepsOutOfTheProgramsDescriptorNumbers) {
+  expect_scene("numbers");
+}
+TEST_P(Interposer, LetsDuplicatesShareTheirPosition) {
+  expect_scene("duplicates");
+}
+TEST_P(Interposer, IsHarmlessWhereADescriptorIsReusedBehindItsBack) {
+  expect_scene("reuse");
+}
+TEST_P(Interposer, LeavesMappingsCoherent) {
+  expect_scene("mapped");
+}
+TEST_P(Interposer, FollowsForkedChildren) {
+  expect_scene("forks");
+}
+TEST_P(Interposer, IsNotConfusedByVforkAndSpawn) {
+  expect_scene("vforks");
+}
+TEST_P(Interposer, DoesNotKeepAProcessAliveWhoseMainThreadEnded) {
+  expect_scene("main_thread_ends");
+}
+TEST_P(Interposer, DoesNotHangSetuid) {
+  expect_scene("setuid_beside");
+}
+TEST_P(Interposer, MayBeCalledFromSignalHandlers) {
+  expect_scene("signals");
+}
+TEST_P(Interposer, LetsThreadsBeCancelled) {
+  expect_scene("cancels");
+}
+TEST_P(Interposer, KeepsRecordLocks) {
+  expect_scene("locks");
+}
+TEST_P(Interposer, LeavesNothingOpenAfterClose) {
+  expect_scene("close_frees", 40 * kMiB);
+}
+TEST_P(Interposer, SurvivesTruncationUnderneath) {
+  expect_scene("truncates");
+}
+TEST_P(Interposer, SurvivesManyThreadsThatOpenAndCloseAndFork) {
+  expect_scene("chaos");
+}
+TEST_P(Interposer, LetsAProgramConfineItself) {
+  expect_scene("confined");
+}
+
+TEST_P(Interposer, AppendsAsAlways) {
+  const Finished finished = play(GetParam(), "append", path);
+  EXPECT_TRUE(finished.exited_with(0)) << finished.err;
+  EXPECT_EQ(content(path), "Abcdefghi");
+}
+
+TEST_P(Interposer, PassesFdopenThrough) {
+  const Finished finished = expect_scene("stream");
+  const auto* record = record_of(finished, "data.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(degrade_of(*record), Degrade::stream);
+}
+
+TEST_P(Interposer, MarksHowAnImageEnded) {
+  write_pattern(path, kMiB);
+  const Finished exited = play(GetParam(), "exits_at_once", path);
+  EXPECT_TRUE(exited.exited_with(42));
+  ASSERT_EQ(exited.images.size(), 1u);
+  EXPECT_EQ(exited.images[0]->state.load(), stats::Segment::State::exited);
+  EXPECT_NE(exited.images[0]->end_ns.load(), 0u);
+
+  const Finished quick = play(GetParam(), "exits_quickly", path);
+  EXPECT_TRUE(quick.exited_with(43));
+  EXPECT_EQ(quick.images.at(0)->state.load(), stats::Segment::State::exited);
+
+  const Finished killed = play(GetParam(), "killed", path);
+  EXPECT_TRUE(WIFSIGNALED(killed.status) && WTERMSIG(killed.status) == SIGKILL);
+  ASSERT_EQ(killed.images.size(), 1u);
+  EXPECT_EQ(killed.images[0]->state.load(), stats::Segment::State::running);
+  const auto* record = record_of(killed, "data.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(bytes(*record, CallClass::read), 1000u);
+}
+
+TEST_P(Interposer, AnExecBeginsANewImage) {
+  write_pattern(path, kMiB);
+  const Finished finished = play(GetParam(), "execs", path, IOWEAVE_SCENARIO);
+  EXPECT_TRUE(finished.exited_with(0)) << finished.status << finished.err;
+  ASSERT_EQ(finished.images.size(), 2u);
+  unsigned replaced = 0;
+  for (const Image& image : finished.images) {
+    replaced += image->state.load() == stats::Segment::State::replaced ? 1 : 0;
+    EXPECT_EQ(image->pid, finished.images[0]->pid);
+  }
+  EXPECT_EQ(replaced, 1u);
+}
+
+TEST_P(Interposer, AnExecInAThreadBeginsANewImage) {
+  write_pattern(path, kMiB);
+  const Finished finished = play(GetParam(), "exec_thread", path);
+  EXPECT_TRUE(finished.exited_with(0)) << finished.status << finished.err;
+  EXPECT_EQ(finished.images.size(), 2u);
+}
+
+TEST_P(Interposer, RealProgramsDoExactlyTheSame) {
+  write_pattern(path, 5 * kMiB + 123);
+  const std::string script =
+      "set -e; export LC_ALL=C; "
+      "cp data.bin out1; cat data.bin > out2; dd if=data.bin of=out3 bs=7777 2>/dev/null; "
+      "gzip -1 -c data.bin > out4; gzip -dc out4 > out5; "
+      "tar cf out6 --mtime=@0 --owner=0 --group=0 data.bin; tar xOf out6 > out7; "
+      "head -c 1000000 data.bin | od -An -tx1 -v > out8; sort out8 > out9; "
+      "split -b 1000000 -d data.bin part.; cat part.* > out10; "
+      "if command -v python3 >/dev/null; then python3 -c \"d=open('data.bin','rb').read();"
+      "import os;fd=os.open('out11',os.O_WRONLY|os.O_CREAT);os.write(fd,d[::-1]);os.close(fd)\"; "
+      "fi; "
+      "if command -v sqlite3 >/dev/null; then sqlite3 out12.db 'create table t(a,b); with "
+      "recursive "
+      "n(i) as (select 1 union all select i+1 from n where i<3000) insert into t select i, "
+      "hex(i) from n; create index x on t(b);'; sqlite3 out12.db 'select count(*), sum(a), "
+      "max(b) from t'; fi; "
+      "if command -v git >/dev/null; then git init -q repo; cp out8 repo/; cd repo; git add .; "
+      "git status --short; git write-tree; cd ..; rm -rf repo; fi; "
+      "md5sum out* part.*; rm -f out* part.*";
+  RunOptions plain;
+  plain.interposed = false;
+  plain.work_directory = directory.path();
+  RunOptions interposed = with_policy(GetParam());
+  interposed.work_directory = directory.path();
+  const Finished expected = run_shell(plain, script);
+  const Finished finished = run_shell(interposed, script);
+  ASSERT_TRUE(expected.exited_with(0)) << expected.err;
+  EXPECT_EQ(finished.status, expected.status);
+  EXPECT_EQ(finished.out, expected.out);
+  EXPECT_EQ(finished.err, expected.err);
+  EXPECT_GT(finished.images.size(), 10u);
+}
+
+// ---- Not of each policy ------------------------------------------------------------------------
+
+TEST(InterposerRules, TheFirstMatchingRuleWins) {
+  const TemporaryDirectory directory;
+  write_pattern(directory / "a.bin", kMiB);
+  RunOptions options = with_policy(RunPolicy::off);
+  add_rule(options, directory.path() + "/*.bin", RunPolicy::sync);
+  add_rule(options, "**", RunPolicy::overlap);
+  const Finished finished = run(options, {IOWEAVE_SCENARIO, "all_reads", directory / "a.bin"});
+  EXPECT_TRUE(finished.exited_with(0)) << finished.err;
+  const auto* record = record_of(finished, "a.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->policy, RunPolicy::sync);
+}
+
+TEST(InterposerPolicies, SyncCarriesReadsAndWritesWritesOnlyWritesThroughTheEngine) {
+  const TemporaryDirectory directory;
+  write_pattern(directory / "a.bin", kMiB);
+  const auto operations = [&](RunPolicy policy, const std::string& scene) {
+    const Finished finished = play(policy, scene, directory / "a.bin");
+    EXPECT_TRUE(finished.exited_with(0)) << finished.err;
+    return finished.images.at(0)->engine_operations.load();
+  };
+  EXPECT_EQ(operations(RunPolicy::sync, "all_reads"), 11u);  // RWF_HIPRI is left alone
+  EXPECT_EQ(operations(RunPolicy::writes, "all_reads"), 0u);
+  EXPECT_EQ(operations(RunPolicy::off, "all_reads"), 0u);
+  EXPECT_EQ(operations(RunPolicy::sync, "all_writes"), 8u);
+  EXPECT_EQ(operations(RunPolicy::writes, "all_writes"), 8u);
+}
+
+TEST(InterposerDegrades, NamesTheReason) {
+  const TemporaryDirectory disk;
+  const TemporaryDirectory memory(true);
+  write_pattern(disk / "a.bin", 4 * kMiB);
+  write_pattern(memory / "a.bin", 4 * kMiB);
+  write_pattern(disk / "small.bin", 4096);
+  const auto reason = [&](RunPolicy policy, const std::string& scene, const std::string& path) {
+    const Finished finished = play(policy, scene, path);
+    const auto* record = record_of(finished, ".bin");
+    return record == nullptr ? Degrade::none : degrade_of(*record);
+  };
+  EXPECT_EQ(reason(RunPolicy::overlap, "all_opens", memory / "a.bin"), Degrade::memory_file);
+  EXPECT_EQ(reason(RunPolicy::overlap, "all_reads", disk / "small.bin"), Degrade::no_gain);
+  EXPECT_EQ(reason(RunPolicy::overlap, "mapped", disk / "a.bin"), Degrade::mapped);
+  EXPECT_EQ(reason(RunPolicy::writes, "append", disk / "new.bin"), Degrade::append);
+}
+
+TEST(InterposerStepsAside, WithoutARun) {
+  RunOptions options;
+  options.environment = {std::string(stats::kRunDirVariable) + "=/nonexistent"};
+  const Finished finished = run(options, {"/bin/echo", "hello"});
+  EXPECT_EQ(finished.out, "hello\n");
+  EXPECT_EQ(finished.err, "");
+  EXPECT_TRUE(finished.images.empty());
+}
+
+TEST(InterposerStepsAside, FromAConfigurationOfAnotherVersion) {
+  RunOptions options;
+  options.config.version = 999;
+  const Finished finished = run(options, {"/bin/echo", "hello"});
+  EXPECT_EQ(finished.out, "hello\n");
+  EXPECT_TRUE(finished.images.empty());
+}
+
+TEST(InterposerStepsAside, WhereFilesMayNotBeLarge) {
+  const Finished finished = run_shell(RunOptions{}, "ulimit -f 1; echo hello");
+  EXPECT_EQ(finished.out, "hello\n");
+  const Finished child = run_shell(RunOptions{}, "ulimit -f 1; /bin/echo hello");
+  EXPECT_EQ(child.out, "hello\n");
+}
+
+TEST(InterposerLibrary, LoadsNoCxxRuntimeIntoAPlainProgram) {
+  const Finished finished = run(RunOptions{}, {"/bin/cat", "/proc/self/maps"});
+  EXPECT_NE(finished.out.find("libioweave_preload"), std::string::npos);
+  EXPECT_EQ(finished.out.find("libstdc++"), std::string::npos);
+  EXPECT_EQ(finished.out.find("libgcc_s"), std::string::npos);
+}
+
+TEST(InterposerLibrary, LeavesNoDescriptorOpen) {
+  const std::string script = "ls -1 /proc/self/fd | wc -l";
+  RunOptions plain;
+  plain.interposed = false;
+  EXPECT_EQ(run_shell(RunOptions{}, script).out, run_shell(plain, script).out);
+}
+
+}  // namespace
+}  // namespace ioweave

@@ -1,0 +1,534 @@
+/* scenario NAME FILE...: one small scene each for interposer_test.cpp. Exit code 0: as POSIX says. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+ssize_t __read_chk(int, void *, size_t, size_t);
+ssize_t __pread_chk(int, void *, size_t, off_t, size_t);
+ssize_t __pread64_chk(int, void *, size_t, off64_t, size_t);
+int __open_2(const char *, int);
+int __open64_2(const char *, int);
+int __openat_2(int, const char *, int);
+int __openat64_2(int, const char *, int);
+
+#define CHECK(condition)                                                          \
+  do {                                                                            \
+    if (!(condition)) {                                                           \
+      dprintf(2, "line %d: %s (errno %d)\n", __LINE__, #condition, errno); \
+      _exit(1);                                                                   \
+    }                                                                             \
+  } while (0)
+
+static char buffer[1 << 20];
+
+/* 12 reads of 100 bytes, each by another function. */
+static int all_reads(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  struct iovec two[2] = {{buffer, 40}, {buffer + 40, 60}};
+  CHECK(read(fd, buffer, 100) == 100);
+  CHECK(__read_chk(fd, buffer, 100, sizeof buffer) == 100);
+  CHECK(pread(fd, buffer, 100, 0) == 100);
+  CHECK(pread64(fd, buffer, 100, 0) == 100);
+  CHECK(__pread_chk(fd, buffer, 100, 0, sizeof buffer) == 100);
+  CHECK(__pread64_chk(fd, buffer, 100, 0, sizeof buffer) == 100);
+  CHECK(readv(fd, two, 2) == 100);
+  CHECK(preadv(fd, two, 2, 0) == 100);
+  CHECK(preadv64(fd, two, 2, 0) == 100);
+  CHECK(preadv2(fd, two, 2, -1, 0) == 100);
+  CHECK(preadv64v2(fd, two, 2, 0, 0) == 100);
+  CHECK(preadv2(fd, two, 2, 0, RWF_HIPRI) == 100 || errno == EOPNOTSUPP);
+  CHECK(lseek(fd, 0, SEEK_CUR) == 400);
+  CHECK(close(fd) == 0);
+  return 0;
+}
+
+static int all_writes(char **path) {
+  unlink(path[0]);
+  const int fd = open(path[0], O_RDWR | O_CREAT | O_TRUNC, 0640);
+  struct iovec two[2] = {{buffer, 40}, {buffer + 40, 60}};
+  CHECK(write(fd, buffer, 100) == 100);
+  CHECK(pwrite(fd, buffer, 100, 0) == 100);
+  CHECK(pwrite64(fd, buffer, 100, 0) == 100);
+  CHECK(writev(fd, two, 2) == 100);
+  CHECK(pwritev(fd, two, 2, 0) == 100);
+  CHECK(pwritev64(fd, two, 2, 0) == 100);
+  CHECK(pwritev2(fd, two, 2, -1, 0) == 100);
+  CHECK(pwritev64v2(fd, two, 2, 0, 0) == 100);
+  CHECK(lseek(fd, 0, SEEK_END) == 300);
+  CHECK(fsync(fd) == 0 && fdatasync(fd) == 0);
+  CHECK(sync_file_range(fd, 0, 300, SYNC_FILE_RANGE_WRITE) == 0);
+  CHECK(ftruncate(fd, 50) == 0 && ftruncate64(fd, 60) == 0);
+  CHECK(lseek64(fd, 0, SEEK_END) == 60);
+  struct stat status;
+  CHECK(fstat(fd, &status) == 0 && (status.st_mode & 0777) == 0640);
+  CHECK(close(fd) == 0);
+  return 0;
+}
+
+/* 9 opens of an existing file. */
+static int all_opens(char **path) {
+  int fds[9];
+  int n = 0;
+  fds[n++] = open(path[0], O_RDONLY);
+  fds[n++] = open64(path[0], O_RDONLY);
+  fds[n++] = openat(AT_FDCWD, path[0], O_RDONLY);
+  fds[n++] = openat64(AT_FDCWD, path[0], O_RDONLY);
+  fds[n++] = __open_2(path[0], O_RDONLY);
+  fds[n++] = __open64_2(path[0], O_RDONLY);
+  fds[n++] = __openat_2(AT_FDCWD, path[0], O_RDONLY);
+  fds[n++] = __openat64_2(AT_FDCWD, path[0], O_RDONLY);
+  fds[n++] = open(path[0], O_RDWR | O_CREAT, 0600);
+  for (int i = 0; i < n; ++i) {
+    CHECK(fds[i] >= 0 && read(fds[i], buffer, 10) == 10);
+    CHECK(close(fds[i]) == 0);
+  }
+  return 0;
+}
+
+static int errors(char **path) {
+  errno = 77;
+  int fd = open(path[0], O_RDONLY);
+  CHECK(fd >= 0 && errno == 77);
+  CHECK(read(fd, buffer, 10) == 10 && errno == 77);
+  CHECK(write(fd, buffer, 10) == -1 && errno == EBADF);
+  errno = 0;
+  CHECK(pread(fd, buffer, 10, -1) == -1 && errno == EINVAL);
+  struct iovec one = {buffer, 10};
+  errno = 0;
+  CHECK(preadv(fd, &one, 1, -1) == -1 && errno == EINVAL);
+  errno = 0;
+  CHECK(readv(fd, &one, -1) == -1 && errno == EINVAL);
+  errno = 0;
+  CHECK(preadv2(fd, &one, 1, -2, 0) == -1 && errno == EINVAL);
+  CHECK(read(fd, buffer, 0) == 0);
+  errno = 0;
+  CHECK(read(fd, (void *)8, 10) == -1 && errno == EFAULT);
+  errno = 0;
+  CHECK(lseek(fd, -5, SEEK_SET) == -1 && errno == EINVAL);
+  errno = 77;
+  CHECK(close(fd) == 0 && errno == 77);
+  CHECK(close(fd) == -1 && errno == EBADF);
+  errno = 0;
+  CHECK(read(fd, buffer, 10) == -1 && errno == EBADF);
+  errno = 0;
+  CHECK(open("/nonexistent/file", O_RDONLY) == -1 && errno == ENOENT);
+  errno = 0;
+  CHECK(write(-1, buffer, 1) == -1 && errno == EBADF);
+  errno = 0;
+  CHECK(read(1 << 20, buffer, 1) == -1 && errno == EBADF);
+  fd = open("/tmp", O_RDONLY | O_DIRECTORY);
+  errno = 0;
+  CHECK(read(fd, buffer, 1) == -1 && errno == EISDIR);
+  close(fd);
+  return 0;
+}
+
+static int append(char **path) {
+  int fd = open(path[0], O_WRONLY | O_CREAT | O_APPEND, 0600);
+  CHECK(write(fd, "abc", 3) == 3);
+  CHECK(lseek(fd, 0, SEEK_SET) == 0);
+  CHECK(write(fd, "def", 3) == 3);
+  close(fd);
+  fd = open(path[0], O_RDWR);
+  CHECK(fcntl(fd, F_SETFL, O_APPEND) == 0);
+  CHECK(write(fd, "ghi", 3) == 3);
+  CHECK(fcntl(fd, F_SETFL, 0) == 0);
+  CHECK(pwrite(fd, "A", 1, 0) == 1);
+  CHECK(pread(fd, buffer, 20, 0) == 9 && memcmp(buffer, "Abcdefghi", 9) == 0);
+  close(fd);
+  return 0;
+}
+
+static int duplicates(char **path) {
+  int fd = open(path[0], O_RDONLY);
+  int d1 = dup(fd);
+  int d2 = fcntl(fd, F_DUPFD, 100);
+  int d3 = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+  CHECK(d1 > fd && d2 == 100 && d3 == 101);
+  CHECK(dup2(fd, 50) == 50 && dup3(fd, 51, O_CLOEXEC) == 51);
+  CHECK(dup2(fd, fd) == fd);
+  errno = 0;
+  CHECK(dup3(fd, fd, 0) == -1 && errno == EINVAL);
+  const int all[] = {fd, d1, d2, d3, 50, 51};
+  for (int i = 0; i < 6; ++i) {
+    CHECK(read(all[i], buffer, 10) == 10);
+    CHECK(lseek(fd, 0, SEEK_CUR) == 10 * (i + 1));
+  }
+  CHECK((fcntl(51, F_GETFD) & FD_CLOEXEC) != 0 && (fcntl(50, F_GETFD) & FD_CLOEXEC) == 0);
+  CHECK(close_range(50, 51, 0) == 0);
+  errno = 0;
+  CHECK(read(50, buffer, 1) == -1 && errno == EBADF);
+  closefrom(100);
+  CHECK(read(100, buffer, 1) == -1);
+  CHECK(read(fd, buffer, 10) == 10);
+  return 0;
+}
+
+/* The number of a tracked file is given out again behind the interposer's back. */
+static int reuse(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  CHECK(read(fd, buffer, sizeof buffer) == (ssize_t)sizeof buffer);
+  syscall(SYS_close, fd);
+  int ends[2];
+  CHECK(pipe(ends) == 0 && ends[0] == fd);
+  CHECK(write(ends[1], "hello", 5) == 5);
+  CHECK(read(ends[0], buffer, 100) == 5 && memcmp(buffer, "hello", 5) == 0);
+  CHECK(lseek(ends[0], 0, SEEK_CUR) == -1 && errno == ESPIPE);
+  close(ends[0]);
+  close(ends[1]);
+  int pair[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+  CHECK(write(pair[0], "abc", 3) == 3 && read(pair[1], buffer, 9) == 3);
+  return 0;
+}
+
+static int mapped(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  CHECK(read(fd, buffer, 100) == 100);
+  char *at = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+  CHECK(at != MAP_FAILED && memcmp(at, buffer, 100) == 0);
+  CHECK(pread(fd, buffer + 100, 100, 0) == 100 && memcmp(at, buffer + 100, 100) == 0);
+  return 0;
+}
+
+static int stream(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  FILE *file = fdopen(fd, "r");
+  CHECK(file != NULL && fread(buffer, 1, 1000, file) == 1000);
+  CHECK(fclose(file) == 0);
+  CHECK(read(fd, buffer, 1) == -1 && errno == EBADF);
+  return 0;
+}
+
+static int forks(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  CHECK(read(fd, buffer, 1000) == 1000);
+  for (int round = 0; round < 2; ++round) {
+    const pid_t child = round == 0 ? fork() : _Fork();
+    if (child == 0) {
+      CHECK(read(fd, buffer, 1000) == 1000); /* the position is shared */
+      const int own = open(path[0], O_RDONLY);
+      CHECK(read(own, buffer, 500) == 500);
+      close(own);
+      const pid_t grandchild = fork();
+      if (grandchild == 0) {
+        CHECK(read(fd, buffer, 1000) == 1000);
+        _exit(8);
+      }
+      int status;
+      CHECK(waitpid(grandchild, &status, 0) == grandchild && WEXITSTATUS(status) == 8);
+      _exit(7);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  }
+  CHECK(lseek(fd, 0, SEEK_CUR) == 5000);
+  return 0;
+}
+
+static int vforks(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  CHECK(read(fd, buffer, 1000) == 1000);
+  const pid_t child = vfork();
+  if (child == 0) {
+    close(fd); /* the child's copy only */
+    dup2(1, fd);
+    execl("/bin/true", "true", (char *)NULL);
+    _exit(127);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 0);
+  CHECK(read(fd, buffer, 1000) == 1000); /* still the file, and still counted */
+  const pid_t quitter = vfork();
+  if (quitter == 0) _exit(3);
+  CHECK(waitpid(quitter, &status, 0) == quitter && WEXITSTATUS(status) == 3);
+  pid_t spawned;
+  char *argv[] = {"true", NULL};
+  CHECK(posix_spawn(&spawned, "/bin/true", NULL, NULL, argv, environ) == 0);
+  CHECK(waitpid(spawned, &status, 0) == spawned && WEXITSTATUS(status) == 0);
+  CHECK(system("exit 5") != -1);
+  return 0;
+}
+
+static int execs(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  CHECK(read(fd, buffer, 1000) == 1000);
+  errno = 0;
+  CHECK(execl("/nonexistent", "x", (char *)NULL) == -1 && errno == ENOENT);
+  CHECK(read(fd, buffer, 1000) == 1000);
+  execlp(path[1], path[1], "all_opens", path[0], (char *)NULL);
+  return 9;
+}
+
+static void *exec_in_thread(void *path) {
+  execv("/proc/self/exe", (char *[]){"scenario", "all_opens", path, NULL});
+  return NULL;
+}
+
+static int exec_thread(char **path) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, exec_in_thread, path[0]);
+  pthread_join(thread, NULL);
+  return 9;
+}
+
+static int exits_at_once(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  CHECK(read(fd, buffer, 1000) == 1000);
+  _exit(42);
+}
+
+static int exits_quickly(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  CHECK(read(fd, buffer, 1000) == 1000);
+  quick_exit(43);
+}
+
+static int killed(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  CHECK(read(fd, buffer, 1000) == 1000);
+  kill(getpid(), SIGKILL);
+  return 0;
+}
+
+static void *read_all(void *path) {
+  const int fd = open(path, O_RDONLY);
+  char *own = malloc(1 << 18);
+  while (read(fd, own, 1 << 18) > 0) usleep(300);
+  close(fd);
+  free(own);
+  return NULL;
+}
+
+/* The process ends with its last thread, which must not be one of Ioweave's. */
+static int main_thread_ends(char **path) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, read_all, path[0]);
+  pthread_detach(thread);
+  pthread_exit(NULL);
+}
+
+static int setuid_beside(char **path) {
+  read_all(path[0]);
+  CHECK(setuid(getuid()) == 0); /* broadcast to every thread of the process */
+  return 0;
+}
+
+static volatile sig_atomic_t handled;
+static int handler_fd;
+
+static void in_handler(int signal) {
+  (void)signal;
+  char small[64];
+  const int saved = errno;
+  if (pread(handler_fd, small, sizeof small, 0) == (ssize_t)sizeof small) ++handled;
+  if (pwrite(handler_fd, small, 8, 0) == 8) ++handled;
+  errno = saved;
+}
+
+/* Signals strike in the middle of wrapped calls and of malloc. */
+static int signals(char **path) {
+  handler_fd = open(path[0], O_RDWR);
+  struct sigaction action = {.sa_handler = in_handler, .sa_flags = SA_RESTART};
+  sigaction(SIGALRM, &action, NULL);
+  struct itimerval every = {{0, 200}, {0, 200}};
+  setitimer(ITIMER_REAL, &every, NULL);
+  const int fd = open(path[0], O_RDWR);
+  for (int i = 0; i < 4000; ++i) {
+    void *memory = malloc(1000 + (size_t)i);
+    CHECK(pread(fd, buffer, 4096, 4096) == 4096);
+    CHECK(pwrite(fd, buffer, 4096, 4096) == 4096);
+    free(memory);
+    if (i % 100 == 0) CHECK(close(open(path[0], O_RDONLY)) == 0);
+  }
+  every = (struct itimerval){{0, 0}, {0, 0}};
+  setitimer(ITIMER_REAL, &every, NULL);
+  CHECK(handled > 0);
+  return 0;
+}
+
+static void *cancelled(void *path) {
+  const int fd = open(path, O_RDONLY);
+  for (;;) {
+    CHECK(pread(fd, buffer, 65536, 0) >= 0);
+  }
+}
+
+static int cancels(char **path) {
+  for (int i = 0; i < 20; ++i) {
+    pthread_t thread;
+    void *result;
+    pthread_create(&thread, NULL, cancelled, path[0]);
+    usleep(2000);
+    CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
+    CHECK(result == PTHREAD_CANCELED);
+  }
+  return 0;
+}
+
+/* fcntl locks fall when the process closes any descriptor of the file, and only then. */
+static int locks(char **path) {
+  const int fd = open(path[0], O_RDWR);
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  CHECK(fcntl(fd, F_SETLK, &lock) == 0);
+  for (int i = 0; i < 24 && read(fd, buffer, 1 << 18) > 0; ++i) usleep(1000);
+  const pid_t child = fork();
+  if (child == 0) {
+    lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const int other = open(path[0], O_RDWR);
+    _exit(fcntl(other, F_SETLK, &lock) == -1 && (errno == EAGAIN || errno == EACCES) ? 0 : 1);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 0);
+  return 0;
+}
+
+/* What was in flight at close() must not keep the open file: its flock(2) is free at once. */
+static int close_frees(char **path) {
+  for (int i = 0; i < 8; ++i) {
+    const int fd = open(path[0], O_RDWR);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_pid = 0};
+    CHECK(fcntl(fd, F_OFD_SETLK, &lock) == 0);
+    CHECK(pread(fd, buffer, 1 << 20, (off_t)i << 21) >= 0);
+    for (int k = 0; k < 4; ++k) CHECK(read(fd, buffer, 1 << 20) >= 0);
+    CHECK(close(fd) == 0);
+    const int other = open(path[0], O_RDWR);
+    lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_pid = 0};
+    CHECK(fcntl(other, F_OFD_SETLK, &lock) == 0);
+    close(other);
+  }
+  return 0;
+}
+
+static int truncates(char **path) {
+  const int fd = open(path[0], O_RDWR);
+  for (int i = 0; i < 4; ++i) CHECK(read(fd, buffer, 1 << 20) == 1 << 20);
+  CHECK(ftruncate(fd, 5 << 20) == 0);
+  CHECK(read(fd, buffer, 1 << 20) == 1 << 20);
+  CHECK(read(fd, buffer, 1 << 20) == 0);
+  CHECK(truncate(path[0], 3 << 20) == 0);
+  CHECK(pread(fd, buffer, 1 << 20, 4 << 20) == 0);
+  return 0;
+}
+
+static void *chaos_thread(void *argument) {
+  char **path = argument;
+  unsigned seed = (unsigned)(uintptr_t)&seed;
+  char small[4096];
+  for (int i = 0; i < 400; ++i) {
+    const int fd = open(path[0], O_RDONLY);
+    if (fd < 0) return (void *)1;
+    for (int k = 0; k < 4; ++k) {
+      if (pread(fd, small, sizeof small, rand_r(&seed) % (1 << 20)) != (ssize_t)sizeof small)
+        return (void *)2;
+    }
+    const int copy = rand_r(&seed) % 2 ? dup(fd) : -1;
+    if (read(fd, small, 512) != 512) return (void *)3;
+    close(fd);
+    if (copy >= 0) close(copy);
+    if (rand_r(&seed) % 64 == 0) {
+      const pid_t child = fork();
+      if (child == 0) _exit(0);
+      waitpid(child, NULL, 0);
+    }
+  }
+  return NULL;
+}
+
+static int chaos(char **path) {
+  pthread_t threads[8];
+  for (int i = 0; i < 8; ++i) pthread_create(&threads[i], NULL, chaos_thread, path);
+  for (int i = 0; i < 8; ++i) {
+    void *result;
+    pthread_join(threads[i], &result);
+    CHECK(result == NULL);
+  }
+  return 0;
+}
+
+static int confined(char **path) {
+  const int fd = open(path[0], O_RDONLY);
+  for (int i = 0; i < 4; ++i) CHECK(read(fd, buffer, 1 << 20) == 1 << 20);
+  CHECK(prctl(PR_SET_SECCOMP, 1 /* SECCOMP_MODE_STRICT */) == 0);
+  for (int i = 0; i < 4; ++i) {
+    if (read(fd, buffer, 1 << 20) != 1 << 20) syscall(SYS_exit, 1);
+  }
+  syscall(SYS_exit, 0);
+  return 0;
+}
+
+/* A program gets the lowest free numbers, whatever the engine keeps open beside it. */
+static int numbers(char **path) {
+  const int first = open(path[0], O_RDWR);
+  CHECK(read(first, buffer, 100) == 100 && pwrite(first, buffer, 100, 0) == 100);
+  const int second = open(path[0], O_RDWR);
+  CHECK(second == first + 1);
+  for (int i = second; i < 1024; ++i) {
+    errno = 0;
+    CHECK(close(i) == 0 || errno == EBADF);
+  }
+  CHECK(read(first, buffer, 100) == 100 && pwrite(first, buffer, 100, 0) == 100);
+  CHECK(dup2(first, second) == second && read(second, buffer, 100) == 100);
+  CHECK(close_range((unsigned)second, ~0u, 0) == 0);
+  CHECK(read(first, buffer, 100) == 100 && pwrite(first, buffer, 100, 0) == 100);
+  closefrom(second);
+  CHECK(read(first, buffer, 100) == 100 && pwrite(first, buffer, 100, 0) == 100);
+  return 0;
+}
+
+static int transfers(char **path) {
+  const int from = open(path[0], O_RDONLY);
+  const int to = open(path[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+  CHECK(sendfile(to, from, NULL, 1000) == 1000);
+  CHECK(copy_file_range(from, NULL, to, NULL, 1000, 0) == 1000);
+  int ends[2];
+  CHECK(pipe(ends) == 0 && splice(from, NULL, ends[1], NULL, 1000, 0) == 1000);
+  CHECK(lseek(from, 0, SEEK_CUR) == 3000 && lseek(to, 0, SEEK_CUR) == 2000);
+  return 0;
+}
+
+static const struct {
+  const char *name;
+  int (*play)(char **);
+} scenes[] = {
+    {"all_reads", all_reads},     {"all_writes", all_writes},
+    {"all_opens", all_opens},     {"errors", errors},
+    {"append", append},           {"duplicates", duplicates},
+    {"reuse", reuse},             {"mapped", mapped},
+    {"stream", stream},           {"forks", forks},
+    {"vforks", vforks},           {"execs", execs},
+    {"exec_thread", exec_thread}, {"exits_at_once", exits_at_once},
+    {"exits_quickly", exits_quickly}, {"killed", killed},
+    {"main_thread_ends", main_thread_ends}, {"setuid_beside", setuid_beside},
+    {"signals", signals},         {"cancels", cancels},
+    {"locks", locks},             {"close_frees", close_frees},
+    {"truncates", truncates},     {"chaos", chaos},
+    {"confined", confined},       {"transfers", transfers},     {"numbers", numbers},
+};
+
+int main(int argc, char **argv) {
+  if (argc < 3) return 2;
+  for (size_t i = 0; i < sizeof scenes / sizeof scenes[0]; ++i) {
+    if (strcmp(scenes[i].name, argv[1]) == 0) return scenes[i].play(argv + 2);
+  }
+  return 2;
+}
