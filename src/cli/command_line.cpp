@@ -1,0 +1,355 @@
+// How it works: `run` and `stat` first split the words into their own options and the program, by
+// asking the CLI11 application which options take a value. CLI11 then sees only its own part; its
+// prefix_command() would take a misspelt option for the start of the program. What the options say
+// about settings becomes a Layer, driven by the table in settings.hpp.
+
+#include "cli/command_line.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "base/nearest_name.hpp"
+#include "cli/format.hpp"
+#include "cli/output.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+constexpr size_t kHelpColumn = 30;
+constexpr size_t kHelpWidth = 66;
+
+/// CLI11's help with our own usage line.
+class HelpFormat : public CLI::Formatter {
+ public:
+  explicit HelpFormat(std::string usage) : usage_(std::move(usage)) {
+    column_width(kHelpColumn);
+    label("REQUIRED", "");
+    label("TEXT", "");
+  }
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
+    return "Usage: " + usage_ + "\n";
+  }
+
+ private:
+  std::string usage_;
+};
+
+std::string help_lines(std::string_view text) {
+  return wrapped(text, kHelpWidth, 0);
+}
+
+std::unique_ptr<CLI::App> make_app(std::string_view about, std::string usage, std::string footer) {
+  auto app = std::make_unique<CLI::App>(wrapped(about, 96, 0));
+  app->formatter(std::make_shared<HelpFormat>(std::move(usage)));
+  app->set_help_flag("-h,--help", "Print this help");
+  app->footer(std::move(footer));
+  return app;
+}
+
+int refuse(const std::string& command, const std::string& what) {
+  complain(command + ": " + what + " (see 'ioweave " + command + " --help')");
+  return kFailed;
+}
+
+std::string unknown_option(const CLI::App& app, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* const option : app.get_options()) {
+    for (const std::string& each : option->get_lnames()) known.push_back("--" + each);
+  }
+  const std::vector<std::string_view> views(known.begin(), known.end());
+  const std::string_view nearest = nearest_name(name, views);
+  std::string text = "unknown option '" + name + "'";
+  if (!nearest.empty()) text += "; did you mean '" + std::string(nearest) + "'?";
+  return text;
+}
+
+// ---- Options before a program -------------------------------------------------------------------
+
+bool needs_value(const CLI::Option& option) {
+  return option.get_items_expected_min() > 0;
+}
+
+/// True where the last letter of "-qo" is an option whose value is the next word.
+bool short_needs_next(const CLI::App& app, std::string_view word, bool& known) {
+  for (size_t i = 1; i < word.size(); ++i) {
+    const CLI::Option* const option = app.get_option_no_throw(std::string("-") + word[i]);
+    known = option != nullptr;
+    if (!known) return false;
+    if (needs_value(*option)) return i + 1 == word.size();
+  }
+  return false;
+}
+
+bool needs_next(const CLI::App& app, const std::string& word, bool& known) {
+  if (!word.starts_with("--")) return short_needs_next(app, word, known);
+  const size_t equals = word.find('=');
+  const CLI::Option* const option = app.get_option_no_throw(word.substr(0, equals));
+  known = option != nullptr;
+  return known && equals == std::string::npos && needs_value(*option);
+}
+
+/// Splits words into options and program. False with an unknown option in `unknown`.
+bool split(const CLI::App& app, Arguments words, std::vector<std::string>& options,
+           std::vector<std::string>& command, std::string& unknown) {
+  size_t i = 0;
+  for (; i < words.size(); ++i) {
+    const std::string word = words[i];
+    if (word == "--") {
+      ++i;
+      break;
+    }
+    if (word.size() < 2 || word[0] != '-') break;
+    bool known = false;
+    const bool takes_next = needs_next(app, word, known);
+    if (!known) {
+      unknown = word;
+      return false;
+    }
+    options.push_back(word);
+    if (takes_next && i + 1 < words.size()) options.emplace_back(words[++i]);
+  }
+  for (; i < words.size(); ++i) command.emplace_back(words[i]);
+  return true;
+}
+
+// ---- Parsing ------------------------------------------------------------------------------------
+
+/// Lets CLI11 parse; help and errors end here.
+std::optional<int> parse_with(CLI::App& app, const std::string& command,
+                              std::vector<std::string> words) {
+  std::ranges::reverse(words);  // CLI11 takes them from the back
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    print(app.help());
+    return 0;
+  } catch (const CLI::ExtrasError&) {
+    const std::string word = app.remaining(true).front();
+    return refuse(command, word.starts_with("-") ? unknown_option(app, word)
+                                                 : "'" + word + "' is one word too many");
+  } catch (const CLI::ParseError& error) {
+    return refuse(command, error.what());
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> texts(Arguments words) {
+  return {words.begin(), words.end()};
+}
+
+/// The options of `run` and `stat`, and where their values arrive.
+struct RunParser {
+  std::unique_ptr<CLI::App> app;
+  std::array<std::string, kKeys> values;
+  std::array<CLI::Option*, kKeys> options{};
+  std::vector<std::string> rules;
+  CLI::Option* json = nullptr;
+  std::string json_file;
+  bool keep = false;
+  int verbose = 0;
+};
+
+std::string option_help(const Setting& setting) {
+  std::string text(setting.meaning);
+  if (!setting.otherwise.empty() && setting.type != Setting::Type::flag) {
+    text += " Default: " + std::string(setting.otherwise) + ".";
+  }
+  return help_lines(text);
+}
+
+std::string value_label(const Setting& setting) {
+  if (setting.type == Setting::Type::size) return "SIZE";
+  if (setting.type == Setting::Type::text) return "FILE";
+  std::string names;
+  for (const std::string_view choice : setting.choices) {
+    names += (names.empty() ? "" : "|") + std::string(choice);
+  }
+  return names;
+}
+
+void add_setting(RunParser& parser, const Setting& setting) {
+  const auto index = static_cast<size_t>(setting.key);
+  std::string names(setting.option);
+  if (setting.key == Key::output) names = "-o," + names;
+  if (setting.key == Key::quiet) names = "-q," + names;
+  if (setting.type == Setting::Type::flag) {
+    parser.options[index] = parser.app->add_flag(names)->description(option_help(setting));
+    return;
+  }
+  parser.options[index] = parser.app->add_option(names, parser.values[index], option_help(setting))
+                              ->type_name(value_label(setting))
+                              ->take_last();
+}
+
+/// `observing`: only what makes sense where nothing is done to the program.
+void add_run_options(RunParser& parser, bool observing) {
+  for (const Setting& setting : settings()) {
+    const bool for_reports = setting.key == Key::output || setting.key == Key::quiet;
+    if (for_reports || !observing) add_setting(parser, setting);
+  }
+  CLI::App& app = *parser.app;
+  if (!observing) {
+    app.add_option("--rule", parser.rules,
+                   help_lines("Policy of the files that match: * stays within a folder, ** does "
+                              "not. The first rule that matches wins. May be repeated."))
+        ->type_name("GLOB=POLICY")
+        ->allow_extra_args(false)
+        ->take_all();
+  }
+  parser.json = app.add_option("--json", parser.json_file,
+                               help_lines("The report as JSON, on standard error in place of the "
+                                          "text, or to a file beside it: --json=FILE."))
+                    ->type_name("[=FILE]")
+                    ->expected(0, 1);
+  app.add_flag("-v,--verbose", parser.verbose, "List more files; -vv all of them");
+  app.add_flag("--keep-run-dir", parser.keep, "Leave the run's directory behind, for debugging");
+}
+
+/// The mistake in a value given on the command line, or empty. In a file it would be a warning;
+/// here somebody is there to correct it.
+std::string take_settings(const RunParser& parser, Layer& layer) {
+  layer.kind = LayerKind::command_line;
+  for (const Setting& setting : settings()) {
+    const auto index = static_cast<size_t>(setting.key);
+    if (parser.options[index] == nullptr || parser.options[index]->count() == 0) continue;
+    const bool is_flag = setting.type == Setting::Type::flag;
+    const std::string value = is_flag ? "true" : parser.values[index];
+    std::string why;
+    if (!canonical(setting, value, why)) return why;
+    layer.entries.push_back(
+        {std::string(setting.name), value, {LayerKind::command_line, std::string(setting.option)}});
+  }
+  for (const std::string& text : parser.rules) {
+    std::optional<RuleEntry> rule = split_rule(text);
+    if (!rule) return "rule '" + text + "' is not of the form GLOB=policy";
+    std::string why;
+    if (!canonical(setting(Key::policy), rule->policy, why)) return "rule '" + text + "': " + why;
+    rule->origin = {LayerKind::command_line, "--rule"};
+    layer.rules.push_back(std::move(*rule));
+  }
+  return {};
+}
+
+std::optional<int> parse_program(RunParser& parser, const std::string& name, Arguments words,
+                                 RunOptions& options) {
+  std::vector<std::string> own;
+  std::string unknown;
+  if (!split(*parser.app, words, own, options.command, unknown)) {
+    return refuse(name, unknown_option(*parser.app, unknown));
+  }
+  if (const auto code = parse_with(*parser.app, name, std::move(own))) return code;
+  const std::string mistake = take_settings(parser, options.settings);
+  if (!mistake.empty()) return refuse(name, mistake);
+  if (options.command.empty()) return refuse(name, "no program was given");
+  options.json = parser.json->count() > 0;
+  options.json_file = parser.json_file;
+  options.keep_run_directory = parser.keep;
+  options.verbose = static_cast<unsigned>(parser.verbose);
+  return std::nullopt;
+}
+
+constexpr const char* kRunExamples = R"(Examples:
+  ioweave run -- ./simulate input.dat          hide its reads behind its computation
+  ioweave run -o run.jsonl -- make -j8         keep the figures for later tools
+  ioweave run --policy off -- ./simulate       only measure (see also: ioweave stat)
+  ioweave run --rule '*.log=off' -- ./app      leave some files alone
+  ioweave run --lookahead 256m --slice 4m -- ./scan /data/*.bin
+
+The exit code is the program's; 128+N where signal N killed it; 125 where Ioweave failed, 126
+where the program cannot be executed, 127 where there is none. Settings may also stand in
+IOWEAVE_* and ioweave.toml: see 'ioweave config show'.)";
+
+constexpr const char* kStatExamples = R"(Examples:
+  ioweave stat -- ./simulate input.dat         calls, bytes and time per file
+  ioweave stat -v -- make -j8                  more files
+  ioweave stat --json=stat.json -- ./simulate  the same as JSON)";
+
+constexpr const char* kDoctorExamples = R"(Examples:
+  ioweave doctor                               this machine and installation
+  ioweave doctor /scratch                      with real I/O in that folder
+  ioweave doctor ./simulate                    can this program be followed?
+
+Exit code: 0 all is well, 1 something is degraded, 2 something cannot be used at all.)";
+
+constexpr const char* kConfigExamples = R"(Examples:
+  ioweave config show                          every setting, its value and where that is from
+  ioweave config explain /scratch/run7.h5      which policy this file gets, and which rule says so
+  ioweave config list                          all settings, their variables and meanings)";
+
+constexpr const char* kPathExamples = R"(Examples:
+  LD_PRELOAD=$(ioweave path --preload)
+  cmake -DCMAKE_PREFIX_PATH=$(ioweave path --cmake) ...
+  PKG_CONFIG_PATH=$(ioweave path --pkgconfig) pkg-config --cflags --libs ioweave)";
+
+}  // namespace
+
+std::optional<int> parse_run(Arguments arguments, RunOptions& options) {
+  RunParser parser;
+  parser.app = make_app("Runs an unmodified program and weaves its I/O through its computation.",
+                        "ioweave run [OPTIONS] [--] PROGRAM [ARGUMENT...]", kRunExamples);
+  add_run_options(parser, false);
+  return parse_program(parser, "run", arguments, options);
+}
+
+std::optional<int> parse_stat(Arguments arguments, RunOptions& options) {
+  RunParser parser;
+  parser.app = make_app("Runs a program, changes nothing, and tells what I/O it did.",
+                        "ioweave stat [OPTIONS] [--] PROGRAM [ARGUMENT...]", kStatExamples);
+  add_run_options(parser, true);
+  return parse_program(parser, "stat", arguments, options);
+}
+
+std::optional<int> parse_doctor(Arguments arguments, DoctorOptions& options) {
+  const auto app = make_app("Tells what Ioweave can use here, what is missing and who can mend it.",
+                            "ioweave doctor [OPTIONS] [PATH]", kDoctorExamples);
+  app->add_option("PATH", options.path,
+                  help_lines("A folder or data file to do real I/O in, or a program to examine"));
+  app->add_flag("--json", options.json, "The findings as JSON");
+  return parse_with(*app, "doctor", texts(arguments));
+}
+
+std::optional<int> parse_config(Arguments arguments, ConfigOptions& options) {
+  const auto app = make_app("Tells which settings are in force and where they come from.",
+                            "ioweave config show|explain|list [OPTIONS] [PATH]", kConfigExamples);
+  constexpr std::array<std::string_view, 3> kActions{"show", "explain", "list"};
+  std::string action;
+  app->add_option("ACTION", action, "show, explain or list")->required();
+  app->add_option("PATH", options.path, "With explain: the file in question");
+  app->add_flag("--json", options.json, "With show: as JSON");
+  if (const auto code = parse_with(*app, "config", texts(arguments))) return code;
+  const auto found = std::ranges::find(kActions, action);
+  if (found == kActions.end()) {
+    const std::string_view nearest = nearest_name(action, kActions);
+    return refuse("config",
+                  "unknown action '" + action + "'" +
+                      (nearest.empty() ? "; it is show, explain or list"
+                                       : "; did you mean '" + std::string(nearest) + "'?"));
+  }
+  options.action = static_cast<ConfigOptions::Action>(found - kActions.begin());
+  const bool explains = options.action == ConfigOptions::Action::explain;
+  if (explains && options.path.empty()) return refuse("config", "explain needs a path");
+  if (!explains && !options.path.empty()) return refuse("config", action + " takes no path");
+  return std::nullopt;
+}
+
+std::optional<int> parse_path(Arguments arguments, PathOptions& options) {
+  const auto app = make_app("Prints where parts of this installation lie.",
+                            "ioweave path --preload|--cmake|--pkgconfig", kPathExamples);
+  app->add_flag("--preload", options.preload, "The interposer, libioweave_preload.so");
+  app->add_flag("--cmake", options.cmake, "The folder of ioweave-config.cmake");
+  app->add_flag("--pkgconfig", options.pkgconfig, "The folder of ioweave.pc");
+  if (const auto code = parse_with(*app, "path", texts(arguments))) return code;
+  if (!options.preload && !options.cmake && !options.pkgconfig) {
+    return refuse("path", "say which: --preload, --cmake or --pkgconfig");
+  }
+  return std::nullopt;
+}
+
+}  // namespace ioweave::cli

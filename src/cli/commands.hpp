@@ -1,0 +1,14 @@
+#pragma once
+
+#include "cli/command_line.hpp"
+
+namespace ioweave::cli {
+
+// The subcommands: each gets the words behind its name and returns the exit code.
+[[nodiscard]] int run_command(Arguments arguments);
+[[nodiscard]] int stat_command(Arguments arguments);
+[[nodiscard]] int doctor_command(Arguments arguments);
+[[nodiscard]] int config_command(Arguments arguments);
+[[nodiscard]] int path_command(Arguments arguments);
+
+}  // namespace ioweave::cli

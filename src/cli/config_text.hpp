@@ -1,0 +1,23 @@
+#pragma once
+
+// What `ioweave config` prints.
+
+#include <string>
+
+#include "cli/settings.hpp"
+
+namespace ioweave::cli {
+
+/// Every setting with its value and where that is from, then the rules in their order.
+[[nodiscard]] std::string show_text(const Resolved& resolved);
+
+/// The policy of an absolute path, what decided it, and what else would have matched.
+[[nodiscard]] std::string explain_text(const Resolved& resolved, const std::string& path);
+
+/// The table of all settings as Markdown: docs/configuration.md holds exactly this.
+[[nodiscard]] std::string settings_list();
+
+/// As the interposer sees it: relative to `directory`, links and ".." resolved where it exists.
+[[nodiscard]] std::string absolute_path(const std::string& path, const std::string& directory);
+
+}  // namespace ioweave::cli

@@ -1,0 +1,174 @@
+#include "cli/doctor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <string_view>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/elf_file.hpp"
+#include "cli/format.hpp"
+#include "cli/launch.hpp"
+#include "cli/locations.hpp"
+#include "cli/program.hpp"
+#include "cli/run_directory.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+using engine::Finding;
+using engine::Usable;
+
+constexpr const char* kInterposer = "interposer";
+constexpr std::array<std::string_view, 3> kUsableNames{"ok", "degraded", "unusable"};
+constexpr size_t kWidth = 100;
+
+bool starts_with_any(std::string_view subject, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(words,
+                             [&](std::string_view word) { return subject.starts_with(word); });
+}
+
+/// Engines and modes that only some machines can have and that are never used unasked.
+bool is_optional(const Finding& finding) {
+  return starts_with_any(finding.subject, {"io_uring+", "aio"});
+}
+
+/// What something else stands in for: without io_uring the threads engine does the work, without
+/// O_DIRECT the page cache.
+bool has_substitute(const Finding& finding) {
+  return starts_with_any(finding.subject,
+                         {"io_uring", "O_DIRECT", "registered buffers", "page-cache prefetch"});
+}
+
+Finding failed(std::string cause, std::string remedy, int error = 0) {
+  return {kInterposer, Usable::no, error, {}, std::move(cause), std::move(remedy)};
+}
+
+/// Runs this command, which is dynamic and harmless, with the library in LD_PRELOAD.
+LaunchResult run_a_trivial_program(const std::string& library, const RunDirectory& directory) {
+  LaunchRequest request;
+  // A shell so that its output goes nowhere; the path is an argument and needs no quoting.
+  request.command = {"/bin/sh", "-c", "exec \"$0\" --version >/dev/null 2>&1", own_executable()};
+  request.added = {"LD_PRELOAD=" + library,
+                   std::string(stats::kRunDirVariable) + "=" + directory.path()};
+  LaunchResult result = launch(request);
+  release_signals();
+  return result;
+}
+
+Finding judge_trial(const LaunchResult& result, const stats::RunReport& report,
+                    const std::string& library) {
+  if (!result.started || result.outcome.exit_code != 0) {
+    return failed("a trivial program fails with " + library + " in LD_PRELOAD (exit " +
+                      std::to_string(result.outcome.exit_code) + ")",
+                  "run LD_DEBUG=libs LD_PRELOAD=" + library + " /bin/true and report what it says",
+                  result.error);
+  }
+  for (const stats::ProcessReport& process : report.processes) {
+    if (process.active) return {kInterposer, Usable::yes, 0, library, {}, {}};
+  }
+  if (!report.processes.empty()) {
+    return failed("it steps aside: " + report.processes.front().why,
+                  "use a library and a command of one build");
+  }
+  return failed("the dynamic loader does not load " + library,
+                "check that the file and its folder are readable and not on a file system mounted "
+                "noexec");
+}
+
+std::string mark(Usable usable) {
+  return std::string(kUsableNames[static_cast<size_t>(usable)]);
+}
+
+std::string labelled(const char* label, const std::string& text) {
+  constexpr size_t kIndent = 12;
+  if (text.empty()) return {};
+  std::string start = "    " + std::string(label);
+  start.resize(kIndent, ' ');
+  return start + wrapped(text, kWidth, kIndent) + "\n";
+}
+
+}  // namespace
+
+std::vector<Finding> examine_interposer() {
+  std::string why;
+  const std::string library = locate(Location::preload, why);
+  if (library.empty()) return {failed(why, "whoever installed Ioweave")};
+  const std::unique_ptr<RunDirectory> directory = RunDirectory::create(why);
+  if (!directory) {
+    return {failed("no place for a run's directory: " + why,
+                   "you: set XDG_RUNTIME_DIR or TMPDIR to a writable folder with free space")};
+  }
+  const std::string entry = directory->preload_entry(library);
+  const int error = directory->write_config(stats::RunConfig{});
+  if (error != 0 || entry.empty()) {
+    return {failed(directory->path() + ": " + std::strerror(-error),
+                   "you: free some space there, or set TMPDIR", -error)};
+  }
+  const LaunchResult result = run_a_trivial_program(entry, *directory);
+  stats::RunGatherer gatherer;
+  stats::RunReport report;
+  directory->gather(gatherer, true, report.remarks);
+  std::move(gatherer).finish(report);
+  return {judge_trial(result, report, library)};
+}
+
+bool is_program(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  if ((status.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0) return false;
+  const ElfFacts::Kind kind = read_elf_facts(path).kind;
+  return kind != ElfFacts::Kind::other;
+}
+
+Finding examine_program(const std::string& path) {
+  const Program program =
+      inspect_program(path.find('/') == std::string::npos ? "./" + path : path, "");
+  Finding finding;
+  finding.subject = "program " + path;
+  finding.error = program.error;
+  if (program.followable == Followable::yes) {
+    finding.detail = program.interpreter.empty() ? "it can be followed"
+                                                 : "it can be followed, in " + program.interpreter;
+    return finding;
+  }
+  finding.usable = Usable::no;
+  finding.cause = explanation(program);
+  finding.remedy = remedy(program);
+  return finding;
+}
+
+int verdict(const std::vector<Finding>& findings) {
+  int worst = 0;
+  for (const Finding& finding : findings) {
+    if (finding.usable == Usable::yes || is_optional(finding)) continue;
+    const bool unusable = finding.usable == Usable::no && !has_substitute(finding);
+    worst = std::max(worst, unusable ? 2 : 1);
+  }
+  return worst;
+}
+
+std::string findings_text(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    std::string state = mark(finding.usable);
+    if (is_optional(finding) && finding.usable != Usable::yes) state = "not here";
+    state.resize(10, ' ');
+    text += state + shown_name(finding.subject, kWidth - 10) + "\n";
+    text += labelled("detail", finding.detail);
+    text += labelled("cause", finding.cause);
+    text += labelled("remedy", finding.remedy);
+  }
+  constexpr std::array<const char*, 3> kVerdicts{
+      "All is well.\n", "Ioweave works here, with less than it could have.\n",
+      "Something that was asked about cannot be used: see above.\n"};
+  return text + kVerdicts[static_cast<size_t>(verdict(findings))];
+}
+
+}  // namespace ioweave::cli

@@ -1,0 +1,23 @@
+#pragma once
+
+// What a program's first bytes and ELF headers say. The file may be damaged or hostile: every
+// offset and length is checked against what was read.
+
+#include <cstdint>
+#include <string>
+
+namespace ioweave::cli {
+
+struct ElfFacts {
+  enum class Kind : uint8_t { unreadable, other, script, elf, foreign_elf };
+
+  Kind kind = Kind::unreadable;  ///< foreign_elf: another class, byte order or machine
+  std::string script_line;       ///< of a script: the line behind "#!"
+  std::string loader;            ///< PT_INTERP, empty in a static program
+  bool is_go = false;
+  bool is_shared = false;  ///< ET_DYN: a library or a position-independent program
+};
+
+[[nodiscard]] ElfFacts read_elf_facts(const std::string& path);
+
+}  // namespace ioweave::cli

@@ -1,0 +1,84 @@
+#include "cli/locations.hpp"
+
+#include <climits>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include <unistd.h>
+
+#include "cli/program.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+constexpr const char* kLibrary = "libioweave_preload.so";
+
+/// IOWEAVE_BIN_TO_LIB is the way from the installed command's folder to the libraries', by CMake.
+constexpr const char* kInstalledLibraries = "/" IOWEAVE_BIN_TO_LIB;
+constexpr const char* kBuiltPreload = "/../calls/preload/";
+
+std::string canonical_path(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), &free);
+  return real ? real.get() : std::string{};
+}
+
+std::string own_folder() {
+  const std::string executable = own_executable();
+  return executable.substr(0, executable.rfind('/'));
+}
+
+std::string locate_preload(std::string& why) {
+  std::vector<std::string> candidates;
+  const char* const chosen = std::getenv(kPreloadVariable);
+  const bool is_chosen = chosen != nullptr && chosen[0] != '\0';
+  if (is_chosen) {
+    candidates.emplace_back(chosen);
+  } else {
+    candidates.push_back(own_folder() + kInstalledLibraries + "/ioweave/" + kLibrary);
+    candidates.push_back(own_folder() + kBuiltPreload + kLibrary);
+  }
+  std::string tried;
+  for (const std::string& candidate : candidates) {
+    const std::string found = canonical_path(candidate);
+    std::string reason = "it does not exist";
+    if (!found.empty() && is_loadable_library(found, reason)) return found;
+    tried += (tried.empty() ? "" : "; ") + candidate + ": " + reason;
+  }
+  why = std::string(kLibrary) + " was not found (" + tried + "). ";
+  why += is_chosen ? std::string("Correct or unset ") + kPreloadVariable
+                   : std::string("Install Ioweave as a whole, or name the library in ") +
+                         kPreloadVariable;
+  return {};
+}
+
+std::string locate_folder(const char* folder, const char* file, std::string& why) {
+  const std::string place = own_folder() + kInstalledLibraries + folder;
+  const std::string found = canonical_path(place);
+  if (!found.empty() && access((found + file).c_str(), R_OK) == 0) return found;
+  why = place + file + " does not exist. This command runs from a build tree or a partial copy: " +
+        "install Ioweave (make install PREFIX=...) and use the installed command";
+  return {};
+}
+
+}  // namespace
+
+std::string own_executable() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return length > 0 ? std::string(path, static_cast<size_t>(length)) : std::string{};
+}
+
+std::string locate(Location location, std::string& why) {
+  switch (location) {
+    case Location::preload:
+      return locate_preload(why);
+    case Location::cmake:
+      return locate_folder("/cmake/ioweave", "/ioweave-config.cmake", why);
+    case Location::pkgconfig:
+      return locate_folder("/pkgconfig", "/ioweave.pc", why);
+  }
+  return {};
+}
+
+}  // namespace ioweave::cli

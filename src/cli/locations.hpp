@@ -1,0 +1,25 @@
+#pragma once
+
+// Where the parts of this installation lie, found from the command's own place: the tree may be
+// moved as a whole, and a build tree works without being installed.
+
+#include <string>
+
+namespace ioweave::cli {
+
+/// Variable that names another interposer, for tests and packagers.
+inline constexpr const char* kPreloadVariable = "IOWEAVE_PRELOAD_PATH";
+
+enum class Location : unsigned char {
+  preload,    ///< the file libioweave_preload.so
+  cmake,      ///< the folder for CMAKE_PREFIX_PATH or ioweave_DIR
+  pkgconfig,  ///< the folder for PKG_CONFIG_PATH
+};
+
+/// The absolute path, or empty with, in `why`, what was looked for and how to get it.
+[[nodiscard]] std::string locate(Location location, std::string& why);
+
+/// The same for the command itself.
+[[nodiscard]] std::string own_executable();
+
+}  // namespace ioweave::cli

@@ -1,0 +1,94 @@
+// The command `ioweave`: finds the subcommand and calls it. Each has a file of its own.
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "base/nearest_name.hpp"
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+
+namespace {
+
+using ioweave::cli::Arguments;
+
+struct Command {
+  std::string_view name;
+  int (*function)(Arguments);
+};
+
+constexpr std::array<Command, 5> kCommands{{{"run", &ioweave::cli::run_command},
+                                            {"stat", &ioweave::cli::stat_command},
+                                            {"doctor", &ioweave::cli::doctor_command},
+                                            {"config", &ioweave::cli::config_command},
+                                            {"path", &ioweave::cli::path_command}}};
+
+constexpr const char* kVersion = "ioweave " IOWEAVE_VERSION "\n";
+
+constexpr const char* kHelp = R"(Ioweave weaves storage I/O through computation.
+
+Usage: ioweave COMMAND [OPTIONS] ...
+
+Commands:
+  run      run a program and hide its I/O behind its computation
+  stat     run a program, change nothing, and tell what I/O it did
+  doctor   tell what can be used here, what is missing and who can mend it
+  config   show or explain settings
+  path     print where parts of this installation lie
+
+Options:
+  -h, --help     print this help; behind a command, that command's
+  --version      print the version
+
+Examples:
+  ioweave run -- ./simulate input.dat
+  ioweave run -o run.jsonl --policy overlap -- ./simulate input.dat
+  ioweave stat -- ./simulate input.dat
+  ioweave doctor /scratch
+  ioweave config explain /scratch/run7.h5
+)";
+
+int refuse(std::string_view word) {
+  std::array<std::string_view, kCommands.size()> names;
+  std::ranges::transform(kCommands, names.begin(), &Command::name);
+  const std::string_view nearest = ioweave::nearest_name(word, names);
+  std::string text = "unknown command '" + std::string(word) + "'";
+  text += nearest.empty() ? " (see 'ioweave --help')"
+                          : "; did you mean '" + std::string(nearest) + "'?";
+  ioweave::cli::complain(text);
+  return ioweave::cli::kFailed;
+}
+
+int dispatch(Arguments words) {
+  if (words.empty()) {
+    ioweave::cli::print_error(kHelp);
+    return ioweave::cli::kFailed;
+  }
+  const std::string_view word = words[0];
+  if (word == "-h" || word == "--help" || word == "help") {
+    ioweave::cli::print(kHelp);
+    return 0;
+  }
+  if (word == "--version") {
+    ioweave::cli::print(kVersion);
+    return 0;
+  }
+  const auto* const command = std::ranges::find(kCommands, word, &Command::name);
+  return command == kCommands.end() ? refuse(word) : command->function(words.subspan(1));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ioweave::cli::guard_standard_streams();
+  try {
+    const auto words = static_cast<size_t>(std::max(argc, 1));
+    return dispatch(Arguments(argv, words).subspan(argc > 0 ? 1 : 0));
+  } catch (const std::exception& error) {
+    // Only memory can run out here: everything else is handled where it happens.
+    ioweave::cli::complain(error.what());
+    return ioweave::cli::kFailed;
+  }
+}

@@ -1,0 +1,47 @@
+#include "cli/output.hpp"
+
+#include <csignal>
+#include <string>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "stats/atomic_file.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+void write_to(int fd, std::string_view text) noexcept {
+  // After the program has been started or where there is none: its disposition is not touched.
+  struct sigaction ignore {};
+  struct sigaction before {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &before);
+  [[maybe_unused]] const int error = stats::write_all(fd, text);
+  sigaction(SIGPIPE, &before, nullptr);
+}
+
+}  // namespace
+
+void guard_standard_streams() noexcept {
+  // open(2) gives the lowest free number, so every closed one below 3 is filled in turn.
+  int fd = 0;
+  do {
+    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
+void print(std::string_view text) noexcept {
+  write_to(STDOUT_FILENO, text);
+}
+
+void print_error(std::string_view text) noexcept {
+  write_to(STDERR_FILENO, text);
+}
+
+void complain(std::string_view text) {
+  print_error("ioweave: " + std::string(text) + "\n");
+}
+
+}  // namespace ioweave::cli

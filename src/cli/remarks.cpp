@@ -1,0 +1,157 @@
+#include "cli/remarks.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "cli/format.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+using stats::CallClass;
+using stats::Degrade;
+using stats::RunPolicy;
+
+constexpr double kLittleIo = 0.01;     ///< share of the wall time below which I/O hardly matters
+constexpr double kGoodGuesses = 0.5;   ///< share of prefetched bytes that should be used
+constexpr size_t kMostComplaints = 3;  ///< of processes, each different
+
+bool saw_any(const stats::RunReport& report) {
+  return std::ranges::any_of(report.processes, &stats::ProcessReport::active);
+}
+
+/// Why there are no figures at all, or none of the program itself.
+std::string why_unseen(const stats::RunReport& report, const Program& program) {
+  const bool seen = saw_any(report);
+  if (program.followable == Followable::unknown && seen) return {};
+  if (program.followable != Followable::yes) {
+    return explanation(program) +
+           (seen ? ". Only programs that it started were observed." : ". Nothing was observed.");
+  }
+  if (seen) return {};
+  for (const stats::ProcessReport& process : report.processes) {
+    if (!process.why.empty()) return "Nothing was observed: " + process.why;
+  }
+  return "Nothing was observed: no process loaded the interposer. `ioweave doctor " +
+         shown_command({program.path}, 60) + "` tells why.";
+}
+
+/// The degrade reason under which the program spent most of its reading time.
+Degrade main_reason(const stats::RunReport& report) {
+  std::array<double, stats::kDegradeNames.size()> seconds{};
+  for (const stats::FileReport& file : report.files) {
+    if (file.degrade == Degrade::not_regular) continue;
+    seconds[static_cast<size_t>(file.degrade)] += file.of(CallClass::read).seconds;
+  }
+  return static_cast<Degrade>(std::ranges::max_element(seconds) - seconds.begin());
+}
+
+std::string why_nothing_prefetched(const stats::RunReport& report) {
+  switch (const Degrade reason = main_reason(report)) {
+    case Degrade::none:
+      return "Nothing was prefetched: what was read next was in the page cache already, or too "
+             "little was read for looking ahead to help.";
+    case Degrade::no_gain:
+      return "Reads came from the page cache already: there was nothing to hide.";
+    case Degrade::memory_file:
+      return "The files lie in memory (tmpfs or the like): there was nothing to hide.";
+    case Degrade::random_access:
+      return "Reads followed no pattern that could be foreseen, so nothing was prefetched.";
+    default:
+      return "Nothing was prefetched: most reading was from files served as they are (" +
+             std::string(stats::kDegradeNames[static_cast<size_t>(reason)]) + ").";
+  }
+}
+
+std::string on_prefetching(const stats::RunReport& report) {
+  const stats::RunTotals& totals = report.totals;
+  const auto& reads = totals.call[static_cast<size_t>(CallClass::read)];
+  if (reads.calls == 0) return "The program only wrote; policy 'overlap' hides reads.";
+  if (totals.prefetched_bytes == 0) return why_nothing_prefetched(report);
+  const double used = static_cast<double>(totals.prefetched_used_bytes) /
+                      static_cast<double>(totals.prefetched_bytes);
+  if (used >= kGoodGuesses) return {};
+  return "Only " + percent_text(used) +
+         " of the prefetched bytes were read: --lookahead may be too large for this program.";
+}
+
+bool saw_reads_or_writes(const stats::RunTotals& totals) {
+  return totals.call[static_cast<size_t>(CallClass::read)].calls > 0 ||
+         totals.call[static_cast<size_t>(CallClass::write)].calls > 0;
+}
+
+/// No read or write was seen. That is not the same as no I/O.
+std::string on_no_calls(const stats::RunReport& report) {
+  constexpr uint64_t kWorthMentioning = 1u << 20;
+  if (report.totals.call[static_cast<size_t>(CallClass::other)].bytes > 0) {
+    return "Data was moved by copy_file_range, sendfile or the like only, which are left as they "
+           "are.";
+  }
+  const uint64_t from_storage = report.outcome.storage_read_bytes;
+  if (from_storage >= kWorthMentioning) {
+    return "No read or write call was seen, yet " + bytes_text(from_storage) +
+           " came from storage: what the C library reads on its own (fopen, fread) and mmap pass "
+           "Ioweave by.";
+  }
+  return "No read or write call was seen on a file that a program opened itself: nothing could be "
+         "hidden.";
+}
+
+/// What the policy could do about the I/O that was seen.
+std::string on_gain(const stats::RunReport& report) {
+  if (!saw_reads_or_writes(report.totals)) return on_no_calls(report);
+  const bool may_overlap = report.config.policy == RunPolicy::overlap ||
+                           std::ranges::any_of(report.files, [](const stats::FileReport& file) {
+                             return file.policy == RunPolicy::overlap;
+                           });
+  return may_overlap ? on_prefetching(report) : std::string{};
+}
+
+std::string on_little_io(const stats::RunReport& report) {
+  const double share =
+      report.outcome.wall_seconds > 0 ? report.totals.io_seconds / report.outcome.wall_seconds : 0;
+  if (!saw_reads_or_writes(report.totals) || share >= kLittleIo) return {};
+  return "I/O is " + percent_text(share) + " of the wall time: hiding it saves no more than that.";
+}
+
+/// Downgrades and faults that processes report, each text once.
+void add_complaints(const stats::RunReport& report, std::vector<std::string>& remarks) {
+  size_t added = 0;
+  for (const stats::ProcessReport& process : report.processes) {
+    const std::string& why = process.why;
+    const auto says_it = [&](const std::string& remark) {
+      return remark.find(why) != std::string::npos;
+    };
+    if (why.empty() || std::ranges::any_of(remarks, says_it)) continue;
+    if (added++ == kMostComplaints) return;
+    const std::string name = process.program.substr(process.program.rfind('/') + 1);
+    remarks.push_back(name + ": " + why);
+  }
+}
+
+std::string on_still_running(const stats::RunReport& report) {
+  const auto running = std::ranges::count(report.processes, stats::ProcessReport::End::running,
+                                          &stats::ProcessReport::end);
+  if (running == 0) return {};
+  return std::to_string(running) + (running == 1 ? " process is" : " processes are") +
+         " still running: figures are up to now, and later ones are not counted.";
+}
+
+}  // namespace
+
+std::vector<std::string> remarks_on(const stats::RunReport& report, const Program& program) {
+  std::vector<std::string> remarks;
+  const auto add = [&](std::string remark) {
+    if (!remark.empty()) remarks.push_back(std::move(remark));
+  };
+  add(why_unseen(report, program));
+  if (saw_any(report)) {
+    add(on_gain(report));
+    add(on_little_io(report));
+  }
+  add_complaints(report, remarks);
+  add(on_still_running(report));
+  return remarks;
+}
+
+}  // namespace ioweave::cli

@@ -1,0 +1,185 @@
+#include "cli/run_directory.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <dirent.h>
+
+#include "stats/atomic_file.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+constexpr std::string_view kNamePrefix = "ioweave-run-";
+constexpr const char* kConfigName = "config";
+constexpr const char* kKeepName = "keep";
+constexpr const char* kPreloadName = "libioweave_preload.so";
+/// The interposer keeps the directory's path in a buffer of fixed size.
+constexpr size_t kMostPlaceBytes = 150;
+/// Between mkdtemp and flock a fresh directory has no lock yet.
+constexpr time_t kYoungestStaleSeconds = 60;
+
+std::vector<std::string> names_in(int directory) {
+  std::vector<std::string> names;
+  // A descriptor of its own: closedir() closes it, and the position is not shared.
+  const int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const stream = fd >= 0 ? fdopendir(fd) : nullptr;
+  if (stream == nullptr) {
+    if (fd >= 0) close(fd);
+    return names;
+  }
+  while (const dirent* const entry = readdir(stream)) {
+    const std::string_view name(entry->d_name);
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  closedir(stream);
+  return names;
+}
+
+/// Empties and removes it. Processes that still map a segment keep their mapping.
+void remove_directory(int directory, const std::string& path) {
+  for (const std::string& name : names_in(directory)) unlinkat(directory, name.c_str(), 0);
+  rmdir(path.c_str());
+}
+
+std::vector<std::string> places() {
+  std::vector<std::string> list;
+  const auto add_variable = [&](const char* variable) {
+    const char* const value = std::getenv(variable);
+    if (value == nullptr || value[0] != '/' || std::strlen(value) > kMostPlaceBytes) return;
+    list.emplace_back(value);
+  };
+  add_variable("XDG_RUNTIME_DIR");
+  list.emplace_back("/dev/shm");
+  add_variable("TMPDIR");
+  list.emplace_back("/tmp");
+  return list;
+}
+
+bool is_stale(int fd) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0 || status.st_uid != geteuid()) return false;
+  if (time(nullptr) - status.st_mtime < kYoungestStaleSeconds) return false;
+  if (faccessat(fd, kKeepName, F_OK, 0) == 0) return false;
+  return flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+/// Opens and locks a directory that mkdtemp has just made. -errno on failure.
+int open_and_lock(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return -errno;
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    const int error = -errno;
+    close(fd);
+    return error;
+  }
+  return fd;
+}
+
+void remark_once(std::string remark, std::vector<std::string>& remarks) {
+  if (std::ranges::find(remarks, remark) == remarks.end()) remarks.push_back(std::move(remark));
+}
+
+/// True where nothing will be added to its segment any more: it said that it ends, and it is gone.
+/// Neither alone will do. Destructors of other libraries still read and write after the first, an
+/// exec that fails takes it back, and a process of another pid namespace seems gone from here.
+bool is_final(const stats::ProcessReport& process) {
+  const bool said_so = process.end == stats::ProcessReport::End::exited ||
+                       process.end == stats::ProcessReport::End::replaced;
+  return said_so && kill(process.pid, 0) != 0 && errno == ESRCH;
+}
+
+}  // namespace
+
+void sweep_stale_run_directories(const std::string& parent) {
+  const int directory = open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return;
+  for (const std::string& name : names_in(directory)) {
+    if (!name.starts_with(kNamePrefix)) continue;
+    const int fd = openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (is_stale(fd)) remove_directory(fd, parent + "/" + name);
+    close(fd);
+  }
+  close(directory);
+}
+
+std::unique_ptr<RunDirectory> RunDirectory::create(std::string& why) {
+  why.clear();
+  for (const std::string& place : places()) {
+    std::string path = place + "/" + std::string(kNamePrefix) + "XXXXXX";
+    int fd = mkdtemp(path.data()) != nullptr ? 0 : -errno;
+    if (fd == 0) {
+      fd = open_and_lock(path);
+      if (fd < 0) rmdir(path.c_str());
+    }
+    if (fd >= 0) {
+      sweep_stale_run_directories(place);
+      return std::unique_ptr<RunDirectory>(new RunDirectory(std::move(path), fd));
+    }
+    why += (why.empty() ? "" : "; ") + place + ": " + std::strerror(-fd);
+  }
+  return nullptr;
+}
+
+RunDirectory::~RunDirectory() {
+  if (!keep_) remove_directory(fd_, path_);
+  close(fd_);
+}
+
+void RunDirectory::keep() noexcept {
+  keep_ = true;
+  const int fd = openat(fd_, kKeepName, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd >= 0) close(fd);
+}
+
+int RunDirectory::write_config(const stats::RunConfig& config) const {
+  const int fd = openat(fd_, kConfigName, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return -errno;
+  const auto* const bytes = reinterpret_cast<const char*>(&config);
+  const int error = stats::write_all(fd, std::string_view(bytes, sizeof config));
+  return close(fd) != 0 && error == 0 ? -errno : error;
+}
+
+std::string RunDirectory::preload_entry(const std::string& library) const {
+  constexpr const char* kSpecial = " :$\t\n";
+  if (library.find_first_of(kSpecial) == std::string::npos) return library;
+  if (path_.find_first_of(kSpecial) != std::string::npos) return {};
+  if (symlinkat(library.c_str(), fd_, kPreloadName) != 0) return {};
+  return path_ + "/" + kPreloadName;
+}
+
+void RunDirectory::gather(stats::RunGatherer& gatherer, bool last,
+                          std::vector<std::string>& remarks) {
+  if (keep_ && !last) return;
+  std::vector<std::string> names = names_in(fd_);
+  std::erase_if(names, [](const std::string& name) { return !stats::is_segment_name(name); });
+  std::ranges::sort(names);
+  for (const std::string& name : names) {
+    stats::SegmentContents contents;
+    std::string why;
+    const stats::SegmentState state =
+        stats::read_segment(fd_, name, stats::ClockPair::now(), contents, why);
+    if (!last && (state != stats::SegmentState::usable || !is_final(contents.process))) continue;
+    if (state == stats::SegmentState::usable) {
+      gatherer.add(std::move(contents.process), std::move(contents.files));
+    } else if (state == stats::SegmentState::incomplete) {
+      remark_once("A process ended before it could say anything.", remarks);
+    } else {
+      remark_once("The figures of a process are lost: its segment " + why + ".", remarks);
+    }
+    if (!keep_) unlinkat(fd_, name.c_str(), 0);
+  }
+}
+
+}  // namespace ioweave::cli

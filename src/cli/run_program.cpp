@@ -1,0 +1,236 @@
+// One run: resolve the settings, prepare the directory and the environment, launch, gather what the
+// processes left, report. What Ioweave needs and cannot have in this environment (a directory, a
+// file size limit, another C library) never keeps the program from running: it runs as without
+// Ioweave and the report says why. Only a broken installation and a wrong command line do, and
+// those before the program starts.
+
+#include "cli/run_program.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cli/launch.hpp"
+#include "cli/layers.hpp"
+#include "cli/locations.hpp"
+#include "cli/machine.hpp"
+#include "cli/output.hpp"
+#include "cli/program.hpp"
+#include "cli/remarks.hpp"
+#include "cli/run_directory.hpp"
+#include "stats/atomic_file.hpp"
+#include "stats/run_file.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+constexpr const char* kPreload = "LD_PRELOAD";
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+/// Everything that one run holds on to.
+struct Run {
+  const RunOptions& options;
+  const RunKind& kind;
+  Resolved settings;
+  Program program;
+  std::string library;
+  std::unique_ptr<RunDirectory> directory;  ///< null: the program runs unobserved
+  stats::RunReport report;
+  std::string unobservable;          ///< why, as a sentence for the report
+  std::vector<std::string> remarks;  ///< met while gathering
+
+  [[nodiscard]] bool is_quiet() const { return settings.flag(Key::quiet); }
+};
+
+// ---- Before -------------------------------------------------------------------------------------
+
+void resolve_settings(Run& run) {
+  const ConfigPlaces places = config_places();
+  Layer command_line = run.options.settings;
+  for (RuleEntry& rule : command_line.rules) rule.directory = places.working_directory;
+  run.settings = resolve(all_layers(std::move(command_line), environ, places));
+  run.report.config = run_config(run.settings);
+  run.report.directory = places.working_directory;
+  if (run.kind.observe_only) {
+    run.report.config.policy = stats::RunPolicy::off;
+    run.report.config.rules = 0;
+  }
+  if (run.is_quiet()) return;
+  for (const std::string& warning : run.settings.warnings) complain("warning: " + warning);
+}
+
+/// Better said before a long run than after it.
+void warn_of_unwritable(const std::string& path, bool is_quiet) {
+  if (path.empty() || is_quiet) return;
+  const bool exists = access(path.c_str(), F_OK) == 0;
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (access(exists ? path.c_str() : folder.c_str(), W_OK) == 0) return;
+  complain("warning: " + path + " cannot be written: " + std::strerror(errno));
+}
+
+/// What keeps the program's processes from having segments, or empty.
+std::string why_unobservable(const Run& run) {
+  if (preload_would_disturb(run.program.followable)) return explanation(run.program) + ".";
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sizeof(stats::Segment)) {
+    return "Nothing was observed: the limit on file sizes (ulimit -f) is below 1 MiB.";
+  }
+  return {};
+}
+
+void prepare_directory(Run& run) {
+  run.unobservable = why_unobservable(run);
+  if (!run.unobservable.empty()) return;
+  std::string why;
+  run.directory = RunDirectory::create(why);
+  const int error = run.directory ? run.directory->write_config(run.report.config) : 0;
+  if (error != 0) {
+    why = run.directory->path() + ": " + std::strerror(-error);
+    run.directory = nullptr;
+  }
+  if (!run.directory) {
+    run.unobservable = "Nothing was observed: no place for the run's directory (" + why +
+                       "). Set XDG_RUNTIME_DIR or TMPDIR to a writable folder with free space.";
+    return;
+  }
+  if (run.options.keep_run_directory) run.directory->keep();
+}
+
+/// LD_PRELOAD with the library in front, unless it stands there already (a run within a run).
+std::string preload_list(const std::string& entry) {
+  const std::string before = variable(kPreload);
+  if (before.empty()) return entry;
+  const bool is_first =
+      before.starts_with(entry) &&
+      (before.size() == entry.size() || std::strchr(" :", before[entry.size()]) != nullptr);
+  return is_first ? before : entry + ":" + before;
+}
+
+std::vector<std::string> added_variables(Run& run) {
+  if (!run.directory) return {};
+  const std::string entry = run.directory->preload_entry(run.library);
+  if (entry.empty()) {
+    run.unobservable = "Nothing was observed: LD_PRELOAD cannot express the path " + run.library +
+                       ". Install Ioweave under a path without blanks, ':' and '$'.";
+    return {};
+  }
+  return {std::string(kPreload) + "=" + preload_list(entry),
+          std::string(stats::kRunDirVariable) + "=" + run.directory->path()};
+}
+
+// ---- After --------------------------------------------------------------------------------------
+
+/// The program did not start: says why, as a shell would.
+int explain_failure(const Run& run, const LaunchResult& result) {
+  const std::string& name = run.options.command[0];
+  std::string text = "'" + name + "': " + std::strerror(result.error);
+  if (name.empty()) {
+    text = "the program's name is empty";
+  } else if (result.error == ENOENT && run.program.error == 0) {
+    text += ": the interpreter or loader that it names does not exist";
+  } else if (result.error == ENOENT && name.find('/') == std::string::npos) {
+    text = "'" + name + "' was not found in PATH";
+    if (access(name.c_str(), X_OK) == 0) text += "; there is one here: write ./" + name;
+  } else if (std::error_code unused; std::filesystem::is_directory(name, unused)) {
+    text = "'" + name + "' is a directory";
+  } else if (result.error == EACCES) {
+    text += "; " + remedy(run.program);
+  }
+  complain(text);
+  return result.error == ENOENT ? kNotFound : kNotExecutable;
+}
+
+void write_report(const std::string& path, const std::string& text, const char* what) {
+  const int error = stats::write_atomically(path, text);
+  if (error == 0) return;
+  complain(std::string("the ") + what + " " + path + " was not written: " + std::strerror(-error));
+}
+
+Detail detail_of(const Run& run) {
+  constexpr size_t kAll = SIZE_MAX;
+  if (run.options.verbose >= 2) return {kAll, kAll};
+  return run.options.verbose == 1 ? run.kind.verbose : run.kind.brief;
+}
+
+void complete_report(Run& run) {
+  stats::RunReport& report = run.report;
+  report.version = IOWEAVE_VERSION;
+  report.command = run.options.command;
+  report.remarks = run.unobservable.empty() ? remarks_on(report, run.program)
+                                            : std::vector<std::string>{run.unobservable};
+  for (std::string& remark : run.remarks) report.remarks.push_back(std::move(remark));
+  const bool leaves_file = !run.settings[Key::output].text.empty() || run.options.json;
+  if (!leaves_file) return;
+  report.machine = this_machine();
+  add_file_systems(report);
+}
+
+void publish(const Run& run) {
+  const std::string& output = run.settings[Key::output].text;
+  if (!output.empty()) write_report(output, stats::run_file_text(run.report), "run file");
+  if (!run.options.json_file.empty()) {
+    write_report(run.options.json_file, stats::report_json(run.report), "JSON report");
+  }
+  if (run.is_quiet()) return;
+  const bool json_for_text = run.options.json && run.options.json_file.empty();
+  print_error(json_for_text ? stats::report_json(run.report)
+                            : run.kind.text(run.report, detail_of(run)));
+  if (run.directory && run.options.keep_run_directory) {
+    complain("the run's directory is kept: " + run.directory->path());
+  }
+}
+
+}  // namespace
+
+int run_program(const RunOptions& options, const RunKind& kind) {
+  Run run{options, kind, {}, {}, {}, nullptr, {}, {}, {}};
+  std::string why;
+  run.library = locate(Location::preload, why);
+  if (run.library.empty()) {
+    complain(why);
+    return kFailed;
+  }
+  resolve_settings(run);
+  warn_of_unwritable(run.settings[Key::output].text, run.is_quiet());
+  warn_of_unwritable(options.json_file, run.is_quiet());
+  run.program = inspect_program(options.command[0], variable("PATH"));
+  prepare_directory(run);
+
+  stats::RunGatherer gatherer;
+  LaunchRequest request;
+  request.command = options.command;
+  request.added = added_variables(run);
+  const auto gather = [&](bool last) {
+    if (run.directory) run.directory->gather(gatherer, last, run.remarks);
+  };
+  request.on_tick = [&] { gather(false); };
+  run.report.started = utc_now();
+  const LaunchResult result = launch(request);
+  gather(true);
+  std::move(gatherer).finish(run.report);
+  if (!options.keep_run_directory) run.directory = nullptr;
+  release_signals();
+
+  if (result.error != 0 && !result.started) return explain_failure(run, result);
+  if (result.without_added) {
+    run.unobservable = "Nothing was observed: the arguments leave no room for LD_PRELOAD.";
+  }
+  run.report.outcome = result.outcome;
+  complete_report(run);
+  publish(run);
+  return result.outcome.exit_code;
+}
+
+}  // namespace ioweave::cli

@@ -1,0 +1,224 @@
+#include "cli/settings.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/nearest_name.hpp"
+#include "engine/backend.hpp"
+#include "policy/policy.hpp"
+#include "stats/config_names.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+// The names of stats stand for the enumerations of stations that stats cannot see.
+static_assert(stats::kEngineNames[static_cast<size_t>(engine::Kind::uring)] == "uring");
+static_assert(stats::kEngineNames[static_cast<size_t>(engine::Kind::aio)] == "aio");
+static_assert(stats::kEngineNames[static_cast<size_t>(engine::Kind::threads)] == "threads");
+static_assert(stats::kEngineModeNames[static_cast<size_t>(engine::UringMode::plain)] == "plain");
+static_assert(stats::kEngineModeNames[static_cast<size_t>(engine::UringMode::sqpoll)] == "sqpoll");
+static_assert(stats::kEngineModeNames[static_cast<size_t>(engine::UringMode::iopoll)] == "iopoll");
+static_assert(stats::kSchedulingNames[static_cast<size_t>(policy::Scheduling::none)] == "none");
+static_assert(stats::kSchedulingNames[static_cast<size_t>(policy::Scheduling::strict)] == "strict");
+static_assert(stats::kSchedulingNames[static_cast<size_t>(policy::Scheduling::weighted)] ==
+              "weighted");
+
+constexpr uint64_t kKiB = 1024;
+constexpr uint64_t kMiB = 1024 * kKiB;
+constexpr uint64_t kGiB = 1024 * kMiB;
+
+constexpr std::array<std::string_view, 4> kFlagNames{"true", "false", "1", "0"};
+
+constexpr std::array<Setting, kKeys> kSettings{{
+    {Key::policy, Setting::Type::choice, "policy", "IOWEAVE_POLICY", "--policy", "overlap",
+     "What to do with a program's calls on files: 'off' only observes, 'sync' sends every read and "
+     "write through the engine and waits, 'writes' only writes, 'overlap' leaves the calls alone "
+     "and brings what is read next into the page cache meanwhile.",
+     stats::kRunPolicyNames},
+    {Key::engine, Setting::Type::choice, "engine", "IOWEAVE_ENGINE", "--engine", "uring",
+     "What moves the bytes in policies 'sync' and 'writes'. Where it is not available, the next "
+     "that is: uring, threads.",
+     stats::kEngineNames},
+    {Key::mode, Setting::Type::choice, "mode", "IOWEAVE_MODE", "--mode", "plain",
+     "Mode of the uring engine: 'sqpoll' has a kernel thread submit, 'iopoll' polls the device and "
+     "needs O_DIRECT and a driver with poll queues.",
+     stats::kEngineModeNames},
+    {Key::schedule, Setting::Type::choice, "schedule", "IOWEAVE_SCHEDULE", "--schedule", "strict",
+     "How prefetching and the program's own reads share the device: 'strict' starts a slice only "
+     "while no read of the program waits, 'weighted' shares, 'none' does not care.",
+     stats::kSchedulingNames},
+    {Key::slice,
+     Setting::Type::size,
+     "slice",
+     "IOWEAVE_SLICE",
+     "--slice",
+     "1m",
+     "Bytes of one prefetch operation: the grain at which prefetching gives way.",
+     {},
+     4 * kKiB,
+     kGiB},
+    {Key::lookahead,
+     Setting::Type::size,
+     "lookahead",
+     "IOWEAVE_LOOKAHEAD",
+     "--lookahead",
+     "64m",
+     "Least bytes to be ahead of a program that reads a file in order.",
+     {},
+     4 * kKiB,
+     1024 * kGiB},
+    {Key::max_lookahead,
+     Setting::Type::size,
+     "max_lookahead",
+     "IOWEAVE_MAX_LOOKAHEAD",
+     "--max-lookahead",
+     "1g",
+     "Most bytes to be ahead, over all files of a process.",
+     {},
+     4 * kKiB,
+     16 * 1024 * kGiB},
+    {Key::output,
+     Setting::Type::text,
+     "output",
+     "IOWEAVE_OUTPUT",
+     "--output",
+     "",
+     "Run file to write; empty: none.",
+     {}},
+    {Key::quiet,
+     Setting::Type::flag,
+     "quiet",
+     "IOWEAVE_QUIET",
+     "--quiet",
+     "false",
+     "Print neither summary nor warnings.",
+     {}},
+}};
+
+constexpr bool table_is_in_order() {
+  for (size_t i = 0; i < kKeys; ++i) {
+    if (static_cast<size_t>(kSettings[i].key) != i) return false;
+  }
+  return true;
+}
+static_assert(table_is_in_order());
+
+std::string quoted(std::string_view text) {
+  return "'" + std::string(text) + "'";
+}
+
+std::string joined(std::span<const std::string_view> names) {
+  std::string text;
+  for (const std::string_view name : names) {
+    text += (text.empty() ? "" : ", ") + std::string(name);
+  }
+  return text;
+}
+
+std::optional<std::string> canonical_choice(const Setting& setting, std::string_view value,
+                                            std::string& why) {
+  if (std::ranges::find(setting.choices, value) != setting.choices.end()) return std::string(value);
+  const std::string_view nearest = nearest_name(value, setting.choices);
+  why = setting.name;
+  why += " " + quoted(value) + " is not known";
+  why += nearest.empty() ? "; it is one of " + joined(setting.choices)
+                         : "; did you mean " + quoted(nearest) + "?";
+  return std::nullopt;
+}
+
+std::optional<std::string> canonical_size(const Setting& setting, std::string_view value,
+                                          std::string& why) {
+  const std::optional<uint64_t> bytes = parse_size(value);
+  if (bytes && *bytes >= setting.least && *bytes <= setting.most) return size_text(*bytes);
+  why = setting.name;
+  why += " " + quoted(value);
+  why += bytes ? " is out of bounds" : " is not a size such as 64k, 1m or 2g";
+  why += "; it is " + size_text(setting.least) + " to " + size_text(setting.most);
+  return std::nullopt;
+}
+
+std::optional<std::string> canonical_flag(const Setting& setting, std::string_view value,
+                                          std::string& why) {
+  if (value == "true" || value == "1") return "true";
+  if (value == "false" || value == "0") return "false";
+  why = setting.name;
+  why += " " + quoted(value) + " is not one of " + joined(kFlagNames);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const Setting, kKeys> settings() noexcept {
+  return kSettings;
+}
+
+const Setting& setting(Key key) noexcept {
+  return kSettings[static_cast<size_t>(key)];
+}
+
+const Setting* setting_named(std::string_view name) noexcept {
+  const auto* const found = std::ranges::find(kSettings, name, &Setting::name);
+  return found == kSettings.end() ? nullptr : found;
+}
+
+std::string_view nearest_setting(std::string_view name) {
+  std::vector<std::string_view> names{"rule", "lock"};
+  for (const Setting& each : kSettings) names.push_back(each.name);
+  return nearest_name(name, names);
+}
+
+std::optional<uint64_t> parse_size(std::string_view text) noexcept {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{}) return std::nullopt;
+  std::string_view unit(rest, static_cast<size_t>(end - rest));
+  if (unit.empty() || unit == "B") return value;
+
+  constexpr std::string_view kUnits = "kmgt";
+  const size_t power = kUnits.find(static_cast<char>(unit[0] | 0x20));
+  if (power == std::string_view::npos) return std::nullopt;
+  unit.remove_prefix(1);
+  if (!unit.empty() && unit != "i" && unit != "iB") return std::nullopt;
+  const auto shift = static_cast<unsigned>(10 * (power + 1));
+  if (value > (UINT64_MAX >> shift)) return std::nullopt;
+  return value << shift;
+}
+
+std::string size_text(uint64_t bytes) {
+  constexpr std::string_view kUnits = "tgmk";
+  unsigned shift = 40;
+  for (const char unit : kUnits) {
+    if (bytes != 0 && bytes % (uint64_t{1} << shift) == 0) {
+      return std::to_string(bytes >> shift) + unit;
+    }
+    shift -= 10;
+  }
+  return std::to_string(bytes);
+}
+
+std::optional<std::string> canonical(const Setting& setting, std::string_view value,
+                                     std::string& why) {
+  switch (setting.type) {
+    case Setting::Type::choice:
+      return canonical_choice(setting, value, why);
+    case Setting::Type::size:
+      return canonical_size(setting, value, why);
+    case Setting::Type::flag:
+      return canonical_flag(setting, value, why);
+    case Setting::Type::text:
+      break;
+  }
+  return std::string(value);
+}
+
+std::optional<RuleEntry> split_rule(std::string_view text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string_view::npos || equals == 0) return std::nullopt;
+  RuleEntry rule;
+  rule.glob = text.substr(0, equals);
+  rule.policy = text.substr(equals + 1);
+  return rule;
+}
+
+}  // namespace ioweave::cli

@@ -1,0 +1,17 @@
+#include "cli/commands.hpp"
+#include "cli/run_program.hpp"
+
+namespace ioweave::cli {
+
+int stat_command(Arguments arguments) {
+  RunOptions options;
+  if (const auto code = parse_stat(arguments, options)) return *code;
+  RunKind kind;
+  kind.observe_only = true;
+  kind.text = &stat_text;
+  kind.brief = {.files = 10, .remarks = 3};
+  kind.verbose = {.files = 100, .remarks = 10};
+  return run_program(options, kind);
+}
+
+}  // namespace ioweave::cli

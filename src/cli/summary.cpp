@@ -1,0 +1,176 @@
+#include "cli/summary.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "cli/format.hpp"
+#include "stats/config_names.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+using stats::CallClass;
+using stats::Degrade;
+
+constexpr size_t kWidth = 100;
+constexpr size_t kPathColumns = 48;
+
+std::string headline(const stats::RunReport& report) {
+  const stats::Outcome& outcome = report.outcome;
+  std::string end = "exit " + std::to_string(outcome.exit_code);
+  if (outcome.signal != 0) {
+    const char* const name = sigabbrev_np(outcome.signal);
+    end = std::string("killed by ") + (name != nullptr ? "SIG" : "signal ") +
+          (name != nullptr ? std::string(name) : std::to_string(outcome.signal));
+  }
+  return "ioweave: " + shown_command(report.command, kWidth - 30) + "  (" + end + ")\n";
+}
+
+void line(std::string& text, std::string_view label, std::string_view figure,
+          std::string_view remark) {
+  std::string padded(label);
+  padded.resize(std::max<size_t>(padded.size() + 1, 11), ' ');
+  std::string value(figure);
+  if (value.size() < 12) value.insert(0, 12 - value.size(), ' ');
+  text += "  " + padded + value;
+  if (!remark.empty()) text += "   " + std::string(remark);
+  text += "\n";
+}
+
+/// Exposed time may exceed the wall time, where several threads wait at once.
+std::string share_of_wall(const stats::RunReport& report) {
+  const double wall = report.outcome.wall_seconds;
+  const double exposed = report.totals.exposed_seconds;
+  if (wall <= 0 || exposed <= 0) return {};
+  if (exposed > wall) return "summed over threads and processes";
+  return percent_text(exposed / wall) + " of the wall time";
+}
+
+std::string bytes_moved(const stats::RunTotals& totals) {
+  const uint64_t read = totals.call[static_cast<size_t>(CallClass::read)].bytes;
+  const uint64_t written = totals.call[static_cast<size_t>(CallClass::write)].bytes;
+  return "read " + bytes_text(read) + ", written " + bytes_text(written);
+}
+
+void add_prefetch(std::string& text, const stats::RunTotals& totals) {
+  if (totals.prefetched_bytes == 0) return;
+  const double used = static_cast<double>(totals.prefetched_used_bytes) /
+                      static_cast<double>(totals.prefetched_bytes);
+  line(text, "prefetched", bytes_text(totals.prefetched_bytes),
+       percent_text(used) + " of it read, in " + std::to_string(totals.prefetch_operations) +
+           " operations");
+}
+
+std::string engine_in_use(const stats::RunReport& report) {
+  std::string text = "policy ";
+  text += stats::kRunPolicyNames[static_cast<size_t>(report.config.policy)];
+  if (report.config.rules > 0) text += ", " + std::to_string(report.config.rules) + " rules";
+  if (report.totals.engine_operations > 0) {
+    text += ", " + std::to_string(report.totals.engine_operations) + " calls through it";
+  }
+  return text;
+}
+
+void add_figures(std::string& text, const stats::RunReport& report) {
+  const stats::RunTotals& totals = report.totals;
+  line(text, "wall", seconds_text(report.outcome.wall_seconds),
+       "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
+  line(text, "I/O time", seconds_text(totals.io_seconds), bytes_moved(totals));
+  line(text, "hidden", seconds_text(totals.hidden_seconds),
+       percent_text(totals.hidden_share()) + " of the I/O time");
+  line(text, "exposed", seconds_text(totals.exposed_seconds), share_of_wall(report));
+  add_prefetch(text, totals);
+  line(text, "engine", report.engine.empty() ? "none needed" : report.engine,
+       engine_in_use(report));
+  const uint64_t count = totals.processes;
+  line(text, "processes", std::to_string(count),
+       totals.images > count ? std::to_string(totals.images) + " images, by fork and exec" : "");
+}
+
+std::string name_of_file(const stats::FileReport& file) {
+  return file.path.empty() ? "(all other files)" : shown_name(file.path, kPathColumns);
+}
+
+std::string degrade_text(const stats::FileReport& file) {
+  return file.degrade == Degrade::none
+             ? std::string{}
+             : std::string(stats::kDegradeNames[static_cast<size_t>(file.degrade)]);
+}
+
+bool did_io(const stats::FileReport& file) {
+  constexpr double kVisible = 0.0005;  // else it would show as 0.000 s
+  const bool moved = file.of(CallClass::read).bytes > 0 || file.of(CallClass::write).bytes > 0;
+  return file.degrade != Degrade::not_regular &&
+         (moved || file.exposed_seconds() >= kVisible || file.prefetched_bytes > 0);
+}
+
+void add_files(std::string& text, const stats::RunReport& report, size_t most) {
+  Table table;
+  table.row({"file", "read", "written", "exposed", ""});
+  size_t rows = 0;
+  for (const stats::FileReport& file : report.files) {
+    if (!did_io(file)) continue;
+    if (rows++ == most) break;
+    table.row({name_of_file(file), bytes_text(file.of(CallClass::read).bytes),
+               bytes_text(file.of(CallClass::write).bytes), seconds_text(file.exposed_seconds()),
+               degrade_text(file)});
+  }
+  if (rows > 0) text += table.text();
+}
+
+void add_remarks(std::string& text, const stats::RunReport& report, size_t most) {
+  for (size_t i = 0; i < std::min(most, report.remarks.size()); ++i) {
+    text += "  " + wrapped(report.remarks[i], kWidth, 2) + "\n";
+  }
+}
+
+}  // namespace
+
+std::string summary_text(const stats::RunReport& report, const Detail& detail) {
+  std::string text = headline(report);
+  const bool saw_nothing = std::ranges::none_of(report.processes, &stats::ProcessReport::active);
+  if (saw_nothing) {
+    line(text, "wall", seconds_text(report.outcome.wall_seconds),
+         "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
+  } else {
+    add_figures(text, report);
+    add_files(text, report, detail.files);
+  }
+  add_remarks(text, report, detail.remarks);
+  return text;
+}
+
+std::string stat_text(const stats::RunReport& report, const Detail& detail) {
+  Table table;
+  table.row({"file", "call", "calls", "bytes", "mean", "time", "MB/s", "errors", ""});
+  size_t files = 0;
+  for (const stats::FileReport& file : report.files) {
+    if (files++ == detail.files) break;
+    std::string name = name_of_file(file);
+    std::string reason = degrade_text(file);
+    for (size_t i = 0; i < stats::kCallClasses; ++i) {
+      const stats::CallTotals& totals = file.call[i];
+      if (totals.calls == 0) continue;
+      table.row({std::exchange(name, ""), std::string(stats::kCallClassNames[i]),
+                 std::to_string(totals.calls), bytes_text(totals.bytes),
+                 bytes_text(totals.bytes / totals.calls), seconds_text(totals.seconds),
+                 rate_text(totals.bytes, totals.seconds),
+                 totals.errors > 0 ? std::to_string(totals.errors) : "-",
+                 std::exchange(reason, "")});
+    }
+  }
+  std::string text = headline(report);
+  line(text, "wall", seconds_text(report.outcome.wall_seconds),
+       "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
+  line(text, "exposed", seconds_text(report.totals.exposed_seconds), share_of_wall(report));
+  line(text, "processes", std::to_string(report.totals.processes), "");
+  if (!report.files.empty()) text += table.text();
+  if (report.files.size() > detail.files) {
+    text += "  and " + std::to_string(report.files.size() - detail.files) + " more files (-v)\n";
+  }
+  add_remarks(text, report, detail.remarks);
+  return text;
+}
+
+}  // namespace ioweave::cli

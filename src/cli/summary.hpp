@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "stats/run_report.hpp"
+
+namespace ioweave::cli {
+
+/// How much of a summary is shown.
+struct Detail {
+  size_t files = 3;
+  size_t remarks = 3;
+};
+
+/// What `ioweave run` prints at the end: at most 15 lines with the usual detail.
+[[nodiscard]] std::string summary_text(const stats::RunReport& report, const Detail& detail);
+
+/// What `ioweave stat` prints: one row per file and call class.
+[[nodiscard]] std::string stat_text(const stats::RunReport& report, const Detail& detail);
+
+}  // namespace ioweave::cli

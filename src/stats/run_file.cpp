@@ -1,0 +1,163 @@
+#include "stats/run_file.hpp"
+
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+
+#include "stats/config_names.hpp"
+
+namespace ioweave::stats {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename Enum, size_t N>
+std::string_view name_of(const std::array<std::string_view, N>& names, Enum value) {
+  return name_at(names, static_cast<size_t>(value));
+}
+
+std::string text_of(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json calls_json(const CallTable& table) {
+  Json calls = Json::object();
+  for (size_t i = 0; i < kCallClasses; ++i) {
+    const CallTotals& totals = table[i];
+    if (totals.calls == 0) continue;
+    calls[std::string(kCallClassNames[i])] = {{"calls", totals.calls},
+                                              {"bytes", totals.bytes},
+                                              {"errors", totals.errors},
+                                              {"seconds", totals.seconds}};
+  }
+  return calls;
+}
+
+Json config_json(const RunConfig& config) {
+  Json rules = Json::array();
+  for (uint32_t i = 0; i < config.rules; ++i) {
+    const FileRule& rule = config.rule[i];
+    rules.push_back({{"glob", std::string(rule.glob, strnlen(rule.glob, sizeof rule.glob))},
+                     {"policy", name_of(kRunPolicyNames, rule.policy)}});
+  }
+  return {{"policy", name_of(kRunPolicyNames, config.policy)},
+          {"engine", name_at(kEngineNames, config.engine)},
+          {"mode", name_at(kEngineModeNames, config.engine_mode)},
+          {"schedule", name_at(kSchedulingNames, config.scheduling)},
+          {"slice_bytes", config.slice_bytes},
+          {"lookahead_bytes", config.lookahead_bytes},
+          {"max_lookahead_bytes", config.max_lookahead_bytes},
+          {"rules", std::move(rules)}};
+}
+
+Json machine_json(const Machine& machine) {
+  return {{"host", machine.host},
+          {"kernel", machine.kernel},
+          {"architecture", machine.architecture},
+          {"processor", machine.processor},
+          {"cpus", machine.cpus},
+          {"cpus_allowed", machine.cpus_allowed},
+          {"memory_bytes", machine.memory_bytes}};
+}
+
+Json run_json(const RunReport& report) {
+  Json mounts = Json::array();
+  for (const MountPoint& mount : report.mounts) {
+    mounts.push_back({{"path", mount.path}, {"type", mount.type}, {"source", mount.source}});
+  }
+  return {{"type", "run"},
+          {"schema", kRunSchema},
+          {"version", report.version},
+          {"started", report.started},
+          {"command", report.command},
+          {"directory", report.directory},
+          {"machine", machine_json(report.machine)},
+          {"mounts", std::move(mounts)},
+          {"config", config_json(report.config)}};
+}
+
+Json process_json(const ProcessReport& process) {
+  return {{"type", "process"},
+          {"pid", process.pid},
+          {"parent_pid", process.parent_pid},
+          {"program", process.program},
+          {"active", process.active},
+          {"end", name_of(kProcessEndNames, process.end)},
+          {"seconds", process.seconds},
+          {"engine", process.engine},
+          {"why", process.why},
+          {"exposed_s", process.exposed_seconds},
+          {"hidden_s", process.hidden_seconds()},
+          {"engine_operations", process.engine_operations},
+          {"prefetch",
+           {{"operations", process.prefetch_operations},
+            {"bytes", process.prefetched_bytes},
+            {"used_bytes", process.prefetched_used_bytes},
+            {"busy_s", process.prefetch_busy_seconds},
+            {"exposed_s", process.prefetch_exposed_seconds}}}};
+}
+
+Json file_json(const FileReport& file) {
+  return {{"type", "file"},
+          {"path", file.path},
+          {"file_system", file.file_system},
+          {"device", file.device},
+          {"inode", file.inode},
+          {"policy", name_of(kRunPolicyNames, file.policy)},
+          {"degrade", name_of(kDegradeNames, file.degrade)},
+          {"processes", file.processes},
+          {"opens", file.opens},
+          {"exposed_s", file.exposed_seconds()},
+          {"calls", calls_json(file.call)},
+          {"prefetch",
+           {{"bytes", file.prefetched_bytes},
+            {"used_bytes", file.prefetched_used_bytes},
+            {"seconds", file.prefetch_seconds}}}};
+}
+
+Json summary_json(const RunReport& report) {
+  const RunTotals& totals = report.totals;
+  return {{"type", "summary"},
+          {"exit_code", report.outcome.exit_code},
+          {"signal", report.outcome.signal},
+          {"wall_s", report.outcome.wall_seconds},
+          {"user_s", report.outcome.user_seconds},
+          {"system_s", report.outcome.system_seconds},
+          {"storage_read_bytes", report.outcome.storage_read_bytes},
+          {"io_s", totals.io_seconds},
+          {"hidden_s", totals.hidden_seconds},
+          {"hidden_share", totals.hidden_share()},
+          {"exposed_s", totals.exposed_seconds},
+          {"engine", report.engine},
+          {"engine_operations", totals.engine_operations},
+          {"calls", calls_json(totals.call)},
+          {"prefetch",
+           {{"operations", totals.prefetch_operations},
+            {"bytes", totals.prefetched_bytes},
+            {"used_bytes", totals.prefetched_used_bytes}}},
+          {"files", totals.files},
+          {"processes", totals.processes},
+          {"images", totals.images},
+          {"remarks", report.remarks}};
+}
+
+}  // namespace
+
+std::string run_file_text(const RunReport& report) {
+  std::string text = text_of(run_json(report));
+  for (const ProcessReport& process : report.processes) text += text_of(process_json(process));
+  for (const FileReport& file : report.files) text += text_of(file_json(file));
+  return text + text_of(summary_json(report));
+}
+
+std::string report_json(const RunReport& report) {
+  Json files = Json::array();
+  for (const FileReport& file : report.files) files.push_back(file_json(file));
+  return text_of({{"type", "report"},
+                  {"schema", kRunSchema},
+                  {"summary", summary_json(report)},
+                  {"run", run_json(report)},
+                  {"files", std::move(files)}});
+}
+
+}  // namespace ioweave::stats

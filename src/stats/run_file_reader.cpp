@@ -1,0 +1,308 @@
+// The reading half of run_file.hpp. Every field is taken through Fields, which names the line, the
+// object and the key in its complaint: a run file is read by people's own tools and edited by hand.
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "stats/config_names.hpp"
+#include "stats/run_file.hpp"
+
+namespace ioweave::stats {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Malformed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The fields of one object; throws Malformed, which never leaves this file.
+class Fields {
+ public:
+  Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object_.is_object()) throw Malformed(where_ + " is not an object");
+  }
+
+  [[nodiscard]] const Json& at(const char* key) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) throw Malformed(where_ + ": '" + key + "' is missing");
+    return *found;
+  }
+  [[nodiscard]] Fields object(const char* key) const { return {at(key), where_ + "." + key}; }
+  [[nodiscard]] bool has(const char* key) const { return object_.contains(key); }
+
+  [[nodiscard]] const Json& array(const char* key) const {
+    const Json& value = at(key);
+    if (!value.is_array()) wrong(key, "a list");
+    return value;
+  }
+  [[nodiscard]] std::string text(const char* key) const {
+    const Json& value = at(key);
+    if (!value.is_string()) wrong(key, "text");
+    return value.get<std::string>();
+  }
+  [[nodiscard]] bool boolean(const char* key) const {
+    const Json& value = at(key);
+    if (!value.is_boolean()) wrong(key, "true or false");
+    return value.get<bool>();
+  }
+  /// Seconds: finite and not negative.
+  [[nodiscard]] double seconds(const char* key) const {
+    const Json& value = at(key);
+    if (!value.is_number()) wrong(key, "a number");
+    const auto number = value.get<double>();
+    if (!std::isfinite(number) || number < 0) wrong(key, "a number of seconds, at least 0");
+    return number;
+  }
+  template <typename Integer = uint64_t>
+  [[nodiscard]] Integer count(const char* key) const {
+    const Json& value = at(key);
+    constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<Integer>::max());
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > kMost) {
+      wrong(key, "a whole number, at least 0");
+    }
+    return value.get<Integer>();
+  }
+  template <typename Enum, size_t N>
+  [[nodiscard]] Enum choice(const char* key, const std::array<std::string_view, N>& names) const {
+    const size_t index = index_of(names, text(key));
+    if (index == N) wrong(key, "one of the names in docs/run-file.md");
+    return static_cast<Enum>(index);
+  }
+
+ private:
+  [[noreturn]] void wrong(const char* key, const char* expected) const {
+    throw Malformed(where_ + ": '" + key + "' is not " + expected);
+  }
+
+  const Json& object_;
+  std::string where_;
+};
+
+std::vector<std::string> texts(const Fields& fields, const char* key) {
+  std::vector<std::string> values;
+  for (const Json& value : fields.array(key)) {
+    if (!value.is_string()) throw Malformed(std::string("'") + key + "' holds more than text");
+    values.push_back(value.get<std::string>());
+  }
+  return values;
+}
+
+CallTable read_calls(const Fields& calls) {
+  CallTable table;
+  for (size_t i = 0; i < kCallClasses; ++i) {
+    const std::string name(kCallClassNames[i]);
+    if (!calls.has(name.c_str())) continue;
+    const Fields entry = calls.object(name.c_str());
+    table[i] = {entry.count("calls"), entry.count("bytes"), entry.count("errors"),
+                entry.seconds("seconds")};
+  }
+  return table;
+}
+
+void read_rules(const Json& rules, RunConfig& config) {
+  if (rules.size() > RunConfig::kMaxRules) throw Malformed("config: more than 64 rules");
+  for (const Json& value : rules) {
+    const Fields fields(value, "config.rules");
+    FileRule& rule = config.rule[config.rules++];
+    const std::string glob = fields.text("glob");
+    if (glob.size() >= sizeof rule.glob) throw Malformed("config.rules: a glob is too long");
+    std::memcpy(rule.glob, glob.c_str(), glob.size() + 1);
+    rule.policy = fields.choice<RunPolicy>("policy", kRunPolicyNames);
+  }
+}
+
+RunConfig read_config(const Fields& fields) {
+  RunConfig config;
+  config.policy = fields.choice<RunPolicy>("policy", kRunPolicyNames);
+  config.engine = fields.choice<uint32_t>("engine", kEngineNames);
+  config.engine_mode = fields.choice<uint32_t>("mode", kEngineModeNames);
+  config.scheduling = fields.choice<uint32_t>("schedule", kSchedulingNames);
+  config.slice_bytes = fields.count("slice_bytes");
+  config.lookahead_bytes = fields.count("lookahead_bytes");
+  config.max_lookahead_bytes = fields.count("max_lookahead_bytes");
+  read_rules(fields.array("rules"), config);
+  return config;
+}
+
+Machine read_machine(const Fields& fields) {
+  Machine machine;
+  machine.host = fields.text("host");
+  machine.kernel = fields.text("kernel");
+  machine.architecture = fields.text("architecture");
+  machine.processor = fields.text("processor");
+  machine.cpus = fields.count<uint32_t>("cpus");
+  machine.cpus_allowed = fields.count<uint32_t>("cpus_allowed");
+  machine.memory_bytes = fields.count("memory_bytes");
+  return machine;
+}
+
+void read_run(const Fields& fields, RunReport& report) {
+  const std::string schema = fields.text("schema");
+  if (schema != kRunSchema) {
+    throw Malformed("schema '" + schema + "' is not '" + std::string(kRunSchema) + "'");
+  }
+  report.version = fields.text("version");
+  report.started = fields.text("started");
+  report.command = texts(fields, "command");
+  report.directory = fields.text("directory");
+  report.machine = read_machine(fields.object("machine"));
+  for (const Json& value : fields.array("mounts")) {
+    const Fields mount(value, "mounts");
+    report.mounts.push_back({mount.text("path"), mount.text("type"), mount.text("source")});
+  }
+  report.config = read_config(fields.object("config"));
+}
+
+ProcessReport read_process(const Fields& fields) {
+  ProcessReport process;
+  process.pid = fields.count<int32_t>("pid");
+  process.parent_pid = fields.count<int32_t>("parent_pid");
+  process.program = fields.text("program");
+  process.active = fields.boolean("active");
+  process.end = fields.choice<ProcessReport::End>("end", kProcessEndNames);
+  process.seconds = fields.seconds("seconds");
+  process.engine = fields.text("engine");
+  process.why = fields.text("why");
+  process.exposed_seconds = fields.seconds("exposed_s");
+  process.engine_operations = fields.count("engine_operations");
+  const Fields prefetch = fields.object("prefetch");
+  process.prefetch_operations = prefetch.count("operations");
+  process.prefetched_bytes = prefetch.count("bytes");
+  process.prefetched_used_bytes = prefetch.count("used_bytes");
+  process.prefetch_busy_seconds = prefetch.seconds("busy_s");
+  process.prefetch_exposed_seconds = prefetch.seconds("exposed_s");
+  return process;
+}
+
+FileReport read_file(const Fields& fields) {
+  FileReport file;
+  file.path = fields.text("path");
+  file.file_system = fields.text("file_system");
+  file.device = fields.count("device");
+  file.inode = fields.count("inode");
+  file.policy = fields.choice<RunPolicy>("policy", kRunPolicyNames);
+  file.degrade = fields.choice<Degrade>("degrade", kDegradeNames);
+  file.processes = fields.count<uint32_t>("processes");
+  file.opens = fields.count("opens");
+  file.call = read_calls(fields.object("calls"));
+  const Fields prefetch = fields.object("prefetch");
+  file.prefetched_bytes = prefetch.count("bytes");
+  file.prefetched_used_bytes = prefetch.count("used_bytes");
+  file.prefetch_seconds = prefetch.seconds("seconds");
+  return file;
+}
+
+void read_summary(const Fields& fields, RunReport& report) {
+  report.outcome.exit_code = fields.count<int>("exit_code");
+  report.outcome.signal = fields.count<int>("signal");
+  report.outcome.wall_seconds = fields.seconds("wall_s");
+  report.outcome.user_seconds = fields.seconds("user_s");
+  report.outcome.system_seconds = fields.seconds("system_s");
+  report.outcome.storage_read_bytes = fields.count("storage_read_bytes");
+  RunTotals& totals = report.totals;
+  totals.io_seconds = fields.seconds("io_s");
+  totals.hidden_seconds = fields.seconds("hidden_s");
+  totals.exposed_seconds = fields.seconds("exposed_s");
+  report.engine = fields.text("engine");
+  totals.engine_operations = fields.count("engine_operations");
+  totals.call = read_calls(fields.object("calls"));
+  const Fields prefetch = fields.object("prefetch");
+  totals.prefetch_operations = prefetch.count("operations");
+  totals.prefetched_bytes = prefetch.count("bytes");
+  totals.prefetched_used_bytes = prefetch.count("used_bytes");
+  totals.files = fields.count("files");
+  totals.processes = fields.count("processes");
+  totals.images = fields.count("images");
+  report.remarks = texts(fields, "remarks");
+}
+
+/// Takes the lines in order and insists on it: run first, summary last.
+class Reader {
+ public:
+  explicit Reader(RunReport& report) : report_(report) {}
+
+  void take(std::string_view line) {
+    const Json object = Json::parse(line, nullptr, false);
+    if (object.is_discarded()) throw Malformed("is not JSON");
+    const std::string type = Fields(object, "line").text("type");
+    const Fields fields(object, type);
+    if (has_summary_) throw Malformed("'" + type + "' after the summary");
+    if (!has_run_ && type != "run") throw Malformed("the first line is not of type 'run'");
+    if (has_run_ && type == "run") throw Malformed("a second 'run'");
+    if (type == "run") {
+      read_run(fields, report_);
+      has_run_ = true;
+    } else if (type == "process") {
+      report_.processes.push_back(read_process(fields));
+    } else if (type == "file") {
+      report_.files.push_back(read_file(fields));
+    } else if (type == "summary") {
+      read_summary(fields, report_);
+      has_summary_ = true;
+    }
+  }
+
+  void end() const {
+    if (!has_run_) throw Malformed("the file is empty");
+    if (!has_summary_) throw Malformed("the summary is missing: the file is cut off");
+  }
+
+ private:
+  RunReport& report_;
+  bool has_run_ = false;
+  bool has_summary_ = false;
+};
+
+}  // namespace
+
+bool parse_run_file(std::string_view text, RunReport& report, std::string& why) {
+  report = RunReport{};
+  Reader reader(report);
+  size_t number = 0;
+  try {
+    while (!text.empty()) {
+      ++number;
+      const size_t end = std::min(text.find('\n'), text.size());
+      if (end > 0) reader.take(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    reader.end();
+  } catch (const Malformed& malformed) {
+    why = "line " + std::to_string(number) + ": " + malformed.what();
+    return false;
+  }
+  return true;
+}
+
+bool read_run_file(const std::string& path, RunReport& report, std::string& why) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
+                                                             &std::fclose);
+  if (!file) {
+    why = path + ": " + std::strerror(errno);
+    return false;
+  }
+  std::string text;
+  std::string block(1u << 16, '\0');
+  size_t got = 0;
+  while ((got = std::fread(block.data(), 1, block.size(), file.get())) > 0) {
+    text.append(block, 0, got);
+  }
+  if (std::ferror(file.get()) != 0) {
+    why = path + ": " + std::strerror(errno);
+    return false;
+  }
+  if (parse_run_file(text, report, why)) return true;
+  why = path + ": " + why;
+  return false;
+}
+
+}  // namespace ioweave::stats

@@ -1,0 +1,160 @@
+#pragma once
+
+// What a run did, in seconds and bytes: the plain values that the summary, `ioweave stat`, the run
+// file and later tools are made from. Segments (segment.hpp) are turned into these by
+// segment_reader.hpp; nothing here knows of shared memory, ticks or JSON.
+//
+//   exposed   time the program's threads spent inside I/O calls on regular files
+//   hidden    time prefetches were in flight while no thread was inside a read, scaled by the
+//             part of the prefetched bytes that the program then read
+//   I/O time  exposed + hidden: what the I/O would have cost with nothing woven through it
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "stats/segment.hpp"
+
+namespace ioweave::stats {
+
+struct CallTotals {
+  uint64_t calls = 0;
+  uint64_t bytes = 0;
+  uint64_t errors = 0;
+  double seconds = 0;
+
+  CallTotals& operator+=(const CallTotals& other) noexcept;
+};
+using CallTable = std::array<CallTotals, kCallClasses>;
+
+/// One path, in one process or over all of them.
+struct FileReport {
+  std::string path;  ///< empty: the files beyond a process's capacity, together
+  std::string file_system;
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  RunPolicy policy = RunPolicy::overlap;
+  Degrade degrade = Degrade::none;
+  uint64_t opens = 0;
+  uint32_t processes = 1;
+  CallTable call;
+  uint64_t prefetched_bytes = 0;
+  uint64_t prefetched_used_bytes = 0;
+  double prefetch_seconds = 0;
+
+  [[nodiscard]] const CallTotals& of(CallClass which) const noexcept {
+    return call[static_cast<size_t>(which)];
+  }
+  /// Pipes, sockets and terminals wait for somebody, not for storage: they count as 0.
+  [[nodiscard]] double exposed_seconds() const noexcept;
+};
+
+/// One process image: a process that calls exec is several.
+struct ProcessReport {
+  enum class End : uint32_t { running, exited, replaced, killed };
+
+  int32_t pid = 0;
+  int32_t parent_pid = 0;
+  bool active = false;  ///< false: the interposer stepped aside, `why` says why
+  End end = End::running;
+  double seconds = 0;  ///< from its start to its last sign of life
+  std::string program;
+  std::string engine;
+  std::string why;
+  uint64_t prefetch_operations = 0;
+  uint64_t engine_operations = 0;
+  double prefetch_busy_seconds = 0;
+  double prefetch_exposed_seconds = 0;
+  uint64_t prefetched_bytes = 0;
+  uint64_t prefetched_used_bytes = 0;
+  double exposed_seconds = 0;
+
+  [[nodiscard]] double hidden_seconds() const noexcept;
+};
+inline constexpr std::array<std::string_view, 4> kProcessEndNames{"running", "exited", "replaced",
+                                                                  "killed"};
+
+/// Sums over all processes of a run.
+struct RunTotals {
+  double io_seconds = 0;
+  double hidden_seconds = 0;
+  double exposed_seconds = 0;
+  CallTable call;  ///< of regular files
+  uint64_t files = 0;
+  uint64_t processes = 0;  ///< distinct process ids
+  uint64_t images = 0;     ///< process images: fork and exec each make one
+  uint64_t prefetch_operations = 0;
+  uint64_t engine_operations = 0;
+  uint64_t prefetched_bytes = 0;
+  uint64_t prefetched_used_bytes = 0;
+
+  /// Part of the I/O time that was hidden, 0 to 1.
+  [[nodiscard]] double hidden_share() const noexcept {
+    return io_seconds > 0 ? hidden_seconds / io_seconds : 0;
+  }
+};
+
+struct Machine {
+  std::string host;
+  std::string kernel;
+  std::string architecture;
+  std::string processor;
+  uint32_t cpus = 0;          ///< online
+  uint32_t cpus_allowed = 0;  ///< by affinity or cgroup set
+  uint64_t memory_bytes = 0;
+};
+
+struct MountPoint {
+  std::string path;
+  std::string type;    ///< "ext4", "lustre", "fuse.slowfs", ...
+  std::string source;  ///< device or server
+};
+
+/// How the program ended and what it cost, by wait4(2).
+struct Outcome {
+  double wall_seconds = 0;
+  double user_seconds = 0;
+  double system_seconds = 0;
+  uint64_t storage_read_bytes = 0;  ///< from block devices, by whatever means
+  int exit_code = 0;  ///< as passed on: 128 + signal where one killed it
+  int signal = 0;     ///< 0: none
+};
+
+struct RunReport {
+  std::string version;  ///< of Ioweave
+  std::string started;  ///< ISO 8601, UTC
+  std::vector<std::string> command;
+  std::string directory;
+  Machine machine;
+  std::vector<MountPoint> mounts;  ///< those that hold a file of the run
+  RunConfig config;
+  Outcome outcome;
+  std::vector<ProcessReport> processes;
+  std::vector<FileReport> files;  ///< most exposed first
+  RunTotals totals;
+  std::string engine;                ///< engine in use, empty where none was needed
+  std::vector<std::string> remarks;  ///< sentences: why nothing was seen or gained, faults
+};
+
+/// Gathers the processes of a run while they end. One thread.
+class RunGatherer {
+ public:
+  void add(ProcessReport process, std::vector<FileReport> files);
+
+  /// Puts processes, files, totals and engine into the report.
+  void finish(RunReport& report) &&;
+
+  [[nodiscard]] size_t images() const noexcept { return processes_.size(); }
+
+ private:
+  void merge(FileReport file);
+
+  std::vector<ProcessReport> processes_;
+  std::vector<FileReport> files_;
+  std::unordered_map<std::string, size_t> index_;  // path -> position in files_
+};
+
+}  // namespace ioweave::stats

@@ -1,0 +1,206 @@
+#include "stats/segment_reader.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.hpp"
+
+namespace ioweave::stats {
+namespace {
+
+constexpr std::string_view kSuffix = ".segment";
+constexpr size_t kHeadBytes = offsetof(Segment, file);
+
+/// The sums are plain additions of counters that may still move: relaxed everywhere, except for
+/// the record's state, whose acquire pairs with the release of the thread that filled it.
+uint64_t load(const std::atomic<uint64_t>& counter) noexcept {
+  return counter.load(std::memory_order_relaxed);
+}
+
+template <size_t N>
+std::string text(const char (&field)[N]) {
+  return std::string(field, strnlen(field, N));
+}
+
+template <typename Enum, size_t N>
+Enum checked(uint32_t value, const std::array<std::string_view, N>& names, Enum otherwise) {
+  return value < names.size() ? static_cast<Enum>(value) : otherwise;
+}
+
+bool read_fully(int fd, void* buffer, size_t bytes, off_t offset) noexcept {
+  auto* at = static_cast<char*>(buffer);
+  while (bytes > 0) {
+    const ssize_t got = pread(fd, at, bytes, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got;
+    offset += got;
+    bytes -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+/// Turns ticks into seconds at the rate between two pairs of one process.
+class TickScale {
+ public:
+  TickScale(ClockPair start, ClockPair end) noexcept {
+    if (end.ticks > start.ticks && end.ns > start.ns) {
+      seconds_per_tick_ = static_cast<double>(end.ns - start.ns) * 1e-9 /
+                          static_cast<double>(end.ticks - start.ticks);
+    }
+  }
+  [[nodiscard]] double seconds(uint64_t ticks) const noexcept {
+    return static_cast<double>(ticks) * seconds_per_tick_;
+  }
+
+ private:
+  double seconds_per_tick_ = 0;
+};
+
+FileReport file_report(const FileRecord& record, bool is_overflow, const TickScale& scale) {
+  FileReport file;
+  if (!is_overflow) file.path = text(record.path);
+  file.device = record.device;
+  file.inode = record.inode;
+  file.policy = checked(static_cast<uint32_t>(record.policy), kRunPolicyNames, RunPolicy::off);
+  file.degrade =
+      checked(record.degrade.load(std::memory_order_relaxed), kDegradeNames, Degrade::none);
+  file.opens = record.opens;
+  for (size_t i = 0; i < kCallClasses; ++i) {
+    const CallCounters& counters = record.call[i];
+    file.call[i] = {counters.calls.value(), counters.bytes.value(), counters.errors.value(),
+                    scale.seconds(counters.ticks.value())};
+  }
+  file.prefetched_bytes = load(record.prefetched_bytes);
+  file.prefetched_used_bytes = load(record.prefetched_used_bytes);
+  file.prefetch_seconds = scale.seconds(load(record.prefetch_ticks));
+  return file;
+}
+
+bool was_used(const FileReport& file) {
+  return file.opens > 0 || file.prefetched_bytes > 0 ||
+         std::any_of(file.call.begin(), file.call.end(),
+                     [](const CallTotals& totals) { return totals.calls > 0; });
+}
+
+ProcessReport::End how_it_ended(const Segment& segment) {
+  switch (segment.state.load(std::memory_order_relaxed)) {
+    case Segment::State::exited:
+      return ProcessReport::End::exited;
+    case Segment::State::replaced:
+      return ProcessReport::End::replaced;
+    case Segment::State::running:
+      break;
+  }
+  const bool gone = segment.pid <= 0 || (kill(segment.pid, 0) != 0 && errno == ESRCH);
+  return gone ? ProcessReport::End::killed : ProcessReport::End::running;
+}
+
+/// A pair after the start, for the rate: the process's own where it left one.
+ClockPair end_pair(const Segment& segment, ClockPair now) {
+  const ClockPair own{load(segment.end_ns), load(segment.end_ticks)};
+  return own.ns > segment.start_ns && own.ticks > segment.start_ticks ? own : now;
+}
+
+ProcessReport process_report(const Segment& segment, ClockPair end, const TickScale& scale) {
+  ProcessReport process;
+  process.pid = segment.pid;
+  process.parent_pid = segment.parent_pid;
+  process.active = segment.active != 0;
+  process.end = how_it_ended(segment);
+  process.seconds =
+      end.ns > segment.start_ns ? static_cast<double>(end.ns - segment.start_ns) * 1e-9 : 0;
+  process.program = text(segment.program);
+  process.engine = text(segment.engine);
+  process.why = text(segment.why);
+  process.prefetch_operations = load(segment.prefetch_operations);
+  process.engine_operations = load(segment.engine_operations);
+  process.prefetch_busy_seconds = scale.seconds(load(segment.prefetch_busy_ticks));
+  process.prefetch_exposed_seconds = scale.seconds(load(segment.prefetch_exposed_ticks));
+  return process;
+}
+
+SegmentState check_head(const Segment& segment, std::string& why) {
+  if (segment.magic == 0) return SegmentState::incomplete;
+  if (segment.magic != kSegmentMagic) {
+    why = "is not a segment (wrong magic number)";
+    return SegmentState::invalid;
+  }
+  if (segment.version != kLayoutVersion || segment.bytes != sizeof(Segment)) {
+    why = "was written by another version of libioweave_preload.so";
+    return SegmentState::invalid;
+  }
+  return SegmentState::usable;
+}
+
+/// Reads head and used records into `segment`, whose rest stays zero.
+SegmentState load_segment(int fd, Segment& segment, uint32_t& records, std::string& why) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0 || static_cast<size_t>(status.st_size) < kHeadBytes) {
+    return SegmentState::incomplete;
+  }
+  if (!read_fully(fd, &segment, kHeadBytes, 0)) return SegmentState::incomplete;
+  const SegmentState state = check_head(segment, why);
+  if (state != SegmentState::usable) return state;
+  records = std::min(segment.files.load(std::memory_order_relaxed), Segment::kFiles);
+  if (!read_fully(fd, segment.file, records * sizeof(FileRecord), off_t{kHeadBytes})) {
+    why = "is shorter than its own head says";
+    return SegmentState::invalid;
+  }
+  return SegmentState::usable;
+}
+
+}  // namespace
+
+ClockPair ClockPair::now() noexcept {
+  return {now_ns(), now_ticks()};
+}
+
+bool is_segment_name(std::string_view name) noexcept {
+  if (!name.ends_with(kSuffix)) return false;
+  name.remove_suffix(kSuffix.size());
+  const char* const end = name.data() + name.size();
+  uint32_t number = 0;
+  const auto pid = std::from_chars(name.data(), end, number);
+  if (pid.ec != std::errc{} || pid.ptr == end || *pid.ptr != '-') return false;
+  const auto count = std::from_chars(pid.ptr + 1, end, number);
+  return count.ec == std::errc{} && count.ptr == end;
+}
+
+SegmentState read_segment(int directory, const std::string& name, ClockPair now,
+                          SegmentContents& out, std::string& why) {
+  const int fd = openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) {
+    why = std::strerror(errno);
+    return SegmentState::invalid;
+  }
+  const auto segment = std::make_unique<Segment>();
+  uint32_t records = 0;
+  const SegmentState state = load_segment(fd, *segment, records, why);
+  close(fd);
+  if (state != SegmentState::usable) return state;
+
+  const ClockPair end = end_pair(*segment, now);
+  const TickScale scale({segment->start_ns, segment->start_ticks}, end);
+  out.process = process_report(*segment, end, scale);
+  out.files.clear();
+  for (uint32_t i = 0; i < records; ++i) {
+    const FileRecord& record = segment->file[i];
+    // Record 0 is the shared one and is never claimed by a path.
+    if (i != 0 && record.state.load(std::memory_order_acquire) != 2) continue;
+    FileReport file = file_report(record, i == 0, scale);
+    if (was_used(file)) out.files.push_back(std::move(file));
+  }
+  return SegmentState::usable;
+}
+
+}  // namespace ioweave::stats

@@ -1,0 +1,117 @@
+#include "cli/command_line.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/output.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Parsed {
+  std::optional<int> code;
+  RunOptions options;
+  std::string complaint;
+};
+
+Parsed parse(const std::vector<const char*>& words) {
+  Parsed parsed;
+  ::testing::internal::CaptureStderr();
+  parsed.code = parse_run(words, parsed.options);
+  parsed.complaint = ::testing::internal::GetCapturedStderr();
+  return parsed;
+}
+
+TEST(RunLine, TheProgramStartsAtTheFirstWordThatIsNoOption) {
+  const Parsed parsed = parse({"--policy", "off", "-v", "prog", "--policy", "sync", "--"});
+  EXPECT_EQ(parsed.code, std::nullopt) << parsed.complaint;
+  EXPECT_THAT(parsed.options.command, ElementsAre("prog", "--policy", "sync", "--"));
+  ASSERT_EQ(parsed.options.settings.entries.size(), 1u);
+  EXPECT_EQ(parsed.options.settings.entries[0].value, "off");
+  EXPECT_EQ(parsed.options.verbose, 1u);
+}
+
+TEST(RunLine, TwoDashesEndTheOptions) {
+  EXPECT_THAT(parse({"--", "--odd-name"}).options.command, ElementsAre("--odd-name"));
+  EXPECT_THAT(parse({"-q", "--", "--", "x"}).options.command, ElementsAre("--", "x"));
+}
+
+TEST(RunLine, ShortOptionsMayBeJoined) {
+  const Parsed parsed = parse({"-qvo", "file", "prog"});
+  EXPECT_EQ(parsed.code, std::nullopt) << parsed.complaint;
+  EXPECT_THAT(parsed.options.command, ElementsAre("prog"));
+  EXPECT_EQ(parse({"-ofile", "prog"}).options.settings.entries.at(0).value, "file");
+}
+
+TEST(RunLine, JsonTakesAFileOnlyBehindAnEqualsSign) {
+  const Parsed bare = parse({"--json", "prog"});
+  EXPECT_TRUE(bare.options.json);
+  EXPECT_EQ(bare.options.json_file, "");
+  EXPECT_THAT(bare.options.command, ElementsAre("prog"));
+  EXPECT_EQ(parse({"--json=x.json", "prog"}).options.json_file, "x.json");
+}
+
+TEST(RunLine, RulesKeepTheirOrder) {
+  const Parsed parsed = parse({"--rule", "*.a=off", "--rule=/b=sync", "prog"});
+  ASSERT_EQ(parsed.options.settings.rules.size(), 2u);
+  EXPECT_EQ(parsed.options.settings.rules[0].glob, "*.a");
+  EXPECT_EQ(parsed.options.settings.rules[1].policy, "sync");
+}
+
+TEST(RunLine, TheLastOfARepeatedOptionCounts) {
+  EXPECT_EQ(parse({"--slice", "1m", "--slice", "2m", "p"}).options.settings.entries.at(0).value,
+            "2m");
+}
+
+TEST(RunLine, AnUnknownOptionIsAnsweredWithTheNearest) {
+  const Parsed parsed = parse({"--polcy=off", "prog"});
+  EXPECT_EQ(parsed.code, kFailed);
+  EXPECT_THAT(parsed.complaint, HasSubstr("unknown option '--polcy'; did you mean '--policy'?"));
+  EXPECT_EQ(parse({"-Z", "prog"}).code, kFailed);
+  EXPECT_EQ(parse({"-qZ", "prog"}).code, kFailed);
+}
+
+TEST(RunLine, AWrongValueIsAnErrorHere) {
+  const Parsed parsed = parse({"--policy", "overlp", "prog"});
+  EXPECT_EQ(parsed.code, kFailed);
+  EXPECT_THAT(parsed.complaint, HasSubstr("did you mean 'overlap'?"));
+  EXPECT_THAT(parse({"--slice", "1.5m", "prog"}).complaint, HasSubstr("is not a size"));
+  EXPECT_THAT(parse({"--rule", "x", "prog"}).complaint, HasSubstr("GLOB=policy"));
+  EXPECT_THAT(parse({"--rule", "x=of", "prog"}).complaint, HasSubstr("did you mean 'off'?"));
+}
+
+TEST(RunLine, AValueThatIsMissingIsAnError) {
+  EXPECT_EQ(parse({"--policy"}).code, kFailed);
+  EXPECT_EQ(parse({"-o"}).code, kFailed);
+}
+
+TEST(RunLine, NoProgramIsAnError) {
+  EXPECT_THAT(parse({}).complaint, HasSubstr("no program was given"));
+  EXPECT_THAT(parse({"--policy", "off", "--"}).complaint, HasSubstr("no program was given"));
+}
+
+TEST(StatLine, HasNoOptionsThatWouldDoSomething) {
+  RunOptions options;
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(parse_stat(std::vector<const char*>{"--policy", "sync", "prog"}, options), kFailed);
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(parse_stat(std::vector<const char*>{"-o", "x", "--", "prog"}, options), std::nullopt);
+}
+
+TEST(ConfigLine, NamesItsActions) {
+  ConfigOptions options;
+  EXPECT_EQ(parse_config(std::vector<const char*>{"explain", "/x"}, options), std::nullopt);
+  EXPECT_EQ(options.action, ConfigOptions::Action::explain);
+  options = {};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(parse_config(std::vector<const char*>{"explain"}, options), kFailed);
+  EXPECT_EQ(parse_config(std::vector<const char*>{"explian", "/x"}, options), kFailed);
+  EXPECT_EQ(parse_config(std::vector<const char*>{}, options), kFailed);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("did you mean 'explain'?"));
+}
+
+}  // namespace
+}  // namespace ioweave::cli

@@ -1,0 +1,144 @@
+// The other subcommands from the outside.
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/command_runner.hpp"
+#include "cli/config_text.hpp"
+#include "stats/text_file.hpp"
+
+namespace ioweave::cli::test {
+namespace {
+
+using ioweave::test::read_text;
+using ioweave::test::TempDir;
+using ioweave::test::write_text;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Command, HelpAndVersionGoToStandardOutput) {
+  for (const char* const word : {"--help", "-h", "help"}) {
+    const Ran ran = run_ioweave({word});
+    EXPECT_EQ(ran.code, 0);
+    EXPECT_THAT(ran.out, HasSubstr("Examples:"));
+  }
+  EXPECT_EQ(run_ioweave({"--version"}).out, "ioweave " IOWEAVE_VERSION "\n");
+  for (const char* const name : {"run", "stat", "doctor", "config", "path"}) {
+    const Ran ran = run_ioweave({name, "--help"});
+    EXPECT_EQ(ran.code, 0) << name;
+    EXPECT_THAT(ran.out, HasSubstr("Examples:")) << name;
+    EXPECT_THAT(ran.err, IsEmpty()) << name;
+  }
+}
+
+TEST(Command, AnUnknownOneIsAnsweredWithTheNearest) {
+  const Ran ran = run_ioweave({"docter"});
+  EXPECT_EQ(ran.code, 125);
+  EXPECT_THAT(ran.err, HasSubstr("did you mean 'doctor'?"));
+  EXPECT_EQ(run_ioweave({}).code, 125);
+}
+
+TEST(Command, AReaderThatWentAwayIsNoCrash) {
+  Surroundings how;
+  how.in_child = [] { fclose(stdout); };
+  EXPECT_EQ(run_any({"/bin/sh", "-c", "'" IOWEAVE_COMMAND "' run --help | head -1"}).code, 0);
+}
+
+TEST(Path, PrintsTheInterposer) {
+  const Ran ran = run_ioweave({"path", "--preload"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out, IOWEAVE_FAKE_PRELOAD "\n");
+}
+
+TEST(Path, WhatIsNotInstalledIsSaid) {
+  const Ran ran = run_ioweave({"path", "--pkgconfig"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("ioweave.pc does not exist"));
+  EXPECT_EQ(run_ioweave({"path"}).code, 125);
+}
+
+TEST(Config, ShowsValuesAndWhereTheyAreFrom) {
+  const TempDir folder;
+  write_text(folder, "ioweave.toml",
+             "slice = \"2m\"\n[[rule]]\nglob = \"*.log\"\npolicy = \"off\"\n");
+  Surroundings how;
+  how.directory = folder.path();
+  how.variables = {{"IOWEAVE_POLICY", "writes"}};
+  const Ran ran = run_ioweave({"config", "show"}, how);
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, HasSubstr("IOWEAVE_POLICY"));
+  EXPECT_THAT(ran.out, HasSubstr("./ioweave.toml:1"));
+  const auto json = nlohmann::json::parse(run_ioweave({"config", "show", "--json"}, how).out);
+  EXPECT_EQ(json["settings"]["policy"]["value"], "writes");
+  EXPECT_EQ(json["settings"]["slice"]["layer"], "directory");
+  EXPECT_EQ(json["rules"][0]["glob"], "/**/*.log");
+}
+
+TEST(Config, ExplainsAPath) {
+  const TempDir folder;
+  write_text(folder, "ioweave.toml", "[[rule]]\nglob = \"out/*.log\"\npolicy = \"off\"\n");
+  Surroundings how;
+  how.directory = folder.path();
+  const Ran ran = run_ioweave({"config", "explain", "out/x.log"}, how);
+  EXPECT_THAT(ran.out, HasSubstr("/out/x.log: off\n"));
+  EXPECT_THAT(ran.out, HasSubstr("./ioweave.toml:1"));
+}
+
+TEST(Config, TheDocumentationHoldsTheTableOfSettings) {
+  EXPECT_EQ(run_ioweave({"config", "list"}).out, settings_list());
+  EXPECT_THAT(read_text(IOWEAVE_DOCS "/configuration.md"), HasSubstr(settings_list()))
+      << "put the output of `ioweave config list` into docs/configuration.md";
+}
+
+TEST(Doctor, FindsTheInterposerUsable) {
+  const Ran ran = run_ioweave({"doctor", "--json"});
+  const auto json = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(json["exit_code"], ran.code);
+  bool found = false;
+  for (const auto& finding : json["findings"]) {
+    if (finding["subject"] != "interposer") continue;
+    found = true;
+    EXPECT_EQ(finding["usable"], "yes") << finding;
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Doctor, AMissingInterposerIsUnusable) {
+  Surroundings how;
+  how.variables = {{"IOWEAVE_PRELOAD_PATH", "/nonexistent/x.so"}};
+  const Ran ran = run_ioweave({"doctor"}, how);
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.out, HasSubstr("remedy"));
+}
+
+TEST(Doctor, AnInterposerThatDoesNothingIsUnusable) {
+  Surroundings how;
+  how.variables = {{"IOWEAVE_PRELOAD_PATH", IOWEAVE_OTHER_PRELOAD}};
+  EXPECT_EQ(run_ioweave({"doctor"}, how).code, 2);
+}
+
+TEST(Doctor, SaysOfAProgramWhetherItCanBeFollowed) {
+  const Ran ran = run_ioweave({"doctor", IOWEAVE_STATIC_PROGRAM});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.out, HasSubstr("statically linked"));
+  EXPECT_EQ(run_ioweave({"doctor", "/bin/sh"}).code, 0);
+}
+
+TEST(Doctor, DoesRealIoInAFolder) {
+  const TempDir folder;
+  const Ran ran = run_ioweave({"doctor", folder.path()});
+  EXPECT_THAT(ran.code, AnyOf(0, 1)) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr(folder.path()));
+}
+
+TEST(Doctor, AMissingPathIsUnusable) {
+  const Ran ran = run_ioweave({"doctor", "/nonexistent/folder"});
+  EXPECT_EQ(ran.code, 2) << ran.out;
+}
+
+}  // namespace
+}  // namespace ioweave::cli::test

@@ -1,0 +1,75 @@
+#include "cli/doctor.hpp"
+
+#include <sys/stat.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stats/text_file.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+using engine::Finding;
+using engine::Usable;
+using ::testing::HasSubstr;
+
+Finding finding(std::string subject, Usable usable) {
+  return {std::move(subject), usable, 0, {}, {}, {}};
+}
+
+TEST(Verdict, IsTheWorstThatMatters) {
+  EXPECT_EQ(verdict({}), 0);
+  EXPECT_EQ(verdict({finding("io_uring", Usable::yes)}), 0);
+  EXPECT_EQ(verdict({finding("O_DIRECT on /x", Usable::degraded)}), 1);
+  EXPECT_EQ(verdict({finding("interposer", Usable::no), finding("x", Usable::degraded)}), 2);
+}
+
+TEST(Verdict, WhatHasASubstituteOnlyDegrades) {
+  EXPECT_EQ(verdict({finding("io_uring", Usable::no), finding("threads", Usable::yes)}), 1);
+  EXPECT_EQ(verdict({finding("O_DIRECT on /aio", Usable::no)}), 1);
+}
+
+TEST(Verdict, ModesThatOnlySomeMachinesHaveDoNotDegradeIt) {
+  EXPECT_EQ(verdict({finding("io_uring+iopoll on /x", Usable::no),
+                     finding("io_uring+sqpoll", Usable::degraded), finding("aio", Usable::no)}),
+            0);
+}
+
+TEST(ProgramFinding, AStaticProgramIsUnusableWithCauseAndRemedy) {
+  const Finding found = examine_program(IOWEAVE_STATIC_PROGRAM);
+  EXPECT_EQ(found.usable, Usable::no);
+  EXPECT_THAT(found.cause, HasSubstr("statically linked"));
+  EXPECT_FALSE(found.remedy.empty());
+}
+
+TEST(ProgramFinding, ADynamicProgramIsFine) {
+  EXPECT_EQ(examine_program("/bin/sh").usable, Usable::yes);
+}
+
+TEST(IsProgram, AScriptAndAnElfFileAreAndDataIsNot) {
+  const test::TempDir folder;
+  const std::string data = test::write_text(folder, "data", "bytes");
+  EXPECT_FALSE(is_program(data));
+  chmod(data.c_str(), 0755);
+  EXPECT_FALSE(is_program(data));
+  EXPECT_FALSE(is_program(folder.path()));
+  EXPECT_FALSE(is_program("/nonexistent"));
+  const std::string script = test::write_text(folder, "script", "#!/bin/sh\n");
+  EXPECT_FALSE(is_program(script));
+  chmod(script.c_str(), 0755);
+  EXPECT_TRUE(is_program(script));
+  EXPECT_TRUE(is_program("/bin/sh"));
+}
+
+TEST(FindingsText, NamesCauseAndRemedy) {
+  Finding found = finding("io_uring", Usable::no);
+  found.cause = "a seccomp filter refuses it";
+  found.remedy = "the container's administrator";
+  EXPECT_THAT(findings_text({found}),
+              AllOf(HasSubstr("unusable  io_uring"), HasSubstr("cause   a seccomp filter"),
+                    HasSubstr("remedy  the container's")));
+}
+
+}  // namespace
+}  // namespace ioweave::cli

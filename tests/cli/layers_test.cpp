@@ -1,0 +1,146 @@
+#include "cli/layers.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stats/text_file.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+using test::TempDir;
+using test::write_text;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Layer parse(std::string_view text, LayerKind kind = LayerKind::user) {
+  return toml_layer(kind, text, "f.toml", "/base");
+}
+
+TEST(TomlLayer, KeepsValuesWithTheirLines) {
+  const Layer layer = parse("policy = \"off\"\n\nslice = 1048576\nquiet = true\n");
+  ASSERT_EQ(layer.entries.size(), 3u);  // by name
+  EXPECT_EQ(layer.entries[0].name, "policy");
+  EXPECT_EQ(layer.entries[1].value, "true");
+  EXPECT_EQ(layer.entries[2].value, "1048576");
+  EXPECT_EQ(layer.entries[2].origin.place, "f.toml:3");
+  EXPECT_THAT(layer.warnings, IsEmpty());
+}
+
+TEST(TomlLayer, RulesKeepTheirOrder) {
+  const Layer layer = parse(
+      "[[rule]]\nglob = \"b\"\npolicy = \"off\"\n[[rule]]\nglob = \"a\"\npolicy = \"sync\"\n");
+  ASSERT_EQ(layer.rules.size(), 2u);
+  EXPECT_EQ(layer.rules[0].glob, "b");
+  EXPECT_EQ(layer.rules[1].policy, "sync");
+  EXPECT_EQ(layer.rules[1].directory, "/base");
+  EXPECT_THAT(layer.rules[1].origin.place, HasSubstr("f.toml:4"));
+}
+
+TEST(TomlLayer, ASyntaxErrorIsAWarningWithItsLine) {
+  const Layer layer = parse("policy = \"off\"\nslice = = 3\n");
+  EXPECT_THAT(layer.entries, IsEmpty());
+  EXPECT_THAT(layer.warnings, ElementsAre(HasSubstr("f.toml:2: ")));
+}
+
+TEST(TomlLayer, WrongTypesAreWarningsAndTheRestCounts) {
+  const Layer layer =
+      parse("policy = [\"off\"]\nslice = 1.5\nengine = \"aio\"\nrule = 3\nlock = [\"policy\"]\n");
+  ASSERT_EQ(layer.entries.size(), 1u);
+  EXPECT_EQ(layer.entries[0].name, "engine");
+  EXPECT_THAT(layer.warnings, ::testing::UnorderedElementsAre(
+                                  "f.toml:1: policy takes one value",
+                                  "f.toml:2: slice is neither text, a whole number, true nor false",
+                                  "f.toml:4: rules are written as [[rule]]",
+                                  HasSubstr("'lock' only counts in the site's file")));
+}
+
+TEST(TomlLayer, AnIncompleteRuleIsAWarning) {
+  const Layer layer = parse("[[rule]]\nglob = \"x\"\npolcy = \"off\"\n");
+  EXPECT_THAT(layer.rules, IsEmpty());
+  EXPECT_THAT(layer.warnings, ElementsAre(HasSubstr("not 'polcy'"), HasSubstr("needs both")));
+}
+
+TEST(TomlLayer, AnUnknownTableIsLeftToResolve) {
+  const Layer layer = parse("[prefetch]\nslice = 3\n");
+  const std::vector<Layer> layers{layer};
+  EXPECT_THAT(resolve(layers).warnings, ElementsAre(HasSubstr("unknown setting 'prefetch'")));
+}
+
+TEST(TomlLayer, TheSiteMayLock) {
+  const Layer layer = parse("lock = [\"policy\", \"rule\"]\n", LayerKind::site);
+  ASSERT_EQ(layer.locks.size(), 2u);
+  EXPECT_EQ(layer.locks[1].name, "rule");
+}
+
+TEST(EnvironmentLayer, TakesSettingsAndRules) {
+  const char* const variables[] = {"HOME=/x", "IOWEAVE_POLICY=off",
+                                   "IOWEAVE_RULES=*.a=off;;/b/**=sync;bad", "IOWEAVE_RUN_DIR=/y",
+                                   nullptr};
+  const Layer layer = environment_layer(variables, "/work");
+  ASSERT_EQ(layer.entries.size(), 1u);
+  EXPECT_EQ(layer.entries[0].origin.place, "IOWEAVE_POLICY");
+  ASSERT_EQ(layer.rules.size(), 2u);
+  EXPECT_EQ(layer.rules[1].glob, "/b/**");
+  EXPECT_EQ(layer.rules[0].directory, "/work");
+  EXPECT_THAT(layer.warnings,
+              ElementsAre("IOWEAVE_RULES: 'bad' is ignored: a rule is GLOB=policy"));
+}
+
+TEST(EnvironmentLayer, WarnsOfMisspeltVariablesOnly) {
+  const char* const variables[] = {"IOWEAVE_POLCY=off", "IOWEAVE_SITE_MIRROR=x", nullptr};
+  EXPECT_THAT(environment_layer(variables, "/").warnings,
+              ElementsAre("environment: IOWEAVE_POLCY is ignored; did you mean IOWEAVE_POLICY?"));
+}
+
+TEST(FileLayer, AnAbsentFileSaysNothing) {
+  const Layer layer = file_layer(LayerKind::user, "/nonexistent/x.toml", "x", "");
+  EXPECT_THAT(layer.entries, IsEmpty());
+  EXPECT_THAT(layer.warnings, IsEmpty());
+}
+
+TEST(FileLayer, WhatIsNoFileIsIgnoredWithAWarning) {
+  const TempDir folder;
+  EXPECT_THAT(file_layer(LayerKind::user, folder.path(), "x", "").warnings,
+              ElementsAre("x is ignored: it is not a regular file"));
+  ASSERT_EQ(mkfifo(folder.file("fifo").c_str(), 0600), 0);
+  EXPECT_THAT(file_layer(LayerKind::user, folder.file("fifo"), "x", "").warnings,
+              ElementsAre("x is ignored: it is not a regular file"));
+}
+
+TEST(FileLayer, AFolderOfAnotherUserIsNotObeyed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  const TempDir folder;
+  const std::string path = write_text(folder, "ioweave.toml", "policy = \"off\"\n");
+  ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+  const Layer layer = file_layer(LayerKind::directory, path, "./ioweave.toml", "");
+  EXPECT_THAT(layer.entries, IsEmpty());
+  EXPECT_THAT(layer.warnings, ElementsAre(HasSubstr("it belongs to another user (uid 12345)")));
+  EXPECT_EQ(file_layer(LayerKind::user, path, "x", "").entries.size(), 1u);
+}
+
+TEST(AllLayers, AreInOrderOfPrecedence) {
+  const TempDir folder;
+  write_text(folder, "ioweave.toml", "engine = \"aio\"\nslice = \"2m\"\nmode = \"sqpoll\"\n");
+  write_text(folder, "user.toml", "slice = \"4m\"\nschedule = \"none\"\nmode = \"iopoll\"\n");
+  write_text(folder, "site.toml", "schedule = \"weighted\"\nlookahead = \"32m\"\n");
+  Layer command_line;
+  command_line.kind = LayerKind::command_line;
+  command_line.entries.push_back({"mode", "plain", {LayerKind::command_line, "--mode"}});
+  const char* const variables[] = {"IOWEAVE_ENGINE=threads", nullptr};
+  const ConfigPlaces places{folder.path(), folder.file("user.toml"), folder.file("site.toml")};
+  const Resolved resolved = resolve(all_layers(command_line, variables, places));
+  EXPECT_EQ(resolved[Key::mode].origin.place, "--mode");
+  EXPECT_EQ(resolved[Key::engine].origin.place, "IOWEAVE_ENGINE");
+  EXPECT_EQ(resolved[Key::slice].origin.place, "./ioweave.toml:2");
+  EXPECT_EQ(resolved[Key::schedule].text, "none");
+  EXPECT_EQ(resolved[Key::lookahead].origin.layer, LayerKind::site);
+  EXPECT_EQ(resolved[Key::policy].origin.layer, LayerKind::builtin);
+}
+
+}  // namespace
+}  // namespace ioweave::cli

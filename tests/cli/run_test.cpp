@@ -1,0 +1,401 @@
+// `ioweave run` and `ioweave stat` from the outside, with the fabricated interposer.
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/command_runner.hpp"
+#include "stats/run_file.hpp"
+#include "stats/text_file.hpp"
+
+namespace ioweave::cli::test {
+namespace {
+
+using ioweave::test::read_text;
+using ioweave::test::TempDir;
+using ioweave::test::write_text;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+Ran shell(const std::string& script, Surroundings how = {}) {
+  return run_ioweave({"run", "--", "/bin/sh", "-c", script}, std::move(how));
+}
+
+/// Run directories go to a folder of the test's own.
+Surroundings with_runtime(const TempDir& folder) {
+  Surroundings how;
+  how.variables = {{"XDG_RUNTIME_DIR", folder.path()}};
+  return how;
+}
+
+size_t entries(const std::string& path) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
+}
+
+// ---- Exit codes ---------------------------------------------------------------------------------
+
+TEST(Run, PassesTheExitCodeOn) {
+  EXPECT_EQ(shell("exit 0").code, 0);
+  EXPECT_EQ(shell("exit 7").code, 7);
+  EXPECT_EQ(shell("exit 255").code, 255);
+}
+
+TEST(Run, ASignalThatKillsTheProgramIs128More) {
+  const Ran ran = shell("kill -KILL $$");
+  EXPECT_EQ(ran.code, 137);
+  EXPECT_THAT(ran.err, HasSubstr("(killed by SIGKILL)"));
+}
+
+TEST(Run, AMissingProgramIs127) {
+  const Ran ran = run_ioweave({"run", "--", "nonexistent-program"});
+  EXPECT_EQ(ran.code, 127);
+  EXPECT_THAT(ran.err, HasSubstr("'nonexistent-program' was not found in PATH"));
+  EXPECT_EQ(run_ioweave({"run", "/nonexistent/x"}).code, 127);
+}
+
+TEST(Run, AProgramInTheWorkingDirectoryIsPointedOut) {
+  const TempDir folder;
+  chmod(write_text(folder, "my-tool", "#!/bin/sh\n").c_str(), 0755);
+  Surroundings how;
+  how.directory = folder.path();
+  EXPECT_THAT(run_ioweave({"run", "my-tool"}, how).err, HasSubstr("write ./my-tool"));
+}
+
+TEST(Run, WhatCannotBeExecutedIs126) {
+  const TempDir folder;
+  const std::string path = write_text(folder, "data", "text");
+  const Ran ran = run_ioweave({"run", path});
+  EXPECT_EQ(ran.code, 126);
+  EXPECT_THAT(ran.err, HasSubstr("chmod +x"));
+  EXPECT_THAT(run_ioweave({"run", folder.path()}).err, HasSubstr("is a directory"));
+}
+
+TEST(Run, AnEmptyNameIs127) {
+  const Ran ran = run_ioweave({"run", "--", ""});
+  EXPECT_EQ(ran.code, 127);
+  EXPECT_THAT(ran.err, HasSubstr("name is empty"));
+}
+
+TEST(Run, AMissingInterpreterIsNamedAsThat) {
+  const TempDir folder;
+  const std::string path = write_text(folder, "script", "#!/nonexistent/interpreter\n");
+  chmod(path.c_str(), 0755);
+  const Ran ran = run_ioweave({"run", path});
+  EXPECT_EQ(ran.code, 127);
+  EXPECT_THAT(ran.err, HasSubstr("interpreter or loader"));
+}
+
+TEST(Run, AnEmptyFileRunsAsTheShellWouldRunIt) {
+  const TempDir folder;
+  const std::string path = write_text(folder, "empty", "");
+  chmod(path.c_str(), 0755);
+  EXPECT_EQ(run_ioweave({"run", path}).code, 0);
+}
+
+TEST(Run, AWrongCommandLineIs125AndStartsNothing) {
+  const TempDir folder;
+  const std::string mark = folder.file("mark");
+  const Ran ran = run_ioweave({"run", "--polcy=off", "touch", mark});
+  EXPECT_EQ(ran.code, 125);
+  EXPECT_THAT(ran.err, HasSubstr("did you mean '--policy'?"));
+  EXPECT_FALSE(std::filesystem::exists(mark));
+}
+
+TEST(Run, AMissingInterposerIs125WithTheRemedy) {
+  Surroundings how;
+  how.variables = {{"IOWEAVE_PRELOAD_PATH", "/nonexistent/x.so"}};
+  const Ran ran = run_ioweave({"run", "true"}, how);
+  EXPECT_EQ(ran.code, 125);
+  EXPECT_THAT(ran.err, HasSubstr("Correct or unset IOWEAVE_PRELOAD_PATH"));
+}
+
+// ---- What the program inherits ------------------------------------------------------------------
+
+TEST(Run, LeavesTheStandardStreamsToTheProgram) {
+  const Ran ran = run_ioweave({"run", "-q", "--", "/bin/sh", "-c", "echo out; echo err >&2"});
+  EXPECT_EQ(ran.out, "out\n");
+  EXPECT_EQ(ran.err, "err\n");
+}
+
+TEST(Run, TheSummaryGoesToStandardErrorOnly) {
+  const Ran ran = shell("echo out");
+  EXPECT_EQ(ran.out, "out\n");
+  EXPECT_THAT(ran.err, HasSubstr("exposed"));
+}
+
+TEST(Run, LeaksNoDescriptor) {
+  const std::string script = "for f in /proc/self/fd/*; do echo ${f##*/}; done";
+  const Ran plain = run_any({"/bin/sh", "-c", script});
+  const Ran followed = run_ioweave({"run", "-q", "--", "/bin/sh", "-c", script});
+  EXPECT_EQ(followed.out, plain.out);
+}
+
+TEST(Run, ClosedStandardStreamsStayClosed) {
+  Surroundings how;
+  how.in_child = [] {
+    close(STDIN_FILENO);
+    close(STDERR_FILENO);
+  };
+  const Ran ran = run_ioweave({"run", "--", "/bin/sh", "-c",
+                               "test ! -e /proc/$$/fd/0 && "
+                               "test ! -e /proc/$$/fd/2 && echo closed"},
+                              how);
+  EXPECT_EQ(ran.out, "closed\n");
+  EXPECT_EQ(ran.code, 0);
+}
+
+TEST(Run, AddsTwoVariablesAndTouchesNoOther) {
+  Surroundings how;
+  how.variables = {{"LD_PRELOAD", IOWEAVE_OTHER_PRELOAD}};
+  const Ran followed = run_ioweave({"run", "-q", "--", "/usr/bin/env", "-0"}, how);
+  const std::string text = followed.out;
+  EXPECT_THAT(text, HasSubstr("LD_PRELOAD=" IOWEAVE_FAKE_PRELOAD ":" IOWEAVE_OTHER_PRELOAD));
+  EXPECT_THAT(text, HasSubstr("IOWEAVE_RUN_DIR="));
+  for (const char* const set_by_the_test : {"HOME", "ASAN_OPTIONS", "IOWEAVE_PRELOAD_PATH"}) {
+    how.variables.emplace_back(set_by_the_test, "x");
+  }
+  const Ran plain = run_any({"/usr/bin/env", "-0"}, how);
+  EXPECT_EQ(std::ranges::count(text, '\0'), std::ranges::count(plain.out, '\0') + 1);
+}
+
+TEST(Run, ARunWithinARunPreloadsOnce) {
+  const Ran ran = run_ioweave(
+      {"run", "-q", "--", IOWEAVE_COMMAND, "run", "-q", "--", "/bin/sh", "-c", "echo $LD_PRELOAD"});
+  EXPECT_EQ(ran.out, IOWEAVE_FAKE_PRELOAD "\n");
+}
+
+TEST(Run, ArgumentsArriveAsTheyAre) {
+  const Ran ran = run_ioweave({"run", "-q", "printf", "[%s]", "a b", "", "--policy", "-q", "\n*"});
+  EXPECT_EQ(ran.out, "[a b][][--policy][-q][\n*]");
+}
+
+TEST(Run, SignalMaskAndDispositionsAreInherited) {
+  Surroundings how;
+  how.in_child = [] {
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGCHLD, SIG_IGN);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+  };
+  const std::vector<std::string> print{"/bin/grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"};
+  std::vector<std::string> words{"run", "-q", "--"};
+  words.insert(words.end(), print.begin(), print.end());
+  EXPECT_EQ(run_ioweave(words, how).out, run_any(print, how).out);
+}
+
+TEST(Run, AnIgnoredSigchldDoesNotLoseTheExitCode) {
+  Surroundings how;
+  how.in_child = [] { signal(SIGCHLD, SIG_IGN); };
+  EXPECT_EQ(shell("exit 5", how).code, 5);
+}
+
+TEST(Run, ArgumentsThatLeaveNoRoomAreRunWithoutTheInterposer) {
+  // One argument may have 128 KiB; all together with the environment a quarter of the stack limit.
+  Surroundings how;
+  how.in_child = [] {
+    const rlimit limit{512 << 10, RLIM_INFINITY};
+    setrlimit(RLIMIT_STACK, &limit);
+    clearenv();
+    setenv("IOWEAVE_PRELOAD_PATH", IOWEAVE_FAKE_PRELOAD, 1);
+  };
+  bool found = false;
+  // The command itself needs some twenty bytes more for its own words than the program.
+  for (size_t length = 131'000; length > 130'000 && !found; length -= 8) {
+    const Ran ran = run_ioweave({"run", "/bin/true", std::string(length, 'x')}, how);
+    if (ran.code == 98) continue;  // the command itself had no room
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    found = true;
+    EXPECT_THAT(ran.err, HasSubstr("the arguments leave no room"));
+  }
+  EXPECT_TRUE(found);
+}
+
+// ---- Signals ------------------------------------------------------------------------------------
+
+void send_when_ready(const std::string& ready, pid_t pid, int number) {
+  while (!std::filesystem::exists(ready)) usleep(2000);
+  kill(pid, number);
+}
+
+TEST(Run, PassesOnWhatSomebodySendsToIt) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    const TempDir folder;
+    const std::string ready = folder.file("ready");
+    Surroundings how;
+    how.meanwhile = [&](pid_t pid) { send_when_ready(ready, pid, number); };
+    const Ran ran = shell("trap 'echo caught; exit 3' TERM INT HUP QUIT USR1 USR2; touch " + ready +
+                              "; while :; do sleep 0.02; done",
+                          how);
+    EXPECT_EQ(ran.code, 3) << number;
+    EXPECT_EQ(ran.out, "caught\n") << number;
+    EXPECT_THAT(ran.err, HasSubstr("exposed")) << "the summary comes all the same";
+  }
+}
+
+TEST(Run, SignalsThatTheProgramSendsItselfAreNotDoubled) {
+  const Ran ran = shell("n=0; trap 'n=$((n+1))' USR1; kill -USR1 $PPID; sleep 0.2; echo $n");
+  EXPECT_EQ(ran.out, "0\n");
+}
+
+// ---- Reports ------------------------------------------------------------------------------------
+
+TEST(Run, TheFiguresAreThoseOfTheSegments) {
+  const Ran ran = run_ioweave({"run", "/bin/true"});
+  EXPECT_THAT(ran.err, HasSubstr("I/O time        2.250 s   read 1.0 GiB, written 1.0 MiB"));
+  EXPECT_THAT(ran.err, HasSubstr("hidden          1.500 s   67 % of the I/O time"));
+  EXPECT_THAT(ran.err, HasSubstr("exposed         0.750 s"));
+  EXPECT_THAT(ran.err, HasSubstr("/data/output.bin"));
+  EXPECT_THAT(ran.err, HasSubstr("O_APPEND"));
+}
+
+TEST(Run, AKilledProgramStillHasFigures) {
+  Surroundings how;
+  how.variables = {{"FAKE_PRELOAD_STATE", "running"}};
+  const TempDir folder;
+  const std::string file = folder.file("run.jsonl");
+  EXPECT_EQ(run_ioweave({"run", "-o", file, "--", "/bin/sh", "-c", "kill -9 $$"}, how).code, 137);
+  stats::RunReport report;
+  std::string why;
+  ASSERT_TRUE(stats::read_run_file(file, report, why)) << why;
+  ASSERT_EQ(report.processes.size(), 1u);
+  EXPECT_EQ(report.processes[0].end, stats::ProcessReport::End::killed);
+  EXPECT_EQ(report.outcome.signal, SIGKILL);
+}
+
+TEST(Run, TheRunFileIsWholeAndReadable) {
+  const TempDir folder;
+  const std::string file = folder.file("run.jsonl");
+  const Ran ran =
+      run_ioweave({"run", "-q", "-o", file, "--slice", "2m", "--rule", "*.x=off", "/bin/true"});
+  EXPECT_THAT(ran.err, IsEmpty());
+  stats::RunReport report;
+  std::string why;
+  ASSERT_TRUE(stats::read_run_file(file, report, why)) << why;
+  EXPECT_EQ(report.command, std::vector<std::string>{"/bin/true"});
+  EXPECT_EQ(report.config.slice_bytes, 2u << 20);
+  EXPECT_STREQ(report.config.rule[0].glob, "/**/*.x");
+  EXPECT_DOUBLE_EQ(report.totals.exposed_seconds, 0.75);
+  EXPECT_GT(report.outcome.wall_seconds, 0);
+  EXPECT_FALSE(report.machine.kernel.empty());
+  EXPECT_FALSE(report.files.at(0).file_system.empty());
+  EXPECT_EQ(entries(folder.path()), 1u);
+}
+
+TEST(Run, ARunFileThatCannotBeWrittenIsSaidAndTheExitCodeStays) {
+  const Ran full = run_ioweave({"run", "-o", "/dev/full", "--", "/bin/sh", "-c", "exit 4"});
+  EXPECT_EQ(full.code, 4);
+  EXPECT_THAT(full.err, HasSubstr("/dev/full was not written: No space left on device"));
+  const Ran absent = run_ioweave({"run", "-o", "/nonexistent/x", "--", "/bin/sh", "-c", "exit 4"});
+  EXPECT_EQ(absent.code, 4);
+  EXPECT_THAT(absent.err, HasSubstr("warning: /nonexistent/x cannot be written"));
+}
+
+TEST(Run, JsonReplacesTheText) {
+  const Ran ran = run_ioweave({"run", "--json", "--", "/bin/true"});
+  const auto json = nlohmann::json::parse(ran.err);
+  EXPECT_EQ(json["schema"], "ioweave.run/1");
+  EXPECT_DOUBLE_EQ(json["summary"]["exposed_s"].get<double>(), 0.75);
+  EXPECT_EQ(json["files"].size(), 3u);
+}
+
+TEST(Run, JsonToAFileLeavesTheText) {
+  const TempDir folder;
+  const Ran ran = run_ioweave({"run", "--json=" + folder.file("x.json"), "--", "/bin/true"});
+  EXPECT_THAT(ran.err, HasSubstr("exposed"));
+  EXPECT_EQ(nlohmann::json::parse(read_text(folder.file("x.json")))["type"], "report");
+}
+
+TEST(Run, ABadSettingIsAWarningAndTheProgramRuns) {
+  const TempDir folder;
+  write_text(folder, "ioweave.toml", "policy = \"overlapp\"\nslise = \"1m\"\n");
+  Surroundings how;
+  how.directory = folder.path();
+  how.variables = {{"IOWEAVE_ENGINE", "urin"}};
+  const Ran ran = run_ioweave({"run", "--", "/bin/sh", "-c", "exit 6"}, how);
+  EXPECT_EQ(ran.code, 6);
+  EXPECT_THAT(ran.err, HasSubstr("warning: ./ioweave.toml:1: policy 'overlapp' is not known; did "
+                                 "you mean 'overlap'?"));
+  EXPECT_THAT(ran.err, HasSubstr("warning: ./ioweave.toml:2: unknown setting 'slise' is ignored; "
+                                 "did you mean 'slice'?"));
+  EXPECT_THAT(ran.err, HasSubstr("warning: IOWEAVE_ENGINE: engine 'urin' is not known"));
+}
+
+TEST(Run, AStaticProgramRunsAndTheSummarySaysWhyNothingWasSeen) {
+  const Ran ran = run_ioweave({"run", IOWEAVE_STATIC_PROGRAM, "9"});
+  EXPECT_EQ(ran.code, 9);
+  EXPECT_THAT(ran.err, HasSubstr("is statically linked"));
+  EXPECT_THAT(ran.err, Not(HasSubstr("exposed")));
+}
+
+TEST(Stat, IsPolicyOffWithATablePerCallClass) {
+  const TempDir folder;
+  const std::string file = folder.file("run.jsonl");
+  Surroundings how;
+  how.variables = {{"IOWEAVE_POLICY", "sync"}};
+  const Ran ran = run_ioweave({"stat", "-o", file, "--", "/bin/true"}, how);
+  EXPECT_THAT(ran.err, HasSubstr("MB/s"));
+  EXPECT_THAT(ran.err, HasSubstr("read   1024  1.0 GiB   1.0 MiB  0.500 s  2147"));
+  stats::RunReport report;
+  std::string why;
+  ASSERT_TRUE(stats::read_run_file(file, report, why)) << why;
+  EXPECT_EQ(report.config.policy, stats::RunPolicy::off);
+}
+
+// ---- The run directory --------------------------------------------------------------------------
+
+TEST(Run, LeavesNothingBehind) {
+  const TempDir folder;
+  EXPECT_EQ(shell("exit 0", with_runtime(folder)).code, 0);
+  EXPECT_EQ(shell("kill -9 $$", with_runtime(folder)).code, 137);
+  EXPECT_EQ(run_ioweave({"run", "nonexistent-program"}, with_runtime(folder)).code, 127);
+  EXPECT_EQ(entries(folder.path()), 0u);
+}
+
+TEST(Run, KeepsItsDirectoryOnRequest) {
+  const TempDir folder;
+  const Ran ran = run_ioweave({"run", "--keep-run-dir", "/bin/true"}, with_runtime(folder));
+  EXPECT_THAT(ran.err, HasSubstr("the run's directory is kept: " + folder.path()));
+  EXPECT_EQ(entries(folder.path()), 1u);
+}
+
+TEST(Run, TakesTheNextPlaceWhereOneCannotBeUsed) {
+  Surroundings how;
+  how.variables = {{"XDG_RUNTIME_DIR", "/proc"}};
+  EXPECT_THAT(run_ioweave({"run", "/bin/true"}, how).err, HasSubstr("exposed"));
+}
+
+TEST(Run, AFileSizeLimitCostsTheFiguresNotTheProgram) {
+  Surroundings how;
+  how.in_child = [] {
+    const rlimit limit{4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  const Ran ran = shell("exit 2", how);
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("limit on file sizes"));
+}
+
+TEST(Run, ALibraryPathWithBlanksWorks) {
+  const TempDir folder;
+  std::filesystem::create_directory(folder.file("my lib"));
+  std::filesystem::copy_file(IOWEAVE_FAKE_PRELOAD, folder.file("my lib/x:y.so"));
+  Surroundings how;
+  how.variables = {{"IOWEAVE_PRELOAD_PATH", folder.file("my lib/x:y.so")}};
+  EXPECT_THAT(run_ioweave({"run", "/bin/true"}, how).err, HasSubstr("exposed         0.750 s"));
+}
+
+}  // namespace
+}  // namespace ioweave::cli::test

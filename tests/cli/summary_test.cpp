@@ -1,0 +1,217 @@
+#include "cli/summary.hpp"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/format.hpp"
+#include "cli/remarks.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+using stats::CallClass;
+using stats::Degrade;
+using stats::FileReport;
+using stats::ProcessReport;
+using stats::RunReport;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+FileReport file_of(std::string path, Degrade degrade, double seconds,
+                   CallClass which = CallClass::read) {
+  FileReport file;
+  file.path = std::move(path);
+  file.degrade = degrade;
+  file.call[static_cast<size_t>(which)] = {10, 1u << 20, 0, seconds};
+  return file;
+}
+
+RunReport report_of(std::vector<FileReport> files) {
+  RunReport report;
+  report.command = {"app", "in put"};
+  report.outcome.wall_seconds = 10;
+  ProcessReport process;
+  process.pid = 1;
+  process.active = true;
+  process.end = ProcessReport::End::exited;
+  process.program = "/bin/app";
+  stats::RunGatherer gatherer;
+  gatherer.add(process, std::move(files));
+  std::move(gatherer).finish(report);
+  return report;
+}
+
+Program followed() {
+  Program program;
+  program.path = "/bin/app";
+  return program;
+}
+
+FileReport prefetched(uint64_t used) {
+  FileReport file = file_of("/in", Degrade::none, 1);
+  file.prefetched_bytes = 100;
+  file.prefetched_used_bytes = used;
+  return file;
+}
+
+TEST(Format, BytesAndSharesAndRates) {
+  EXPECT_EQ(bytes_text(0), "-");
+  EXPECT_EQ(bytes_text(1023), "1023 B");
+  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_text((1u << 20) - 1), "1.0 MiB");
+  EXPECT_EQ(bytes_text(UINT64_MAX), "16.0 EiB");
+  EXPECT_EQ(percent_text(0.774), "77 %");
+  EXPECT_EQ(percent_text(0.0042), "0.4 %");
+  EXPECT_EQ(percent_text(0), "0 %");
+  EXPECT_EQ(percent_text(0.0001), "< 0.1 %");
+  EXPECT_EQ(rate_text(1'000'000, 0.5), "2");
+  EXPECT_EQ(rate_text(1'000'000, 0), "-");
+}
+
+TEST(Format, NamesCannotControlTheTerminal) {
+  EXPECT_EQ(shown_name("a\x1b[31mb\nc", 100), "a?[31mb?c");
+  EXPECT_EQ(shown_name("/very/long/path", 8), ".../path");
+  EXPECT_EQ(shown_command({"a", "b c", "it's", ""}, 100), "a 'b c' 'it'\\''s' ''");
+  EXPECT_EQ(shown_command({"abcdefgh", "ijkl"}, 10), "abcdefg...");
+}
+
+TEST(Format, TextIsBrokenBetweenWords) {
+  EXPECT_EQ(wrapped("aa bb cc", 7, 2), "aa bb\n  cc");
+  EXPECT_EQ(wrapped("averylongword b", 5, 0), "averylongword\nb");
+}
+
+TEST(Summary, IsShortAndNamesTheExposedSeconds) {
+  std::vector<FileReport> files;
+  for (int i = 0; i < 50; ++i) {
+    files.push_back(file_of("/data/" + std::to_string(i), Degrade::append, 0.01 * i));
+  }
+  RunReport report = report_of(std::move(files));
+  report.remarks = {"One.", "Two.", "Three.", "Four."};
+  const std::string text = summary_text(report, {3, 3});
+  EXPECT_LT(std::ranges::count(text, '\n'), 16);
+  EXPECT_THAT(text, HasSubstr("exposed        12.250 s   summed over threads and processes"));
+  EXPECT_THAT(text, HasSubstr("app 'in put'  (exit 0)"));
+  EXPECT_THAT(text, HasSubstr("/data/49"));
+  EXPECT_THAT(text, Not(HasSubstr("/data/46 ")));
+  EXPECT_THAT(text, Not(HasSubstr("Four.")));
+}
+
+TEST(Summary, AKilledProgramIsNamedWithItsSignal) {
+  RunReport report = report_of({});
+  report.outcome.signal = 11;
+  EXPECT_THAT(summary_text(report, {}), HasSubstr("(killed by SIGSEGV)"));
+}
+
+TEST(Summary, WithoutObservationItShowsNoZeros) {
+  RunReport report;
+  report.command = {"app"};
+  report.remarks = {"Nothing was observed: reason."};
+  const std::string text = summary_text(report, {});
+  EXPECT_THAT(text, HasSubstr("Nothing was observed: reason."));
+  EXPECT_THAT(text, Not(HasSubstr("exposed")));
+}
+
+TEST(Stat, HasARowPerCallClass) {
+  FileReport file = file_of("/in", Degrade::mapped, 0.5);
+  file.call[static_cast<size_t>(CallClass::sync)] = {2, 0, 1, 0.125};
+  const std::string text = stat_text(report_of({file}), {10, 3});
+  EXPECT_THAT(text, HasSubstr("/in"));
+  EXPECT_THAT(text, HasSubstr("read     10  1.0 MiB  102.4 KiB  0.500 s     2       -  mapped"));
+  EXPECT_THAT(text, HasSubstr("sync      2        -          -  0.125 s     -       1"));
+}
+
+TEST(Remarks, CachedReadsAreCalledThat) {
+  EXPECT_THAT(remarks_on(report_of({file_of("/in", Degrade::no_gain, 1)}), followed()),
+              ElementsAre(HasSubstr("page cache already")));
+}
+
+TEST(Remarks, TheReasonThatCostMostReadingIsNamed) {
+  const auto remarks = remarks_on(
+      report_of({file_of("/a", Degrade::mapped, 0.1), file_of("/b", Degrade::stream, 0.2)}),
+      followed());
+  EXPECT_THAT(remarks, ElementsAre(HasSubstr("stdio stream")));
+}
+
+TEST(Remarks, OnlyWritingHidesNothing) {
+  EXPECT_THAT(
+      remarks_on(report_of({file_of("/out", Degrade::none, 1, CallClass::write)}), followed()),
+      ElementsAre(HasSubstr("only wrote")));
+}
+
+TEST(Remarks, NoIoIsSaid) {
+  EXPECT_THAT(remarks_on(report_of({}), followed()),
+              ElementsAre(HasSubstr("No read or write call was seen on a file")));
+}
+
+TEST(Remarks, IoThatPassesUsByIsAdmitted) {
+  RunReport report = report_of({});
+  report.outcome.storage_read_bytes = 200u << 20;
+  EXPECT_THAT(remarks_on(report, followed()),
+              ElementsAre(HasSubstr("yet 200.0 MiB came from storage")));
+  EXPECT_THAT(
+      remarks_on(report_of({file_of("/in", Degrade::none, 1, CallClass::other)}), followed()),
+      ElementsAre(HasSubstr("copy_file_range")));
+}
+
+TEST(Remarks, AGoodRunNeedsNone) {
+  EXPECT_THAT(remarks_on(report_of({prefetched(90)}), followed()), IsEmpty());
+}
+
+TEST(Remarks, WrongGuessesAreAdmitted) {
+  EXPECT_THAT(remarks_on(report_of({prefetched(10)}), followed()),
+              ElementsAre(HasSubstr("Only 10 % of the prefetched bytes were read")));
+}
+
+TEST(Remarks, LittleIoIsSaid) {
+  EXPECT_THAT(remarks_on(report_of({file_of("/in", Degrade::no_gain, 0.01)}), followed()),
+              Contains(HasSubstr("I/O is 0.1 % of the wall time")));
+}
+
+TEST(Remarks, PolicyOffMakesNoExcuses) {
+  RunReport report = report_of({file_of("/in", Degrade::mapped, 1)});
+  report.config.policy = stats::RunPolicy::off;
+  report.files[0].policy = stats::RunPolicy::off;
+  EXPECT_THAT(remarks_on(report, followed()), IsEmpty());
+}
+
+TEST(Remarks, AProgramThatCannotBeFollowedSaysWhy) {
+  Program program = followed();
+  program.followable = Followable::static_program;
+  EXPECT_THAT(
+      remarks_on(RunReport{}, program),
+      ElementsAre(AllOf(HasSubstr("statically linked"), HasSubstr("Nothing was observed"))));
+  EXPECT_THAT(remarks_on(report_of({prefetched(90)}), program),
+              ElementsAre(HasSubstr("Only programs that it started were observed")));
+}
+
+TEST(Remarks, AProcessThatSteppedAsideSaysWhyOnce) {
+  RunReport report = report_of({});
+  for (int i = 0; i < 2; ++i) {
+    report.processes[0].active = false;
+    report.processes[0].why = "memory ran out";
+    report.processes.push_back(report.processes[0]);
+  }
+  EXPECT_THAT(remarks_on(report, followed()), ElementsAre("Nothing was observed: memory ran out"));
+}
+
+TEST(Remarks, ProcessesThatLiveOnAreCounted) {
+  RunReport report = report_of({prefetched(90)});
+  report.processes[0].end = ProcessReport::End::running;
+  EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("1 process is still running")));
+}
+
+TEST(Remarks, DowngradesAreReportedOncePerReason) {
+  RunReport report = report_of({prefetched(90)});
+  report.processes[0].why = "io_uring is forbidden by seccomp; threads are used";
+  report.processes.push_back(report.processes[0]);
+  EXPECT_THAT(remarks_on(report, followed()),
+              ElementsAre("app: io_uring is forbidden by seccomp; threads are used"));
+}
+
+}  // namespace
+}  // namespace ioweave::cli

@@ -1,0 +1,153 @@
+#include "stats/run_file.hpp"
+
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "stats/atomic_file.hpp"
+#include "support/temp_dir.hpp"
+
+namespace ioweave::stats {
+namespace {
+
+RunReport sample() {
+  RunReport report;
+  report.version = "0.1.0";
+  report.started = "2026-01-31T12:00:00.000Z";
+  report.command = {"./app", "a \"b\"\n"};
+  report.directory = "/work";
+  report.machine = {"host", "6.18", "x86_64", "CPU", 2, 1, 1u << 30};
+  report.mounts = {{"/", "ext4", "/dev/vda"}};
+  report.config.policy = RunPolicy::writes;
+  report.config.rules = 1;
+  std::strcpy(report.config.rule[0].glob, "/**/*.log");
+  report.config.rule[0].policy = RunPolicy::off;
+  report.outcome = {12.5, 11, 0.5, 4096, 137, 9};
+
+  ProcessReport process;
+  process.pid = 10;
+  process.parent_pid = 9;
+  process.active = true;
+  process.end = ProcessReport::End::killed;
+  process.seconds = 12;
+  process.program = "/bin/app";
+  process.engine = "io_uring";
+  process.prefetch_busy_seconds = 2;
+  process.prefetch_operations = 3;
+  FileReport file;
+  file.path = "/data/in";
+  file.file_system = "ext4";
+  file.device = 65024;
+  file.inode = 1ull << 63;
+  file.degrade = Degrade::random_access;
+  file.opens = 1;
+  file.call[0] = {10, 4096, 1, 0.25};
+  file.prefetched_bytes = 100;
+  file.prefetched_used_bytes = 50;
+  RunGatherer gatherer;
+  gatherer.add(process, {file});
+  std::move(gatherer).finish(report);
+  report.remarks = {"A remark."};
+  return report;
+}
+
+/// The sample's text with one piece replaced.
+std::string altered(const std::string& from, const std::string& to) {
+  std::string text = run_file_text(sample());
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string complaint(const std::string& text) {
+  RunReport report;
+  std::string why;
+  EXPECT_FALSE(parse_run_file(text, report, why));
+  return why;
+}
+
+TEST(RunFile, WhatIsWrittenIsReadBack) {
+  const RunReport before = sample();
+  RunReport after;
+  std::string why;
+  ASSERT_TRUE(parse_run_file(run_file_text(before), after, why)) << why;
+  EXPECT_EQ(run_file_text(after), run_file_text(before));
+  EXPECT_EQ(after.command, before.command);
+  EXPECT_EQ(after.files.at(0).inode, 1ull << 63);
+  EXPECT_EQ(after.processes.at(0).end, ProcessReport::End::killed);
+  EXPECT_DOUBLE_EQ(after.totals.hidden_seconds, 1);
+  EXPECT_EQ(after.outcome.signal, 9);
+}
+
+TEST(RunFile, EveryLineIsAnObjectWithAType) {
+  const std::string text = run_file_text(sample());
+  size_t lines = 0;
+  for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+    EXPECT_EQ(text.compare(at, 9, R"({"type":")"), 0);
+    ++lines;
+  }
+  EXPECT_EQ(lines, 4u);
+}
+
+TEST(RunFile, AnotherSchemaIsRefusedByName) {
+  EXPECT_NE(complaint(altered("ioweave.run/1", "ioweave.run/2")).find("ioweave.run/2"),
+            std::string::npos);
+}
+
+TEST(RunFile, ACutOffFileIsRefused) {
+  const std::string text = run_file_text(sample());
+  EXPECT_NE(complaint(text.substr(0, text.find(R"({"type":"summary")"))).find("cut off"),
+            std::string::npos);
+  EXPECT_NE(complaint(text.substr(0, text.size() - 20)).find("not JSON"), std::string::npos);
+  EXPECT_NE(complaint("").find("empty"), std::string::npos);
+}
+
+TEST(RunFile, AMissingOrWrongFieldIsNamedWithItsLine) {
+  EXPECT_EQ(complaint(altered(R"("pid":10,)", "")), "line 2: process: 'pid' is missing");
+  EXPECT_EQ(complaint(altered(R"("opens":1)", R"("opens":-1)")),
+            "line 3: file: 'opens' is not a whole number, at least 0");
+  EXPECT_EQ(complaint(altered(R"("wall_s":12.5)", R"("wall_s":"x")")),
+            "line 4: summary: 'wall_s' is not a number");
+  EXPECT_NE(complaint(altered("random access", "nonsense")).find("'degrade'"), std::string::npos);
+}
+
+TEST(RunFile, LinesOutOfOrderAreRefused) {
+  const std::string text = run_file_text(sample());
+  const std::string run = text.substr(0, text.find('\n') + 1);
+  EXPECT_NE(complaint(text.substr(run.size())).find("first line"), std::string::npos);
+  EXPECT_NE(complaint(run + text).find("second 'run'"), std::string::npos);
+  EXPECT_NE(complaint(text + R"({"type":"file"})").find("after the summary"), std::string::npos);
+}
+
+TEST(RunFile, UnknownKeysAndTypesAreIgnored) {
+  RunReport report;
+  std::string why;
+  const std::string text = altered(
+      R"({"type":"process")", "{\"type\":\"future\",\"x\":1}\n{\"new\":[],\"type\":\"process\"");
+  EXPECT_TRUE(parse_run_file(text, report, why)) << why;
+}
+
+TEST(RunFile, NamesThatAreNotUtf8DoNotBreakIt) {
+  RunReport report = sample();
+  report.files[0].path = "/data/\xff\xfe";
+  RunReport after;
+  std::string why;
+  EXPECT_TRUE(parse_run_file(run_file_text(report), after, why)) << why;
+}
+
+TEST(RunFile, GarbageIsRefusedWithoutACrash) {
+  for (const char* const text : {"[]", "1", "null", "{}", R"({"type":5})", "\n\n",
+                                 "{\"type\":", R"({"type":"run","schema":7})"}) {
+    EXPECT_FALSE(complaint(text).empty()) << text;
+  }
+}
+
+TEST(RunFile, ReadingAMissingFileNamesIt) {
+  RunReport report;
+  std::string why;
+  EXPECT_FALSE(read_run_file("/nonexistent/run.jsonl", report, why));
+  EXPECT_EQ(why, "/nonexistent/run.jsonl: No such file or directory");
+}
+
+}  // namespace
+}  // namespace ioweave::stats

@@ -1,0 +1,106 @@
+#include "stats/run_report.hpp"
+
+#include <utility>
+
+#include <gtest/gtest.h>
+
+namespace ioweave::stats {
+namespace {
+
+FileReport read_file(const std::string& path, uint64_t bytes, double seconds) {
+  FileReport file;
+  file.path = path;
+  file.call[static_cast<size_t>(CallClass::read)] = {1, bytes, 0, seconds};
+  return file;
+}
+
+RunReport finished(RunGatherer&& gatherer) {
+  RunReport report;
+  std::move(gatherer).finish(report);
+  return report;
+}
+
+TEST(RunReport, HiddenIsTheOverlapScaledByWhatWasUsed) {
+  ProcessReport process;
+  process.prefetch_busy_seconds = 5;
+  process.prefetch_exposed_seconds = 1;
+  FileReport file = read_file("/in", 100, 2);
+  file.prefetched_bytes = 100;
+  file.prefetched_used_bytes = 75;
+  RunGatherer gatherer;
+  gatherer.add(process, {file});
+  const RunReport report = finished(std::move(gatherer));
+  EXPECT_DOUBLE_EQ(report.totals.hidden_seconds, 3);
+  EXPECT_DOUBLE_EQ(report.totals.exposed_seconds, 2);
+  EXPECT_DOUBLE_EQ(report.totals.io_seconds, 5);
+  EXPECT_DOUBLE_EQ(report.totals.hidden_share(), 0.6);
+}
+
+TEST(RunReport, NothingPrefetchedHidesNothing) {
+  ProcessReport process;
+  process.prefetch_busy_seconds = 5;
+  EXPECT_EQ(process.hidden_seconds(), 0);
+}
+
+TEST(RunReport, HiddenIsNeverNegativeNorMoreThanTheOverlap) {
+  ProcessReport process;
+  process.prefetched_bytes = 10;
+  process.prefetched_used_bytes = 20;  // read twice
+  process.prefetch_busy_seconds = 1;
+  process.prefetch_exposed_seconds = 0.25;
+  EXPECT_DOUBLE_EQ(process.hidden_seconds(), 0.75);
+  process.prefetch_exposed_seconds = 2;
+  EXPECT_EQ(process.hidden_seconds(), 0);
+}
+
+TEST(RunReport, WaitingForAPipeIsNotExposedIo) {
+  FileReport pipe = read_file("pipe:[1]", 100, 60);
+  pipe.degrade = Degrade::not_regular;
+  RunGatherer gatherer;
+  gatherer.add({}, {pipe, read_file("/in", 10, 1)});
+  const RunReport report = finished(std::move(gatherer));
+  EXPECT_DOUBLE_EQ(report.totals.exposed_seconds, 1);
+  EXPECT_EQ(report.totals.call[0].bytes, 10u);
+  EXPECT_EQ(report.totals.files, 1u);
+}
+
+TEST(RunReport, OnePathOfSeveralProcessesIsOneFile) {
+  ProcessReport first;
+  first.pid = 1;
+  ProcessReport second;
+  second.pid = 2;
+  FileReport degraded = read_file("/in", 5, 1);
+  degraded.degrade = Degrade::mapped;
+  RunGatherer gatherer;
+  gatherer.add(first, {read_file("/in", 10, 2)});
+  gatherer.add(second, {degraded});
+  const RunReport report = finished(std::move(gatherer));
+  ASSERT_EQ(report.files.size(), 1u);
+  EXPECT_EQ(report.files[0].processes, 2u);
+  EXPECT_EQ(report.files[0].of(CallClass::read).bytes, 15u);
+  EXPECT_EQ(report.files[0].degrade, Degrade::mapped);
+}
+
+TEST(RunReport, AnExecIsASecondImageOfOneProcess) {
+  ProcessReport process;
+  process.pid = 7;
+  RunGatherer gatherer;
+  gatherer.add(process, {});
+  gatherer.add(process, {});
+  const RunReport report = finished(std::move(gatherer));
+  EXPECT_EQ(report.totals.processes, 1u);
+  EXPECT_EQ(report.totals.images, 2u);
+}
+
+TEST(RunReport, TheMostExposedFileComesFirst) {
+  RunGatherer gatherer;
+  gatherer.add({}, {read_file("/a", 1, 0.1), read_file("/b", 1, 0.3), read_file("/d", 1, 0.2),
+                    read_file("/c", 9, 0.2)});
+  const RunReport report = finished(std::move(gatherer));
+  std::string order;
+  for (const FileReport& file : report.files) order += file.path;
+  EXPECT_EQ(order, "/b/c/d/a");
+}
+
+}  // namespace
+}  // namespace ioweave::stats
