@@ -230,7 +230,9 @@ std::string take_settings(const RunParser& parser, Layer& layer) {
     std::optional<RuleEntry> rule = split_rule(text);
     if (!rule) return "rule '" + text + "' is not of the form GLOB=policy";
     std::string why;
-    if (!canonical(setting(Key::policy), rule->policy, why)) return "rule '" + text + "': " + why;
+    if (!canonical(setting(Key::policy), rule->policy, why)) {
+      return std::string("rule '").append(text).append("': ").append(why);
+    }
     rule->origin = {LayerKind::command_line, "--rule"};
     layer.rules.push_back(std::move(*rule));
   }

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -74,23 +73,24 @@ class File {
   int fd_;
 };
 
+/// Copies a structure out of bytes that may be too short for it.
 template <typename T>
-std::optional<T> as(std::string_view bytes, size_t offset = 0) {
-  if (bytes.size() < sizeof(T) || offset > bytes.size() - sizeof(T)) return std::nullopt;
-  T value;
+bool take(std::string_view bytes, size_t offset, T& value) {
+  if (bytes.size() < sizeof(T) || offset > bytes.size() - sizeof(T)) return false;
   std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
+  return true;
 }
 
 /// Go's linker leaves a note named "Go" with the build id; it survives strip(1).
 bool has_go_note(std::string_view notes) {
   size_t at = 0;
-  while (const auto note = as<NoteHeader>(notes, at)) {
-    const uint64_t name_bytes = (uint64_t{note->n_namesz} + 3) & ~uint64_t{3};
-    const uint64_t value_bytes = (uint64_t{note->n_descsz} + 3) & ~uint64_t{3};
+  NoteHeader note{};
+  while (take(notes, at, note)) {
+    const uint64_t name_bytes = (uint64_t{note.n_namesz} + 3) & ~uint64_t{3};
+    const uint64_t value_bytes = (uint64_t{note.n_descsz} + 3) & ~uint64_t{3};
     at += sizeof(NoteHeader);
     if (at > notes.size() || name_bytes > notes.size() - at) return false;
-    if (notes.substr(at, note->n_namesz) == std::string_view("Go\0\0", 4)) return true;
+    if (notes.substr(at, note.n_namesz) == std::string_view("Go\0\0", 4)) return true;
     if (value_bytes > notes.size() - at - name_bytes) return false;
     at += name_bytes + value_bytes;
   }
@@ -102,16 +102,16 @@ void read_segments(const File& file, const Header& header, ElfFacts& facts) {
   const size_t count = std::min<size_t>(header.e_phnum, kMostProgramHeaders);
   const std::string table = file.read(count * sizeof(ProgramHeader), header.e_phoff);
   for (size_t i = 0; i < count; ++i) {
-    const auto segment = as<ProgramHeader>(table, i * sizeof(ProgramHeader));
-    if (!segment) return;
-    if (segment->p_type == PT_INTERP) {
+    ProgramHeader segment{};
+    if (!take(table, i * sizeof(ProgramHeader), segment)) return;
+    if (segment.p_type == PT_INTERP) {
       facts.loader =
-          file.read(std::min<size_t>(segment->p_filesz, kMostPathBytes), segment->p_offset);
+          file.read(std::min<size_t>(segment.p_filesz, kMostPathBytes), segment.p_offset);
       facts.loader.resize(std::min(facts.loader.find('\0'), facts.loader.size()));
-    } else if (segment->p_type == PT_NOTE) {
+    } else if (segment.p_type == PT_NOTE) {
       facts.is_go =
-          facts.is_go || has_go_note(file.read(std::min<size_t>(segment->p_filesz, kMostNoteBytes),
-                                               segment->p_offset));
+          facts.is_go || has_go_note(file.read(std::min<size_t>(segment.p_filesz, kMostNoteBytes),
+                                               segment.p_offset));
     }
   }
 }
@@ -132,14 +132,14 @@ ElfFacts read_elf_facts(const std::string& path) {
   }
   if (!head.starts_with(ELFMAG)) return facts;
   facts.kind = ElfFacts::Kind::foreign_elf;
-  const auto header = as<Header>(head);
-  if (!header || header->e_ident[EI_CLASS] != kClass || header->e_ident[EI_DATA] != kByteOrder ||
-      header->e_machine != kMachine) {
+  Header header{};
+  if (!take(head, 0, header) || header.e_ident[EI_CLASS] != kClass ||
+      header.e_ident[EI_DATA] != kByteOrder || header.e_machine != kMachine) {
     return facts;
   }
   facts.kind = ElfFacts::Kind::elf;
-  facts.is_shared = header->e_type == ET_DYN;
-  read_segments(file, *header, facts);
+  facts.is_shared = header.e_type == ET_DYN;
+  read_segments(file, header, facts);
   return facts;
 }
 

@@ -40,10 +40,10 @@ std::string locate_preload(std::string& why) {
   }
   std::string tried;
   for (const std::string& candidate : candidates) {
-    const std::string found = canonical_path(candidate);
+    std::string found = canonical_path(candidate);
     std::string reason = "it does not exist";
     if (!found.empty() && is_loadable_library(found, reason)) return found;
-    tried += (tried.empty() ? "" : "; ") + candidate + ": " + reason;
+    tried.append(tried.empty() ? "" : "; ").append(candidate).append(": ").append(reason);
   }
   why = std::string(kLibrary) + " was not found (" + tried + "). ";
   why += is_chosen ? std::string("Correct or unset ") + kPreloadVariable
@@ -54,7 +54,7 @@ std::string locate_preload(std::string& why) {
 
 std::string locate_folder(const char* folder, const char* file, std::string& why) {
   const std::string place = own_folder() + kInstalledLibraries + folder;
-  const std::string found = canonical_path(place);
+  std::string found = canonical_path(place);
   if (!found.empty() && access((found + file).c_str(), R_OK) == 0) return found;
   why = place + file + " does not exist. This command runs from a build tree or a partial copy: " +
         "install Ioweave (make install PREFIX=...) and use the installed command";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cli/format.hpp"
 
@@ -124,8 +125,8 @@ void add_complaints(const stats::RunReport& report, std::vector<std::string>& re
     };
     if (why.empty() || std::ranges::any_of(remarks, says_it)) continue;
     if (added++ == kMostComplaints) return;
-    const std::string name = process.program.substr(process.program.rfind('/') + 1);
-    remarks.push_back(name + ": " + why);
+    std::string remark = process.program.substr(process.program.rfind('/') + 1);
+    remarks.push_back(std::move(remark.append(": ").append(why)));
   }
 }
 

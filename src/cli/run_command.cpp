@@ -8,8 +8,8 @@ int run_command(Arguments arguments) {
   if (const auto code = parse_run(arguments, options)) return *code;
   RunKind kind;
   kind.text = &summary_text;
-  kind.brief = {.files = 3, .remarks = 3};
-  kind.verbose = {.files = 20, .remarks = 10};
+  kind.brief = {.files = 3, .remarks = 3, .small_files = false};
+  kind.verbose = {.files = 20, .remarks = 10, .small_files = true};
   return run_program(options, kind);
 }
 

@@ -108,7 +108,7 @@ void sweep_stale_run_directories(const std::string& parent) {
     if (!name.starts_with(kNamePrefix)) continue;
     const int fd = openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) continue;
-    if (is_stale(fd)) remove_directory(fd, parent + "/" + name);
+    if (is_stale(fd)) remove_directory(fd, std::string(parent).append("/").append(name));
     close(fd);
   }
   close(directory);

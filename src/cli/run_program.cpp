@@ -160,7 +160,7 @@ void write_report(const std::string& path, const std::string& text, const char* 
 
 Detail detail_of(const Run& run) {
   constexpr size_t kAll = SIZE_MAX;
-  if (run.options.verbose >= 2) return {kAll, kAll};
+  if (run.options.verbose >= 2) return {kAll, kAll, true};
   return run.options.verbose == 1 ? run.kind.verbose : run.kind.brief;
 }
 

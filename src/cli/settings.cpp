@@ -26,74 +26,65 @@ static_assert(stats::kSchedulingNames[static_cast<size_t>(policy::Scheduling::we
 constexpr uint64_t kKiB = 1024;
 constexpr uint64_t kMiB = 1024 * kKiB;
 constexpr uint64_t kGiB = 1024 * kMiB;
+constexpr uint64_t kTiB = 1024 * kGiB;
 
 constexpr std::array<std::string_view, 4> kFlagNames{"true", "false", "1", "0"};
 
-constexpr std::array<Setting, kKeys> kSettings{{
-    {Key::policy, Setting::Type::choice, "policy", "IOWEAVE_POLICY", "--policy", "overlap",
-     "What to do with a program's calls on files: 'off' only observes, 'sync' sends every read and "
-     "write through the engine and waits, 'writes' only writes, 'overlap' leaves the calls alone "
-     "and brings what is read next into the page cache meanwhile.",
-     stats::kRunPolicyNames},
-    {Key::engine, Setting::Type::choice, "engine", "IOWEAVE_ENGINE", "--engine", "uring",
-     "What moves the bytes in policies 'sync' and 'writes'. Where it is not available, the next "
-     "that is: uring, threads.",
-     stats::kEngineNames},
-    {Key::mode, Setting::Type::choice, "mode", "IOWEAVE_MODE", "--mode", "plain",
-     "Mode of the uring engine: 'sqpoll' has a kernel thread submit, 'iopoll' polls the device and "
-     "needs O_DIRECT and a driver with poll queues.",
-     stats::kEngineModeNames},
-    {Key::schedule, Setting::Type::choice, "schedule", "IOWEAVE_SCHEDULE", "--schedule", "strict",
-     "How prefetching and the program's own reads share the device: 'strict' starts a slice only "
-     "while no read of the program waits, 'weighted' shares, 'none' does not care.",
-     stats::kSchedulingNames},
-    {Key::slice,
-     Setting::Type::size,
-     "slice",
-     "IOWEAVE_SLICE",
-     "--slice",
-     "1m",
-     "Bytes of one prefetch operation: the grain at which prefetching gives way.",
-     {},
-     4 * kKiB,
-     kGiB},
-    {Key::lookahead,
-     Setting::Type::size,
-     "lookahead",
-     "IOWEAVE_LOOKAHEAD",
-     "--lookahead",
-     "64m",
-     "Least bytes to be ahead of a program that reads a file in order.",
-     {},
-     4 * kKiB,
-     1024 * kGiB},
-    {Key::max_lookahead,
-     Setting::Type::size,
-     "max_lookahead",
-     "IOWEAVE_MAX_LOOKAHEAD",
-     "--max-lookahead",
-     "1g",
-     "Most bytes to be ahead, over all files of a process.",
-     {},
-     4 * kKiB,
-     16 * 1024 * kGiB},
-    {Key::output,
-     Setting::Type::text,
-     "output",
-     "IOWEAVE_OUTPUT",
-     "--output",
-     "",
-     "Run file to write; empty: none.",
-     {}},
-    {Key::quiet,
-     Setting::Type::flag,
-     "quiet",
-     "IOWEAVE_QUIET",
-     "--quiet",
-     "false",
-     "Print neither summary nor warnings.",
-     {}},
-}};
+constexpr Setting choice_setting(Key key, std::string_view name, std::string_view variable,
+                                 std::string_view option, std::span<const std::string_view> choices,
+                                 std::string_view otherwise, std::string_view meaning) {
+  return {key, Setting::Type::choice, name, variable, option, otherwise, meaning, choices, 0, 0};
+}
+
+struct Bounds {
+  uint64_t least;
+  uint64_t most;
+};
+
+constexpr Setting size_setting(Key key, std::string_view name, std::string_view variable,
+                               std::string_view option, Bounds bounds, std::string_view otherwise,
+                               std::string_view meaning) {
+  return {key, Setting::Type::size, name,       variable, option, otherwise, meaning,
+          {},  bounds.least,        bounds.most};
+}
+
+constexpr Setting other_setting(Key key, Setting::Type type, std::string_view name,
+                                std::string_view variable, std::string_view option,
+                                std::string_view otherwise, std::string_view meaning) {
+  return {key, type, name, variable, option, otherwise, meaning, {}, 0, 0};
+}
+
+constexpr std::array<Setting, kKeys> kSettings{
+    choice_setting(
+        Key::policy, "policy", "IOWEAVE_POLICY", "--policy", stats::kRunPolicyNames, "overlap",
+        "What to do with a program's calls on files: 'off' only observes, 'sync' sends every read "
+        "and write through the engine and waits, 'writes' only writes, 'overlap' leaves the calls "
+        "alone and brings what is read next into the page cache meanwhile."),
+    choice_setting(Key::engine, "engine", "IOWEAVE_ENGINE", "--engine", stats::kEngineNames,
+                   "uring",
+                   "What moves the bytes in policies 'sync' and 'writes'. Where it is not "
+                   "available, the next that is: uring, threads."),
+    choice_setting(Key::mode, "mode", "IOWEAVE_MODE", "--mode", stats::kEngineModeNames, "plain",
+                   "Mode of the uring engine: 'sqpoll' has a kernel thread submit, 'iopoll' polls "
+                   "the device and needs O_DIRECT and a driver with poll queues."),
+    choice_setting(
+        Key::schedule, "schedule", "IOWEAVE_SCHEDULE", "--schedule", stats::kSchedulingNames,
+        "strict",
+        "How prefetching and the program's own reads share the device: 'strict' starts "
+        "a slice only while no read of the program waits, 'weighted' shares, 'none' does "
+        "not care."),
+    size_setting(Key::slice, "slice", "IOWEAVE_SLICE", "--slice", {4 * kKiB, kGiB}, "1m",
+                 "Bytes of one prefetch operation: the grain at which prefetching gives way."),
+    size_setting(Key::lookahead, "lookahead", "IOWEAVE_LOOKAHEAD", "--lookahead", {4 * kKiB, kTiB},
+                 "64m", "Least bytes to be ahead of a program that reads a file in order."),
+    size_setting(Key::max_lookahead, "max_lookahead", "IOWEAVE_MAX_LOOKAHEAD", "--max-lookahead",
+                 {4 * kKiB, 16 * kTiB}, "1g",
+                 "Most bytes to be ahead, over all files of a process."),
+    other_setting(Key::output, Setting::Type::text, "output", "IOWEAVE_OUTPUT", "--output", "",
+                  "Run file to write; empty: none."),
+    other_setting(Key::quiet, Setting::Type::flag, "quiet", "IOWEAVE_QUIET", "--quiet", "false",
+                  "Print neither summary nor warnings."),
+};
 
 constexpr bool table_is_in_order() {
   for (size_t i = 0; i < kKeys; ++i) {

@@ -9,8 +9,8 @@ int stat_command(Arguments arguments) {
   RunKind kind;
   kind.observe_only = true;
   kind.text = &stat_text;
-  kind.brief = {.files = 10, .remarks = 3};
-  kind.verbose = {.files = 100, .remarks = 10};
+  kind.brief = {.files = 10, .remarks = 3, .small_files = true};
+  kind.verbose = {.files = 100, .remarks = 10, .small_files = true};
   return run_program(options, kind);
 }
 

@@ -98,20 +98,22 @@ std::string degrade_text(const stats::FileReport& file) {
              : std::string(stats::kDegradeNames[static_cast<size_t>(file.degrade)]);
 }
 
-bool did_io(const stats::FileReport& file) {
-  constexpr double kVisible = 0.0005;  // else it would show as 0.000 s
-  const bool moved = file.of(CallClass::read).bytes > 0 || file.of(CallClass::write).bytes > 0;
+/// A program that reads one large file also reads dozens of small ones: its own modules, locales.
+bool is_worth_a_line(const stats::FileReport& file, bool small_too) {
+  const uint64_t bytes = file.of(CallClass::read).bytes + file.of(CallClass::write).bytes;
+  const uint64_t least_bytes = small_too ? 1 : 1u << 20;
+  constexpr double kLeastSeconds = 0.0005;  // less would show as 0.000 s
   return file.degrade != Degrade::not_regular &&
-         (moved || file.exposed_seconds() >= kVisible || file.prefetched_bytes > 0);
+         (bytes >= least_bytes || file.exposed_seconds() >= kLeastSeconds);
 }
 
-void add_files(std::string& text, const stats::RunReport& report, size_t most) {
+void add_files(std::string& text, const stats::RunReport& report, const Detail& detail) {
   Table table;
   table.row({"file", "read", "written", "exposed", ""});
   size_t rows = 0;
   for (const stats::FileReport& file : report.files) {
-    if (!did_io(file)) continue;
-    if (rows++ == most) break;
+    if (!is_worth_a_line(file, detail.small_files)) continue;
+    if (rows++ == detail.files) break;
     table.row({name_of_file(file), bytes_text(file.of(CallClass::read).bytes),
                bytes_text(file.of(CallClass::write).bytes), seconds_text(file.exposed_seconds()),
                degrade_text(file)});
@@ -135,7 +137,7 @@ std::string summary_text(const stats::RunReport& report, const Detail& detail) {
          "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
   } else {
     add_figures(text, report);
-    add_files(text, report, detail.files);
+    add_files(text, report, detail);
   }
   add_remarks(text, report, detail.remarks);
   return text;

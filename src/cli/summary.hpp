@@ -11,6 +11,7 @@ namespace ioweave::cli {
 struct Detail {
   size_t files = 3;
   size_t remarks = 3;
+  bool small_files = false;  ///< also those below 1 MiB and half a millisecond
 };
 
 /// What `ioweave run` prints at the end: at most 15 lines with the usual detail.

@@ -270,9 +270,10 @@ int Service::Impl::cancel(iow_request& request) noexcept {
   }
   journey.cancel_wanted.store(true, std::memory_order_relaxed);
   RequestList start;
-  if (journey.station.load(std::memory_order_relaxed) == Station::held &&
-      governor_.withdraw(request, start)) {
-    post_all(start);
+  const bool withdrawn = journey.station.load(std::memory_order_relaxed) == Station::held &&
+                         governor_.withdraw(request, start);
+  post_all(start);
+  if (withdrawn) {
     request.result = -ECANCELED;
     {
       const std::lock_guard guard(lanes_lock_);

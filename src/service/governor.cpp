@@ -101,14 +101,24 @@ void Governor::ended(iow_request& request, RequestList& start) {
 
 bool Governor::withdraw(iow_request& request, RequestList& start) {
   const std::lock_guard guard(lock_);
+  const uint64_t now = now_ns();
   Journey& journey = journey_of(request);
+  // What has ceased meanwhile comes first: it may start this very request.
+  tell_activity(device_of(request.flow), now);
+  carry_out(now, start);
   if (journey.station.load(std::memory_order_relaxed) != Station::held) {
     return false;
   }
   journey.station.store(Station::none, std::memory_order_relaxed);
   journey.managed = false;
-  tell(policy::Cancelled{id_of(request)}, device_of(request.flow), now_ns(), start);
+  tell(policy::Cancelled{id_of(request)}, device_of(request.flow), now, start);
   return true;
+}
+
+uint32_t Governor::in_flight(const Device& device) noexcept {
+  const std::atomic<uint32_t>* const elsewhere = device.elsewhere.load(std::memory_order_acquire);
+  return device.in_flight.load(std::memory_order_seq_cst) +
+         (elsewhere != nullptr ? elsewhere->load(std::memory_order_seq_cst) : 0);
 }
 
 void Governor::activity_ceased(policy::DeviceId device, RequestList& start) noexcept {
@@ -121,6 +131,7 @@ void Governor::activity_ceased(policy::DeviceId device, RequestList& start) noex
 void Governor::tell(const policy::Event& event, policy::DeviceId device, uint64_t now,
                     RequestList& start) {
   tell_activity(device, now);
+  carry_out(now, start);
   policy_.on(event, now, decisions_);
   settle(device, now, start);
 }
@@ -135,7 +146,7 @@ void Governor::settle(policy::DeviceId device, uint64_t now, RequestList& start)
                              policy_.waiting(device, policy::Class::prefetch) >
                          0;
     known.lower_waiting.store(waiting, std::memory_order_seq_cst);
-    if (!waiting || known.told == 0 || known.in_flight.load(std::memory_order_seq_cst) != 0) {
+    if (!waiting || known.told == 0 || in_flight(known) != 0) {
       return;
     }
     tell_activity(device, now);  // it ceased meanwhile, and saw nobody waiting
@@ -144,10 +155,10 @@ void Governor::settle(policy::DeviceId device, uint64_t now, RequestList& start)
 
 void Governor::tell_activity(policy::DeviceId device, uint64_t now) {
   Device& known = devices_[device];
-  const uint32_t in_flight = known.in_flight.load(std::memory_order_seq_cst);
-  if (in_flight != known.told) {
-    known.told = in_flight;
-    policy_.on(policy::Activity{device, kThisNode, policy::Class::foreground, in_flight}, now,
+  const uint32_t now_in_flight = in_flight(known);
+  if (now_in_flight != known.told) {
+    known.told = now_in_flight;
+    policy_.on(policy::Activity{device, kThisNode, policy::Class::foreground, now_in_flight}, now,
                decisions_);
   }
 }

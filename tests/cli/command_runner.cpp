@@ -25,6 +25,7 @@ void send_to(const std::string& path, int fd) {
   }
   if (!how.directory.empty() && chdir(how.directory.c_str()) != 0) _exit(99);
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   if (how.in_child) how.in_child();

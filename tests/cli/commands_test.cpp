@@ -1,6 +1,7 @@
 // The other subcommands from the outside.
 
 #include <cstdlib>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,6 +53,28 @@ TEST(Path, PrintsTheInterposer) {
   const Ran ran = run_ioweave({"path", "--preload"});
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.out, IOWEAVE_FAKE_PRELOAD "\n");
+}
+
+TEST(Path, AnInstallationMayBeMovedAsAWhole) {
+  namespace fs = std::filesystem;
+  const TempDir folder;
+  const fs::path bin = fs::path(folder.path()) / "bin";
+  const fs::path lib = (bin / IOWEAVE_BIN_TO_LIB).lexically_normal();
+  fs::create_directories(bin);
+  fs::create_directories(lib / "ioweave");
+  fs::create_directories(lib / "pkgconfig");
+  fs::create_directories(lib / "cmake/ioweave");
+  fs::copy_file(IOWEAVE_COMMAND, bin / "ioweave");
+  fs::copy_file(IOWEAVE_FAKE_PRELOAD, lib / "ioweave/libioweave_preload.so");
+  write_text(folder, fs::relative(lib / "pkgconfig/ioweave.pc", folder.path()), "");
+  write_text(folder, fs::relative(lib / "cmake/ioweave/ioweave-config.cmake", folder.path()), "");
+  Surroundings how;
+  how.variables = {{"IOWEAVE_PRELOAD_PATH", ""}};
+  const Ran ran = run_any({bin / "ioweave", "path", "--preload", "--cmake", "--pkgconfig"}, how);
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, (lib / "ioweave/libioweave_preload.so").string() + "\n" +
+                         (lib / "cmake/ioweave").string() + "\n" + (lib / "pkgconfig").string() +
+                         "\n");
 }
 
 TEST(Path, WhatIsNotInstalledIsSaid) {

@@ -20,7 +20,7 @@ using test::write_text;
 using ::testing::HasSubstr;
 
 std::string executable(const TempDir& folder, const std::string& name, std::string_view text) {
-  const std::string path = write_text(folder, name, text);
+  std::string path = write_text(folder, name, text);
   chmod(path.c_str(), 0755);
   return path;
 }

@@ -42,7 +42,7 @@ class RunDirectoryTest : public ::testing::Test {
   }
   /// A directory as a killed command leaves it, long ago.
   std::string make_stale(const std::string& name) {
-    const std::string path = folder_.file(name);
+    std::string path = folder_.file(name);
     mkdir(path.c_str(), 0700);
     test::write_text(folder_, name + "/config", "x");
     const timespec old[2]{{1, 0}, {1, 0}};

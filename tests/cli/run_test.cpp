@@ -147,10 +147,7 @@ TEST(Run, ClosedStandardStreamsStayClosed) {
     close(STDIN_FILENO);
     close(STDERR_FILENO);
   };
-  const Ran ran = run_ioweave({"run", "--", "/bin/sh", "-c",
-                               "test ! -e /proc/$$/fd/0 && "
-                               "test ! -e /proc/$$/fd/2 && echo closed"},
-                              how);
+  const Ran ran = shell("cd /proc/$$/fd && test ! -e 0 && test ! -e 2 && echo closed", how);
   EXPECT_EQ(ran.out, "closed\n");
   EXPECT_EQ(ran.code, 0);
 }

@@ -87,18 +87,28 @@ TEST(Format, TextIsBrokenBetweenWords) {
 
 TEST(Summary, IsShortAndNamesTheExposedSeconds) {
   std::vector<FileReport> files;
+  files.reserve(50);
   for (int i = 0; i < 50; ++i) {
     files.push_back(file_of("/data/" + std::to_string(i), Degrade::append, 0.01 * i));
   }
   RunReport report = report_of(std::move(files));
   report.remarks = {"One.", "Two.", "Three.", "Four."};
-  const std::string text = summary_text(report, {3, 3});
+  const std::string text = summary_text(report, {.files = 3, .remarks = 3});
   EXPECT_LT(std::ranges::count(text, '\n'), 16);
   EXPECT_THAT(text, HasSubstr("exposed        12.250 s   summed over threads and processes"));
   EXPECT_THAT(text, HasSubstr("app 'in put'  (exit 0)"));
   EXPECT_THAT(text, HasSubstr("/data/49"));
   EXPECT_THAT(text, Not(HasSubstr("/data/46 ")));
   EXPECT_THAT(text, Not(HasSubstr("Four.")));
+}
+
+TEST(Summary, SmallFilesAreListedOnRequestOnly) {
+  FileReport file = file_of("/small", Degrade::no_gain, 0.0001);
+  file.call[0].bytes = 1000;
+  const RunReport report = report_of({file});
+  EXPECT_THAT(summary_text(report, {}), Not(HasSubstr("/small")));
+  EXPECT_THAT(summary_text(report, {.files = 3, .remarks = 3, .small_files = true}),
+              HasSubstr("/small"));
 }
 
 TEST(Summary, AKilledProgramIsNamedWithItsSignal) {
@@ -119,7 +129,7 @@ TEST(Summary, WithoutObservationItShowsNoZeros) {
 TEST(Stat, HasARowPerCallClass) {
   FileReport file = file_of("/in", Degrade::mapped, 0.5);
   file.call[static_cast<size_t>(CallClass::sync)] = {2, 0, 1, 0.125};
-  const std::string text = stat_text(report_of({file}), {10, 3});
+  const std::string text = stat_text(report_of({file}), {.files = 10, .remarks = 3});
   EXPECT_THAT(text, HasSubstr("/in"));
   EXPECT_THAT(text, HasSubstr("read     10  1.0 MiB  102.4 KiB  0.500 s     2       -  mapped"));
   EXPECT_THAT(text, HasSubstr("sync      2        -          -  0.125 s     -       1"));

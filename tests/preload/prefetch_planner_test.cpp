@@ -99,6 +99,30 @@ TEST_F(Planner, DoesNotGrowTheWindowWhileNothingArrivesInTime) {
   EXPECT_EQ(planner.window_bytes(), kMiB);
 }
 
+TEST_F(Planner, IsInAHurryUntilTheNextChunkAndHalfTheWindowAreAskedFor) {
+  read(0, 16 * kMiB);
+  EXPECT_FALSE(planner.comfortable());
+  uint64_t at = 16 * kMiB;
+  for (; at < 256 * kMiB; at += 16 * kMiB) {  // until the window has grown to 64 MiB
+    take_all();
+    read(at, 16 * kMiB, false);
+  }
+  take_all();
+  EXPECT_TRUE(planner.comfortable());  // all of 64 MiB are
+  read(at, 16 * kMiB, false);
+  EXPECT_TRUE(planner.comfortable());  // just: 48 MiB are 16 and half of 64
+  read(at + 16 * kMiB, kMiB, false);
+  read(at + 17 * kMiB, 16 * kMiB, false);
+  EXPECT_FALSE(planner.comfortable());
+}
+
+TEST_F(Planner, HandsOutSlicesOfTheGrainOfTheMoment) {
+  read(0, 16 * kMiB);
+  EXPECT_EQ(planner.next()->bytes, kMiB);
+  planner.slices_of(128 * kKiB);
+  EXPECT_EQ(*planner.next(), (Range{17 * kMiB, 128 * kKiB}));
+}
+
 TEST_F(Planner, AsksForEveryByteAtMostOnce) {
   std::map<uint64_t, uint64_t> asked;  // start -> end
   for (uint64_t at = 0; at < 100 * kMiB; at += 300 * kKiB) {
@@ -232,6 +256,17 @@ TEST_F(Planner, SlicesThatAreCachedAlreadyEndInNoGain) {
   (void)take_all(Outcome::cached);
   EXPECT_EQ(planner.verdict(), Verdict::no_gain);
   EXPECT_EQ(budget.taken(), 0u);
+}
+
+TEST_F(Planner, StepsOverWhatTheKernelHasReadAheadItself) {
+  read(0, kMiB);
+  for (int i = 0; i < 8; ++i) {  // the disk's read-ahead window is 8 MiB
+    const auto slice = planner.next();
+    ASSERT_TRUE(slice.has_value());
+    planner.completed(*slice, Outcome::cached);
+  }
+  EXPECT_EQ(planner.verdict(), Verdict::watching);
+  EXPECT_EQ(take_all(), (std::vector<Range>{{9 * kMiB, kMiB}}));
 }
 
 TEST_F(Planner, ASlowReadAfterRearmGoesOnWhereTheReaderIs) {

@@ -21,6 +21,7 @@
 #include "calls/preload/real.hpp"
 #include "calls/preload/residency.hpp"
 #include "calls/preload/signal_context.hpp"
+#include "calls/stream/slice_sizer.hpp"
 #include "service/service.hpp"
 
 namespace ioweave::calls {
@@ -35,7 +36,9 @@ constexpr int64_t kMostStopWaitNs = 1'000'000'000;
 constexpr size_t kStackBytes = 256 << 10;
 constexpr size_t kSlices = 8;
 constexpr uint32_t kSlicesPerStream = 4;
-constexpr uint32_t kThreads = 2;
+/// Enough to keep a device busy between two looks of the policy, and no more: what is in flight
+/// when the program enters a call of its own delays that call.
+constexpr uint32_t kSlicesInFlight = 2;
 constexpr uint32_t kFirstSleepCalls = 64;
 constexpr uint32_t kMostSleepCalls = 1u << 16;
 constexpr uint64_t kLeastNotifyBytes = 256u << 10;
@@ -76,8 +79,8 @@ struct Prefetcher::Slice {
   uint32_t generation = 0;
   Range range;
   uint64_t begin_ticks = 0;
+  bool disturbed = false;  ///< the program was at work on the device when it was submitted
   std::atomic<uint64_t> end_ticks{0};  ///< set by the service's thread: the request has ended
-  bool held = false;                   ///< the policy held it back when it was submitted
   bool taken = false;
 };
 
@@ -92,6 +95,11 @@ struct Prefetcher::Followed {
   uint32_t slices = 0;
   uint32_t sleep_calls = kFirstSleepCalls;
   uint64_t used_bytes_told = 0;
+
+  /// In no hurry one slice at a time will do: less is in the way when the program's own call comes.
+  [[nodiscard]] uint32_t most_slices() const {
+    return planner.comfortable() ? 1 : kSlicesPerStream;
+  }
 
   /// Whether the descriptor is still what it was when opened: it may have been closed and given
   /// out again without a wrapped call. Also learns the file's size.
@@ -112,7 +120,12 @@ struct Prefetcher::DeviceFlow {
   Device* device;
   policy::DeviceId id;
   uint32_t flow;
-  bool told_busy;
+};
+
+/// What was learnt of a device; outlives services.
+struct Prefetcher::DeviceSizer {
+  const Device* device;
+  SliceSizer sizer;
 };
 
 struct Prefetcher::State {
@@ -122,9 +135,18 @@ struct Prefetcher::State {
   std::array<Slice, kSlices> slices;
   std::unique_ptr<service::Service> service;
   std::vector<DeviceFlow> flows;  // of the present service
+  std::vector<DeviceSizer> sizers;
   uint64_t budget_refreshed_ns = 0;
   size_t turn = 0;
 
+  [[nodiscard]] SliceSizer& sizer_of(const Device& device) {
+    for (DeviceSizer& known : sizers) {
+      if (known.device == &device) {
+        return known.sizer;
+      }
+    }
+    return sizers.emplace_back(&device, SliceSizer(limits.slice_bytes)).sizer;
+  }
   [[nodiscard]] Slice* free_slice() {
     for (Slice& slice : slices) {
       if (!slice.taken) {
@@ -257,10 +279,10 @@ void Prefetcher::run() {
     const uint32_t seen = wakes_.load(std::memory_order_seq_cst);
     drain_ring();
     collect_slices();
-    for (DeviceFlow& flow : state_->flows) {
-      relay_foreground(flow);
-    }
     fill_windows();
+    for (const DeviceFlow& flow : state_->flows) {
+      relay_foreground(flow);  // last: it must see what the policy holds back when we sleep
+    }
     sleeping_.store(1, std::memory_order_seq_cst);
     futex_wait(wakes_, seen, kLingerNs);
     sleeping_.store(0, std::memory_order_relaxed);
@@ -297,8 +319,8 @@ bool Prefetcher::open_service() {
   int error = 0;
   std::string why;
   state_->service = service::Service::open(
-      {.engine = engine::Kind::threads, .queue_depth = 2 * kSlices, .threads = kThreads}, error,
-      why);
+      {.engine = engine::Kind::threads, .queue_depth = 2 * kSlices, .threads = kSlicesInFlight},
+      error, why);
   if (state_->service == nullptr) {
     process.explain(why.c_str());
     return false;
@@ -310,9 +332,6 @@ bool Prefetcher::open_service() {
 void Prefetcher::close_service() {
   for (DeviceFlow& flow : state_->flows) {
     flow.device->prefetching.store(0, std::memory_order_relaxed);
-    if (flow.told_busy) {
-      state_->service->foreground_end(flow.id);
-    }
   }
   state_->flows.clear();
   state_->service.reset();
@@ -366,7 +385,7 @@ void Prefetcher::hear_one(const Observation& observation) {
   planner.observe(read, observation.slow);
   for (Slice& slice : state_->slices) {
     const bool covered = slice.range.offset < read.end() && read.offset < slice.range.end();
-    if (slice.taken && slice.held && slice.stream == followed->stream && covered) {
+    if (slice.taken && slice.stream == followed->stream && covered) {
       (void)state_->service->cancel(slice.request);  // the program has just done it itself
     }
   }
@@ -412,7 +431,7 @@ void Prefetcher::fill_windows() {
     for (size_t i = 0; i < StreamPool::kStreams; ++i) {
       const size_t number = (state_->turn + i) % StreamPool::kStreams;
       std::unique_ptr<Followed>& followed = state_->followed[number];
-      if (followed != nullptr && followed->slices < kSlicesPerStream && advance(*followed)) {
+      if (followed != nullptr && followed->slices < followed->most_slices() && advance(*followed)) {
         progress = true;
       }
     }
@@ -426,6 +445,10 @@ bool Prefetcher::advance(Followed& followed) {
   if (slice == nullptr) {
     return false;
   }
+  const uint64_t slice_bytes = state_->sizer_of(*followed.stream->device).bytes();
+  followed.planner.slices_of(followed.planner.comfortable()
+                                 ? std::min(slice_bytes, SliceSizer::kLeastBytes)
+                                 : slice_bytes);
   const std::optional<Range> range = followed.planner.next();
   if (!range) {
     return false;
@@ -450,7 +473,6 @@ bool Prefetcher::submit(Followed& followed, Range range, Slice& slice) {
     followed.planner.forget();
     return false;
   }
-  relay_foreground(*flow);
   slice.request = {};
   slice.request.op = IOW_OP_PREFETCH;
   slice.request.fd = followed.stream->fd;
@@ -466,8 +488,8 @@ bool Prefetcher::submit(Followed& followed, Range range, Slice& slice) {
   slice.generation = followed.generation;
   slice.range = range;
   slice.begin_ticks = now_ticks();
+  slice.disturbed = flow->device->foreground.load(std::memory_order_relaxed) != 0;
   slice.end_ticks.store(0, std::memory_order_relaxed);
-  slice.held = flow->told_busy;
   slice.taken = true;
   ++followed.slices;
   clock_.begin(slice.begin_ticks);
@@ -504,6 +526,12 @@ void Prefetcher::collect_slices() {
       add(slice.record->prefetch_ticks, end_ticks - slice.begin_ticks);
       add(segment->prefetch_operations, 1);
       segment->prefetch_busy_ticks.store(clock_.busy(now_ticks()), std::memory_order_relaxed);
+      if (!slice.disturbed && slice.device->foreground.load(std::memory_order_relaxed) == 0) {
+        state_->sizer_of(*slice.device)
+            .completed(static_cast<uint64_t>(result),
+                       static_cast<double>(end_ticks - slice.begin_ticks) /
+                           (static_cast<double>(process.ticks_per_us()) * 1e6));
+      }
     }
     for (std::unique_ptr<Followed>& followed : state_->followed) {
       if (followed != nullptr && followed->stream == slice.stream &&
@@ -545,33 +573,28 @@ Prefetcher::DeviceFlow* Prefetcher::flow_of(Device& device) {
                                                   .device = static_cast<policy::DeviceId>(id),
                                                   .priority = policy::Class::prefetch,
                                                   .constraint = {},
-                                                  .max_in_flight = 0},
+                                                  .max_in_flight = kSlicesInFlight},
                                                  why);
   if (flow < 0) {
     process.explain(why.c_str());
     return nullptr;
   }
+  state_->service->watch_foreground(static_cast<policy::DeviceId>(id), device.foreground);
   device.prefetching.store(kWatch, std::memory_order_relaxed);
   state_->flows.push_back(
-      {&device, static_cast<policy::DeviceId>(id), static_cast<uint32_t>(flow), false});
+      {&device, static_cast<policy::DeviceId>(id), static_cast<uint32_t>(flow)});
   return &state_->flows.back();
 }
 
-/// Tells the policy whether the program is at work on the device. Its end is told to us by
-/// foreground_end(), which is not allowed the lock that this may take.
-void Prefetcher::relay_foreground(DeviceFlow& flow) {
+/// The policy looks at the program's count itself before it lets a slice go; what it held back
+/// goes on from here, as foreground_end() is not allowed the lock that this takes.
+void Prefetcher::relay_foreground(const DeviceFlow& flow) {
   Device& device = *flow.device;
-  if (device.foreground.load(std::memory_order_seq_cst) != 0 && !flow.told_busy) {
-    device.prefetching.store(kWakeAtEnd, std::memory_order_seq_cst);
-    flow.told_busy = state_->service->foreground_begin(flow.id);
-  }
-  if (flow.told_busy && device.foreground.load(std::memory_order_seq_cst) == 0) {
+  device.prefetching.store(kWakeAtEnd, std::memory_order_seq_cst);
+  // Looked at after asking for the wake: it has ended by now, or its end will wake us.
+  if (device.foreground.load(std::memory_order_seq_cst) == 0) {
     device.prefetching.store(kWatch, std::memory_order_relaxed);
-    state_->service->foreground_end(flow.id);
-    flow.told_busy = false;
-    for (Slice& slice : state_->slices) {
-      slice.held = slice.held && slice.device != &device;
-    }
+    state_->service->foreground_may_have_ceased(flow.id);
   }
 }
 

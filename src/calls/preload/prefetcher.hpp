@@ -8,8 +8,8 @@
 // a process whose main thread has called pthread_exit ends with its last thread, and that must not
 // be ours. It owns a planner per stream and a service of its own with a small pool of worker
 // threads; each slice is a request of the device's prefetch flow, so the policy decides when it
-// goes. Under `strict` the program's own calls on the device are told to the policy as foreground
-// activity, and slices wait for their end.
+// goes. Under `strict` the policy looks at the count of the program's own calls on the device, and
+// slices wait for their end.
 //
 //   program thread: Stream::observe -> hear(), wake()          [futex]
 //   this thread:    planners -> cached already? -> Service::submit
@@ -99,6 +99,7 @@ class Prefetcher {
   struct Slice;
   struct Followed;
   struct DeviceFlow;
+  struct DeviceSizer;
   struct State;
 
   void start() noexcept;
@@ -122,7 +123,7 @@ class Prefetcher {
   static void slice_ended(iow_request* request, void* user);
 
   [[nodiscard]] DeviceFlow* flow_of(Device& device);
-  void relay_foreground(DeviceFlow& flow);
+  void relay_foreground(const DeviceFlow& flow);
   void refresh_budget();
 
   ObservationRing ring_;

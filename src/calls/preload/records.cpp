@@ -10,7 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "calls/preload/glob.hpp"
+#include "stats/glob.hpp"
 
 namespace ioweave::calls {
 
@@ -204,17 +204,8 @@ uint32_t Records::add(int fd, const Key& key) noexcept {
   // The last part must stay what the program calls it, or it would not be found again.
   const bool renamed = strcmp(last_part(path), last_part(key.path)) != 0;
   copy_path(record.path, sizeof record.path, renamed ? key.path : path);
-  record.policy = policy_for(path);
+  record.policy = stats::policy_of(*config_, path);
   return number;
-}
-
-stats::RunPolicy Records::policy_for(const char* path) const noexcept {
-  for (uint32_t rule = 0; rule < config_->rules; ++rule) {
-    if (glob_matches(config_->rule[rule].glob, path)) {
-      return config_->rule[rule].policy;
-    }
-  }
-  return config_->policy;
 }
 
 Device* Records::device_of(int fd, const struct stat& status) noexcept {

@@ -42,8 +42,6 @@ class Records {
   /// The slot of a device, or null where there are more than expected.
   [[nodiscard]] Device* device_of(int fd, const struct stat& status) noexcept;
 
-  [[nodiscard]] stats::RunPolicy policy_for(const char* path) const noexcept;
-
  private:
   struct Key {
     uint64_t device;

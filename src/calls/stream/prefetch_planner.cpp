@@ -12,7 +12,9 @@ constexpr uint64_t kEagerChunkBytes = 128u << 10;
 constexpr uint64_t kLargeRecordBytes = 1u << 20;
 constexpr unsigned kPatternlessReads = 24;
 constexpr unsigned kUnhelpedReads = 8;
-constexpr unsigned kCachedSlices = 8;
+/// The kernel's own read-ahead is cached, or on its way, up to read_ahead_kb in front of the reader
+/// (8 MiB on some disks): the plan steps over that. So much in a row is a file that is cached.
+constexpr uint64_t kCachedBytes = 32u << 20;
 constexpr uint64_t kMostRecordsAhead = 64;
 constexpr size_t kMostReadyRanges = 512;
 
@@ -136,7 +138,7 @@ void PrefetchPlanner::weigh(Range read, uint64_t used, bool slow) {
   }
   unhelped_ = slow || used > 0 ? 0 : unhelped_ + 1;
   if (slow) {
-    cached_slices_ = 0;
+    cached_bytes_ = 0;
   }
   if (unhelped_ >= kUnhelpedReads && flying_.empty()) {
     verdict_ = Verdict::no_gain;
@@ -151,8 +153,13 @@ void PrefetchPlanner::completed(Range slice, Outcome outcome) {
   if (wanted) {
     flying_.erase(planned);
   }
-  cached_slices_ = outcome == Outcome::cached ? cached_slices_ + 1 : 0;
-  if (cached_slices_ >= kCachedSlices) {
+  if (outcome == Outcome::cached) {
+    cached_bytes_ += slice.bytes;
+    cached_until_ = std::max(cached_until_, slice.end());
+  } else {
+    cached_bytes_ = 0;
+  }
+  if (cached_bytes_ >= kCachedBytes) {
     verdict_ = Verdict::no_gain;
   }
   if (!wanted) {
@@ -181,13 +188,14 @@ void PrefetchPlanner::forget() {
   track_ = {};
   candidate_ = {};
   window_ = 0;
+  cached_until_ = 0;
 }
 
 void PrefetchPlanner::rearm() noexcept {
   verdict_ = Verdict::watching;
   patternless_ = 0;
   unhelped_ = 0;
-  cached_slices_ = 0;
+  cached_bytes_ = 0;
 }
 
 // ---- The plan -----------------------------------------------------------------------------------
@@ -222,7 +230,10 @@ std::optional<Range> PrefetchPlanner::next() {
 
 std::optional<Range> PrefetchPlanner::next_sequential() const {
   const uint64_t begin = std::max(cursor_, track_.last.end());
-  const uint64_t end = std::min(file_bytes_, track_.last.end() + window_bytes());
+  // What the kernel has brought in itself does not use up the window.
+  const uint64_t reader = track_.last.end();
+  const uint64_t from = std::clamp(cached_until_, reader, reader + kCachedBytes);
+  const uint64_t end = std::min(file_bytes_, from + window_bytes());
   if (begin >= end) {
     return std::nullopt;
   }
@@ -255,6 +266,10 @@ std::optional<Range> PrefetchPlanner::next_strided() const {
   }
   const uint64_t left = std::min(bytes - done, file_bytes_ - begin - done);
   return Range{begin + done, std::min(left, limits_.slice_bytes)};
+}
+
+bool PrefetchPlanner::comfortable() const noexcept {
+  return track_.stride == 0 && cursor_ >= track_.last.end() + track_.last.bytes + window_ / 2;
 }
 
 // ---- What is ready ------------------------------------------------------------------------------

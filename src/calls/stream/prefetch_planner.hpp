@@ -71,6 +71,9 @@ class PrefetchPlanner {
   PrefetchPlanner(const PrefetchPlanner&) = delete;
   PrefetchPlanner& operator=(const PrefetchPlanner&) = delete;
 
+  /// The grain of the slices handed out from now on, >= 1.
+  void slices_of(uint64_t bytes) noexcept { limits_.slice_bytes = bytes; }
+
   /// The size of the file as of now; nothing beyond it is asked for.
   void resized(uint64_t file_bytes);
 
@@ -88,6 +91,10 @@ class PrefetchPlanner {
   /// Whether following this file is worth it. A verdict other than `watching` stays until rearm().
   [[nodiscard]] Verdict verdict() const noexcept { return verdict_; }
   void rearm() noexcept;
+
+  /// Whether more than the next chunk and half of the window is asked for already: then what
+  /// follows is in no hurry and should disturb the program's own calls as little as possible.
+  [[nodiscard]] bool comfortable() const noexcept;
 
   /// How far ahead of the reader the plan reaches at present.
   [[nodiscard]] uint64_t window_bytes() const noexcept;
@@ -114,7 +121,7 @@ class PrefetchPlanner {
   void drop_behind();
   void add_ready(Range slice);
 
-  const PlannerLimits limits_;
+  PlannerLimits limits_;
   LookaheadBudget& budget_;
   uint64_t file_bytes_ = 0;
   Track track_;
@@ -133,9 +140,10 @@ class PrefetchPlanner {
   std::vector<Flight> flying_;  // slices in flight for the present track
 
   uint64_t used_bytes_ = 0;
-  unsigned patternless_ = 0;    // reads in a row that fit no track
-  unsigned unhelped_ = 0;       // reads in a row at memory speed that we had no part in
-  unsigned cached_slices_ = 0;  // slices in a row that were cached
+  unsigned patternless_ = 0;   // reads in a row that fit no track
+  unsigned unhelped_ = 0;      // reads in a row at memory speed that we had no part in
+  uint64_t cached_bytes_ = 0;  // of slices in a row that were cached
+  uint64_t cached_until_ = 0;  // end of the last of them
 };
 
 }  // namespace ioweave::calls
