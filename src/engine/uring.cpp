@@ -122,8 +122,12 @@ UringLane::UringLane(const io_uring& ring, int wake_fd, const LaneOptions& optio
       in_flight_(std::min(options.entries, kMaxUringEntries)),
       cancels_(options.entries) {
   wake_polls_refused_.store(mode_ == UringMode::iopoll, std::memory_order_relaxed);
-  // The array between the ring and the entries is never used to reorder: identity, once.
-  for (unsigned i = 0; i < sq_.entries; ++i) ring_.sq.array[i] = i;
+  // The array between the ring and the entries is never used to reorder: identity, once. Relaxed
+  // atomics because ThreadSanitizer does not see liburing's mmap and munmap, and takes a former
+  // ring at the same address, filled by another thread, for this one.
+  for (unsigned i = 0; i < sq_.entries; ++i) {
+    std::atomic_ref<unsigned>(ring_.sq.array[i]).store(i, std::memory_order_relaxed);
+  }
 }
 
 UringLane::~UringLane() {
