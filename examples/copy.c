@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   const int error = iow_service_open(&copy.service, NULL, &why);
   if (error < 0) return fail("cannot open a service:", why != NULL ? why : "", -error);
 
-  static struct slot slots[IN_FLIGHT];
+  struct slot slots[IN_FLIGHT] = {0};
   for (int i = 0; i < IN_FLIGHT; ++i) {
     slots[i].copy = &copy;
     slots[i].buffer = malloc(CHUNK);

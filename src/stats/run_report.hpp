@@ -119,8 +119,8 @@ struct Outcome {
   double user_seconds = 0;
   double system_seconds = 0;
   uint64_t storage_read_bytes = 0;  ///< from block devices, by whatever means
-  int exit_code = 0;  ///< as passed on: 128 + signal where one killed it
-  int signal = 0;     ///< 0: none
+  int exit_code = 0;                ///< as passed on: 128 + signal where one killed it
+  int signal = 0;                   ///< 0: none
 };
 
 struct RunReport {

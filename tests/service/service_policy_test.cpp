@@ -124,7 +124,7 @@ TEST_P(ServiceAsDriver, AFixedConstraintBoundsWhatRunsAtOnce) {
   gates[0].open();
   EXPECT_EQ(service->wait(requests[0], -1), 0);
   EXPECT_EQ(service->wait(requests[2], -1), 0);
-  for (const size_t i : {1, 3, 4}) {
+  for (const size_t i : {1u, 3u, 4u}) {
     gates[i].open();
     EXPECT_EQ(service->wait(requests[i], -1), 0);
     EXPECT_EQ(requests[i].result, 1);

@@ -1,15 +1,17 @@
-/* chunk_reader FILE CHUNK_BYTES COMPUTE_US [STRIDE_BYTES]: reads a chunk, "computes" (sleeps), reads the
- * next one. Prints a checksum of what it read, the number of chunks, and how many of them were in
- * the page cache before they were asked for (-1 without cachestat(2), Linux 6.5); on standard error
- * the seconds inside read(2). With a stride it seeks to every STRIDE_BYTES instead. */
+/* chunk_reader FILE CHUNK_BYTES COMPUTE_US [STRIDE_BYTES]: reads a chunk, "computes" (sleeps),
+ * reads the next one. Prints a checksum of what it read, the number of chunks, and how many of them
+ * were in the page cache before they were asked for (-1 without cachestat(2), Linux 6.5); on
+ * standard error the seconds inside read(2). With a stride it seeks to every STRIDE_BYTES instead.
+ */
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 static double now(void) {
   struct timespec t;
@@ -30,13 +32,13 @@ static int is_resident(int fd, uint64_t offset, uint64_t bytes) {
   return answer.cached >= (offset + bytes - 1) / page - offset / page + 1;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   if (argc < 4) return 2;
   const size_t chunk = strtoull(argv[2], NULL, 10);
   const useconds_t compute_us = (useconds_t)strtoul(argv[3], NULL, 10);
   const uint64_t stride = argc > 4 ? strtoull(argv[4], NULL, 10) : 0;
   const int fd = open(argv[1], O_RDONLY);
-  unsigned char *buffer = malloc(chunk);
+  unsigned char* buffer = malloc(chunk);
   struct stat status;
   if (fd < 0 || buffer == NULL || fstat(fd, &status) != 0) return 3;
   const uint64_t size = (uint64_t)status.st_size;

@@ -1,15 +1,9 @@
-/* scenario NAME FILE...: one small scene each for interposer_test.cpp. Exit code 0: as POSIX says. */
+/* scenario NAME FILE...: one small scene each for interposer_test.cpp. Exit code 0: as POSIX says.
+ */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
@@ -21,27 +15,35 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-ssize_t __read_chk(int, void *, size_t, size_t);
-ssize_t __pread_chk(int, void *, size_t, off_t, size_t);
-ssize_t __pread64_chk(int, void *, size_t, off64_t, size_t);
-int __open_2(const char *, int);
-int __open64_2(const char *, int);
-int __openat_2(int, const char *, int);
-int __openat64_2(int, const char *, int);
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-#define CHECK(condition)                                                          \
-  do {                                                                            \
-    if (!(condition)) {                                                           \
+extern char** environ;
+ssize_t __read_chk(int, void*, size_t, size_t);
+ssize_t __pread_chk(int, void*, size_t, off_t, size_t);
+ssize_t __pread64_chk(int, void*, size_t, off64_t, size_t);
+int __open_2(const char*, int);
+int __open64_2(const char*, int);
+int __openat_2(int, const char*, int);
+int __openat64_2(int, const char*, int);
+
+#define CHECK(condition)                                                   \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
       dprintf(2, "line %d: %s (errno %d)\n", __LINE__, #condition, errno); \
-      _exit(1);                                                                   \
-    }                                                                             \
+      _exit(1);                                                            \
+    }                                                                      \
   } while (0)
 
 static char buffer[1 << 20];
 
 /* 12 reads of 100 bytes, each by another function. */
-static int all_reads(char **path) {
+static int all_reads(char** path) {
   const int fd = open(path[0], O_RDONLY);
   struct iovec two[2] = {{buffer, 40}, {buffer + 40, 60}};
   CHECK(read(fd, buffer, 100) == 100);
@@ -61,7 +63,7 @@ static int all_reads(char **path) {
   return 0;
 }
 
-static int all_writes(char **path) {
+static int all_writes(char** path) {
   unlink(path[0]);
   const int fd = open(path[0], O_RDWR | O_CREAT | O_TRUNC, 0640);
   struct iovec two[2] = {{buffer, 40}, {buffer + 40, 60}};
@@ -85,7 +87,7 @@ static int all_writes(char **path) {
 }
 
 /* 9 opens of an existing file. */
-static int all_opens(char **path) {
+static int all_opens(char** path) {
   int fds[9];
   int n = 0;
   fds[n++] = open(path[0], O_RDONLY);
@@ -104,7 +106,7 @@ static int all_opens(char **path) {
   return 0;
 }
 
-static int errors(char **path) {
+static int errors(char** path) {
   errno = 77;
   int fd = open(path[0], O_RDONLY);
   CHECK(fd >= 0 && errno == 77);
@@ -121,7 +123,7 @@ static int errors(char **path) {
   CHECK(preadv2(fd, &one, 1, -2, 0) == -1 && errno == EINVAL);
   CHECK(read(fd, buffer, 0) == 0);
   errno = 0;
-  CHECK(read(fd, (void *)8, 10) == -1 && errno == EFAULT);
+  CHECK(read(fd, (void*)8, 10) == -1 && errno == EFAULT);
   errno = 0;
   CHECK(lseek(fd, -5, SEEK_SET) == -1 && errno == EINVAL);
   errno = 77;
@@ -142,7 +144,7 @@ static int errors(char **path) {
   return 0;
 }
 
-static int append(char **path) {
+static int append(char** path) {
   int fd = open(path[0], O_WRONLY | O_CREAT | O_APPEND, 0600);
   CHECK(write(fd, "abc", 3) == 3);
   CHECK(lseek(fd, 0, SEEK_SET) == 0);
@@ -158,7 +160,7 @@ static int append(char **path) {
   return 0;
 }
 
-static int duplicates(char **path) {
+static int duplicates(char** path) {
   int fd = open(path[0], O_RDONLY);
   int d1 = dup(fd);
   int d2 = fcntl(fd, F_DUPFD, 100);
@@ -184,7 +186,7 @@ static int duplicates(char **path) {
 }
 
 /* The number of a tracked file is given out again behind the interposer's back. */
-static int reuse(char **path) {
+static int reuse(char** path) {
   const int fd = open(path[0], O_RDONLY);
   CHECK(read(fd, buffer, sizeof buffer) == (ssize_t)sizeof buffer);
   syscall(SYS_close, fd);
@@ -201,25 +203,25 @@ static int reuse(char **path) {
   return 0;
 }
 
-static int mapped(char **path) {
+static int mapped(char** path) {
   const int fd = open(path[0], O_RDONLY);
   CHECK(read(fd, buffer, 100) == 100);
-  char *at = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+  char* at = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
   CHECK(at != MAP_FAILED && memcmp(at, buffer, 100) == 0);
   CHECK(pread(fd, buffer + 100, 100, 0) == 100 && memcmp(at, buffer + 100, 100) == 0);
   return 0;
 }
 
-static int stream(char **path) {
+static int stream(char** path) {
   const int fd = open(path[0], O_RDONLY);
-  FILE *file = fdopen(fd, "r");
+  FILE* file = fdopen(fd, "r");
   CHECK(file != NULL && fread(buffer, 1, 1000, file) == 1000);
   CHECK(fclose(file) == 0);
   CHECK(read(fd, buffer, 1) == -1 && errno == EBADF);
   return 0;
 }
 
-static int forks(char **path) {
+static int forks(char** path) {
   const int fd = open(path[0], O_RDONLY);
   CHECK(read(fd, buffer, 1000) == 1000);
   for (int round = 0; round < 2; ++round) {
@@ -245,14 +247,14 @@ static int forks(char **path) {
   return 0;
 }
 
-static int vforks(char **path) {
+static int vforks(char** path) {
   const int fd = open(path[0], O_RDONLY);
   CHECK(read(fd, buffer, 1000) == 1000);
   const pid_t child = vfork();
   if (child == 0) {
     close(fd); /* the child's copy only */
     dup2(1, fd);
-    execl("/bin/true", "true", (char *)NULL);
+    execl("/bin/true", "true", (char*)NULL);
     _exit(127);
   }
   int status;
@@ -262,57 +264,57 @@ static int vforks(char **path) {
   if (quitter == 0) _exit(3);
   CHECK(waitpid(quitter, &status, 0) == quitter && WEXITSTATUS(status) == 3);
   pid_t spawned;
-  char *argv[] = {"true", NULL};
+  char* argv[] = {"true", NULL};
   CHECK(posix_spawn(&spawned, "/bin/true", NULL, NULL, argv, environ) == 0);
   CHECK(waitpid(spawned, &status, 0) == spawned && WEXITSTATUS(status) == 0);
   CHECK(system("exit 5") != -1);
   return 0;
 }
 
-static int execs(char **path) {
+static int execs(char** path) {
   const int fd = open(path[0], O_RDONLY);
   CHECK(read(fd, buffer, 1000) == 1000);
   errno = 0;
-  CHECK(execl("/nonexistent", "x", (char *)NULL) == -1 && errno == ENOENT);
+  CHECK(execl("/nonexistent", "x", (char*)NULL) == -1 && errno == ENOENT);
   CHECK(read(fd, buffer, 1000) == 1000);
-  execlp(path[1], path[1], "all_opens", path[0], (char *)NULL);
+  execlp(path[1], path[1], "all_opens", path[0], (char*)NULL);
   return 9;
 }
 
-static void *exec_in_thread(void *path) {
-  execv("/proc/self/exe", (char *[]){"scenario", "all_opens", path, NULL});
+static void* exec_in_thread(void* path) {
+  execv("/proc/self/exe", (char*[]){"scenario", "all_opens", path, NULL});
   return NULL;
 }
 
-static int exec_thread(char **path) {
+static int exec_thread(char** path) {
   pthread_t thread;
   pthread_create(&thread, NULL, exec_in_thread, path[0]);
   pthread_join(thread, NULL);
   return 9;
 }
 
-static int exits_at_once(char **path) {
+static int exits_at_once(char** path) {
   const int fd = open(path[0], O_RDONLY);
   CHECK(read(fd, buffer, 1000) == 1000);
   _exit(42);
 }
 
-static int exits_quickly(char **path) {
+static int exits_quickly(char** path) {
   const int fd = open(path[0], O_RDONLY);
   CHECK(read(fd, buffer, 1000) == 1000);
   quick_exit(43);
 }
 
-static int killed(char **path) {
+static int killed(char** path) {
   const int fd = open(path[0], O_RDONLY);
   CHECK(read(fd, buffer, 1000) == 1000);
   kill(getpid(), SIGKILL);
   return 0;
 }
 
-static void *read_all(void *path) {
+static void* read_all(void* path) {
   const int fd = open(path, O_RDONLY);
-  char *own = malloc(1 << 18);
+  char* own = malloc(1 << 18);
   while (read(fd, own, 1 << 18) > 0) usleep(300);
   close(fd);
   free(own);
@@ -320,14 +322,14 @@ static void *read_all(void *path) {
 }
 
 /* The process ends with its last thread, which must not be one of Ioweave's. */
-static int main_thread_ends(char **path) {
+static int main_thread_ends(char** path) {
   pthread_t thread;
   pthread_create(&thread, NULL, read_all, path[0]);
   pthread_detach(thread);
   pthread_exit(NULL);
 }
 
-static int setuid_beside(char **path) {
+static int setuid_beside(char** path) {
   read_all(path[0]);
   CHECK(setuid(getuid()) == 0); /* broadcast to every thread of the process */
   return 0;
@@ -346,7 +348,7 @@ static void in_handler(int signal) {
 }
 
 /* Signals strike in the middle of wrapped calls and of malloc. */
-static int signals(char **path) {
+static int signals(char** path) {
   handler_fd = open(path[0], O_RDWR);
   struct sigaction action = {.sa_handler = in_handler, .sa_flags = SA_RESTART};
   sigaction(SIGALRM, &action, NULL);
@@ -354,7 +356,7 @@ static int signals(char **path) {
   setitimer(ITIMER_REAL, &every, NULL);
   const int fd = open(path[0], O_RDWR);
   for (int i = 0; i < 4000; ++i) {
-    void *memory = malloc(1000 + (size_t)i);
+    void* memory = malloc(1000 + (size_t)i);
     CHECK(pread(fd, buffer, 4096, 4096) == 4096);
     CHECK(pwrite(fd, buffer, 4096, 4096) == 4096);
     free(memory);
@@ -366,17 +368,17 @@ static int signals(char **path) {
   return 0;
 }
 
-static void *cancelled(void *path) {
+static void* cancelled(void* path) {
   const int fd = open(path, O_RDONLY);
   for (;;) {
     CHECK(pread(fd, buffer, 65536, 0) >= 0);
   }
 }
 
-static int cancels(char **path) {
+static int cancels(char** path) {
   for (int i = 0; i < 20; ++i) {
     pthread_t thread;
-    void *result;
+    void* result;
     pthread_create(&thread, NULL, cancelled, path[0]);
     usleep(2000);
     CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
@@ -386,7 +388,7 @@ static int cancels(char **path) {
 }
 
 /* fcntl locks fall when the process closes any descriptor of the file, and only then. */
-static int locks(char **path) {
+static int locks(char** path) {
   const int fd = open(path[0], O_RDWR);
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   CHECK(fcntl(fd, F_SETLK, &lock) == 0);
@@ -403,7 +405,7 @@ static int locks(char **path) {
 }
 
 /* What was in flight at close() must not keep the open file: its flock(2) is free at once. */
-static int close_frees(char **path) {
+static int close_frees(char** path) {
   for (int i = 0; i < 8; ++i) {
     const int fd = open(path[0], O_RDWR);
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_pid = 0};
@@ -419,7 +421,7 @@ static int close_frees(char **path) {
   return 0;
 }
 
-static int truncates(char **path) {
+static int truncates(char** path) {
   const int fd = open(path[0], O_RDWR);
   for (int i = 0; i < 4; ++i) CHECK(read(fd, buffer, 1 << 20) == 1 << 20);
   CHECK(ftruncate(fd, 5 << 20) == 0);
@@ -430,19 +432,19 @@ static int truncates(char **path) {
   return 0;
 }
 
-static void *chaos_thread(void *argument) {
-  char **path = argument;
+static void* chaos_thread(void* argument) {
+  char** path = argument;
   unsigned seed = (unsigned)(uintptr_t)&seed;
   char small[4096];
   for (int i = 0; i < 400; ++i) {
     const int fd = open(path[0], O_RDONLY);
-    if (fd < 0) return (void *)1;
+    if (fd < 0) return (void*)1;
     for (int k = 0; k < 4; ++k) {
       if (pread(fd, small, sizeof small, rand_r(&seed) % (1 << 20)) != (ssize_t)sizeof small)
-        return (void *)2;
+        return (void*)2;
     }
     const int copy = rand_r(&seed) % 2 ? dup(fd) : -1;
-    if (read(fd, small, 512) != 512) return (void *)3;
+    if (read(fd, small, 512) != 512) return (void*)3;
     close(fd);
     if (copy >= 0) close(copy);
     if (rand_r(&seed) % 64 == 0) {
@@ -454,18 +456,18 @@ static void *chaos_thread(void *argument) {
   return NULL;
 }
 
-static int chaos(char **path) {
+static int chaos(char** path) {
   pthread_t threads[8];
   for (int i = 0; i < 8; ++i) pthread_create(&threads[i], NULL, chaos_thread, path);
   for (int i = 0; i < 8; ++i) {
-    void *result;
+    void* result;
     pthread_join(threads[i], &result);
     CHECK(result == NULL);
   }
   return 0;
 }
 
-static int confined(char **path) {
+static int confined(char** path) {
   const int fd = open(path[0], O_RDONLY);
   for (int i = 0; i < 4; ++i) CHECK(read(fd, buffer, 1 << 20) == 1 << 20);
   CHECK(prctl(PR_SET_SECCOMP, 1 /* SECCOMP_MODE_STRICT */) == 0);
@@ -477,7 +479,7 @@ static int confined(char **path) {
 }
 
 /* A program gets the lowest free numbers, whatever the engine keeps open beside it. */
-static int numbers(char **path) {
+static int numbers(char** path) {
   const int first = open(path[0], O_RDWR);
   CHECK(read(first, buffer, 100) == 100 && pwrite(first, buffer, 100, 0) == 100);
   const int second = open(path[0], O_RDWR);
@@ -495,7 +497,7 @@ static int numbers(char **path) {
   return 0;
 }
 
-static int transfers(char **path) {
+static int transfers(char** path) {
   const int from = open(path[0], O_RDONLY);
   const int to = open(path[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
   CHECK(sendfile(to, from, NULL, 1000) == 1000);
@@ -507,25 +509,39 @@ static int transfers(char **path) {
 }
 
 static const struct {
-  const char *name;
-  int (*play)(char **);
+  const char* name;
+  int (*play)(char**);
 } scenes[] = {
-    {"all_reads", all_reads},     {"all_writes", all_writes},
-    {"all_opens", all_opens},     {"errors", errors},
-    {"append", append},           {"duplicates", duplicates},
-    {"reuse", reuse},             {"mapped", mapped},
-    {"stream", stream},           {"forks", forks},
-    {"vforks", vforks},           {"execs", execs},
-    {"exec_thread", exec_thread}, {"exits_at_once", exits_at_once},
-    {"exits_quickly", exits_quickly}, {"killed", killed},
-    {"main_thread_ends", main_thread_ends}, {"setuid_beside", setuid_beside},
-    {"signals", signals},         {"cancels", cancels},
-    {"locks", locks},             {"close_frees", close_frees},
-    {"truncates", truncates},     {"chaos", chaos},
-    {"confined", confined},       {"transfers", transfers},     {"numbers", numbers},
+    {"all_reads", all_reads},
+    {"all_writes", all_writes},
+    {"all_opens", all_opens},
+    {"errors", errors},
+    {"append", append},
+    {"duplicates", duplicates},
+    {"reuse", reuse},
+    {"mapped", mapped},
+    {"stream", stream},
+    {"forks", forks},
+    {"vforks", vforks},
+    {"execs", execs},
+    {"exec_thread", exec_thread},
+    {"exits_at_once", exits_at_once},
+    {"exits_quickly", exits_quickly},
+    {"killed", killed},
+    {"main_thread_ends", main_thread_ends},
+    {"setuid_beside", setuid_beside},
+    {"signals", signals},
+    {"cancels", cancels},
+    {"locks", locks},
+    {"close_frees", close_frees},
+    {"truncates", truncates},
+    {"chaos", chaos},
+    {"confined", confined},
+    {"transfers", transfers},
+    {"numbers", numbers},
 };
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   if (argc < 3) return 2;
   for (size_t i = 0; i < sizeof scenes / sizeof scenes[0]; ++i) {
     if (strcmp(scenes[i].name, argv[1]) == 0) return scenes[i].play(argv + 2);
