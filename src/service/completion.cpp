@@ -42,8 +42,9 @@ unsigned Service::Impl::settle(std::span<engine::Operation*> ended, Lane& lane,
     with_callback += request.callback != nullptr ? 1 : 0;
     finish_direct(request, lane);
   }
-  if (finished > 0) {
-    lane.outstanding.fetch_sub(finished, std::memory_order_relaxed);
+  // A request with a callback is outstanding until the owner has taken it: see run_callbacks().
+  if (finished > with_callback) {
+    lane.outstanding.fetch_sub(finished - with_callback, std::memory_order_relaxed);
   }
   if (is_owner && lane.unflushed) {
     flush(lane);
@@ -131,14 +132,12 @@ void Service::Impl::finish_pumped(iow_request& request) noexcept {
   }
   Lane* const home = journey.home;
   if (home != nullptr && request.callback != nullptr) {
-    home->outstanding.fetch_sub(1, std::memory_order_relaxed);
     home->hand_back(request);
   } else if (request.callback != nullptr) {
     run_callback(request);
   } else {
     journey.event.complete();  // the request may be gone now
     if (home != nullptr) {
-      home->outstanding.fetch_sub(1, std::memory_order_relaxed);
       home->note_end_elsewhere();
     }
   }
@@ -148,22 +147,31 @@ void Service::Impl::finish_pumped(iow_request& request) noexcept {
 }
 
 /// Owner: runs the callbacks collected so far, which may submit, wait and poll themselves. How many
-/// were collected in the lane (those that came back from a pump are counted as ends elsewhere).
+/// it ran.
 unsigned Service::Impl::run_callbacks(Lane& lane) noexcept {
   RequestList ready;
   if (lane.try_lead()) {
     std::swap(ready, lane.callbacks());
     lane.stop_leading();
   }
+  lane.look_elsewhere();
+  RequestList returned;
+  lane.take_returned(returned);
   unsigned run = 0;
   for (; !ready.empty(); ++run) {
+    lane.outstanding.fetch_sub(1, std::memory_order_relaxed);
     run_callback(ready.pop());
   }
-  lane.take_returned(ready);
-  while (!ready.empty()) {
-    run_callback(ready.pop());
+  for (; !returned.empty(); ++run) {
+    run_callback(returned.pop());
   }
   return run;
+}
+
+/// Owner: what ended elsewhere or waits for its callback.
+unsigned Service::Impl::collect(Lane& lane) noexcept {
+  const unsigned run = run_callbacks(lane);
+  return run + lane.take_plain_ends();
 }
 
 // ---- Waiting
@@ -228,13 +236,15 @@ int Service::Impl::poll(unsigned min, const Deadline& deadline) noexcept {
   if (lane == nullptr) {
     return 0;  // this thread never submitted anything
   }
-  unsigned ended = run_callbacks(*lane) + lane->take_ends_elsewhere();
+  unsigned ended = collect(*lane);
   while (true) {
-    const uint32_t outstanding = lane->outstanding.load(std::memory_order_relaxed);
+    const uint32_t outstanding = lane->outstanding.load(std::memory_order_acquire);
     ended += await(*lane, ended >= min ? 0 : std::min(min - ended, outstanding), deadline);
-    ended += run_callbacks(*lane) + lane->take_ends_elsewhere();
-    if (ended >= min || lane->outstanding.load(std::memory_order_relaxed) == 0 ||
-        deadline.passed()) {
+    ended += collect(*lane);
+    if (lane->outstanding.load(std::memory_order_acquire) == 0) {
+      return static_cast<int>(ended + collect(*lane));  // it may have come since we looked
+    }
+    if (ended >= min || deadline.passed()) {
       return static_cast<int>(ended);
     }
   }
@@ -253,7 +263,9 @@ unsigned Service::Impl::await(Lane& lane, unsigned want, const Deadline& deadlin
     return 0;
   }
   if (lane.try_lead()) {
-    const unsigned ended = lead_once(lane, want, patience, true);
+    // Another leader may have collected a callback of ours since we looked: do not sleep on it.
+    const bool waiting = !lane.callbacks().empty();
+    const unsigned ended = lead_once(lane, waiting ? 0 : want, waiting ? 0 : patience, true);
     lane.stop_leading();
     return ended;
   }

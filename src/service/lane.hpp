@@ -73,31 +73,25 @@ class Lane {
   /// Any thread. The request has ended; its callback is the owner's to run.
   void hand_back(iow_request& request) noexcept {
     returned_.push(request);
-    note_end_elsewhere();
+    one_less_outstanding();
   }
 
-  /// Any thread. One more of the owner's requests has ended.
+  /// Any thread. One more of the owner's requests without a callback has ended.
   void note_end_elsewhere() noexcept {
-    ended_elsewhere_.fetch_add(1, std::memory_order_seq_cst);
-    if (owner_sleeps_.load(std::memory_order_seq_cst)) {
-      futex_wake(ended_elsewhere_);
-      if (backend_ != nullptr) {
-        backend_->wake();
-      }
-      wake_followers();
-    }
+    plain_ends_.fetch_add(1, std::memory_order_relaxed);  // published by the next line
+    one_less_outstanding();
   }
 
-  /// Owner: takes over what was handed back.
-  void take_returned(RequestList& list) noexcept { returned_.take(list); }
-
-  /// Owner: how many ended elsewhere since the last call.
-  [[nodiscard]] uint32_t take_ends_elsewhere() noexcept {
-    const uint32_t now = ended_elsewhere_.load(std::memory_order_seq_cst);
-    return now - std::exchange(taken_elsewhere_, now);
-  }
+  /// Owner: before taking what has ended elsewhere; news after this will keep it awake.
+  void look_elsewhere() noexcept { seen_news_ = news_.load(std::memory_order_seq_cst); }
   [[nodiscard]] bool news_from_elsewhere() const noexcept {
-    return ended_elsewhere_.load(std::memory_order_seq_cst) != taken_elsewhere_;
+    return news_.load(std::memory_order_seq_cst) != seen_news_;
+  }
+
+  /// Owner: takes over what was handed back, and the number of ends without a callback.
+  void take_returned(RequestList& list) noexcept { returned_.take(list); }
+  [[nodiscard]] uint32_t take_plain_ends() noexcept {
+    return plain_ends_.exchange(0, std::memory_order_relaxed);
   }
 
   /// While it exists the owner may be asleep, and an end elsewhere wakes it; the owner looks at
@@ -125,14 +119,14 @@ class Lane {
   /// Owner of a lane without a back end; timeout as in futex_wait(), 0: not at all.
   void sleep_until_end_elsewhere(int64_t timeout_ns) noexcept {
     if (timeout_ns != 0) {
-      futex_wait(ended_elsewhere_, taken_elsewhere_, timeout_ns);
+      futex_wait(news_, seen_news_, timeout_ns);
     }
   }
 
   // ---- Accounts --------------------------------------------------------------------------------
 
-  /// Requests of this thread that have not ended (callbacks not yet run are not counted).
-  /// Relaxed: the owner adds, whoever reaps subtracts, and only the owner looks.
+  /// Requests of this thread that have not ended, or whose callback waits in callbacks().
+  /// The owner adds, whoever reaps subtracts, and only the owner looks.
   std::atomic<uint32_t> outstanding{0};
   std::atomic<uint64_t> submitted{0};  ///< owner writes
   std::atomic<uint64_t> fallbacks{0};  ///< owner writes
@@ -141,6 +135,19 @@ class Lane {
   Lane* next = nullptr;                ///< of the service's list of all lanes, set once
 
  private:
+  /// Last of all, so that an owner that sees nothing outstanding finds everything handed back.
+  void one_less_outstanding() noexcept {
+    outstanding.fetch_sub(1, std::memory_order_release);  // pairs with the owner's acquire
+    news_.fetch_add(1, std::memory_order_seq_cst);
+    if (owner_sleeps_.load(std::memory_order_seq_cst)) {
+      futex_wake(news_);
+      if (backend_ != nullptr) {
+        backend_->wake();
+      }
+      wake_followers();
+    }
+  }
+
   void wake_followers() noexcept {
     if (followers_.load(std::memory_order_seq_cst) != 0) {
       turn_.fetch_add(1, std::memory_order_seq_cst);
@@ -156,8 +163,9 @@ class Lane {
   RequestList callbacks_;
 
   Inbox returned_;
-  std::atomic<uint32_t> ended_elsewhere_{0};  // a futex word
-  uint32_t taken_elsewhere_ = 0;              // the owner's
+  std::atomic<uint32_t> plain_ends_{0};
+  std::atomic<uint32_t> news_{0};  // counts ends elsewhere; a futex word
+  uint32_t seen_news_ = 0;         // the owner's
   std::atomic<bool> owner_sleeps_{false};
 };
 

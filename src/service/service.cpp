@@ -49,12 +49,11 @@ Lane* Service::Impl::make_lane() noexcept {
 
 /// Completes what was submitted through the lane; the caller acts as its owner.
 void Service::Impl::drain(Lane& lane) noexcept {
-  while (lane.outstanding.load(std::memory_order_relaxed) != 0) {
+  while (lane.outstanding.load(std::memory_order_acquire) != 0) {
     await(lane, 1, Deadline(-1));
-    run_callbacks(lane);
-    static_cast<void>(lane.take_ends_elsewhere());
+    collect(lane);
   }
-  run_callbacks(lane);
+  collect(lane);
 }
 
 void Service::Impl::thread_ends(Lane& lane) noexcept {
