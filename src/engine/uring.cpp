@@ -108,6 +108,11 @@ const Operation* CancelMailbox::take() noexcept {
   return oldest;
 }
 
+/// Stands for the address space that rings come from and go back to: liburing maps and unmaps them
+/// by system calls that ThreadSanitizer does not see, and a new ring may lie where another thread's
+/// was.
+static char ring_memory;
+
 // ---- Life --------------------------------------------------------------------------------------
 
 UringLane::UringLane(const io_uring& ring, int wake_fd, const LaneOptions& options)
@@ -122,15 +127,13 @@ UringLane::UringLane(const io_uring& ring, int wake_fd, const LaneOptions& optio
       in_flight_(std::min(options.entries, kMaxUringEntries)),
       cancels_(options.entries) {
   wake_polls_refused_.store(mode_ == UringMode::iopoll, std::memory_order_relaxed);
-  // The array between the ring and the entries is never used to reorder: identity, once. Relaxed
-  // atomics because ThreadSanitizer does not see liburing's mmap and munmap, and takes a former
-  // ring at the same address, filled by another thread, for this one.
-  for (unsigned i = 0; i < sq_.entries; ++i) {
-    std::atomic_ref<unsigned>(ring_.sq.array[i]).store(i, std::memory_order_relaxed);
-  }
+  given_back_by_kernel(&ring_memory);
+  // The array between the ring and the entries is never used to reorder: identity, once.
+  for (unsigned i = 0; i < sq_.entries; ++i) ring_.sq.array[i] = i;
 }
 
 UringLane::~UringLane() {
+  handed_to_kernel(&ring_memory);
   if (abandoned_) {
     // The descriptors are closed; what is left is this process's own mappings.
     raw_syscall(SYS_munmap, ring_.sq.sqes, sq_.entries * sizeof(io_uring_sqe));
