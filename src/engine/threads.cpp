@@ -2,9 +2,9 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <new>
 
+#include "base/signals_masked.hpp"
 #include "engine/raw_syscall.hpp"
 
 // How it works. submit() links the operation into a list of the owner's own; flush() moves that
@@ -88,11 +88,7 @@ void ThreadsLane::start_workers(uint32_t wanted) noexcept {
 }
 
 bool ThreadsLane::start_worker() noexcept {
-  // Signals are for the program's own threads: a new thread inherits the mask of its creator.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsMasked masked;
   Worker& worker = workers_[started_];
   worker.lane = this;
   pthread_attr_t attributes;
@@ -103,7 +99,6 @@ bool ThreadsLane::start_worker() noexcept {
     error = pthread_create(&worker.thread, nullptr, worker_main, &worker);
   }
   pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) return false;
   ++started_;
   return true;

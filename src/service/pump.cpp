@@ -2,32 +2,15 @@
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 
 #include "base/assert.hpp"
 #include "base/futex.hpp"
+#include "base/signals_masked.hpp"
 
 namespace ioweave::service {
 namespace {
 
 constexpr size_t kReapBatch = 64;
-
-/// Ioweave's threads take no signal of the program: a handler that runs on one of them would see a
-/// thread the program does not know.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 
@@ -53,7 +36,7 @@ int Pump::start(std::string& why) {
     return 0;
   }
   {
-    const SignalsBlocked blocked;
+    const SignalsMasked masked;
     if (const int error = pthread_create(&thread_, nullptr, &Pump::thread_main, this); error != 0) {
       start_error_ = -error;
       start_why_ =

@@ -17,6 +17,7 @@
 
 #include "base/clock.hpp"
 #include "base/futex.hpp"
+#include "base/signals_masked.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/real.hpp"
 #include "calls/preload/residency.hpp"

@@ -1,6 +1,7 @@
 #include "calls/preload/signal_context.hpp"
 
 #include <cerrno>
+#include <csignal>
 
 #include <sys/syscall.h>
 #include <unistd.h>

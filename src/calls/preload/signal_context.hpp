@@ -4,10 +4,7 @@
 // not: the interrupted code could be inside malloc. These tell the one from the other, and keep
 // handlers out while the engine works on a stack frame of the program.
 
-#include <csignal>
 #include <cstdint>
-
-#include <pthread.h>
 
 namespace ioweave::calls {
 
@@ -29,23 +26,6 @@ class SignalsHeld {
 
  private:
   uint64_t before_;
-};
-
-/// Threads created meanwhile inherit a mask without any signal of the program; the C library's own
-/// (cancellation, setxid) stay open.
-class SignalsMasked {
- public:
-  SignalsMasked() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsMasked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsMasked(const SignalsMasked&) = delete;
-  SignalsMasked& operator=(const SignalsMasked&) = delete;
-
- private:
-  sigset_t before_{};
 };
 
 }  // namespace ioweave::calls
