@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "preload/run.hpp"
+#include "support/small_filesystem.hpp"
 
 namespace ioweave {
 namespace {
@@ -145,6 +146,15 @@ TEST_P(Interposer, SurvivesManyThreadsThatOpenAndCloseAndFork) {
 }
 TEST_P(Interposer, LetsAProgramConfineItself) {
   expect_scene("confined");
+}
+
+TEST_P(Interposer, TellsOfAFullFileSystemAtTheSameByte) {
+  const test::SmallFilesystem disk(8 * kMiB);
+  if (!disk.problem().empty()) {
+    GTEST_SKIP() << disk.problem();
+  }
+  const Finished finished = play(GetParam(), "fills", disk.file("data.bin"));
+  EXPECT_TRUE(finished.exited_with(0)) << finished.status << finished.err;
 }
 
 TEST_P(Interposer, AppendsAsAlways) {

@@ -2,8 +2,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <map>
 #include <random>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -150,86 +152,87 @@ TEST_P(ServiceUnderFaults, ClosingUnderFaultsCompletesEverything) {
   }
 }
 
-/// With io_uring refused in this or that way, the service works on threads and says why.
-void works_without_io_uring(int error_of_setup, const char* expected_word) {
+// ---- Where the system refuses what the service would like
+// ----------------------------------------
+
+bool reads_a_file(Service& service) {
+  const TempFile file(10000);
+  std::vector<std::byte> buffer(10000);
+  iow_request request = make_request(IOW_OP_READ, file.fd(), buffer.data(), 10000, 0);
+  return submit_one(service, request) == 1 && service.wait(request, -1) == 0 &&
+         buffer == pattern(0, 10000);
+}
+
+bool mentions(const std::string& text, const char* word) {
+  return text.find(word) != std::string::npos;
+}
+
+/// In a child that `confine` has put into a hard place, with a service opened there (null where it
+/// could not be): `well` is true.
+void expect_where(const std::function<bool()>& confine, const Options& options,
+                  const std::function<bool(Service*, int error, const std::string& why)>& well) {
+  constexpr int kNotConfined = 77;
   const int code = test::run_in_child([&] {
-    if (!test::refuse_syscall(SYS_io_uring_setup, error_of_setup)) {
-      return 77;
+    if (!confine()) {
+      return kNotConfined;
     }
     int error = 0;
     std::string why;
-    const auto service = Service::open({}, error, why);
-    if (service == nullptr || service->engine_name() != "threads") {
-      return 1;
-    }
-    if (service->fallback_reason().find(expected_word) == std::string::npos) {
-      return 2;
-    }
-    const TempFile file(10000);
-    std::vector<std::byte> buffer(10000);
-    iow_request request = make_request(IOW_OP_READ, file.fd(), buffer.data(), 10000, 0);
-    if (submit_one(*service, request) != 1 || service->wait(request, -1) != 0) {
-      return 3;
-    }
-    return buffer == pattern(0, 10000) ? 0 : 4;
+    const auto service = Service::open(options, error, why);
+    return well(service.get(), error, why) ? 0 : 1;
   });
-  if (code == 77) {
-    GTEST_SKIP() << "a seccomp filter could not be installed";
+  if (code == kNotConfined) {
+    GTEST_SKIP() << "the process could not be confined (a seccomp filter or a limit)";
   }
   EXPECT_EQ(code, 0);
+}
+
+auto refused(int error) {
+  return [error] { return test::refuse_syscall(SYS_io_uring_setup, error); };
+}
+
+auto works_on_threads_because(const char* word) {
+  return [word](Service* service, int, const std::string&) {
+    return service != nullptr && service->engine_name() == "threads" &&
+           mentions(service->fallback_reason(), word) && reads_a_file(*service);
+  };
 }
 
 TEST(ServiceFallback, WorksWhereSeccompAnswersEPERM) {
-  works_without_io_uring(EPERM, "seccomp");
+  expect_where(refused(EPERM), {}, works_on_threads_because("seccomp"));
 }
 TEST(ServiceFallback, WorksWhereSeccompAnswersENOSYS) {
-  works_without_io_uring(ENOSYS, "ENOSYS");
+  expect_where(refused(ENOSYS), {}, works_on_threads_because("ENOSYS"));
+}
+
+TEST(ServiceFallback, WorksWithoutLockedMemory) {
+  expect_where([] { return test::limit_locked_memory(0); }, {},
+               [](Service* service, int, const std::string&) {
+                 // Kernels differ in whether a ring counts as locked memory.
+                 return service != nullptr &&
+                        (service->engine_name() == "io_uring" ||
+                         mentions(service->fallback_reason(), "locked memory")) &&
+                        reads_a_file(*service);
+               });
 }
 
 TEST(ServiceFallback, RequiredMeansRequired) {
-  const int code = test::run_in_child([&] {
-    if (!test::refuse_syscall(SYS_io_uring_setup, EPERM)) {
-      return 77;
-    }
-    Options options;
-    options.required = true;
-    int error = 0;
-    std::string why;
-    return Service::open(options, error, why) == nullptr && error == -EPERM && !why.empty() ? 0 : 1;
+  Options options;
+  options.required = true;
+  expect_where(refused(EPERM), options, [](Service* service, int error, const std::string& why) {
+    return service == nullptr && error == -EPERM && !why.empty();
   });
-  if (code == 77) {
-    GTEST_SKIP() << "a seccomp filter could not be installed";
-  }
-  EXPECT_EQ(code, 0);
 }
 
 TEST(ServiceFallback, WorksWithoutAnyThread) {
-  const int code = test::run_in_child([&] {
-    if (!test::refuse_syscall(SYS_io_uring_setup, EPERM)) {
-      return 77;
-    }
+  const auto confine = [] {
     // glibc falls back from clone3 to clone on ENOSYS.
-    if (!test::refuse_syscall(SYS_clone3, ENOSYS) || !test::refuse_syscall(SYS_clone, EAGAIN)) {
-      return 77;
-    }
-    int error = 0;
-    std::string why;
-    const auto service = Service::open({}, error, why);
-    if (service == nullptr) {
-      return 1;
-    }
-    const TempFile file(10000);
-    std::vector<std::byte> buffer(10000);
-    iow_request request = make_request(IOW_OP_READ, file.fd(), buffer.data(), 10000, 0);
-    if (submit_one(*service, request) != 1 || service->wait(request, -1) != 0) {
-      return 2;
-    }
-    return buffer == pattern(0, 10000) ? 0 : 3;
+    return test::refuse_syscall(SYS_io_uring_setup, EPERM) &&
+           test::refuse_syscall(SYS_clone3, ENOSYS) && test::refuse_syscall(SYS_clone, EAGAIN);
+  };
+  expect_where(confine, {}, [](Service* service, int, const std::string&) {
+    return service != nullptr && reads_a_file(*service);
   });
-  if (code == 77) {
-    GTEST_SKIP() << "a seccomp filter could not be installed";
-  }
-  EXPECT_EQ(code, 0);
 }
 
 }  // namespace

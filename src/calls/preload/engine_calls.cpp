@@ -8,8 +8,10 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "calls/preload/process.hpp"
+#include "calls/preload/real.hpp"
 #include "calls/preload/signal_context.hpp"
 #include "ioweave/ioweave.h"
 #include "service/service.hpp"
@@ -103,6 +105,32 @@ iow_op op_of(engine::Op op) noexcept {
   }
 }
 
+/// io_uring leaves the descriptor's position where it was if a transfer moves some bytes and then
+/// meets an error (space that ends), although it reports those bytes (Linux 6.18).
+class PositionKeeper {
+ public:
+  explicit PositionKeeper(const Transfer& transfer) noexcept
+      : fd_(transfer.fd), before_(transfer.offset == engine::kCurrentPosition ? position() : -1) {}
+
+  void moved(int64_t bytes) const noexcept {
+    if (before_ >= 0 && bytes > 0 && position() == before_) {
+      real::lseek(fd_, before_ + bytes, SEEK_SET);
+    }
+  }
+
+ private:
+  /// -1 where there is none; errno stays.
+  [[nodiscard]] off_t position() const noexcept {
+    const int saved = errno;
+    const off_t now = real::lseek(fd_, 0, SEEK_CUR);
+    errno = saved;
+    return now;
+  }
+
+  const int fd_;
+  const off_t before_;
+};
+
 }  // namespace
 
 bool carry_out(const Transfer& transfer, int64_t& result) {
@@ -120,6 +148,7 @@ bool carry_out(const Transfer& transfer, int64_t& result) {
   // The request and perhaps the buffer are on this stack: no handler may jump away over them.
   const SignalsHeld held;
   thread_phase = ThreadPhase::inside;
+  const PositionKeeper position(transfer);
   iow_request* const one = &request;
   const bool submitted = engine_service->submit({&one, 1}) == 1;
   if (submitted) {
@@ -130,6 +159,7 @@ bool carry_out(const Transfer& transfer, int64_t& result) {
     return false;
   }
   result = request.result;
+  position.moved(result);
   if (stats::Segment* const segment = process.segment(); segment != nullptr) {
     segment->engine_operations.fetch_add(1, std::memory_order_relaxed);
   }

@@ -141,6 +141,42 @@ static int errors(char** path) {
   errno = 0;
   CHECK(read(fd, buffer, 1) == -1 && errno == EISDIR);
   close(fd);
+  fd = open("/proc/self/mem", O_RDONLY); /* nothing is mapped at 0 */
+  errno = 0;
+  CHECK(pread(fd, buffer, 1, 0) == -1 && errno == EIO);
+  close(fd);
+  return 0;
+}
+
+/* Writes until the file system is full. */
+static int fills(char** path) {
+  const int fd = open(path[0], O_RDWR | O_CREAT | O_TRUNC, 0600);
+  const size_t block = 100000;
+  off_t total = 0;
+  for (;;) {
+    memset(buffer, (int)(total / (off_t)block), block);
+    errno = 0;
+    const ssize_t written = write(fd, buffer, block);
+    if (written < 0) break;
+    total += written;
+    CHECK(lseek(fd, 0, SEEK_CUR) == total);
+    if ((size_t)written < block) break;
+  }
+  CHECK(total > (off_t)block);
+  errno = 0;
+  CHECK(write(fd, buffer, block) == -1 && errno == ENOSPC);
+  errno = 0;
+  CHECK(pwrite(fd, buffer, block, total) == -1 && errno == ENOSPC);
+  CHECK(fsync(fd) == 0);
+  struct stat status;
+  CHECK(fstat(fd, &status) == 0 && status.st_size == total);
+  for (off_t at = 0; at < total; at += (off_t)block) {
+    const ssize_t expected = total - at < (off_t)block ? total - at : (off_t)block;
+    CHECK(pread(fd, buffer, block, at) == expected);
+    for (ssize_t i = 0; i < expected; ++i) CHECK(buffer[i] == (char)(at / (off_t)block));
+  }
+  CHECK(ftruncate(fd, 0) == 0 && pwrite(fd, buffer, block, 0) == (ssize_t)block);
+  CHECK(close(fd) == 0);
   return 0;
 }
 
@@ -516,6 +552,7 @@ static const struct {
     {"all_writes", all_writes},
     {"all_opens", all_opens},
     {"errors", errors},
+    {"fills", fills},
     {"append", append},
     {"duplicates", duplicates},
     {"reuse", reuse},
