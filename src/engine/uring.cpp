@@ -358,6 +358,7 @@ int UringLane::enter(unsigned to_submit, unsigned min_completions, unsigned flag
 int UringLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
   const bool submitting = how.flush || owner_has_chores();
   if (submitting) prepare_submission();
+  woken_ = false;
   const size_t wanted = std::min<size_t>(how.min_completions, out.size());
   size_t reaped = collect(out);
   int status = 0;

@@ -126,7 +126,7 @@ class UringLane final : public Backend {
   bool started_ = false;           ///< a disabled ring has been enabled by its owner
   bool wake_poll_queued_ = false;  ///< filled into the queue, perhaps not yet taken by the kernel
   CompletionQueue cq_;
-  bool woken_ = false;  ///< the last collect() met the wake poll's completion
+  bool woken_ = false;  ///< this reap() met the wake poll's completion
 
   InFlight in_flight_;
   CancelMailbox cancels_;

@@ -12,7 +12,7 @@
 namespace ioweave::service {
 
 /// Leader only. One reap of the lane and what follows from it; how many requests without a callback
-/// ended. The others are in lane.callbacks() now, for the owner to run and to count.
+/// ended. The lane keeps the others, for the owner to run their callbacks and to count them.
 unsigned Service::Impl::lead_once(Lane& lane, unsigned min, int64_t timeout_ns,
                                   bool is_owner) noexcept {
   std::array<engine::Operation*, kReapBatch> ended;
@@ -42,10 +42,8 @@ unsigned Service::Impl::settle(std::span<engine::Operation*> ended, Lane& lane,
     with_callback += request.callback != nullptr ? 1 : 0;
     finish_direct(request, lane);
   }
-  // A request with a callback is outstanding until the owner has taken it: see run_callbacks().
-  if (finished > with_callback) {
-    lane.outstanding.fetch_sub(finished - with_callback, std::memory_order_relaxed);
-  }
+  // A request with a callback is outstanding until the owner takes it: see collect().
+  lane.ended_here(finished - with_callback);
   if (is_owner && lane.unflushed) {
     flush(lane);
   }
@@ -61,6 +59,7 @@ void Service::Impl::resubmit(iow_request& request, Lane& lane, bool is_owner) no
     return;
   }
   pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
+  lane.sent_elsewhere();
   journey.lane.store(nullptr, std::memory_order_release);
   post(request);
 }
@@ -73,7 +72,7 @@ void Service::Impl::finish_direct(iow_request& request, Lane& lane) noexcept {
   }
   lane.counters.completion(request);
   if (request.callback != nullptr) {
-    lane.callbacks().push(request);
+    lane.keep_callback(request);
   } else {
     journey.event.complete();  // last: the request may be gone now
   }
@@ -146,32 +145,47 @@ void Service::Impl::finish_pumped(iow_request& request) noexcept {
   }
 }
 
-/// Owner: runs the callbacks collected so far, which may submit, wait and poll themselves. How many
-/// it ran.
-unsigned Service::Impl::run_callbacks(Lane& lane) noexcept {
-  RequestList ready;
-  if (lane.try_lead()) {
-    std::swap(ready, lane.callbacks());
-    lane.stop_leading();
-  }
-  lane.look_elsewhere();
-  RequestList returned;
-  lane.take_returned(returned);
+/// How many there were.
+unsigned Service::Impl::run_callbacks(RequestList& ready) noexcept {
   unsigned run = 0;
   for (; !ready.empty(); ++run) {
-    lane.outstanding.fetch_sub(1, std::memory_order_relaxed);
     run_callback(ready.pop());
-  }
-  for (; !returned.empty(); ++run) {
-    run_callback(returned.pop());
   }
   return run;
 }
 
-/// Owner: what ended elsewhere or waits for its callback.
-unsigned Service::Impl::collect(Lane& lane) noexcept {
-  const unsigned run = run_callbacks(lane);
-  return run + lane.take_plain_ends();
+/// Owner: what ended elsewhere, and the callbacks of that. How many requests.
+unsigned Service::Impl::collect_elsewhere(Lane& lane) noexcept {
+  RequestList returned;
+  const unsigned plain = lane.take_ended_elsewhere(returned);
+  return plain + run_callbacks(returned);
+}
+
+/// Owner: collects what has ended, and sleeps for `want` ends if nothing has; runs the callbacks,
+/// which may submit, wait and poll themselves. How many requests.
+unsigned Service::Impl::collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept {
+  unsigned ended = 0;
+  RequestList ready;
+  if (lane.backend() == nullptr) {
+    const Lane::OwnerSleep sleep(lane, false);
+    lane.sleep_until_end_elsewhere(want == 0 ? 0 : deadline.left_ns());
+  } else if (lane.try_lead()) {
+    // Another leader may have collected a callback of ours: do not sleep on it.
+    const Lane::OwnerSleep sleep(lane, true);
+    if (lane.has_callbacks() || lane.news_from_elsewhere()) {
+      want = 0;
+    }
+    ended = lead_once(lane, want, want == 0 ? 0 : deadline.left_ns(), true);
+    lane.take_callbacks(ready);
+    lane.stop_leading();
+  } else if (want > 0) {
+    const Lane::OwnerSleep sleep(lane, false);
+    if (!lane.news_from_elsewhere()) {
+      lane.follow(deadline.left_ns());
+    }
+  }
+  ended += run_callbacks(ready);
+  return ended + collect_elsewhere(lane);
 }
 
 // ---- Waiting
@@ -222,9 +236,14 @@ int Service::Impl::wait(iow_request& request, const Deadline& deadline) noexcept
       if (!journey.event.done() && journey.lane.load(std::memory_order_acquire) == lane) {
         lead_once(*lane, 1, deadline.left_ns(), lane == own);
       }
+      RequestList ready;
+      if (lane == own) {
+        lane->take_callbacks(ready);
+      }
       lane->stop_leading();
       if (lane == own) {
-        run_callbacks(*lane);
+        run_callbacks(ready);
+        collect_elsewhere(*lane);
       }
     }
   }
@@ -236,43 +255,18 @@ int Service::Impl::poll(unsigned min, const Deadline& deadline) noexcept {
   if (lane == nullptr) {
     return 0;  // this thread never submitted anything
   }
-  unsigned ended = collect(*lane);
+  unsigned ended = 0;
   while (true) {
-    const uint32_t outstanding = lane->outstanding.load(std::memory_order_acquire);
-    ended += await(*lane, ended >= min ? 0 : std::min(min - ended, outstanding), deadline);
-    ended += collect(*lane);
-    if (lane->outstanding.load(std::memory_order_acquire) == 0) {
-      return static_cast<int>(ended + collect(*lane));  // it may have come since we looked
+    ended +=
+        collect(*lane, ended >= min ? 0 : std::min(min - ended, lane->outstanding()), deadline);
+    if (lane->outstanding() == 0) {
+      return static_cast<int>(ended +
+                              collect_elsewhere(*lane));  // it may have come since we looked
     }
     if (ended >= min || deadline.passed()) {
       return static_cast<int>(ended);
     }
   }
-}
-
-/// Owner: collects what has ended, and sleeps for `want` ends if they are not there. How many
-/// ended here without a callback.
-unsigned Service::Impl::await(Lane& lane, unsigned want, const Deadline& deadline) noexcept {
-  const Lane::OwnerSleep sleep(lane, want > 0);
-  if (lane.news_from_elsewhere()) {
-    want = 0;
-  }
-  const int64_t patience = want == 0 ? 0 : deadline.left_ns();
-  if (lane.backend() == nullptr) {
-    lane.sleep_until_end_elsewhere(patience);
-    return 0;
-  }
-  if (lane.try_lead()) {
-    // Another leader may have collected a callback of ours since we looked: do not sleep on it.
-    const bool waiting = !lane.callbacks().empty();
-    const unsigned ended = lead_once(lane, waiting ? 0 : want, waiting ? 0 : patience, true);
-    lane.stop_leading();
-    return ended;
-  }
-  if (want > 0) {
-    lane.follow(patience);
-  }
-  return 0;
 }
 
 int Service::Impl::cancel(iow_request& request) noexcept {

@@ -105,10 +105,10 @@ class Service::Impl final : public PumpClient, public LaneHost {
   void resubmit(iow_request& request, Lane& lane, bool is_owner) noexcept;
   void finish_direct(iow_request& request, Lane& lane) noexcept;
   void finish_pumped(iow_request& request) noexcept;
-  unsigned run_callbacks(Lane& lane) noexcept;
-  unsigned collect(Lane& lane) noexcept;
+  unsigned collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept;
+  unsigned collect_elsewhere(Lane& lane) noexcept;
+  unsigned run_callbacks(RequestList& ready) noexcept;
   unsigned lead_once(Lane& lane, unsigned min, int64_t timeout_ns, bool is_owner) noexcept;
-  unsigned await(Lane& lane, unsigned want, const Deadline& deadline) noexcept;
   void end_activity(iow_request& request) noexcept;
 
   // PumpClient and LaneHost.

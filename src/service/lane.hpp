@@ -65,46 +65,64 @@ class Lane {
     return reaped;
   }
 
-  /// Leader only: completed requests whose callback waits for the owner.
-  RequestList& callbacks() noexcept { return callbacks_; }
+  /// Leader only: a request has ended here whose callback waits for the owner.
+  void keep_callback(iow_request& request) noexcept {
+    callbacks_.push(request);
+    ++callbacks_kept_;
+  }
+  [[nodiscard]] bool has_callbacks() const noexcept { return callbacks_kept_ != 0; }
+  /// Owner, as leader: takes them over. They are not outstanding any more, or a callback among them
+  /// that polls would wait for those behind it.
+  void take_callbacks(RequestList& list) noexcept {
+    std::swap(list, callbacks_);
+    taken_ -= std::exchange(callbacks_kept_, 0);
+  }
 
   // ---- What ends elsewhere: requests of this thread that go through a pump ----------------------
+
+  /// Owner, or leader. One of the owner's requests goes to a pump.
+  void sent_elsewhere() noexcept { sent_.fetch_add(1, std::memory_order_relaxed); }
 
   /// Any thread. The request has ended; its callback is the owner's to run.
   void hand_back(iow_request& request) noexcept {
     returned_.push(request);
-    one_less_outstanding();
+    ended_elsewhere();
   }
 
   /// Any thread. One more of the owner's requests without a callback has ended.
   void note_end_elsewhere() noexcept {
     plain_ends_.fetch_add(1, std::memory_order_relaxed);  // published by the next line
-    one_less_outstanding();
+    ended_elsewhere();
   }
 
-  /// Owner: before taking what has ended elsewhere; news after this will keep it awake.
-  void look_elsewhere() noexcept { seen_news_ = news_.load(std::memory_order_seq_cst); }
+  /// Owner: takes over what was handed back, and answers the number of ends without a callback.
+  /// What ends after this is news.
+  [[nodiscard]] uint32_t take_ended_elsewhere(RequestList& list) noexcept {
+    const uint32_t news = news_.load(std::memory_order_seq_cst);
+    if (news == seen_news_) {
+      return 0;
+    }
+    seen_news_ = news;
+    returned_.take(list);
+    return plain_ends_.exchange(0, std::memory_order_relaxed);
+  }
   [[nodiscard]] bool news_from_elsewhere() const noexcept {
     return news_.load(std::memory_order_seq_cst) != seen_news_;
   }
 
-  /// Owner: takes over what was handed back, and the number of ends without a callback.
-  void take_returned(RequestList& list) noexcept { returned_.take(list); }
-  [[nodiscard]] uint32_t take_plain_ends() noexcept {
-    return plain_ends_.exchange(0, std::memory_order_relaxed);
-  }
-
   /// While it exists the owner may be asleep, and an end elsewhere wakes it; the owner looks at
-  /// news_from_elsewhere() after creating it and before sleeping.
+  /// news_from_elsewhere() after creating it and before sleeping. Costs nothing where nothing is
+  /// elsewhere: as leader, the owner is sure that nothing goes there before it has slept.
   class OwnerSleep {
    public:
-    OwnerSleep(Lane& lane, bool sleeps) noexcept : lane_(lane), sleeps_(sleeps) {
-      if (sleeps_) {
+    explicit OwnerSleep(Lane& lane, bool leads) noexcept
+        : lane_(lane), announced_(!leads || lane.something_elsewhere()) {
+      if (announced_) {
         lane_.owner_sleeps_.store(true, std::memory_order_seq_cst);
       }
     }
     ~OwnerSleep() {
-      if (sleeps_) {
+      if (announced_) {
         lane_.owner_sleeps_.store(false, std::memory_order_relaxed);
       }
     }
@@ -113,7 +131,7 @@ class Lane {
 
    private:
     Lane& lane_;
-    const bool sleeps_;
+    const bool announced_;
   };
 
   /// Owner of a lane without a back end; timeout as in futex_wait(), 0: not at all.
@@ -125,20 +143,35 @@ class Lane {
 
   // ---- Accounts --------------------------------------------------------------------------------
 
-  /// Requests of this thread that have not ended, or whose callback waits in callbacks().
-  /// The owner adds, whoever reaps subtracts, and only the owner looks.
-  std::atomic<uint32_t> outstanding{0};
+  /// Owner. Its requests that have not ended, or whose callback it has not taken yet.
+  [[nodiscard]] uint32_t outstanding() const noexcept {
+    // Acquire: an owner that sees nothing outstanding finds everything that was handed back.
+    return taken_ - ended_here_.load(std::memory_order_acquire) -
+           news_.load(std::memory_order_acquire);
+  }
+  /// Owner: has submitted a request.
+  void took_one() noexcept { ++taken_; }
+  /// Leader: requests without a callback have ended in this lane.
+  void ended_here(uint32_t count) noexcept {
+    ended_here_.store(ended_here_.load(std::memory_order_relaxed) + count,
+                      std::memory_order_release);
+  }
+
   std::atomic<uint64_t> submitted{0};  ///< owner writes
   std::atomic<uint64_t> fallbacks{0};  ///< owner writes
-  Counters counters;                   ///< leader writes
   bool unflushed = false;              ///< owner: the back end holds operations not handed over
   Lane* next = nullptr;                ///< of the service's list of all lanes, set once
+  Counters counters;                   ///< leader writes
 
  private:
+  /// Owner, as leader.
+  [[nodiscard]] bool something_elsewhere() const noexcept {
+    return sent_.load(std::memory_order_relaxed) != news_.load(std::memory_order_relaxed);
+  }
+
   /// Last of all, so that an owner that sees nothing outstanding finds everything handed back.
-  void one_less_outstanding() noexcept {
-    outstanding.fetch_sub(1, std::memory_order_release);  // pairs with the owner's acquire
-    news_.fetch_add(1, std::memory_order_seq_cst);
+  void ended_elsewhere() noexcept {
+    news_.fetch_add(1, std::memory_order_seq_cst);  // pairs with outstanding(), OwnerSleep
     if (owner_sleeps_.load(std::memory_order_seq_cst)) {
       futex_wake(news_);
       if (backend_ != nullptr) {
@@ -160,13 +193,18 @@ class Lane {
   std::atomic<uint32_t> followers_{0};
   std::atomic<uint32_t> turn_{0};
   std::atomic<bool> batching_{false};
+  std::atomic<bool> owner_sleeps_{false};
+  uint32_t callbacks_kept_ = 0;  // in callbacks_
   RequestList callbacks_;
 
-  Inbox returned_;
-  std::atomic<uint32_t> plain_ends_{0};
-  std::atomic<uint32_t> news_{0};  // counts ends elsewhere; a futex word
-  uint32_t seen_news_ = 0;         // the owner's
-  std::atomic<bool> owner_sleeps_{false};
+  // Counts of the owner's requests, modulo 2^32.
+  uint32_t taken_ = 0;                   // submitted, but for those in take_callbacks()
+  std::atomic<uint32_t> ended_here_{0};  // without a callback; written by the leader
+  std::atomic<uint32_t> sent_{0};        // to the pumps
+  std::atomic<uint32_t> news_{0};        // ended there; a futex word
+  uint32_t seen_news_ = 0;               // the owner's
+  std::atomic<uint32_t> plain_ends_{0};  // of those, not taken yet and without a callback
+  Inbox returned_;                       // the others
 };
 
 }  // namespace ioweave::service

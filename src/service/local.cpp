@@ -8,6 +8,9 @@
 #include <pthread.h>
 
 namespace ioweave::service {
+
+constinit std::atomic<uint32_t> detail::fork_generation{0};
+
 namespace {
 
 // ---- Services of this process
@@ -22,10 +25,9 @@ struct HostSlot {
 constexpr size_t kMaxHosts = 256;
 std::array<HostSlot, kMaxHosts> hosts;
 std::atomic<uint64_t> next_id{1};
-std::atomic<uint32_t> generation{0};
 
 void child_after_fork() noexcept {
-  generation.fetch_add(1, std::memory_order_relaxed);
+  detail::fork_generation.fetch_add(1, std::memory_order_relaxed);
   for (HostSlot& slot : hosts) {
     if (LaneHost* host = slot.host.load(std::memory_order_acquire); host != nullptr) {
       host->abandon();
@@ -76,8 +78,9 @@ struct ThreadBindings {
 };
 
 thread_local ThreadBindings bindings;
-// Trivial, so that the common look-up costs no construction guard.
-thread_local constinit Binding last_used{0, nullptr};
+// Trivial, so that the common look-up costs no construction guard; and in the part of thread-local
+// memory that is reached without a call, of which the loader keeps a reserve for small things.
+[[gnu::tls_model("initial-exec")]] thread_local constinit Binding last_used{0, nullptr};
 thread_local constinit bool thread_ended = false;
 
 ThreadBindings::~ThreadBindings() {
@@ -121,10 +124,6 @@ void unregister_host(LaneHost& host) noexcept {
     slot.host.store(nullptr, std::memory_order_seq_cst);
     return;
   }
-}
-
-uint32_t fork_generation() noexcept {
-  return generation.load(std::memory_order_relaxed);
 }
 
 Lane* local_lane(uint64_t host_id) noexcept {

@@ -28,8 +28,14 @@ class LaneHost {
 /// Afterwards no hook calls the host; waits for those that run.
 void unregister_host(LaneHost& host) noexcept;
 
+namespace detail {
+extern constinit std::atomic<uint32_t> fork_generation;
+}
+
 /// Counts fork generations: a service of another generation belongs to the parent.
-[[nodiscard]] uint32_t fork_generation() noexcept;
+[[nodiscard]] inline uint32_t fork_generation() noexcept {
+  return detail::fork_generation.load(std::memory_order_relaxed);
+}
 
 /// The calling thread's lane in the service with this id, or null.
 [[nodiscard]] Lane* local_lane(uint64_t host_id) noexcept;

@@ -49,11 +49,10 @@ Lane* Service::Impl::make_lane() noexcept {
 
 /// Completes what was submitted through the lane; the caller acts as its owner.
 void Service::Impl::drain(Lane& lane) noexcept {
-  while (lane.outstanding.load(std::memory_order_acquire) != 0) {
-    await(lane, 1, Deadline(-1));
-    collect(lane);
+  while (lane.outstanding() != 0) {
+    collect(lane, 1, Deadline(-1));
   }
-  collect(lane);
+  collect_elsewhere(lane);
 }
 
 void Service::Impl::thread_ends(Lane& lane) noexcept {

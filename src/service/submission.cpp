@@ -65,11 +65,11 @@ int Service::Impl::submit_direct(iow_request& request, Lane& lane) noexcept {
   while (true) {
     switch (lane.backend()->submit(journey.operation)) {
       case engine::Submitted::queued:
-        lane.outstanding.fetch_add(1, std::memory_order_relaxed);
+        lane.took_one();
         lane.unflushed = true;
         return 0;
       case engine::Submitted::completed:
-        lane.outstanding.fetch_add(1, std::memory_order_relaxed);
+        lane.took_one();
         settle_one(journey.operation, lane);
         return 0;
       case engine::Submitted::unsupported:
@@ -126,7 +126,8 @@ void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
   Journey& journey = journey_of(request);
   journey.home = runs_on_poll(request) ? home : nullptr;
   if (journey.home != nullptr) {
-    home->outstanding.fetch_add(1, std::memory_order_relaxed);
+    home->took_one();
+    home->sent_elsewhere();
   }
   pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
   if (!governor_.direct(request.flow)) {

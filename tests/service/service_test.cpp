@@ -1,6 +1,7 @@
 // What a service promises on every engine: transfers, waiting from anywhere, callbacks, batches.
 #include "service/service.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "fixture.hpp"
+#include "support/small_filesystem.hpp"
 
 namespace ioweave::service {
 namespace {
@@ -73,6 +75,37 @@ TEST_P(ServiceTransfers, ErrorsOfTheTransferAreTheResult) {
   ASSERT_EQ(service->wait(of_directory, -1), 0);
   EXPECT_EQ(of_directory.result, -EISDIR);
   ::close(directory);
+}
+
+TEST_P(ServiceTransfers, WhereSpaceEndsTheResultsSayHowMuchIsThere) {
+  const test::SmallFilesystem disk(8 << 20);
+  if (!disk.problem().empty()) {
+    GTEST_SKIP() << disk.problem();
+  }
+  const int fd = ::open(disk.file("data").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(fd, 0);
+  std::vector<std::byte> content = pattern(0, 8 << 20);
+  size_t written = 0;
+  int64_t result = 0;
+  while (written < content.size() && result >= 0) {
+    const size_t bytes = std::min<size_t>(300'000, content.size() - written);
+    iow_request write =
+        make_request(IOW_OP_WRITE, fd, &content[written], bytes, static_cast<int64_t>(written));
+    ASSERT_EQ(submit_one(*service, write), 1);
+    ASSERT_EQ(service->wait(write, -1), 0);
+    result = write.result;
+    written += result > 0 ? static_cast<size_t>(result) : 0;
+  }
+  EXPECT_EQ(result, -ENOSPC);
+  EXPECT_GT(written, 1u << 20);
+  EXPECT_EQ(service->transfer(engine::Op::fsync, fd, nullptr, 0, 0), 0);
+  std::vector<std::byte> back(content.size());
+  EXPECT_EQ(service->transfer(engine::Op::read, fd, back.data(), back.size(), 0),
+            static_cast<int64_t>(written));
+  back.resize(written);
+  content.resize(written);
+  EXPECT_TRUE(back == content);
+  ::close(fd);
 }
 
 TEST_P(ServiceTransfers, APipeHasNoOffsets) {
@@ -249,6 +282,29 @@ TEST_P(ServiceTransfers, ACallbackMaySubmitItsRequestAgain) {
     polled += service->poll(1, -1);
   }
   EXPECT_EQ(chain.left, 0);
+}
+
+TEST_P(ServiceTransfers, ACallbackMayPollWhileOthersAreDue) {
+  struct Nested {
+    Service* service;
+    int due;
+  } nested{service.get(), 8};
+  std::array<iow_request, 8> requests;
+  for (iow_request& request : requests) {
+    request = make_request(IOW_OP_NOP, -1, nullptr, 0, 0);
+    request.flags = IOW_CALLBACK_ON_POLL | IOW_MORE;
+    request.callback = [](iow_request*, void* user) {
+      auto& mine = *static_cast<Nested*>(user);
+      --mine.due;
+      (void)mine.service->poll(1, -1);  // must not wait for those that ended together with this one
+    };
+    request.user = &nested;
+    ASSERT_EQ(submit_one(*service, request), 1);
+  }
+  while (nested.due > 0) {
+    (void)service->poll(8, -1);
+  }
+  EXPECT_EQ(service->poll(1, -1), 0);
 }
 
 TEST_P(ServiceTransfers, HeldBatchesGoOutWithTheNextWait) {
