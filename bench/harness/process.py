@@ -62,6 +62,7 @@ def run(
     command: Sequence[str | os.PathLike[str]],
     *,
     environment: Mapping[str, str] | None = None,
+    cpu: int | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Finished:
     """Runs a program to its end.
@@ -69,12 +70,15 @@ def run(
     Args:
         command: Program and arguments; no shell.
         environment: Variables on top of those of this process.
+        cpu: The one processor to run on.
         timeout_s: After that long the program and its children are killed.
 
     Raises:
         ProgramFailed: It could not be started, ended with another status than 0, or took too long.
     """
     words = [os.fspath(word) for word in command]
+    if cpu is not None:
+        words = ["taskset", "--cpu-list", str(cpu), *words]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.perf_counter()
         try:

@@ -84,13 +84,15 @@ def parse_fio(text: str, operation: str) -> Rate:
     )
 
 
-def run_fio(pattern: Pattern, file: Path, seconds: float) -> Rate:
+def run_fio(pattern: Pattern, file: Path, seconds: float, cpu: int | None = None) -> Rate:
     """fio's io_uring engine, in a process of its own."""
-    done = process.run(fio_command(pattern, file, seconds))
+    done = process.run(fio_command(pattern, file, seconds), cpu=cpu)
     return parse_fio(done.stdout, pattern.operation)
 
 
-def run_ours(program: Path, pattern: Pattern, file: Path, seconds: float) -> Rate:
+def run_ours(
+    program: Path, pattern: Pattern, file: Path, seconds: float, cpu: int | None = None
+) -> Rate:
     """The C interface, in a process of its own."""
     done = process.run(
         [
@@ -101,7 +103,8 @@ def run_ours(program: Path, pattern: Pattern, file: Path, seconds: float) -> Rat
             f"--depth={pattern.depth}",
             f"--batch={pattern.batch}",
             f"--seconds={seconds:g}",
-        ]
+        ],
+        cpu=cpu,
     )
     (figures,) = done.json_lines()
     return Rate(
