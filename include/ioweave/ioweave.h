@@ -167,7 +167,8 @@ struct iow_request {
   void* buffer;
   uint64_t bytes;
   int64_t offset; /* >= 0, or -1: the descriptor's own position (implies IOW_EXACT). Of pipes and
-                     sockets the stream is read or written, as io_uring does */
+                     sockets the stream is read or written, as io_uring does. Where such a transfer
+                     moves some bytes and then meets an error, Linux may leave the position */
   iow_callback callback; /* NULL: collect it with iow_wait(), iow_test() or iow_poll() */
   void* user;
   int64_t result; /* once completed: bytes transferred, 0, or -errno */

@@ -175,30 +175,37 @@ uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
   return bytes;
 }
 
-int64_t prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
-                 const std::atomic<bool>& cancelled) noexcept {
+int64_t begin_prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
+                       const std::atomic<bool>& cancelled, PrefetchedRange& range) noexcept {
   Target target;
   if (const int64_t error = find_target(fd, offset, length, target)) return error;
-  const uint64_t window = windows.bytes(target.device);
-  bool advised = false;
-  // First ask for everything, so that the device sees depth; then wait for it in order.
-  const int64_t refused =
-      for_each_piece(target.begin, target.end, window, [&](const Piece& piece) -> int64_t {
-        if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
-        if (is_resident(fd, piece)) return 0;
-        advised = true;
-        return advise(fd, piece);
-      });
-  if (refused != 0) return refused;
-  int64_t there = target.begin;
+  range = {fd, target.begin, target.end, windows.bytes(target.device), false};
+  // Ask for everything, so that the device sees depth.
+  return for_each_piece(range.begin, range.end, range.window, [&](const Piece& piece) -> int64_t {
+    if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
+    if (is_resident(fd, piece)) return 0;
+    range.missing = true;
+    return advise(fd, piece);
+  });
+}
+
+int64_t await_prefetch(const PrefetchedRange& range, const std::atomic<bool>& cancelled) noexcept {
+  int64_t there = range.begin;
   const int64_t stopped =
-      for_each_piece(target.begin, target.end, window, [&](const Piece& piece) -> int64_t {
+      for_each_piece(range.begin, range.end, range.window, [&](const Piece& piece) -> int64_t {
         if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
-        const int64_t status = await_piece(fd, piece, advised);
+        const int64_t status = await_piece(range.fd, piece, range.missing);
         if (status == 0) there = piece.end;
         return status;
       });
-  return stopped < 0 ? stopped : there - target.begin;
+  return stopped < 0 ? stopped : there - range.begin;
+}
+
+int64_t prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
+                 const std::atomic<bool>& cancelled) noexcept {
+  PrefetchedRange range;
+  const int64_t error = begin_prefetch(fd, offset, length, windows, cancelled, range);
+  return error != 0 ? error : await_prefetch(range, cancelled);
 }
 
 }  // namespace ioweave::engine

@@ -32,11 +32,29 @@ class ReadAheadWindows {
   size_t next_ = 0;  ///< replaced next
 };
 
-/// Brings [offset, offset + length) of a file into the page cache, in pieces of one read-ahead
-/// window, and returns when it is there: the bytes now in the cache (less than `length` at the end
-/// of the file, 0 beyond it), or -errno. Never changes the file, its position or what is cached.
-/// -EINVAL for a descriptor opened with O_DIRECT, which does not use the cache; -ESPIPE for pipes.
-/// Gives up between pieces with -ECANCELED once `cancelled` is set. Blocks: for worker threads.
+/// A range of a file on its way into the page cache. A value; keeps nothing open.
+struct PrefetchedRange {
+  int fd = -1;
+  int64_t begin = 0;
+  int64_t end = 0;       ///< at most the end of the file when it was asked for
+  uint64_t window = 0;   ///< grain in which it was asked for
+  bool missing = false;  ///< some of it was not in the cache, nor on its way there
+};
+
+/// Asks the kernel to bring [offset, offset + length) of a file into the page cache, in pieces of
+/// one read-ahead window, and returns as soon as the device has been told. Never changes the file,
+/// its position or what is cached. 0 or -errno: -EINVAL for a descriptor opened with O_DIRECT,
+/// which does not use the cache; -ESPIPE for pipes; -ECANCELED once `cancelled` is set.
+[[nodiscard]] int64_t begin_prefetch(int fd, int64_t offset, uint64_t length,
+                                     ReadAheadWindows& windows, const std::atomic<bool>& cancelled,
+                                     PrefetchedRange& range) noexcept;
+
+/// Sleeps until it is there: the bytes now in the cache (less than was asked for at the end of the
+/// file, 0 beyond it), or -errno. Gives up between pieces with -ECANCELED once `cancelled` is set.
+[[nodiscard]] int64_t await_prefetch(const PrefetchedRange& range,
+                                     const std::atomic<bool>& cancelled) noexcept;
+
+/// Both, one after the other.
 [[nodiscard]] int64_t prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
                                const std::atomic<bool>& cancelled) noexcept;
 

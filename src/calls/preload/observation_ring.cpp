@@ -48,41 +48,4 @@ void ObservationRing::reset() noexcept {
 
 // ---- Clock --------------------------------------------------------------------------------------
 
-void PrefetchClock::set(uint64_t before, uint64_t since) noexcept {
-  version_.fetch_add(1, std::memory_order_acq_rel);
-  before_.store(before, std::memory_order_release);
-  since_.store(since, std::memory_order_release);
-  version_.fetch_add(1, std::memory_order_release);  // pairs with busy()
-}
-
-void PrefetchClock::begin(uint64_t now) noexcept {
-  if (in_flight_++ == 0) {
-    set(before_.load(std::memory_order_relaxed), now);
-  }
-}
-
-void PrefetchClock::end(uint64_t now) noexcept {
-  if (--in_flight_ == 0) {
-    const uint64_t since = since_.load(std::memory_order_relaxed);
-    set(before_.load(std::memory_order_relaxed) + (now > since ? now - since : 0), 0);
-  }
-}
-
-uint64_t PrefetchClock::busy(uint64_t now) const noexcept {
-  // A writer that is interrupted half-way costs the reader a slightly wrong figure, not a wait.
-  constexpr int kTries = 4;
-  uint64_t before = 0;
-  uint64_t since = 0;
-  for (int i = 0; i < kTries; ++i) {
-    const uint32_t version = version_.load(std::memory_order_acquire);
-    // Acquire keeps the second look at the version behind these; they pair with set().
-    before = before_.load(std::memory_order_acquire);
-    since = since_.load(std::memory_order_acquire);
-    if (version % 2 == 0 && version_.load(std::memory_order_relaxed) == version) {
-      break;
-    }
-  }
-  return before + (since != 0 && now > since ? now - since : 0);
-}
-
 }  // namespace ioweave::calls

@@ -23,7 +23,6 @@
 #include "calls/preload/residency.hpp"
 #include "calls/preload/signal_context.hpp"
 #include "calls/stream/slice_sizer.hpp"
-#include "service/service.hpp"
 
 namespace ioweave::calls {
 
@@ -35,21 +34,13 @@ namespace {
 constexpr int64_t kLingerNs = 100'000'000;
 constexpr int64_t kMostStopWaitNs = 1'000'000'000;
 constexpr size_t kStackBytes = 256 << 10;
-constexpr size_t kSlices = 8;
 constexpr uint32_t kSlicesPerStream = 4;
-/// Enough to keep a device busy between two looks of the policy, and no more: what is in flight
-/// when the program enters a call of its own delays that call.
-constexpr uint32_t kSlicesInFlight = 2;
 constexpr uint32_t kFirstSleepCalls = 64;
 constexpr uint32_t kMostSleepCalls = 1u << 16;
 constexpr uint64_t kLeastNotifyBytes = 256u << 10;
 constexpr uint64_t kMostNotifyBytes = 8u << 20;
 constexpr uint64_t kBudgetRefreshNs = 1'000'000'000;
 constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
-
-// Device::prefetching
-constexpr uint32_t kWatch = 1;
-constexpr uint32_t kWakeAtEnd = 2;
 
 uint64_t available_memory_bytes() {
   char text[512];
@@ -69,21 +60,6 @@ void add(std::atomic<uint64_t>& counter, uint64_t amount) noexcept {
 }
 
 }  // namespace
-
-/// One slice on its way through the service.
-struct Prefetcher::Slice {
-  iow_request request{};
-  Prefetcher* owner = nullptr;
-  Stream* stream = nullptr;
-  stats::FileRecord* record = nullptr;
-  const Device* device = nullptr;
-  uint32_t generation = 0;
-  Range range;
-  uint64_t begin_ticks = 0;
-  bool disturbed = false;  ///< the program was at work on the device when it was submitted
-  std::atomic<uint64_t> end_ticks{0};  ///< set by the service's thread: the request has ended
-  bool taken = false;
-};
 
 /// A stream that has shown reads worth a plan.
 struct Prefetcher::Followed {
@@ -116,26 +92,22 @@ struct Prefetcher::Followed {
   }
 };
 
-/// A device as the service knows it.
-struct Prefetcher::DeviceFlow {
-  Device* device;
-  policy::DeviceId id;
-  uint32_t flow;
-};
-
-/// What was learnt of a device; outlives services.
+/// What was learnt of a device.
 struct Prefetcher::DeviceSizer {
   const Device* device;
   SliceSizer sizer;
 };
 
 struct Prefetcher::State {
+  State(const stats::RunConfig& config, PrefetchClock& clock, const std::atomic<bool>& stopping)
+      : limits{std::max<uint64_t>(config.slice_bytes, 4096), config.lookahead_bytes},
+        followed(StreamPool::kStreams),
+        slices(static_cast<policy::Scheduling>(config.scheduling), clock, stopping) {}
+
   LookaheadBudget budget{0};
   PlannerLimits limits;
   std::vector<std::unique_ptr<Followed>> followed;  // by stream number
-  std::array<Slice, kSlices> slices;
-  std::unique_ptr<service::Service> service;
-  std::vector<DeviceFlow> flows;  // of the present service
+  SliceQueue slices;
   std::vector<DeviceSizer> sizers;
   uint64_t budget_refreshed_ns = 0;
   size_t turn = 0;
@@ -148,22 +120,6 @@ struct Prefetcher::State {
     }
     return sizers.emplace_back(&device, SliceSizer(limits.slice_bytes)).sizer;
   }
-  [[nodiscard]] Slice* free_slice() {
-    for (Slice& slice : slices) {
-      if (!slice.taken) {
-        return &slice;
-      }
-    }
-    return nullptr;
-  }
-  [[nodiscard]] bool idle() const {
-    for (const Slice& slice : slices) {
-      if (slice.taken) {
-        return false;
-      }
-    }
-    return true;
-  }
 };
 
 // ---- The program's threads ----------------------------------------------------------------------
@@ -175,7 +131,7 @@ void Prefetcher::wake() noexcept {
   }
 }
 
-/// Also from the service's threads. The word changes before we look whether anybody sleeps on it:
+/// The word changes before we look whether anybody sleeps on it:
 /// a sleeper we do not see has seen the change, or the kernel sees it for him.
 void Prefetcher::notify() noexcept {
   wakes_.fetch_add(1, std::memory_order_seq_cst);
@@ -188,7 +144,7 @@ void Prefetcher::notify() noexcept {
 
 void Prefetcher::start() noexcept {
   uint32_t idle = kIdle;
-  if (stopping_.load(std::memory_order_relaxed) != 0 || may_be_in_signal_handler() ||
+  if (stopping_.load(std::memory_order_relaxed) || may_be_in_signal_handler() ||
       !phase_.compare_exchange_strong(idle, kRunning, std::memory_order_acq_rel)) {
     return;
   }
@@ -219,7 +175,7 @@ void Prefetcher::foreground_begin(Device& device) noexcept {
 
 void Prefetcher::foreground_end(Device& device) noexcept {
   const uint64_t busy_before = device.busy_before.load(std::memory_order_relaxed);
-  // seq_cst against relay_foreground(): either it sees zero, or we see that it wants to be woken.
+  // seq_cst against SliceQueue::watch_for_quiet(): either it sees zero, or we see that it wants to be woken.
   if (device.foreground.fetch_sub(1, std::memory_order_seq_cst) != 1) {
     return;
   }
@@ -227,13 +183,13 @@ void Prefetcher::foreground_end(Device& device) noexcept {
   if (stats::Segment* const segment = process.segment(); segment != nullptr && busy > busy_before) {
     add(segment->prefetch_exposed_ticks, busy - busy_before);
   }
-  if (device.prefetching.load(std::memory_order_seq_cst) == kWakeAtEnd) {
+  if (device.prefetching.load(std::memory_order_seq_cst) == Device::kWakeAtEnd) {
     notify();
   }
 }
 
 void Prefetcher::stop() noexcept {
-  stopping_.store(1, std::memory_order_seq_cst);
+  stopping_.store(true, std::memory_order_seq_cst);
   notify();
   const Deadline deadline(kMostStopWaitNs);
   while (running() && !deadline.passed()) {
@@ -243,7 +199,7 @@ void Prefetcher::stop() noexcept {
 
 void Prefetcher::became_child() noexcept {
   ring_.reset();
-  state_ = nullptr;  // the parent's: its service is not ours to end, its memory stays
+  state_ = nullptr;  // the parent's; its memory stays
   clock_.reset();
   sleeping_.store(0, std::memory_order_relaxed);
   if (phase_.load(std::memory_order_relaxed) == kRunning) {
@@ -267,75 +223,40 @@ void* Prefetcher::thread_main(void* self) {
 
 void Prefetcher::run() {
   if (state_ == nullptr) {
-    state_ = new State;
-    const stats::RunConfig& config = process.config();
-    state_->limits = {std::max<uint64_t>(config.slice_bytes, 4096), config.lookahead_bytes};
-    state_->followed.resize(StreamPool::kStreams);
+    state_ = new State(process.config(), clock_, stopping_);
   }
-  if (!open_service()) {
-    phase_.store(kFailed, std::memory_order_release);
-    return;
-  }
+  process.name_engine("threads");
   while (true) {
     const uint32_t seen = wakes_.load(std::memory_order_seq_cst);
     drain_ring();
     collect_slices();
     fill_windows();
-    for (const DeviceFlow& flow : state_->flows) {
-      relay_foreground(flow);  // last: it must see what the policy holds back when we sleep
+    if (state_->slices.await_oldest() || state_->slices.watch_for_quiet()) {
+      continue;
     }
     sleeping_.store(1, std::memory_order_seq_cst);
     futex_wait(wakes_, seen, kLingerNs);
     sleeping_.store(0, std::memory_order_relaxed);
     const bool nothing_new = wakes_.load(std::memory_order_seq_cst) == seen;
-    const bool stop = stopping_.load(std::memory_order_seq_cst) != 0;
-    if ((nothing_new || stop) && state_->idle() && retire(seen)) {
+    const bool stop = stopping_.load(std::memory_order_seq_cst);
+    if ((nothing_new || stop) && state_->slices.idle() && retire(seen)) {
       return;
     }
   }
 }
 
-/// Ends the service and hands the state to whoever starts next. False where somebody has woken us
-/// meanwhile and nobody else has started.
+/// Hands the state to whoever starts next. False where somebody has woken us meanwhile and nobody
+/// else has started.
 bool Prefetcher::retire(uint32_t seen) {
-  close_service();
+  state_->slices.rest();
   phase_.store(kIdle, std::memory_order_seq_cst);  // pairs with running() and start()
-  if (stopping_.load(std::memory_order_seq_cst) != 0) {
+  if (stopping_.load(std::memory_order_seq_cst)) {
     futex_wake(phase_);
     return true;
   }
   uint32_t idle = kIdle;
-  if (wakes_.load(std::memory_order_seq_cst) == seen ||
-      !phase_.compare_exchange_strong(idle, kRunning, std::memory_order_acq_rel)) {
-    return true;
-  }
-  if (open_service()) {
-    return false;
-  }
-  phase_.store(kFailed, std::memory_order_release);
-  return true;
-}
-
-bool Prefetcher::open_service() {
-  int error = 0;
-  std::string why;
-  state_->service = service::Service::open(
-      {.engine = engine::Kind::threads, .queue_depth = 2 * kSlices, .threads = kSlicesInFlight},
-      error, why);
-  if (state_->service == nullptr) {
-    process.explain(why.c_str());
-    return false;
-  }
-  process.name_engine("threads");
-  return true;
-}
-
-void Prefetcher::close_service() {
-  for (DeviceFlow& flow : state_->flows) {
-    flow.device->prefetching.store(0, std::memory_order_relaxed);
-  }
-  state_->flows.clear();
-  state_->service.reset();
+  return wakes_.load(std::memory_order_seq_cst) == seen ||
+         !phase_.compare_exchange_strong(idle, kRunning, std::memory_order_acq_rel);
 }
 
 // ---- Observations -------------------------------------------------------------------------------
@@ -361,7 +282,7 @@ Prefetcher::Followed* Prefetcher::followed_of(const Observation& observation) {
 
 void Prefetcher::hear_one(const Observation& observation) {
   if (observation.kind == Observation::Kind::closed) {
-    cancel_slices_of(streams.at(observation.stream));
+    withdraw_slices(observation.stream, {0, UINT64_MAX});
     std::unique_ptr<Followed>& followed = state_->followed[observation.stream];
     if (followed != nullptr && followed->generation == observation.generation) {
       followed.reset();
@@ -384,12 +305,7 @@ void Prefetcher::hear_one(const Observation& observation) {
   }
   const Range read{observation.offset, observation.bytes};
   planner.observe(read, observation.slow);
-  for (Slice& slice : state_->slices) {
-    const bool covered = slice.range.offset < read.end() && read.offset < slice.range.end();
-    if (slice.taken && slice.stream == followed->stream && covered) {
-      (void)state_->service->cancel(slice.request);  // the program has just done it itself
-    }
-  }
+  withdraw_slices(observation.stream, read);  // the program has just done it itself
   const uint64_t used = planner.used_bytes();
   if (used != followed->used_bytes_told) {
     add(followed->stream->record->prefetched_used_bytes, used - followed->used_bytes_told);
@@ -421,7 +337,11 @@ void Prefetcher::judge(Followed& followed) {
 // ---- Slices -------------------------------------------------------------------------------------
 
 void Prefetcher::fill_windows() {
-  if (stopping_.load(std::memory_order_relaxed) != 0) {
+  if (stopping_.load(std::memory_order_relaxed)) {
+    for (Slice& slice : state_->slices.all()) {
+      state_->slices.withdraw(slice);
+    }
+    collect_slices();
     return;
   }
   refresh_budget();
@@ -442,7 +362,7 @@ void Prefetcher::fill_windows() {
 
 /// Gets one slice of a file going. False where there is nothing to do or no room.
 bool Prefetcher::advance(Followed& followed) {
-  Slice* const slice = state_->free_slice();
+  Slice* const slice = state_->slices.free_slice();
   if (slice == nullptr) {
     return false;
   }
@@ -468,136 +388,73 @@ bool Prefetcher::advance(Followed& followed) {
 }
 
 bool Prefetcher::submit(Followed& followed, Range range, Slice& slice) {
-  DeviceFlow* const flow = flow_of(*followed.stream->device);
-  if (flow == nullptr || !followed.stream->begin_slice()) {
+  slice.stream = followed.stream;
+  slice.generation = followed.generation;
+  slice.fd = followed.stream->fd;
+  slice.record = followed.stream->record;
+  slice.device = followed.stream->device;
+  slice.range = range;
+  std::string why;
+  if (!state_->slices.submit(slice, why)) {
+    if (!why.empty()) {
+      process.explain(why.c_str());
+    }
     followed.planner.completed(range, PrefetchPlanner::Outcome::failed);
     followed.planner.forget();
     return false;
   }
-  slice.request = {};
-  slice.request.op = IOW_OP_PREFETCH;
-  slice.request.fd = followed.stream->fd;
-  slice.request.flow = flow->flow;
-  slice.request.bytes = range.bytes;
-  slice.request.offset = static_cast<int64_t>(range.offset);
-  slice.request.callback = &Prefetcher::slice_ended;
-  slice.request.user = &slice;
-  slice.owner = this;
-  slice.stream = followed.stream;
-  slice.record = followed.stream->record;
-  slice.device = followed.stream->device;
-  slice.generation = followed.generation;
-  slice.range = range;
-  slice.begin_ticks = now_ticks();
-  slice.disturbed = flow->device->foreground.load(std::memory_order_relaxed) != 0;
-  slice.end_ticks.store(0, std::memory_order_relaxed);
-  slice.taken = true;
   ++followed.slices;
-  clock_.begin(slice.begin_ticks);
-  iow_request* const request = &slice.request;
-  if (state_->service->submit({&request, 1}) != 1) {
-    slice.request.result = -EIO;
-    slice_ended(&slice.request, &slice);
-  }
   return true;
 }
 
-/// On the service's thread.
-void Prefetcher::slice_ended(iow_request* /*request*/, void* user) {
-  Slice& slice = *static_cast<Slice*>(user);
-  Prefetcher& owner = *slice.owner;
-  slice.stream->end_slice();
-  // Release pairs with collect_slices(), which may reuse the slice from here on.
-  slice.end_ticks.store(now_ticks(), std::memory_order_release);
-  owner.notify();
-}
-
 void Prefetcher::collect_slices() {
-  stats::Segment* const segment = process.segment();
-  for (Slice& slice : state_->slices) {
-    const uint64_t end_ticks = slice.end_ticks.load(std::memory_order_acquire);
-    if (!slice.taken || end_ticks == 0) {
-      continue;
-    }
-    slice.taken = false;
-    clock_.end(end_ticks);
-    const int64_t result = slice.request.result;
-    if (result > 0) {
-      add(slice.record->prefetched_bytes, static_cast<uint64_t>(result));
-      add(slice.record->prefetch_ticks, end_ticks - slice.begin_ticks);
-      add(segment->prefetch_operations, 1);
-      segment->prefetch_busy_ticks.store(clock_.busy(now_ticks()), std::memory_order_relaxed);
-      if (!slice.disturbed && slice.device->foreground.load(std::memory_order_relaxed) == 0) {
-        state_->sizer_of(*slice.device)
-            .completed(static_cast<uint64_t>(result),
-                       static_cast<double>(end_ticks - slice.begin_ticks) /
-                           (static_cast<double>(process.ticks_per_us()) * 1e6));
-      }
-    }
-    for (std::unique_ptr<Followed>& followed : state_->followed) {
-      if (followed != nullptr && followed->stream == slice.stream &&
-          followed->generation == slice.generation) {
-        --followed->slices;
-        followed->planner.completed(slice.range, result > 0 ? PrefetchPlanner::Outcome::fetched
-                                                            : PrefetchPlanner::Outcome::failed);
-      }
+  for (Slice& slice : state_->slices.all()) {
+    if (slice.stage == Slice::Stage::ended) {
+      slice.stage = Slice::Stage::free;
+      collect(slice);
     }
   }
 }
 
-void Prefetcher::cancel_slices_of(const Stream& stream) {
-  for (Slice& slice : state_->slices) {
-    if (slice.taken && slice.stream == &stream) {
-      (void)state_->service->cancel(slice.request);  // it ends in any case
+void Prefetcher::collect(Slice& slice) {
+  auto outcome = PrefetchPlanner::Outcome::failed;
+  if (slice.result > 0 && !slice.missing) {
+    outcome = PrefetchPlanner::Outcome::cached;
+  } else if (slice.result > 0) {
+    outcome = PrefetchPlanner::Outcome::fetched;
+    const auto bytes = static_cast<uint64_t>(slice.result);
+    const uint64_t ticks = slice.end_ticks - slice.begin_ticks;
+    add(slice.record->prefetched_bytes, bytes);
+    add(slice.record->prefetch_ticks, ticks);
+    stats::Segment* const segment = process.segment();
+    add(segment->prefetch_operations, 1);
+    segment->prefetch_busy_ticks.store(clock_.busy(now_ticks()), std::memory_order_relaxed);
+    if (!slice.disturbed && slice.device->foreground.load(std::memory_order_relaxed) == 0) {
+      state_->sizer_of(*slice.device)
+          .completed(bytes, static_cast<double>(ticks) /
+                                (static_cast<double>(process.ticks_per_us()) * 1e6));
+    }
+  }
+  for (std::unique_ptr<Followed>& followed : state_->followed) {
+    if (followed != nullptr && followed->stream == slice.stream &&
+        followed->generation == slice.generation) {
+      --followed->slices;
+      followed->planner.completed(slice.range, outcome);
     }
   }
 }
 
-// ---- Devices and memory -------------------------------------------------------------------------
-
-Prefetcher::DeviceFlow* Prefetcher::flow_of(Device& device) {
-  for (DeviceFlow& known : state_->flows) {
-    if (known.device == &device) {
-      return &known;
+/// Those of a stream that the policy still holds and that touch the range.
+void Prefetcher::withdraw_slices(uint16_t stream, Range range) {
+  for (Slice& slice : state_->slices.all()) {
+    const bool touched = slice.range.offset < range.end() && range.offset < slice.range.end();
+    if (slice.stream == &streams.at(stream) && touched) {
+      state_->slices.withdraw(slice);
     }
   }
-  std::string why;
-  const int64_t id = state_->service->add_device(
-      {.name = "device" + std::to_string(state_->flows.size()),
-       .scheduling = static_cast<policy::Scheduling>(process.config().scheduling)},
-      why);
-  if (id < 0) {
-    process.explain(why.c_str());
-    return nullptr;
-  }
-  const int64_t flow = state_->service->add_flow({.name = "prefetch",
-                                                  .device = static_cast<policy::DeviceId>(id),
-                                                  .priority = policy::Class::prefetch,
-                                                  .constraint = {},
-                                                  .max_in_flight = kSlicesInFlight},
-                                                 why);
-  if (flow < 0) {
-    process.explain(why.c_str());
-    return nullptr;
-  }
-  state_->service->watch_foreground(static_cast<policy::DeviceId>(id), device.foreground);
-  device.prefetching.store(kWatch, std::memory_order_relaxed);
-  state_->flows.push_back(
-      {&device, static_cast<policy::DeviceId>(id), static_cast<uint32_t>(flow)});
-  return &state_->flows.back();
 }
 
-/// The policy looks at the program's count itself before it lets a slice go; what it held back
-/// goes on from here, as foreground_end() is not allowed the lock that this takes.
-void Prefetcher::relay_foreground(const DeviceFlow& flow) {
-  Device& device = *flow.device;
-  device.prefetching.store(kWakeAtEnd, std::memory_order_seq_cst);
-  // Looked at after asking for the wake: it has ended by now, or its end will wake us.
-  if (device.foreground.load(std::memory_order_seq_cst) == 0) {
-    device.prefetching.store(kWatch, std::memory_order_relaxed);
-    state_->service->foreground_may_have_ceased(flow.id);
-  }
-}
+// ---- Memory -------------------------------------------------------------------------------------
 
 void Prefetcher::refresh_budget() {
   const uint64_t now = now_ns();

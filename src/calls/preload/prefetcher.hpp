@@ -6,23 +6,20 @@
 // this thread by a futex; they never take a lock, allocate or see the service. The thread starts
 // with the first read that looks worth it and ends when there has been nothing to do for a while:
 // a process whose main thread has called pthread_exit ends with its last thread, and that must not
-// be ours. It owns a planner per stream and a service of its own with a small pool of worker
-// threads; each slice is a request of the device's prefetch flow, so the policy decides when it
-// goes. Under `strict` the policy looks at the count of the program's own calls on the device, and
-// slices wait for their end.
+// be ours. It owns a planner per stream; each slice is an operation of the device's prefetch flow,
+// so the policy decides when it goes. Under `strict` the policy is told the count of the program's
+// own calls on the device, and slices wait for their end.
 //
-//   program thread: Stream::observe -> hear(), wake()          [futex]
-//   this thread:    planners -> cached already? -> Service::submit
-//   service thread: request complete -> completed list, wake   [futex]
+//   program thread: Stream::observe -> hear(), wake()          [futex, where this thread sleeps]
+//   this thread:    planners -> cached already? -> SliceQueue -> sleeps until the oldest is there
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "calls/preload/slice_queue.hpp"
 #include "calls/preload/stream.hpp"
-#include "calls/stream/prefetch_planner.hpp"
-#include "ioweave/ioweave.h"
 
 namespace ioweave::calls {
 
@@ -44,29 +41,6 @@ class ObservationRing {
   std::array<Cell, kCells> cells_{};
   std::atomic<uint32_t> head_{0};
   uint32_t tail_ = 0;  // the consumer's
-};
-
-/// How long prefetches have been in flight, and how much of that the program spent inside a read
-/// anyway. One writer (the prefetch thread), any reader.
-class PrefetchClock {
- public:
-  void begin(uint64_t now) noexcept;
-  void end(uint64_t now) noexcept;
-  void reset() noexcept {
-    in_flight_ = 0;
-    set(0, 0);
-  }
-  /// Ticks with at least one prefetch in flight up to `now`.
-  [[nodiscard]] uint64_t busy(uint64_t now) const noexcept;
-
- private:
-  void set(uint64_t before, uint64_t since) noexcept;
-
-  uint32_t in_flight_ = 0;  // the writer's
-  // A seqlock: `version_` is odd while the pair changes.
-  std::atomic<uint32_t> version_{0};
-  std::atomic<uint64_t> before_{0};
-  std::atomic<uint64_t> since_{0};  // 0: nothing in flight
 };
 
 class Prefetcher {
@@ -96,9 +70,7 @@ class Prefetcher {
   static constexpr uint32_t kRunning = 1;
   static constexpr uint32_t kFailed = 2;
 
-  struct Slice;
   struct Followed;
-  struct DeviceFlow;
   struct DeviceSizer;
   struct State;
 
@@ -107,8 +79,6 @@ class Prefetcher {
   static void* thread_main(void* self);
   void run();
   [[nodiscard]] bool retire(uint32_t seen);
-  [[nodiscard]] bool open_service();
-  void close_service();
 
   void drain_ring();
   void hear_one(const Observation& observation);
@@ -119,18 +89,15 @@ class Prefetcher {
   void fill_windows();
   [[nodiscard]] bool advance(Followed& followed);
   [[nodiscard]] bool submit(Followed& followed, Range range, Slice& slice);
-  void cancel_slices_of(const Stream& stream);
-  static void slice_ended(iow_request* request, void* user);
-
-  [[nodiscard]] DeviceFlow* flow_of(Device& device);
-  void relay_foreground(const DeviceFlow& flow);
+  void collect(Slice& slice);
+  void withdraw_slices(uint16_t stream, Range range);
   void refresh_budget();
 
   ObservationRing ring_;
   std::atomic<uint32_t> phase_{kIdle};  // a futex word for stop()
   std::atomic<uint32_t> wakes_{0};      // a futex word: the thread sleeps on it
   std::atomic<uint32_t> sleeping_{0};
-  std::atomic<uint32_t> stopping_{0};
+  std::atomic<bool> stopping_{false};
   PrefetchClock clock_;
   State* state_ = nullptr;  // the thread's own; handed to its successor through phase_
 };

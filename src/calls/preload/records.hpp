@@ -21,7 +21,10 @@ namespace ioweave::calls {
 struct alignas(64) Device {
   std::atomic<uint64_t> key;     ///< st_dev + 1; 0: free
   std::atomic<uint32_t> memory;  ///< 0 not known yet, 1 no, 2 yes: nothing behind the page cache
-  std::atomic<uint32_t> prefetching;  ///< the prefetcher wants to know of foreground calls
+  /// Whether the prefetcher wants the program's calls counted, and to be woken when they have ended.
+  std::atomic<uint32_t> prefetching;
+  static constexpr uint32_t kWatch = 1;
+  static constexpr uint32_t kWakeAtEnd = 2;
   std::atomic<uint32_t> foreground;   ///< threads inside a read or write on this device
   std::atomic<uint64_t> busy_before;  ///< prefetch clock when the foreground became busy
 };
