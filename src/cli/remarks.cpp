@@ -58,6 +58,8 @@ std::string why_nothing_prefetched(const stats::RunReport& report) {
       return "The files lie in memory (tmpfs or the like): there was nothing to hide.";
     case Degrade::random_access:
       return "Reads followed no pattern that could be foreseen, so nothing was prefetched.";
+    case Degrade::read_ahead:
+      return "Reads were small and waited little: the kernel's own read-ahead was left to it.";
     default:
       return "Nothing was prefetched: most reading was from files served as they are (" +
              std::string(stats::kDegradeNames[static_cast<size_t>(reason)]) + ").";

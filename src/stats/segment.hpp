@@ -110,9 +110,10 @@ enum class Degrade : uint32_t {
   unknown_control,  ///< a fcntl or ioctl we do not understand
   random_access,    ///< no pattern to follow
   no_gain,          ///< its reads come from the page cache already
+  read_ahead,       ///< small reads: the kernel's own read-ahead has them ready in time
   no_resources,     ///< threads, memory or table slots ran out
 };
-inline constexpr std::array<std::string_view, 13> kDegradeNames{"none",
+inline constexpr std::array<std::string_view, 14> kDegradeNames{"none",
                                                                 "not a regular file",
                                                                 "memory file",
                                                                 "O_APPEND",
@@ -124,6 +125,7 @@ inline constexpr std::array<std::string_view, 13> kDegradeNames{"none",
                                                                 "unknown control call",
                                                                 "random access",
                                                                 "no gain",
+                                                                "kernel read-ahead",
                                                                 "no resources"};
 
 /// One path as seen by one process. Record 0 gathers the files beyond the capacity.

@@ -147,6 +147,11 @@ TEST(Remarks, TheReasonThatCostMostReadingIsNamed) {
   EXPECT_THAT(remarks, ElementsAre(HasSubstr("stdio stream")));
 }
 
+TEST(Remarks, SmallReadsLeftToTheKernelAreCalledThat) {
+  EXPECT_THAT(remarks_on(report_of({file_of("/in", Degrade::read_ahead, 1)}), followed()),
+              Contains(HasSubstr("read-ahead")));
+}
+
 TEST(Remarks, OnlyWritingHidesNothing) {
   EXPECT_THAT(
       remarks_on(report_of({file_of("/out", Degrade::none, 1, CallClass::write)}), followed()),

@@ -22,6 +22,7 @@
 #include "calls/preload/real.hpp"
 #include "calls/preload/residency.hpp"
 #include "calls/preload/signal_context.hpp"
+#include "calls/stream/read_ahead_judge.hpp"
 #include "calls/stream/slice_sizer.hpp"
 
 namespace ioweave::calls {
@@ -37,8 +38,10 @@ constexpr size_t kStackBytes = 256 << 10;
 constexpr uint32_t kSlicesPerStream = 4;
 constexpr uint32_t kFirstSleepCalls = 64;
 constexpr uint32_t kMostSleepCalls = 1u << 16;
+constexpr uint32_t kMostSleepCallsBesideKernel = 256;
 constexpr uint64_t kLeastNotifyBytes = 256u << 10;
 constexpr uint64_t kMostNotifyBytes = 8u << 20;
+constexpr uint64_t kJudgeUs = 50'000;  // time in which a program shows how much it waits
 constexpr uint64_t kBudgetRefreshNs = 1'000'000'000;
 constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
 
@@ -69,9 +72,17 @@ struct Prefetcher::Followed {
   Stream* stream;
   uint32_t generation;
   PrefetchPlanner planner;
+  ReadAheadJudge read_ahead;
   uint32_t slices = 0;
   uint32_t sleep_calls = kFirstSleepCalls;
   uint64_t used_bytes_told = 0;
+
+  void look_at_read_ahead(uint64_t window_bytes) {
+    const stats::CallCounters& reads =
+        stream->record->call[static_cast<unsigned>(stats::CallClass::read)];
+    read_ahead.look({reads.calls.value(), reads.bytes.value(), reads.ticks.value()}, now_ticks(),
+                    window_bytes, kJudgeUs * process.ticks_per_us());
+  }
 
   /// In no hurry one slice at a time will do: less is in the way when the program's own call comes.
   [[nodiscard]] uint32_t most_slices() const {
@@ -175,7 +186,8 @@ void Prefetcher::foreground_begin(Device& device) noexcept {
 
 void Prefetcher::foreground_end(Device& device) noexcept {
   const uint64_t busy_before = device.busy_before.load(std::memory_order_relaxed);
-  // seq_cst against SliceQueue::watch_for_quiet(): either it sees zero, or we see that it wants to be woken.
+  // seq_cst against SliceQueue::watch_for_quiet(): either it sees zero, or we see that it wants to
+  // be woken.
   if (device.foreground.fetch_sub(1, std::memory_order_seq_cst) != 1) {
     return;
   }
@@ -303,6 +315,8 @@ void Prefetcher::hear_one(const Observation& observation) {
     undo_degrade(*followed->stream->record, stats::Degrade::random_access);
     planner.rearm();
   }
+  undo_degrade(*followed->stream->record, stats::Degrade::read_ahead);
+  followed->look_at_read_ahead(state_->slices.window_bytes(followed->stream->device_id));
   const Range read{observation.offset, observation.bytes};
   planner.observe(read, observation.slow);
   withdraw_slices(observation.stream, read);  // the program has just done it itself
@@ -319,6 +333,13 @@ void Prefetcher::hear_one(const Observation& observation) {
 void Prefetcher::judge(Followed& followed) {
   Stream& stream = *followed.stream;
   const PrefetchPlanner::Verdict verdict = followed.planner.verdict();
+  if (verdict == PrefetchPlanner::Verdict::watching && followed.read_ahead.suffices()) {
+    degrade(*stream.record, stats::Degrade::read_ahead);
+    stream.notify_every(kMostNotifyBytes);
+    stream.sleep(Stream::Gate::asleep, followed.sleep_calls);
+    followed.sleep_calls = std::min(followed.sleep_calls * 2, kMostSleepCallsBesideKernel);
+    return;
+  }
   if (verdict == PrefetchPlanner::Verdict::watching) {
     stream.notify_every(
         std::clamp(followed.planner.window_bytes() / 8, kLeastNotifyBytes, kMostNotifyBytes));
@@ -364,6 +385,9 @@ void Prefetcher::fill_windows() {
 bool Prefetcher::advance(Followed& followed) {
   Slice* const slice = state_->slices.free_slice();
   if (slice == nullptr) {
+    return false;
+  }
+  if (followed.read_ahead.suffices()) {
     return false;
   }
   const uint64_t slice_bytes = state_->sizer_of(*followed.stream->device).bytes();

@@ -21,7 +21,8 @@ namespace ioweave::calls {
 struct alignas(64) Device {
   std::atomic<uint64_t> key;     ///< st_dev + 1; 0: free
   std::atomic<uint32_t> memory;  ///< 0 not known yet, 1 no, 2 yes: nothing behind the page cache
-  /// Whether the prefetcher wants the program's calls counted, and to be woken when they have ended.
+  /// Whether the prefetcher wants the program's calls counted, and to be woken when they have
+  /// ended.
   std::atomic<uint32_t> prefetching;
   static constexpr uint32_t kWatch = 1;
   static constexpr uint32_t kWakeAtEnd = 2;

@@ -61,7 +61,8 @@ bool SliceQueue::submit(Slice& slice, std::string& why) {
   slice.stage = Slice::Stage::held;
   // From here on the program counts its calls; those it is in now end uncounted.
   uint32_t unwatched = 0;
-  slice.device->prefetching.compare_exchange_strong(unwatched, Device::kWatch, std::memory_order_relaxed);
+  slice.device->prefetching.compare_exchange_strong(unwatched, Device::kWatch,
+                                                    std::memory_order_relaxed);
   tell_activity(*device);
   tell(policy::Ready{id_of(slice), device->flow, kThisNode, slice.range.bytes});
   return true;
@@ -116,9 +117,10 @@ bool SliceQueue::await_oldest() {
     result = slice.missing ? engine::await_prefetch(slice.way, cancelled_)
                            : slice.way.end - slice.way.begin;
   }
-  const auto concurrency = static_cast<uint32_t>(
-      std::count_if(flying_.begin(), flying_.end(),
-                    [&](const Slice* other) { return other->device == slice.device; }));
+  const auto concurrency =
+      static_cast<uint32_t>(std::count_if(flying_.begin(), flying_.end(), [&](const Slice* other) {
+        return other->device == slice.device;
+      }));
   flying_.erase(flying_.begin());
   end(slice, result);
   clock_.end(slice.end_ticks);
@@ -129,9 +131,9 @@ bool SliceQueue::await_oldest() {
   }
   if (result >= 0) {
     const double ticks_per_second = static_cast<double>(process.ticks_per_us()) * 1e6;
-    tell(policy::Finished{id_of(slice),
-                          static_cast<double>(slice.end_ticks - slice.begin_ticks) / ticks_per_second,
-                          static_cast<uint64_t>(result), concurrency});
+    tell(policy::Finished{
+        id_of(slice), static_cast<double>(slice.end_ticks - slice.begin_ticks) / ticks_per_second,
+        static_cast<uint64_t>(result), concurrency});
   } else {
     tell(policy::Failed{id_of(slice)});
   }

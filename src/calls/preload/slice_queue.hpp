@@ -78,6 +78,11 @@ class SliceQueue {
              const std::atomic<bool>& cancelled) noexcept
       : scheduling_(scheduling), clock_(clock), cancelled_(cancelled) {}
 
+  /// The read-ahead window of a device (st_dev), as far as the kernel tells.
+  [[nodiscard]] uint64_t window_bytes(uint64_t device) noexcept {
+    return windows_.bytes(static_cast<dev_t>(device));
+  }
+
   /// A slice to fill in (stream, range) and submit, or null where all are taken.
   [[nodiscard]] Slice* free_slice() noexcept;
   [[nodiscard]] bool idle() const noexcept;
