@@ -129,7 +129,7 @@ def _measure(running: Session, data: Path) -> Iterable[Result]:
             with open_place(running, data) as place:
                 bench = Bench(running, place, data.name)
                 running.progress(f"{place.name}: making computation as long as reading")
-                key_size = bench.fit_key_size()
+                key_size = bench.fit_key_size(CHUNK_BYTES)
                 rounds = []
                 for pair in bench.rounds(CHUNK_BYTES, key_size, PAIRS):
                     rounds.append(pair)

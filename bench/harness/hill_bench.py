@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import filecmp
 import functools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -57,6 +59,7 @@ class Bench:
         self._data = data
         self._stats = session.folder / "hill.json"
         self._hill = session.program("hill")
+        self._alone_s: dict[int, float] = {}
         self._woven = [str(session.program("ioweave")), "run", "-q", "--policy", "overlap", "--"]
 
     @property
@@ -66,6 +69,7 @@ class Bench:
 
     def read_alone(self, chunk: int) -> hill.Run:
         """R, all chunks together: the file is read and nothing else is done."""
+        self._settle()
         self.place.make_cold(self._data)
         done = process.run(
             [
@@ -83,10 +87,21 @@ class Bench:
         """One run of Hill; its output stays until the next one like it."""
         target = "woven.out" if woven else "plain.out"
         self.place.remove(target)
+        self._settle()
         self.place.make_cold(self._data)
         job = hill.Job(self.source, self.place.folder / target, chunk, key_size)
         prefix = [*self.place.prefix, *(self._woven if woven else [])]
         return hill.run(self._hill, job, self._stats, prefix)
+
+    def _settle(self) -> None:
+        """Waits until earlier outputs are on the disk: that is no part of the next run."""
+        for name in ("plain.out", "woven.out"):
+            with contextlib.suppress(FileNotFoundError):
+                descriptor = os.open(self.place.direct / name, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
 
     def check_equal(self, one: str, other: str) -> None:
         """Compares two files of the place byte by byte.
@@ -99,31 +114,34 @@ class Bench:
         if not filecmp.cmp(folder / one, folder / other, shallow=False):
             raise process.ProgramFailed(f"{folder}: {one} and {other} differ")
 
-    def fit_key_size(self) -> int:
-        """The key size at which Hill computes about as long as this place reads.
+    def fit_key_size(self, chunk: int) -> int:
+        """The key size at which Hill, in chunks of that size, computes about as long as it reads.
 
-        Beside I/O it computes more slowly than alone: two virtual processors may share a core, and
-        an emulated device needs one itself. So the size that fits alone is tried in the place.
+        Beside I/O it computes more slowly than alone, and how much depends on the chunk: two
+        virtual processors may share a core, and an emulated device needs one itself. So the size
+        that fits alone is tried in the place. It warms up the memory, too.
         """
-        wanted_s = COMPUTE_OVER_READ * self.read_alone(SAMPLE_CHUNK).read_s
-        share = SAMPLE_BYTES / self.source.stat().st_size
+        wanted_s = COMPUTE_OVER_READ * self.read_alone(chunk).read_s
+        key_size = hill.fit_key_size(self._compute_alone_s, wanted_s)
+        beside_io_s = self.encrypt(chunk, key_size, woven=False).compute_s
+        slowdown = beside_io_s / self._compute_alone_s(key_size)
+        return hill.fit_key_size(self._compute_alone_s, wanted_s / slowdown)
+
+    @functools.cached_property
+    def _sample(self) -> Path:
         sample = self._session.folder / "sample"
         with self.source.open("rb") as whole:
             sample.write_bytes(whole.read(SAMPLE_BYTES))
+        return sample
 
-        @functools.cache
-        def alone_s(key_size: int) -> float:
-            job = hill.Job(sample, Path("/dev/null"), SAMPLE_CHUNK, key_size)
+    def _compute_alone_s(self, key_size: int) -> float:
+        """The computation on all of the data, from that on a sample in memory."""
+        if key_size not in self._alone_s:
+            job = hill.Job(self._sample, Path("/dev/null"), SAMPLE_CHUNK, key_size)
             runs = [hill.run(self._hill, job, self._stats) for _ in range(3)]
-            return min(run.compute_s for run in runs) / share
-
-        try:
-            key_size = hill.fit_key_size(alone_s, wanted_s)
-            beside_io_s = self.encrypt(SAMPLE_CHUNK, key_size, woven=False).compute_s
-            slowdown = max(1.0, beside_io_s / alone_s(key_size))
-            return hill.fit_key_size(alone_s, wanted_s / slowdown)
-        finally:
-            sample.unlink()
+            share = SAMPLE_BYTES / self.source.stat().st_size
+            self._alone_s[key_size] = min(run.compute_s for run in runs) / share
+        return self._alone_s[key_size]
 
     def rounds(self, chunk: int, key_size: int, count: int) -> Iterator[Round]:
         """Reading alone, Hill plainly and Hill under `ioweave run`, in turn, so many times.

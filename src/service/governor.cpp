@@ -115,12 +115,6 @@ bool Governor::withdraw(iow_request& request, RequestList& start) {
   return true;
 }
 
-uint32_t Governor::in_flight(const Device& device) noexcept {
-  const std::atomic<uint32_t>* const elsewhere = device.elsewhere.load(std::memory_order_acquire);
-  return device.in_flight.load(std::memory_order_seq_cst) +
-         (elsewhere != nullptr ? elsewhere->load(std::memory_order_seq_cst) : 0);
-}
-
 void Governor::activity_ceased(policy::DeviceId device, RequestList& start) noexcept {
   const std::lock_guard guard(lock_);
   const uint64_t now = now_ns();
@@ -146,7 +140,7 @@ void Governor::settle(policy::DeviceId device, uint64_t now, RequestList& start)
                              policy_.waiting(device, policy::Class::prefetch) >
                          0;
     known.lower_waiting.store(waiting, std::memory_order_seq_cst);
-    if (!waiting || known.told == 0 || in_flight(known) != 0) {
+    if (!waiting || known.told == 0 || known.in_flight.load(std::memory_order_seq_cst) != 0) {
       return;
     }
     tell_activity(device, now);  // it ceased meanwhile, and saw nobody waiting
@@ -155,7 +149,7 @@ void Governor::settle(policy::DeviceId device, uint64_t now, RequestList& start)
 
 void Governor::tell_activity(policy::DeviceId device, uint64_t now) {
   Device& known = devices_[device];
-  const uint32_t now_in_flight = in_flight(known);
+  const uint32_t now_in_flight = known.in_flight.load(std::memory_order_seq_cst);
   if (now_in_flight != known.told) {
     known.told = now_in_flight;
     policy_.on(policy::Activity{device, kThisNode, policy::Class::foreground, now_in_flight}, now,

@@ -65,24 +65,12 @@ class Governor {
     }
   }
 
-  /// Foreground activity that somebody else counts: `count` is added to the device's own from now
-  /// on. Whoever counts it down to zero owes a call of activity_may_have_ceased().
-  void watch(policy::DeviceId device, const std::atomic<uint32_t>& count) noexcept {
-    devices_[device].elsewhere.store(&count, std::memory_order_release);  // pairs with in_flight()
-  }
-  void activity_may_have_ceased(policy::DeviceId device, RequestList& start) noexcept {
-    if (devices_[device].lower_waiting.load(std::memory_order_seq_cst)) {
-      activity_ceased(device, start);
-    }
-  }
-
   [[nodiscard]] uint64_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
 
  private:
   struct alignas(64) Device {
-    std::atomic<uint32_t> in_flight{0};                            ///< on the fast path
-    std::atomic<const std::atomic<uint32_t>*> elsewhere{nullptr};  ///< see watch()
-    std::atomic<bool> tracked{false};  ///< has lower classes that must yield
+    std::atomic<uint32_t> in_flight{0};  ///< on the fast path
+    std::atomic<bool> tracked{false};    ///< has lower classes that must yield
     std::atomic<bool> lower_waiting{false};
     uint32_t told = 0;  ///< in_flight as the policy knows it (under the lock)
   };
@@ -92,7 +80,6 @@ class Governor {
     uint32_t running = 0;  ///< under the lock
   };
 
-  [[nodiscard]] static uint32_t in_flight(const Device& device) noexcept;
   void activity_ceased(policy::DeviceId device, RequestList& start) noexcept;
   void tell(const policy::Event& event, policy::DeviceId device, uint64_t now, RequestList& start);
   void settle(policy::DeviceId device, uint64_t now, RequestList& start);

@@ -188,16 +188,6 @@ void Service::foreground_end(policy::DeviceId device) noexcept {
   impl_->post_all(start);
 }
 
-void Service::watch_foreground(policy::DeviceId device,
-                               const std::atomic<uint32_t>& count) noexcept {
-  impl_->governor_.watch(device, count);
-}
-void Service::foreground_may_have_ceased(policy::DeviceId device) noexcept {
-  RequestList start;
-  impl_->governor_.activity_may_have_ceased(device, start);
-  impl_->post_all(start);
-}
-
 void Service::statistics(iow_stats& stats) const noexcept {
   impl_->statistics(stats);
 }

@@ -83,12 +83,6 @@ class Service {
   [[nodiscard]] bool foreground_begin(policy::DeviceId device) noexcept;
   void foreground_end(policy::DeviceId device) noexcept;
 
-  /// The same for callers that can only count: `count`, the operations they are in, is looked at
-  /// whenever a lower class could start. After it has fallen to zero somebody calls
-  /// foreground_may_have_ceased(), or what it held back stays. `count` must outlive the service.
-  void watch_foreground(policy::DeviceId device, const std::atomic<uint32_t>& count) noexcept;
-  void foreground_may_have_ceased(policy::DeviceId device) noexcept;
-
   void statistics(iow_stats& stats) const noexcept;
 
  private:

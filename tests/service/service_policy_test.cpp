@@ -89,20 +89,6 @@ TEST_P(ServiceAsDriver, StrictYieldsToForegroundDoneElsewhere) {
   EXPECT_EQ(service->wait(low, -1), 0);
 }
 
-TEST_P(ServiceAsDriver, StrictYieldsToForegroundThatIsOnlyCounted) {
-  const uint32_t flow = add_flow(*service, prefetch_flow());
-  std::atomic<uint32_t> busy{1};
-  service->watch_foreground(0, busy);
-  iow_request low = make_request(IOW_OP_NOP, -1, nullptr, 0, 0);
-  low.flow = flow;
-  ASSERT_EQ(submit_one(*service, low), 1);
-  EXPECT_FALSE(ends_within(*service, low, 20'000'000));
-  busy = 0;
-  service->foreground_may_have_ceased(0);
-  EXPECT_EQ(service->wait(low, -1), 0);
-  EXPECT_EQ(low.result, 0);
-}
-
 TEST_P(ServiceAsDriver, AFixedConstraintBoundsWhatRunsAtOnce) {
   policy::DeviceConfig disk;
   disk.name = "disk";
@@ -145,22 +131,14 @@ TEST_P(ServiceAsDriver, AHeldRequestCanBeCancelled) {
 
 TEST_P(ServiceAsDriver, ACancellationMayMeetTheEndOfWhatHeldTheRequest) {
   const uint32_t flow = add_flow(*service, prefetch_flow());
-  std::atomic<uint32_t> busy{0};
-  service->watch_foreground(0, busy);
   for (int round = 0; round < 500; ++round) {
-    busy = 1;
+    ASSERT_TRUE(service->foreground_begin(0));
     iow_request low = make_request(IOW_OP_NOP, -1, nullptr, 0, 0);
     low.flow = flow;
     ASSERT_EQ(submit_one(*service, low), 1);
-    busy = 0;  // nobody has told the policy yet
-    std::thread waker;
-    if (round % 2 == 0) {
-      waker = std::thread([&] { service->foreground_may_have_ceased(0); });
-    }
+    std::thread end([&] { service->foreground_end(0); });
     (void)service->cancel(low);
-    if (waker.joinable()) {
-      waker.join();
-    }
+    end.join();
     ASSERT_EQ(service->wait(low, -1), 0);
     ASSERT_TRUE(low.result == 0 || low.result == -ECANCELED) << low.result;
   }

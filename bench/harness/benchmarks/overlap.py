@@ -97,10 +97,10 @@ def run(session: Session) -> Iterator[Row]:
         try:
             with open_place(session, data) as place:
                 bench = Bench(session, place, data.name)
-                key_size = bench.fit_key_size()
-                session.note(f"{place.name}: Hill's key is {key_size} x {key_size}")
                 for chunk in effort.chunks:
                     session.progress(f"{place.name}, chunk {size_name(chunk)}")
+                    key_size = bench.fit_key_size(chunk)
+                    session.note(f"{place.name}, chunk {size_name(chunk)}: key {key_size}")
                     count = effort.rounds if barred else effort.raw_rounds
                     rounds = list(bench.rounds(chunk, key_size, count))
                     note_misfit(session, place.name, chunk, rounds)
