@@ -58,6 +58,13 @@ TEST(ReadAheadJudge, HelpsForGoodWhereSmallReadsWaitLong) {
   EXPECT_FALSE(judged.judge.suffices());
 }
 
+TEST(ReadAheadJudge, ABadStartProvesNothing) {
+  Judged judged;
+  judged.read({4096, 500, 100}, 20);
+  judged.read({4096, 1, 100}, 200);
+  EXPECT_TRUE(judged.judge.suffices());
+}
+
 TEST(ReadAheadJudge, SeesWhatChanges) {
   Judged judged;
   judged.read({4096, 1, 100}, 200);

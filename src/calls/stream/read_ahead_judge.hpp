@@ -18,6 +18,8 @@ class ReadAheadJudge {
   static constexpr uint64_t kLeastReads = 16;     ///< to judge by
   static constexpr uint64_t kFewTicks = 8;        ///< a share of the time below 1/8 is "little"
 
+  static constexpr uint64_t kWaitedLooks = 3;  ///< in a row: read-ahead needs time to get going
+
   /// What the program has read of the file, in total.
   struct Totals {
     uint64_t calls = 0;
@@ -44,7 +46,9 @@ class ReadAheadJudge {
     if (small && now - since_ < least_ticks) {
       return;
     }
-    waits_ = small && (totals.ticks - at_.ticks) * kFewTicks > now - since_;
+    const bool waited = small && (totals.ticks - at_.ticks) * kFewTicks > now - since_;
+    waited_looks_ = waited ? waited_looks_ + 1 : 0;
+    waits_ = waited_looks_ == kWaitedLooks;
     suffices_ = small && !waits_;
     mark(totals, now);
   }
@@ -61,6 +65,7 @@ class ReadAheadJudge {
   Totals at_;
   uint64_t since_ = 0;  // 0: nothing seen yet
   bool suffices_ = false;
+  uint64_t waited_looks_ = 0;
   // It did not: for good, since with slices of ours the program waits little in any case.
   bool waits_ = false;
 };
