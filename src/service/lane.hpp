@@ -115,7 +115,7 @@ class Lane {
   /// elsewhere: as leader, the owner is sure that nothing goes there before it has slept.
   class OwnerSleep {
    public:
-    explicit OwnerSleep(Lane& lane, bool leads) noexcept
+    OwnerSleep(Lane& lane, bool leads) noexcept
         : lane_(lane), announced_(!leads || lane.something_elsewhere()) {
       if (announced_) {
         lane_.owner_sleeps_.store(true, std::memory_order_seq_cst);

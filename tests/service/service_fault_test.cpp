@@ -152,8 +152,7 @@ TEST_P(ServiceUnderFaults, ClosingUnderFaultsCompletesEverything) {
   }
 }
 
-// ---- Where the system refuses what the service would like
-// ----------------------------------------
+// ---- Where the system refuses what the service would like ---------------------------------------
 
 bool reads_a_file(Service& service) {
   const TempFile file(10000);

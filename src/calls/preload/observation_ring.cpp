@@ -46,6 +46,4 @@ void ObservationRing::reset() noexcept {
   tail_ = 0;
 }
 
-// ---- Clock --------------------------------------------------------------------------------------
-
 }  // namespace ioweave::calls
