@@ -114,18 +114,9 @@ long read_byte(int fd, int64_t offset, int flags) noexcept {
   return raw_syscall(SYS_preadv2, fd, &one, 1, offset, 0, flags);
 }
 
-/// True where the whole piece is in the cache, or on its way into it. Without cachestat(2) (6.5;
-/// and not for files of other users) its last page answers for it: pieces are read in order.
-bool is_resident(int fd, const Piece& piece) noexcept {
-  const CachestatRange range{static_cast<uint64_t>(piece.begin),
-                             static_cast<uint64_t>(piece.end - piece.begin)};
-  Cachestat answer{};
-  if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) == 0) {
-    const uint64_t first = range.offset / page_bytes();
-    const uint64_t last = (range.offset + range.length - 1) / page_bytes();
-    return answer.cached >= last - first + 1;
-  }
-  return read_byte(fd, piece.end - 1, RWF_NOWAIT) == 1;
+bool piece_is_resident(int fd, const Piece& piece) noexcept {
+  return is_resident(fd, static_cast<uint64_t>(piece.begin),
+                     static_cast<uint64_t>(piece.end - piece.begin));
 }
 
 /// Calls visit(piece) for each piece until it returns non-zero, and returns that.
@@ -150,7 +141,7 @@ long advise(int fd, const Piece& piece) noexcept {
 int64_t await_piece(int fd, const Piece& piece, bool advised) noexcept {
   const long got = read_byte(fd, piece.end - 1, 0);
   if (got != 1) return got < 0 ? got : 1;
-  if (!advised || is_resident(fd, piece)) return 0;
+  if (!advised || piece_is_resident(fd, piece)) return 0;
   // The kernel cut the request short: the window has shrunk since it was read. Once more in small
   // steps; what is missing after that has been evicted again, and is not worth a fight.
   return for_each_piece(piece.begin, piece.end, kSmallStep, [&](const Piece& step) -> int64_t {
@@ -175,6 +166,18 @@ uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
   return bytes;
 }
 
+bool is_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {
+  const CachestatRange range{offset, bytes};
+  Cachestat answer{};
+  if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) == 0) {
+    const uint64_t first = offset / page_bytes();
+    const uint64_t last = (offset + bytes - 1) / page_bytes();
+    return answer.cached >= last - first + 1;
+  }
+  return read_byte(fd, static_cast<int64_t>(offset), RWF_NOWAIT) == 1 &&
+         read_byte(fd, static_cast<int64_t>(offset + bytes - 1), RWF_NOWAIT) == 1;
+}
+
 int64_t begin_prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
                        const std::atomic<bool>& cancelled, PrefetchedRange& range) noexcept {
   Target target;
@@ -183,7 +186,7 @@ int64_t begin_prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows
   // Ask for everything, so that the device sees depth.
   return for_each_piece(range.begin, range.end, range.window, [&](const Piece& piece) -> int64_t {
     if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
-    if (is_resident(fd, piece)) return 0;
+    if (piece_is_resident(fd, piece)) return 0;
     range.missing = true;
     return advise(fd, piece);
   });

@@ -32,6 +32,12 @@ class ReadAheadWindows {
   size_t next_ = 0;  ///< replaced next
 };
 
+/// Whether [offset, offset + bytes) of a file, bytes > 0, is in the page cache already, or on its
+/// way into it. Errs towards false; never waits for the device. cachestat(2) where it is allowed
+/// (6.5, and not for files of other users), else a look at the first and the last byte by a read
+/// that must not block.
+[[nodiscard]] bool is_resident(int fd, uint64_t offset, uint64_t bytes) noexcept;
+
 /// A range of a file on its way into the page cache. A value; keeps nothing open.
 struct PrefetchedRange {
   int fd = -1;

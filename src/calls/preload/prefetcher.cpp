@@ -20,7 +20,6 @@
 #include "base/signals_masked.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/real.hpp"
-#include "calls/preload/residency.hpp"
 #include "calls/preload/signal_context.hpp"
 #include "calls/stream/read_ahead_judge.hpp"
 #include "calls/stream/slice_sizer.hpp"
@@ -403,7 +402,7 @@ bool Prefetcher::advance(Followed& followed) {
     followed.planner.forget();
     return false;
   }
-  if (is_resident(followed.stream->fd, range->offset, range->bytes)) {
+  if (engine::is_resident(followed.stream->fd, range->offset, range->bytes)) {
     followed.planner.completed(*range, PrefetchPlanner::Outcome::cached);
     judge(followed);
     return true;
