@@ -1,5 +1,6 @@
 #include "preload/run.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -204,27 +205,31 @@ void write_pattern(const std::string& path, uint64_t bytes, uint32_t seed) {
   }
 }
 
-bool drop_from_cache(const std::string& path) {
+double cached_share(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status {};
   fstat(fd, &status);
-  fdatasync(fd);
-  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-  const auto pages = static_cast<size_t>((status.st_size + 4095) / 4096);
-  void* const mapped =
-      mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, fd, 0);
+  const auto bytes = static_cast<size_t>(status.st_size);
+  void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   close(fd);
   if (mapped == MAP_FAILED) {
-    return false;
+    return -1;
   }
-  std::vector<unsigned char> resident(pages);
-  mincore(mapped, static_cast<size_t>(status.st_size), resident.data());
-  munmap(mapped, static_cast<size_t>(status.st_size));
-  size_t cached = 0;
-  for (const unsigned char page : resident) {
-    cached += page & 1u;
-  }
-  return cached * 20 < pages;
+  std::vector<unsigned char> resident((bytes + 4095) / 4096);
+  mincore(mapped, bytes, resident.data());
+  munmap(mapped, bytes);
+  const auto cached = std::count_if(resident.begin(), resident.end(),
+                                    [](unsigned char page) { return (page & 1u) != 0; });
+  return static_cast<double>(cached) / static_cast<double>(resident.size());
+}
+
+bool drop_from_cache(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  fdatasync(fd);
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+  const double left = cached_share(path);
+  return left >= 0 && left < 0.05;
 }
 
 }  // namespace ioweave::testing

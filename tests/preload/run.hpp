@@ -68,6 +68,8 @@ void add_rule(RunOptions& options, const std::string& glob, stats::RunPolicy pol
 
 /// Writes `bytes` of a reproducible pattern.
 void write_pattern(const std::string& path, uint64_t bytes, uint32_t seed = 1);
+/// How much of a file is in the page cache, of 1; -1 where it cannot be told.
+[[nodiscard]] double cached_share(const std::string& path);
 /// Drops a file from the page cache as far as the kernel lets us; false where it stays.
 [[nodiscard]] bool drop_from_cache(const std::string& path);
 
