@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 
+#include "base/append_number.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::engine {
@@ -59,14 +60,16 @@ long read_number(const char* path) noexcept {
 /// The device's read_ahead_kb, or -1. A partition has its queue one level up; file systems without
 /// a block device of their own (NFS, FUSE) have a bdi only.
 long read_ahead_kb(dev_t device) noexcept {
-  static constexpr const char* kPlaces[] = {
-      "/sys/class/bdi/%u:%u/read_ahead_kb",
-      "/sys/dev/block/%u:%u/queue/read_ahead_kb",
-      "/sys/dev/block/%u:%u/../queue/read_ahead_kb",
+  static constexpr const char* kPlaces[][2] = {
+      {"/sys/class/bdi/", "/read_ahead_kb"},
+      {"/sys/dev/block/", "/queue/read_ahead_kb"},
+      {"/sys/dev/block/", "/../queue/read_ahead_kb"},
   };
-  for (const char* place : kPlaces) {
+  for (const auto& [folder, name] : kPlaces) {
     char path[96];
-    std::snprintf(path, sizeof path, place, major(device), minor(device));
+    char* at = append_number(stpcpy(path, folder), major(device));
+    *at++ = ':';
+    stpcpy(append_number(at, minor(device)), name);
     const long value = read_number(path);
     if (value >= 0) return value;
   }
@@ -136,6 +139,18 @@ long advise(int fd, const Piece& piece) noexcept {
   return raw_syscall(SYS_fadvise64, fd, piece.begin, piece.end - piece.begin, POSIX_FADV_WILLNEED);
 }
 
+/// Asks for everything, so that the device sees depth.
+int64_t ask_for(int fd, const Target& target, uint64_t window, const std::atomic<bool>& cancelled,
+                PrefetchedRange& range) noexcept {
+  range = {fd, target.begin, target.end, window, false};
+  return for_each_piece(range.begin, range.end, range.window, [&](const Piece& piece) -> int64_t {
+    if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
+    if (piece_is_resident(fd, piece)) return 0;
+    range.missing = true;
+    return advise(fd, piece);
+  });
+}
+
 /// Waits until the piece is there, and looks whether all of it is where it was `advised`. 1 at the
 /// end of a file that was truncated underneath.
 int64_t await_piece(int fd, const Piece& piece, bool advised) noexcept {
@@ -152,15 +167,19 @@ int64_t await_piece(int fd, const Piece& piece, bool advised) noexcept {
 
 }  // namespace
 
+uint64_t read_ahead_bytes(dev_t device) noexcept {
+  const long kib = read_ahead_kb(device);
+  // With read-ahead off the kernel still honours WILLNEED up to the device's largest transfer.
+  const uint64_t bytes = kib > 0 ? static_cast<uint64_t>(kib) << 10 : kDefaultReadAheadBytes;
+  return std::clamp(bytes / kPage * kPage, kPage, kMostReadAheadBytes);
+}
+
 uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
   const std::lock_guard guard(lock_);
   for (const Entry& entry : entries_) {
     if (entry.bytes != 0 && entry.device == device) return entry.bytes;
   }
-  const long kib = read_ahead_kb(device);
-  // With read-ahead off the kernel still honours WILLNEED up to the device's largest transfer.
-  uint64_t bytes = kib > 0 ? static_cast<uint64_t>(kib) << 10 : kDefaultBytes;
-  bytes = std::clamp(bytes / kPage * kPage, kPage, kMaxBytes);
+  const uint64_t bytes = read_ahead_bytes(device);
   entries_[next_] = {device, bytes};
   next_ = (next_ + 1) % kEntries;
   return bytes;
@@ -178,18 +197,11 @@ bool is_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {
          read_byte(fd, static_cast<int64_t>(offset + bytes - 1), RWF_NOWAIT) == 1;
 }
 
-int64_t begin_prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
+int64_t begin_prefetch(int fd, int64_t offset, uint64_t length, uint64_t window,
                        const std::atomic<bool>& cancelled, PrefetchedRange& range) noexcept {
   Target target;
-  if (const int64_t error = find_target(fd, offset, length, target)) return error;
-  range = {fd, target.begin, target.end, windows.bytes(target.device), false};
-  // Ask for everything, so that the device sees depth.
-  return for_each_piece(range.begin, range.end, range.window, [&](const Piece& piece) -> int64_t {
-    if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
-    if (piece_is_resident(fd, piece)) return 0;
-    range.missing = true;
-    return advise(fd, piece);
-  });
+  const int64_t error = find_target(fd, offset, length, target);
+  return error != 0 ? error : ask_for(fd, target, window, cancelled, range);
 }
 
 int64_t await_prefetch(const PrefetchedRange& range, const std::atomic<bool>& cancelled) noexcept {
@@ -206,8 +218,10 @@ int64_t await_prefetch(const PrefetchedRange& range, const std::atomic<bool>& ca
 
 int64_t prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
                  const std::atomic<bool>& cancelled) noexcept {
+  Target target;
   PrefetchedRange range;
-  const int64_t error = begin_prefetch(fd, offset, length, windows, cancelled, range);
+  if (const int64_t error = find_target(fd, offset, length, target)) return error;
+  const int64_t error = ask_for(fd, target, windows.bytes(target.device), cancelled, range);
   return error != 0 ? error : await_prefetch(range, cancelled);
 }
 

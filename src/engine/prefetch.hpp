@@ -8,16 +8,19 @@
 
 namespace ioweave::engine {
 
-/// How much one POSIX_FADV_WILLNEED brings in: the kernel silently cuts it at the read-ahead
-/// window of the device. Thread-safe: a mutex around the few devices remembered.
+/// Where a device does not tell its read-ahead window (btrfs, overlay): the kernel's default.
+inline constexpr uint64_t kDefaultReadAheadBytes = 128 << 10;
+/// The kernel cuts larger requests into chunks of this size itself.
+inline constexpr uint64_t kMostReadAheadBytes = 2 << 20;
+
+/// How much one POSIX_FADV_WILLNEED brings in: the kernel silently cuts it at the read-ahead window
+/// of the device (st_dev). A multiple of the page size in [4 KiB, kMostReadAheadBytes]. Reads
+/// sysfs; async-signal-safe.
+[[nodiscard]] uint64_t read_ahead_bytes(dev_t device) noexcept;
+
+/// The same, remembered for a few devices. Thread-safe, by a mutex.
 class ReadAheadWindows {
  public:
-  /// Where the device does not tell (btrfs, overlay): the kernel's default.
-  static constexpr uint64_t kDefaultBytes = 128 << 10;
-  /// The kernel cuts larger requests into chunks of this size itself.
-  static constexpr uint64_t kMaxBytes = 2 << 20;
-
-  /// A multiple of the page size in [4 KiB, kMaxBytes].
   [[nodiscard]] uint64_t bytes(dev_t device) noexcept;
 
  private:
@@ -48,11 +51,12 @@ struct PrefetchedRange {
 };
 
 /// Asks the kernel to bring [offset, offset + length) of a file into the page cache, in pieces of
-/// one read-ahead window, and returns as soon as the device has been told. Never changes the file,
-/// its position or what is cached. 0 or -errno: -EINVAL for a descriptor opened with O_DIRECT,
-/// which does not use the cache; -ESPIPE for pipes; -ECANCELED once `cancelled` is set.
-[[nodiscard]] int64_t begin_prefetch(int fd, int64_t offset, uint64_t length,
-                                     ReadAheadWindows& windows, const std::atomic<bool>& cancelled,
+/// one read-ahead window (`window` bytes), and returns as soon as the device has been told. Never
+/// changes the file, its position or what is cached. 0 or -errno: -EINVAL for a descriptor opened
+/// with O_DIRECT, which does not use the cache; -ESPIPE for pipes; -ECANCELED once `cancelled` is
+/// set.
+[[nodiscard]] int64_t begin_prefetch(int fd, int64_t offset, uint64_t length, uint64_t window,
+                                     const std::atomic<bool>& cancelled,
                                      PrefetchedRange& range) noexcept;
 
 /// Sleeps until it is there: the bytes now in the cache (less than was asked for at the end of the

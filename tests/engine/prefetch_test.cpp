@@ -122,7 +122,7 @@ TEST_F(Prefetch, EmptyFileHasNothingToBring) {
 
 TEST(ReadAheadWindows, UnknownDevicesGetTheKernelsDefault) {
   ReadAheadWindows windows;
-  EXPECT_EQ(windows.bytes(0xFFFFFFF0u), ReadAheadWindows::kDefaultBytes);
+  EXPECT_EQ(windows.bytes(0xFFFFFFF0u), kDefaultReadAheadBytes);
 }
 
 TEST(ReadAheadWindows, StayWithinTheirBounds) {
@@ -130,7 +130,7 @@ TEST(ReadAheadWindows, StayWithinTheirBounds) {
   for (dev_t device = 0; device < 40; ++device) {
     const uint64_t bytes = windows.bytes(device);
     EXPECT_GE(bytes, 4096u);
-    EXPECT_LE(bytes, ReadAheadWindows::kMaxBytes);
+    EXPECT_LE(bytes, kMostReadAheadBytes);
     EXPECT_EQ(bytes % 4096, 0u);
   }
 }

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,10 +16,10 @@
 #include "base/futex.hpp"
 #include "base/signals_masked.hpp"
 #include "calls/preload/process.hpp"
-#include "calls/preload/real.hpp"
 #include "calls/preload/signal_context.hpp"
 #include "calls/stream/read_ahead_judge.hpp"
 #include "calls/stream/slice_sizer.hpp"
+#include "engine/available_memory.hpp"
 
 namespace ioweave::calls {
 
@@ -44,19 +41,6 @@ constexpr uint64_t kJudgeUs = 50'000;  // time in which a program shows how much
 constexpr uint64_t kBudgetRefreshNs = 1'000'000'000;
 constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
 
-uint64_t available_memory_bytes() {
-  char text[512];
-  const int fd = real::open("/proc/meminfo", O_RDONLY | O_CLOEXEC, 0);
-  if (fd < 0) {
-    return 0;
-  }
-  const ssize_t length = real::read(fd, text, sizeof text - 1);
-  real::close(fd);
-  text[length > 0 ? length : 0] = '\0';
-  const char* const line = strstr(text, "MemAvailable:");
-  return line != nullptr ? std::strtoull(line + strlen("MemAvailable:"), nullptr, 10) << 10 : 0;
-}
-
 void add(std::atomic<uint64_t>& counter, uint64_t amount) noexcept {
   counter.fetch_add(amount, std::memory_order_relaxed);
 }
@@ -76,11 +60,12 @@ struct Prefetcher::Followed {
   uint32_t sleep_calls = kFirstSleepCalls;
   uint64_t used_bytes_told = 0;
 
-  void look_at_read_ahead(uint64_t window_bytes) {
+  void look_at_read_ahead() {
     const stats::CallCounters& reads =
         stream->record->call[static_cast<unsigned>(stats::CallClass::read)];
     read_ahead.look({reads.calls.value(), reads.bytes.value(), reads.ticks.value()}, now_ticks(),
-                    window_bytes, kJudgeUs * process.ticks_per_us());
+                    stream->device->read_ahead_bytes.load(std::memory_order_relaxed),
+                    kJudgeUs * process.ticks_per_us());
   }
 
   /// In no hurry one slice at a time will do: less is in the way when the program's own call comes.
@@ -159,6 +144,12 @@ void Prefetcher::start() noexcept {
     return;
   }
   const int saved = errno;
+  if (!open_memory()) {
+    process.explain("reads are not overlapped: out of memory");
+    phase_.store(kFailed, std::memory_order_release);
+    errno = saved;
+    return;
+  }
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -175,6 +166,15 @@ void Prefetcher::start() noexcept {
     phase_.store(kFailed, std::memory_order_release);
   }
   errno = saved;
+}
+
+/// On a thread of the program: see engine::AvailableMemory. Once; a forked child keeps it.
+bool Prefetcher::open_memory() noexcept {
+  try {
+    memory_ = memory_ != nullptr ? memory_ : new engine::AvailableMemory;
+  } catch (const std::bad_alloc&) {
+  }
+  return memory_ != nullptr;
 }
 
 void Prefetcher::foreground_begin(Device& device) noexcept {
@@ -315,7 +315,7 @@ void Prefetcher::hear_one(const Observation& observation) {
     planner.rearm();
   }
   undo_degrade(*followed->stream->record, stats::Degrade::read_ahead);
-  followed->look_at_read_ahead(state_->slices.window_bytes(followed->stream->device_id));
+  followed->look_at_read_ahead();
   const Range read{observation.offset, observation.bytes};
   planner.observe(read, observation.slow);
   withdraw_slices(observation.stream, read);  // the program has just done it itself
@@ -485,8 +485,8 @@ void Prefetcher::refresh_budget() {
     return;
   }
   state_->budget_refreshed_ns = now;
-  state_->budget.set_limit(std::min<uint64_t>(process.config().max_lookahead_bytes,
-                                              available_memory_bytes() / kMemoryShare));
+  state_->budget.set_limit(
+      std::min<uint64_t>(process.config().max_lookahead_bytes, memory_->bytes() / kMemoryShare));
 }
 
 }  // namespace ioweave::calls

@@ -20,6 +20,7 @@
 
 #include "calls/preload/slice_queue.hpp"
 #include "calls/preload/stream.hpp"
+#include "engine/available_memory.hpp"
 
 namespace ioweave::calls {
 
@@ -75,6 +76,7 @@ class Prefetcher {
   struct State;
 
   void start() noexcept;
+  [[nodiscard]] bool open_memory() noexcept;
   void notify() noexcept;
   static void* thread_main(void* self);
   void run();
@@ -99,6 +101,7 @@ class Prefetcher {
   std::atomic<uint32_t> sleeping_{0};
   std::atomic<bool> stopping_{false};
   PrefetchClock clock_;
+  engine::AvailableMemory* memory_ = nullptr;  // set before the first start
   State* state_ = nullptr;  // the thread's own; handed to its successor through phase_
 };
 

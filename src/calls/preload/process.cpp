@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/append_number.hpp"
 #include "base/clock.hpp"
 #include "calls/preload/real.hpp"
 #include "calls/preload/records.hpp"
@@ -29,23 +30,11 @@ constexpr int kMostImages = 4096;  // segments of one pid: each exec and each re
 
 /// "DIRECTORY/PID-N.segment" without stdio, which is not async-signal-safe.
 void segment_path(char* out, const char* directory, int pid, int image) {
-  const auto number = [](char* at, int value) {
-    char digits[12];
-    int count = 0;
-    do {
-      digits[count++] = static_cast<char>('0' + value % 10);
-      value /= 10;
-    } while (value != 0);
-    while (count > 0) {
-      *at++ = digits[--count];
-    }
-    return at;
-  };
   char* at = stpcpy(out, directory);
   *at++ = '/';
-  at = number(at, pid);
+  at = append_number(at, static_cast<uint64_t>(pid));
   *at++ = '-';
-  at = number(at, image);
+  at = append_number(at, static_cast<uint64_t>(image));
   stpcpy(at, ".segment");
 }
 

@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/append_number.hpp"
 #include "stats/glob.hpp"
 
 namespace ioweave::calls {
@@ -78,17 +79,8 @@ void copy_path(char* to, size_t size, const char* path) {
 
 /// What the kernel calls the open file; `said` where it does not tell.
 const char* path_of(int fd, const char* said, char* buffer, size_t size) {
-  char link[32] = "/proc/self/fd/";
-  char digits[12];
-  int count = 0;
-  for (int rest = fd; rest != 0 || count == 0; rest /= 10) {
-    digits[count++] = static_cast<char>('0' + rest % 10);
-  }
-  char* at = link + strlen(link);
-  while (count > 0) {
-    *at++ = digits[--count];
-  }
-  *at = '\0';
+  char link[40];
+  append_number(stpcpy(link, "/proc/self/fd/"), static_cast<uint64_t>(fd));
   const ssize_t length = readlink(link, buffer, size - 1);
   if (length <= 0) {
     return said;

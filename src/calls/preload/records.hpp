@@ -26,8 +26,9 @@ struct alignas(64) Device {
   std::atomic<uint32_t> prefetching;
   static constexpr uint32_t kWatch = 1;
   static constexpr uint32_t kWakeAtEnd = 2;
-  std::atomic<uint32_t> foreground;   ///< threads inside a read or write on this device
-  std::atomic<uint64_t> busy_before;  ///< prefetch clock when the foreground became busy
+  std::atomic<uint32_t> foreground;        ///< threads inside a read or write on this device
+  std::atomic<uint64_t> busy_before;       ///< prefetch clock when the foreground became busy
+  std::atomic<uint64_t> read_ahead_bytes;  ///< the kernel's window; 0 until a stream wants to know
 };
 
 /// Thread-safe.

@@ -100,8 +100,9 @@ void SliceQueue::start(Slice& slice) {
   slice.begin_ticks = now_ticks();
   slice.stage = Slice::Stage::flying;
   clock_.begin(slice.begin_ticks);
-  slice.result = engine::begin_prefetch(slice.fd, static_cast<int64_t>(slice.range.offset),
-                                        slice.range.bytes, windows_, cancelled_, slice.way);
+  slice.result = engine::begin_prefetch(
+      slice.fd, static_cast<int64_t>(slice.range.offset), slice.range.bytes,
+      slice.device->read_ahead_bytes.load(std::memory_order_relaxed), cancelled_, slice.way);
   slice.missing = slice.way.missing;
   flying_.push_back(&slice);
 }

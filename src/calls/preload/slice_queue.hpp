@@ -78,11 +78,6 @@ class SliceQueue {
              const std::atomic<bool>& cancelled) noexcept
       : scheduling_(scheduling), clock_(clock), cancelled_(cancelled) {}
 
-  /// The read-ahead window of a device (st_dev), as far as the kernel tells.
-  [[nodiscard]] uint64_t window_bytes(uint64_t device) noexcept {
-    return windows_.bytes(static_cast<dev_t>(device));
-  }
-
   /// A slice to fill in (stream, range) and submit, or null where all are taken.
   [[nodiscard]] Slice* free_slice() noexcept;
   [[nodiscard]] bool idle() const noexcept;
@@ -126,7 +121,6 @@ class SliceQueue {
   policy::Policy policy_;
   std::vector<policy::Decision> decisions_;
   std::vector<KnownDevice> devices_;
-  engine::ReadAheadWindows windows_;
 };
 
 }  // namespace ioweave::calls

@@ -8,6 +8,7 @@
 #include "calls/preload/prefetcher.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/real.hpp"
+#include "engine/prefetch.hpp"
 
 namespace ioweave::calls {
 
@@ -172,6 +173,11 @@ Stream* StreamPool::open(int fd, const struct stat& status, stats::FileRecord& r
     stream.inode = status.st_ino;
     stream.record = &record;
     stream.device = device;
+    // Here and not when it is needed: a descriptor that the prefetch thread opened, for however
+    // short, would take the lowest number from a program that counts on it.
+    if (peek(device->read_ahead_bytes) == 0) {
+      put(device->read_ahead_bytes, engine::read_ahead_bytes(status.st_dev));
+    }
     put(stream.gate_, Stream::Gate::open);
     put(stream.notify_bytes_, kFirstNotifyBytes);
     put(stream.followed_, 0u);
