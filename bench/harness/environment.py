@@ -43,6 +43,24 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def _proactive_reclaim() -> list[str]:
+    """What DAMON does on this machine to memory that nobody has used for a while, if anything.
+
+    With "pageout" the kernel evicts cached pages though memory is free, fresh ones among them, and
+    a guest gives them back to its host: figures scatter, and what was brought in may be gone again.
+    """
+    daemons = Path("/sys/kernel/mm/damon/admin/kdamonds")
+    try:
+        return [
+            action.read_text(encoding="utf-8").strip()
+            for state in sorted(daemons.glob("*/state"))
+            if state.read_text(encoding="utf-8").strip() == "on"
+            for action in sorted(state.parent.glob("contexts/*/schemes/*/action"))
+        ]
+    except OSError:
+        return []
+
+
 def _commit() -> dict[str, Any]:
     return {
         "commit": _output("git", "rev-parse", "HEAD"),
@@ -69,6 +87,7 @@ def describe(build: Build, folder: Path) -> dict[str, Any]:
         "processors": len(os.sched_getaffinity(0)),
         "memory_bytes": _memory_bytes(),
         "kernel": platform.release(),
+        "proactive_reclaim": _proactive_reclaim(),
         "io_uring_disabled": _first_line("/proc/sys/kernel/io_uring_disabled"),
         "load_average": os.getloadavg()[0],
         "file_system": mount.kind,
