@@ -32,7 +32,8 @@ unsigned Service::Impl::settle(std::span<engine::Operation*> ended, Lane& lane,
   unsigned with_callback = 0;
   for (engine::Operation* const operation : ended) {
     iow_request& request = request_of(*operation);
-    const Advance step = advance(request, operation->result);
+    const Advance step = refuses_polling(operation->result) ? Advance{Step::again, false, true}
+                                                            : advance(request, operation->result);
     if (step.step == Step::again) {
       Counters::add(step.continued ? lane.counters.continued : lane.counters.reissued, 1);
       resubmit(request, lane, is_owner);
@@ -54,7 +55,8 @@ unsigned Service::Impl::settle(std::span<engine::Operation*> ended, Lane& lane,
 /// and where the lane is full, through the reaper.
 void Service::Impl::resubmit(iow_request& request, Lane& lane, bool is_owner) noexcept {
   Journey& journey = journey_of(request);
-  if (is_owner && lane.backend()->submit(journey.operation) == engine::Submitted::queued) {
+  if (is_owner && !polling_refused() &&
+      lane.backend()->submit(journey.operation) == engine::Submitted::queued) {
     lane.unflushed = true;
     return;
   }
@@ -89,7 +91,12 @@ void Service::Impl::end_activity(iow_request& request) noexcept {
 }
 
 void Service::Impl::ended(iow_request& request, Pump& pump) noexcept {
-  const Advance step = advance(request, journey_of(request).operation.result);
+  const int64_t result = journey_of(request).operation.result;
+  if (&pump == &reaper_ && refuses_polling(result)) {
+    refused(request, pump);
+    return;
+  }
+  const Advance step = advance(request, result);
   if (step.step == Step::again) {
     Counters::add(step.continued ? pump.counters.continued : pump.counters.reissued, 1);
     pump.post(request);
@@ -105,14 +112,7 @@ void Service::Impl::refused(iow_request& request, Pump& pump) noexcept {
     ended(request, pump);
     return;
   }
-  bool have_workers = true;
-  {
-    const std::lock_guard guard(lanes_lock_);
-    std::string why;
-    have_workers = workers_.start(why) == 0;
-    pumps_started_.fetch_or(have_workers ? 2u : 0u, std::memory_order_release);
-  }
-  if (have_workers) {
+  if (is_started(workers_, kWorkersBit)) {
     workers_.post(request);
   } else {
     carry_out_inline(request);
@@ -292,8 +292,8 @@ int Service::Impl::cancel(iow_request& request) noexcept {
     return lane->backend()->cancel(journey.operation) == 0 ? 0 : -EALREADY;
   }
   const uint32_t started = pumps_started_.load(std::memory_order_acquire);
-  const bool given_up = ((started & 1u) != 0 && reaper_.cancel(journey.operation) == 0) ||
-                        ((started & 2u) != 0 && workers_.cancel(journey.operation) == 0);
+  const bool given_up = ((started & kReaperBit) != 0 && reaper_.cancel(journey.operation) == 0) ||
+                        ((started & kWorkersBit) != 0 && workers_.cancel(journey.operation) == 0);
   return given_up ? 0 : -EALREADY;
 }
 

@@ -83,10 +83,17 @@ class Service::Impl final : public PumpClient, public LaneHost {
   engine::FixedTable fixed_;
   engine::LaneOptions lane_options_;
   const OpenLane open_lane_;
-  const std::string engine_name_;
-  const std::string why_;
+
+  const char* engine_name() const noexcept;
+  const char* fallback_reason() const noexcept;
 
  private:
+  void explain(const char* what, const std::string& why) noexcept;
+  [[nodiscard]] bool refuses_polling(int64_t result) noexcept;
+  [[nodiscard]] bool polling_refused() const noexcept {
+    return polling_refused_.load(std::memory_order_relaxed);
+  }
+
   // Submission.
   int take(iow_request& request, Lane* lane) noexcept;
   int submit_direct(iow_request& request, Lane& lane) noexcept;
@@ -123,6 +130,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   void drain(Lane& lane) noexcept;
   bool is_direct(const iow_request& request, Lane* lane) noexcept;
   Pump* pump_for(const iow_request& request) noexcept;
+  bool is_started(Pump& pump, uint32_t bit) noexcept;
   [[nodiscard]] bool engine_is_threads() const noexcept {
     return lane_options_.kind == engine::Kind::threads;
   }
@@ -145,7 +153,16 @@ class Service::Impl final : public PumpClient, public LaneHost {
   std::atomic<Lane*> all_lanes_{nullptr};  ///< push only: the fork handler walks it without a lock
   std::vector<Lane*> free_lanes_;
   std::atomic<uint32_t> lane_count_{0};
+  static constexpr uint32_t kReaperBit = 1;
+  static constexpr uint32_t kWorkersBit = 2;
   std::atomic<uint32_t> pumps_started_{0};
+  std::atomic<uint32_t> pumps_failed_{0};
+
+  const std::string engine_name_;
+  const std::string why_;
+  std::string late_why_;  ///< once: written under lanes_lock_ before late_
+  std::atomic<bool> late_{false};
+  std::atomic<bool> polling_refused_{false};
 
   std::atomic<uint32_t> pumped_unfinished_{0};  ///< with policy or pumps; a futex word
   BlockingBytes blocking_bytes_;

@@ -11,6 +11,45 @@
 
 namespace ioweave::service {
 
+// ---- What is in use, and why
+
+const char* Service::Impl::engine_name() const noexcept {
+  return polling_refused() ? engine::lane_name(engine::Kind::threads, {}).data()
+                           : engine_name_.c_str();
+}
+
+const char* Service::Impl::fallback_reason() const noexcept {
+  // Acquire pairs with explain().
+  return late_.load(std::memory_order_acquire) ? late_why_.c_str() : why_.c_str();
+}
+
+/// Under lanes_lock_: a reason that came up after opening. The first one stays.
+void Service::Impl::explain(const char* what, const std::string& why) noexcept {
+  if (late_.load(std::memory_order_relaxed)) {
+    return;
+  }
+  try {
+    late_why_ = (why_.empty() ? std::string() : why_ + "; ") + what + ": " + why;
+  } catch (const std::bad_alloc&) {
+    return;  // another occasion may find memory
+  }
+  late_.store(true, std::memory_order_release);
+}
+
+/// Whether the end of an operation in a ring that polls says that the device does not. From then on
+/// nothing is polled: files on devices that poll and on others do not belong in one such service.
+bool Service::Impl::refuses_polling(int64_t result) noexcept {
+  if (result != -EOPNOTSUPP || lane_options_.mode != engine::UringMode::iopoll) {
+    return false;
+  }
+  const std::lock_guard guard(lanes_lock_);
+  polling_refused_.store(true, std::memory_order_relaxed);  // a hint: each ring would find out
+  explain("io_uring+iopoll",
+          "the queues of this device are not polled, so transfers go to threads; on NVMe the "
+          "administrator can boot with nvme.poll_queues=N");
+  return true;
+}
+
 // ---- Lanes
 
 Lane* Service::Impl::lane_of_this_thread() noexcept {
@@ -28,6 +67,9 @@ Lane* Service::Impl::make_lane() noexcept {
         int error = 0;
         std::string why;
         backend = open_lane_(lane_options_, error, why);
+        if (backend == nullptr) {
+          explain("a thread got no queue of its own", why);
+        }
       }
       auto lane = std::make_unique<Lane>(std::move(backend));
       free_lanes_.reserve(lane_count_.load(std::memory_order_relaxed) + 1);
@@ -127,7 +169,12 @@ std::unique_ptr<Service> Service::open(const Options& options, int& error, std::
   wanted.threads = options.threads;
   const engine::LaneOptions best = engine::best_lane(wanted, why);
   if (options.required && (best.kind != wanted.kind || best.mode != wanted.mode)) {
-    static_cast<void>(engine::open_lane(wanted, error, why));
+    std::string reason;
+    if (engine::open_lane(wanted, error, reason) == nullptr) {
+      why = reason;
+    } else {
+      error = -EOPNOTSUPP;  // it opens, but best_lane() knows better: it has said why
+    }
     return nullptr;
   }
   auto impl = std::make_unique<Impl>(best, options.open_lane,
@@ -140,11 +187,11 @@ std::unique_ptr<Service> Service::open(const Options& options, int& error, std::
   return std::unique_ptr<Service>(new Service(std::move(impl)));
 }
 
-std::string_view Service::engine_name() const noexcept {
-  return impl_->engine_name_;
+const char* Service::engine_name() const noexcept {
+  return impl_->engine_name();
 }
-const std::string& Service::fallback_reason() const noexcept {
-  return impl_->why_;
+const char* Service::fallback_reason() const noexcept {
+  return impl_->fallback_reason();
 }
 
 int Service::submit(std::span<iow_request* const> requests) noexcept {

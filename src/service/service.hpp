@@ -6,10 +6,11 @@
 // How it works. Every thread that submits gets a *lane* of its own, an engine back end in which it
 // alone submits; foreground requests without a constraint go straight there (the fast path) and are
 // reaped by whoever waits: the owner as a rule, or any thread that waits for a request in it. What
-// the policy may hold back (constrained flows, lower classes) and what completes by callback goes
-// through the *reaper*: one thread with a lane of its own that takes submissions from an inbox,
-// asks the policy, submits, reaps in batches and runs callbacks. Blocking calls are plain system
-// calls on the calling thread.
+// the policy may hold back (constrained flows, lower classes) is told to it under the *governor's*
+// lock; what it starts, and what completes by callback, goes through a *pump*: a thread with a back
+// end of its own that takes submissions from an inbox, submits, reaps in batches and runs
+// callbacks. There are two, the reaper on the engine and the workers for what the engine cannot do.
+// Blocking calls are plain system calls on the calling thread.
 //
 // What passes by the policy is told to it as Activity, so that `strict` holds for the fast path
 // too.
@@ -55,8 +56,9 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  [[nodiscard]] std::string_view engine_name() const noexcept;
-  [[nodiscard]] const std::string& fallback_reason() const noexcept;
+  /// The contract of iow_service_engine.
+  [[nodiscard]] const char* engine_name() const noexcept;
+  [[nodiscard]] const char* fallback_reason() const noexcept;
 
   // Requests: the contracts of iow_submit, iow_test, iow_wait, iow_poll and iow_cancel.
   [[nodiscard]] int submit(std::span<iow_request* const> requests) noexcept;

@@ -52,7 +52,7 @@ int Service::Impl::take(iow_request& request, Lane* lane) noexcept {
 
 bool Service::Impl::is_direct(const iow_request& request, Lane* lane) noexcept {
   return lane != nullptr && lane->backend() != nullptr && runs_on_poll(request) &&
-         request.op != IOW_OP_PREFETCH && governor_.direct(request.flow);
+         request.op != IOW_OP_PREFETCH && !polling_refused() && governor_.direct(request.flow);
 }
 
 int Service::Impl::submit_direct(iow_request& request, Lane& lane) noexcept {
@@ -158,21 +158,34 @@ void Service::Impl::post(iow_request& request) noexcept {
 
 /// The pump that can do the request, started if need be; null where no thread can be had.
 Pump* Service::Impl::pump_for(const iow_request& request) noexcept {
-  const bool needs_workers = request.op == IOW_OP_PREFETCH && !engine_is_threads();
-  Pump& pump = needs_workers ? workers_ : reaper_;
-  const uint32_t bit = needs_workers ? 2u : 1u;
-  if ((pumps_started_.load(std::memory_order_acquire) & bit) == 0) {
-    const std::lock_guard guard(lanes_lock_);
-    std::string why;
-    if (pump.start(why) != 0) {
-      return nullptr;
-    }
-    pumps_started_.fetch_or(bit, std::memory_order_release);  // pairs with the look above
+  const bool beyond_engine =
+      polling_refused() || (request.op == IOW_OP_PREFETCH && !engine_is_threads());
+  if (!beyond_engine && is_started(reaper_, kReaperBit)) {
+    return &reaper_;
   }
-  return &pump;
+  return is_started(workers_, kWorkersBit) ? &workers_ : nullptr;
 }
 
-/// Nobody else can do it: neither a ring nor a thread is to be had. Slow, but nothing is lost.
+bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
+  if ((pumps_started_.load(std::memory_order_acquire) & bit) != 0) {
+    return true;
+  }
+  if ((pumps_failed_.load(std::memory_order_relaxed) & bit) != 0) {
+    return false;
+  }
+  const std::lock_guard guard(lanes_lock_);
+  std::string why;
+  if (pump.start(why) != 0) {
+    explain("the service's thread could not be started", why);
+    pumps_failed_.fetch_or(bit, std::memory_order_relaxed);
+    return false;
+  }
+  pumps_started_.fetch_or(bit, std::memory_order_release);  // pairs with the look above
+  return true;
+}
+
+/// Nobody else can do it: neither a ring for the reaper nor a thread is to be had. Slow, but
+/// nothing is lost.
 void Service::Impl::carry_out_inline(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   while (advance(request, perform_inline(journey.operation)).step == Step::again) {

@@ -1,7 +1,9 @@
 // Back ends that misbehave: nothing may be lost, mixed up or left hanging.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <random>
@@ -9,6 +11,9 @@
 #include <tuple>
 #include <vector>
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/syscall.h>
 
 #include "fixture.hpp"
@@ -192,7 +197,7 @@ auto refused(int error) {
 
 auto works_on_threads_because(const char* word) {
   return [word](Service* service, int, const std::string&) {
-    return service != nullptr && service->engine_name() == "threads" &&
+    return service != nullptr && std::string_view(service->engine_name()) == "threads" &&
            mentions(service->fallback_reason(), word) && reads_a_file(*service);
   };
 }
@@ -209,7 +214,7 @@ TEST(ServiceFallback, WorksWithoutLockedMemory) {
                [](Service* service, int, const std::string&) {
                  // Kernels differ in whether a ring counts as locked memory.
                  return service != nullptr &&
-                        (service->engine_name() == "io_uring" ||
+                        (std::string_view(service->engine_name()) == "io_uring" ||
                          mentions(service->fallback_reason(), "locked memory")) &&
                         reads_a_file(*service);
                });
@@ -221,6 +226,102 @@ TEST(ServiceFallback, RequiredMeansRequired) {
   expect_where(refused(EPERM), options, [](Service* service, int error, const std::string& why) {
     return service == nullptr && error == -EPERM && !why.empty();
   });
+}
+
+TEST(ServiceFallback, RequiredIsRefusedWhereTheModeWouldHarm) {
+  const auto one_core = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(sched_getcpu(), &set);
+    return sched_setaffinity(0, sizeof set, &set) == 0;
+  };
+  Options options;
+  options.mode = engine::UringMode::sqpoll;
+  options.required = true;
+  expect_where(one_core, options, [](Service* service, int error, const std::string& why) {
+    return service == nullptr && error == -EOPNOTSUPP && mentions(why, "cores");
+  });
+}
+
+// Whether queues are polled shows at the first transfer only.
+TEST(ServiceFallback, ADeviceThatIsNotPolledIsReadByThreads) {
+  Options options;
+  options.mode = engine::UringMode::iopoll;
+  int error = 0;
+  std::string why;
+  const auto service = Service::open(options, error, why);
+  ASSERT_NE(service, nullptr) << why;
+  if (std::string_view(service->engine_name()) != "io_uring+iopoll") {
+    GTEST_SKIP() << service->fallback_reason();
+  }
+  constexpr size_t kBytes = 64 << 10;
+  const TempFile file(kBytes);
+  const int direct = ::open(file.path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (direct < 0) {
+    GTEST_SKIP() << "no O_DIRECT here";
+  }
+  struct Free {
+    void operator()(std::byte* memory) const { ::free(memory); }
+  };
+  const std::unique_ptr<std::byte, Free> memory(
+      static_cast<std::byte*>(::aligned_alloc(4096, kBytes)));
+  // In the lane of this thread, through the reaper, and once more when it is known.
+  std::atomic<int> called{0};
+  for (int round = 0; round < 3; ++round) {
+    std::fill_n(memory.get(), kBytes, std::byte{0});
+    iow_request request = make_request(IOW_OP_READ, direct, memory.get(), kBytes, 0);
+    if (round == 1) {
+      request.callback = [](iow_request*, void* user) { ++*static_cast<std::atomic<int>*>(user); };
+      request.user = &called;
+    }
+    ASSERT_EQ(submit_one(*service, request), 1);
+    ASSERT_EQ(service->wait(request, -1), 0);
+    EXPECT_EQ(request.result, int64_t{kBytes});
+    EXPECT_EQ(std::vector(memory.get(), memory.get() + kBytes), pattern(0, kBytes));
+  }
+  ::close(direct);
+  const std::string_view engine = service->engine_name();
+  EXPECT_TRUE(engine == "io_uring+iopoll" ||
+              (engine == "threads" && mentions(service->fallback_reason(), "not polled")))
+      << engine << ", " << service->fallback_reason();
+}
+
+std::unique_ptr<engine::Backend> no_ring_for_pumps(const engine::LaneOptions& options, int& error,
+                                                   std::string& why) {
+  if (options.single_owner && options.kind == engine::Kind::uring) {
+    error = -EMFILE;
+    why = "no descriptor is left";
+    return nullptr;
+  }
+  return engine::open_lane(options, error, why);
+}
+
+TEST(ServiceFallback, CallbacksHaveAThreadOfTheirOwnWithoutARingToo) {
+  Options options;
+  options.open_lane = &no_ring_for_pumps;
+  int error = 0;
+  std::string why;
+  const auto service = Service::open(options, error, why);
+  ASSERT_NE(service, nullptr) << why;
+  if (std::string_view(service->engine_name()) != "io_uring") {
+    GTEST_SKIP() << service->fallback_reason();
+  }
+  EXPECT_STREQ(service->fallback_reason(), "");
+  const TempFile file(10000);
+  std::vector<std::byte> buffer(10000);
+  std::atomic<pthread_t> runner{pthread_self()};
+  iow_request request = make_request(IOW_OP_READ, file.fd(), buffer.data(), 10000, 0);
+  request.callback = [](iow_request*, void* user) {
+    static_cast<std::atomic<pthread_t>*>(user)->store(pthread_self());
+  };
+  request.user = &runner;
+  ASSERT_EQ(submit_one(*service, request), 1);
+  EXPECT_TRUE(mentions(service->fallback_reason(), "no descriptor is left"));
+  ASSERT_EQ(service->wait(request, -1), 0);
+  while (runner.load() == pthread_self()) {
+    ::sched_yield();
+  }
+  EXPECT_EQ(buffer, pattern(0, 10000));
 }
 
 TEST(ServiceFallback, WorksWithoutAnyThread) {

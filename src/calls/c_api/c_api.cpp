@@ -18,7 +18,6 @@ using namespace ioweave;
 
 struct iow_service {
   std::unique_ptr<service::Service> service;
-  std::string engine;
 };
 
 namespace {
@@ -127,8 +126,7 @@ int iow_service_open(iow_service** service, const iow_options* options,
       give_text(error_text, why);
       return error;
     }
-    std::string engine(opened->engine_name());
-    *service = new (std::nothrow) iow_service{std::move(opened), std::move(engine)};
+    *service = new (std::nothrow) iow_service{std::move(opened)};
     return *service != nullptr ? 0 : -ENOMEM;
   });
 }
@@ -139,9 +137,9 @@ void iow_service_close(iow_service* service) noexcept {
 
 const char* iow_service_engine(const iow_service* service, const char** why) noexcept {
   if (why != nullptr) {
-    *why = service->service->fallback_reason().c_str();
+    *why = service->service->fallback_reason();
   }
-  return service->engine.c_str();
+  return service->service->engine_name();
 }
 
 ssize_t iow_pread(iow_service* service, int fd, void* buffer, size_t bytes, off_t offset) noexcept {

@@ -36,6 +36,13 @@ bool file_size_is_limited() noexcept {
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
+void tell_engine() noexcept {
+  process.name_engine(engine_service->engine_name());
+  if (const char* const why = engine_service->fallback_reason(); *why != '\0') {
+    process.explain(why);
+  }
+}
+
 bool open_engine() noexcept {
   Phase closed = Phase::closed;
   if (!phase.compare_exchange_strong(closed, Phase::opening, std::memory_order_acq_rel)) {
@@ -59,16 +66,13 @@ bool open_engine() noexcept {
   } catch (const std::bad_alloc&) {
     // As with any other failure the calls stay plain.
   }
-  if (!why.empty()) {
-    process.explain(why.c_str());
-  }
   if (opened == nullptr) {
+    process.explain(why.empty() ? "out of memory" : why.c_str());
     phase.store(Phase::failed, std::memory_order_release);
     return false;
   }
-  const std::string name(opened->engine_name());
-  process.name_engine(name.c_str());
   engine_service = opened.release();
+  tell_engine();
   phase.store(Phase::open, std::memory_order_release);  // pairs with ready()
   return true;
 }
@@ -160,6 +164,9 @@ bool carry_out(const Transfer& transfer, int64_t& result) {
   }
   result = request.result;
   position.moved(result);
+  if (static_cast<engine::UringMode>(process.config().engine_mode) == engine::UringMode::iopoll) {
+    tell_engine();  // the device may have refused to be polled
+  }
   if (stats::Segment* const segment = process.segment(); segment != nullptr) {
     segment->engine_operations.fetch_add(1, std::memory_order_relaxed);
   }
