@@ -1,8 +1,8 @@
 #pragma once
 
 // System calls without the C library in between. The engine also runs inside libioweave_preload,
-// which wraps the C library's I/O functions and syscall(3) itself: a worker that called preadv2(3)
-// there would come back to the engine. These never touch errno, are no cancellation points, are
+// which wraps the C library's I/O functions: a worker that called preadv2(3) there would come back
+// to the engine. These never touch errno, are no cancellation points, are
 // async-signal-safe and return what the kernel returns: a value or -errno.
 
 #include <cerrno>

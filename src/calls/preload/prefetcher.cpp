@@ -236,7 +236,7 @@ void Prefetcher::run() {
   if (state_ == nullptr) {
     state_ = new State(process.config(), clock_, stopping_);
   }
-  process.name_engine("threads");
+  process.name_engine("page-cache prefetch");
   while (true) {
     const uint32_t seen = wakes_.load(std::memory_order_seq_cst);
     drain_ring();
