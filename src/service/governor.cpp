@@ -1,6 +1,7 @@
 #include "service/governor.hpp"
 
 #include <cerrno>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
@@ -20,7 +21,10 @@ iow_request& request_with(policy::OperationId id) noexcept {
 
 }  // namespace
 
-Governor::Governor() {
+Governor::Governor(policy::Recorder::Sink log) {
+  if (log) {
+    recorder_.emplace(policy_, std::move(log));
+  }
   std::string why;
   policy::DeviceConfig default_device;
   default_device.name = "default";
@@ -38,7 +42,8 @@ int64_t Governor::add_device(const policy::DeviceConfig& config, std::string& wh
     why = "a service has at most " + std::to_string(kMaxDevices) + " devices";
     return -EINVAL;
   }
-  const int64_t id = policy_.add_device(config, why);
+  const int64_t id =
+      recorder_ ? recorder_->add_device(config, why) : policy_.add_device(config, why);
   if (id >= 0) {
     ++devices_known_;
   }
@@ -52,7 +57,7 @@ int64_t Governor::add_flow(const policy::FlowConfig& config, std::string& why) {
     why = "a service has at most " + std::to_string(kMaxFlows) + " flows";
     return -EINVAL;
   }
-  const int64_t id = policy_.add_flow(config, why);
+  const int64_t id = recorder_ ? recorder_->add_flow(config, why) : policy_.add_flow(config, why);
   if (id < 0) {
     return id;
   }
@@ -111,7 +116,9 @@ bool Governor::withdraw(iow_request& request, RequestList& start) {
   }
   journey.station.store(Station::none, std::memory_order_relaxed);
   journey.managed = false;
-  tell(policy::Cancelled{id_of(request)}, device_of(request.flow), now, start);
+  // Not by tell(): activity that ceases just now would start the request that is given up here.
+  hear(policy::Cancelled{id_of(request)}, now);
+  settle(device_of(request.flow), now, start);
   return true;
 }
 
@@ -126,7 +133,7 @@ void Governor::tell(const policy::Event& event, policy::DeviceId device, uint64_
                     RequestList& start) {
   tell_activity(device, now);
   carry_out(now, start);
-  policy_.on(event, now, decisions_);
+  hear(event, now);
   settle(device, now, start);
 }
 
@@ -152,8 +159,7 @@ void Governor::tell_activity(policy::DeviceId device, uint64_t now) {
   const uint32_t now_in_flight = known.in_flight.load(std::memory_order_seq_cst);
   if (now_in_flight != known.told) {
     known.told = now_in_flight;
-    policy_.on(policy::Activity{device, kThisNode, policy::Class::foreground, now_in_flight}, now,
-               decisions_);
+    hear(policy::Activity{device, kThisNode, policy::Class::foreground, now_in_flight}, now);
   }
 }
 
@@ -168,7 +174,7 @@ void Governor::carry_out(uint64_t now, RequestList& start) {
       journey.station.store(Station::posted, std::memory_order_relaxed);
       ++flows_[request.flow].running;
       start.push(request);
-      policy_.on(policy::Started{id}, now, decisions_);
+      hear(policy::Started{id}, now);
     }
   }
   decisions_.clear();

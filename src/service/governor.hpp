@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "policy/event_log.hpp"
 #include "policy/policy.hpp"
 #include "service/request_list.hpp"
 
@@ -22,8 +24,9 @@ class Governor {
   static constexpr uint32_t kMaxDevices = 256;
   static constexpr uint32_t kMaxFlows = 4096;
 
-  /// With device 0 (no limits, strict) and flow 0 (foreground, unconstrained).
-  Governor();
+  /// With device 0 (no limits, strict) and flow 0 (foreground, unconstrained). `log`, unless empty,
+  /// is given the policy's event log line by line, under the lock.
+  explicit Governor(policy::Recorder::Sink log);
 
   [[nodiscard]] int64_t add_device(const policy::DeviceConfig& config, std::string& why);
   [[nodiscard]] int64_t add_flow(const policy::FlowConfig& config, std::string& why);
@@ -85,10 +88,18 @@ class Governor {
   void settle(policy::DeviceId device, uint64_t now, RequestList& start);
   void tell_activity(policy::DeviceId device, uint64_t now);
   void carry_out(uint64_t now, RequestList& start);
+  void hear(const policy::Event& event, uint64_t now) {
+    if (recorder_) {
+      recorder_->on(event, now, decisions_);
+    } else {
+      policy_.on(event, now, decisions_);
+    }
+  }
   void refresh_direct_flows();
 
   std::mutex lock_;
   policy::Policy policy_;
+  std::optional<policy::Recorder> recorder_;
   std::vector<policy::Decision> decisions_;
   uint32_t devices_known_ = 0;
   std::atomic<uint32_t> flows_known_{0};

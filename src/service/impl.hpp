@@ -44,14 +44,15 @@ inline void run_callback(iow_request& request) noexcept {
 
 class Service::Impl final : public PumpClient, public LaneHost {
  public:
-  Impl(const engine::LaneOptions& lane_options, OpenLane open_lane, std::string engine_name,
+  Impl(const engine::LaneOptions& lane_options, const Options& options, std::string engine_name,
        std::string why)
-      : lane_options_(lane_options),
-        open_lane_(open_lane),
+      : governor_(options.policy_log),
+        lane_options_(lane_options),
+        open_lane_(options.open_lane),
         engine_name_(std::move(engine_name)),
         why_(std::move(why)),
-        reaper_(reaper_options(), open_lane, *this),
-        workers_(worker_options(), open_lane, *this) {
+        reaper_(reaper_options(), open_lane_, *this),
+        workers_(worker_options(), open_lane_, *this) {
     lane_options_.fixed = &fixed_;
   }
 

@@ -177,7 +177,7 @@ std::unique_ptr<Service> Service::open(const Options& options, int& error, std::
     }
     return nullptr;
   }
-  auto impl = std::make_unique<Impl>(best, options.open_lane,
+  auto impl = std::make_unique<Impl>(best, options,
                                      std::string(engine::lane_name(best.kind, best.mode)), why);
   error = impl->enlist();
   if (error != 0) {

@@ -27,6 +27,7 @@
 #include "engine/backend.hpp"
 #include "engine/fixed_table.hpp"
 #include "ioweave/ioweave.h"
+#include "policy/event_log.hpp"
 #include "policy/policy.hpp"
 
 namespace ioweave::service {
@@ -42,6 +43,9 @@ struct Options {
   uint32_t queue_depth = 256;  ///< per lane
   uint32_t threads = 4;        ///< of the worker pool for what the engine cannot do
   OpenLane open_lane = &engine::open_lane;
+  /// Unless empty: given the policy's event log line by line (policy/event_log.hpp), for
+  /// policy::replay(). Called under a lock; must not call back nor throw.
+  policy::Recorder::Sink policy_log = {};
 };
 
 /// Thread-safe, except destruction, which must come last.

@@ -2,6 +2,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <sstream>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -178,6 +180,52 @@ TEST_P(ServiceAsDriver, ForegroundAndPrefetchFromManyThreadsAllEnd) {
     thread.join();
   }
   EXPECT_EQ(ended, 800);
+}
+
+// Whatever the threads did to each other: what the policy decided then it decides again.
+TEST_P(ServiceAsDriver, TheLogOfRealTrafficIsReplayedToTheSameDecisions) {
+  std::stringstream log;
+  Options options;
+  options.policy_log = [&log](std::string_view line) { log << line << '\n'; };
+  open(options);
+  policy::DeviceConfig disk;
+  disk.name = "disk";
+  disk.budget_mb_per_s = 400;
+  const uint32_t device = add_device(*service, disk);
+  policy::FlowConfig limited;
+  limited.name = "results";
+  limited.device = device;
+  limited.constraint = {policy::Constraint::Kind::fixed, 100};
+  const uint32_t results = add_flow(*service, limited);
+  const uint32_t prefetch = add_flow(*service, prefetch_flow());
+  const TempFile file(1 << 20);
+  constexpr int kPerThread = 100;
+  std::vector<std::thread> threads;
+  for (const uint32_t flow : {0u, results, results, prefetch}) {
+    threads.emplace_back([&, flow] {
+      std::vector<std::byte> buffer(4 * 4096);
+      for (int i = 0; i < kPerThread; i += 4) {
+        std::array<iow_request, 4> requests;
+        for (size_t k = 0; k < requests.size(); ++k) {
+          const iow_op op = flow == prefetch ? IOW_OP_PREFETCH : IOW_OP_READ;
+          requests[k] = make_request(op, file.fd(), &buffer[k * 4096], 4096, (i % 200) * 4096);
+          requests[k].flow = flow;
+          ASSERT_EQ(submit_one(*service, requests[k]), 1);
+        }
+        (void)service->cancel(requests[3]);
+        for (iow_request& request : requests) {
+          ASSERT_EQ(service->wait(request, -1), 0);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  service.reset();
+  const policy::Replayed replayed = policy::replay(log);
+  EXPECT_TRUE(replayed.same) << "line " << replayed.line << ": " << replayed.reason;
+  EXPECT_GT(replayed.decisions, 2u * kPerThread);
 }
 
 }  // namespace
