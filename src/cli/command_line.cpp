@@ -324,7 +324,7 @@ std::optional<int> parse_config(Arguments arguments, ConfigOptions& options) {
   std::string action;
   app->add_option("ACTION", action, "show, explain or list")->required();
   app->add_option("PATH", options.path, "With explain: the file in question");
-  app->add_flag("--json", options.json, "With show: as JSON");
+  app->add_flag("--json", options.json, "With show and explain: as JSON");
   if (const auto code = parse_with(*app, "config", texts(arguments))) return code;
   const auto found = std::ranges::find(kActions, action);
   if (found == kActions.end()) {
@@ -338,6 +338,9 @@ std::optional<int> parse_config(Arguments arguments, ConfigOptions& options) {
   const bool explains = options.action == ConfigOptions::Action::explain;
   if (explains && options.path.empty()) return refuse("config", "explain needs a path");
   if (!explains && !options.path.empty()) return refuse("config", action + " takes no path");
+  if (options.json && options.action == ConfigOptions::Action::list) {
+    return refuse("config", "list has no JSON form; 'ioweave config show --json' has the values");
+  }
   return std::nullopt;
 }
 

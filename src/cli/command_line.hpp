@@ -32,8 +32,8 @@ struct DoctorOptions {
 struct ConfigOptions {
   enum class Action : uint8_t { show, explain, list };
   Action action = Action::show;
-  std::string path;  ///< of explain
-  bool json = false;
+  std::string path;   ///< of explain
+  bool json = false;  ///< of show and explain
 };
 
 struct PathOptions {

@@ -17,9 +17,11 @@ namespace {
 using ioweave::test::read_text;
 using ioweave::test::TempDir;
 using ioweave::test::write_text;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 TEST(Command, HelpAndVersionGoToStandardOutput) {
   for (const char* const word : {"--help", "-h", "help"}) {
@@ -109,6 +111,43 @@ TEST(Config, ExplainsAPath) {
   const Ran ran = run_ioweave({"config", "explain", "out/x.log"}, how);
   EXPECT_THAT(ran.out, HasSubstr("/out/x.log: off\n"));
   EXPECT_THAT(ran.out, HasSubstr("./ioweave.toml:1"));
+}
+
+TEST(Config, ExplainsAFileThatIsStillToBeMadeBelowALink) {
+  const TempDir folder;
+  const std::string real = std::filesystem::canonical(folder.path()).string() + "/real";
+  std::filesystem::create_directory(real);
+  std::filesystem::create_directory_symlink(real, folder.file("link"));
+  Surroundings how;
+  how.directory = folder.path();
+  how.variables = {{"IOWEAVE_RULES", real + "/**=off"}};
+  for (const char* const path : {"link/new/x.log", "link/../real/x.log"}) {
+    EXPECT_THAT(run_ioweave({"config", "explain", path}, how).out,
+                AllOf(StartsWith(real + "/"), HasSubstr("x.log: off\n")));
+  }
+}
+
+TEST(Config, ExplainsAsJson) {
+  Surroundings how;
+  how.variables = {{"IOWEAVE_RULES", "*.log=off;/var/**=sync"}};
+  const auto ruled =
+      nlohmann::json::parse(run_ioweave({"config", "explain", "--json", "/var/x.log"}, how).out);
+  EXPECT_EQ(ruled["path"], "/var/x.log");
+  EXPECT_EQ(ruled["policy"], "off");
+  EXPECT_EQ(ruled["rules"].size(), 2u);
+  EXPECT_EQ(ruled["rules"][0]["glob"], "/**/*.log");
+  EXPECT_EQ(ruled["default"]["policy"], "overlap");
+  const auto unruled =
+      nlohmann::json::parse(run_ioweave({"config", "explain", "--json", "/x"}, how).out);
+  EXPECT_EQ(unruled["policy"], "overlap");
+  EXPECT_EQ(unruled["rules"].size(), 0u);
+}
+
+TEST(Config, AListAsJsonIsRefused) {
+  const Ran ran = run_ioweave({"config", "list", "--json"});
+  EXPECT_EQ(ran.code, 125);
+  EXPECT_THAT(ran.err, HasSubstr("list has no JSON form"));
+  EXPECT_THAT(ran.out, IsEmpty());
 }
 
 TEST(Config, TheDocumentationHoldsTheTableOfSettings) {
