@@ -30,6 +30,10 @@ constexpr uint64_t kTiB = 1024 * kGiB;
 
 constexpr std::array<std::string_view, 4> kFlagNames{"true", "false", "1", "0"};
 
+/// Without 'weighted': the interposer's device has one flow, with which nothing shares it.
+constexpr std::span kSchedules = std::span(stats::kSchedulingNames).first<2>();
+static_assert(kSchedules.back() == "strict");
+
 constexpr Setting choice_setting(Key key, std::string_view name, std::string_view variable,
                                  std::string_view option, std::span<const std::string_view> choices,
                                  std::string_view otherwise, std::string_view meaning) {
@@ -68,18 +72,23 @@ constexpr std::array<Setting, kKeys> kSettings{
                    "Mode of the uring engine: 'sqpoll' has a kernel thread submit, 'iopoll' polls "
                    "the device and needs O_DIRECT and a driver with poll queues."),
     choice_setting(
-        Key::schedule, "schedule", "IOWEAVE_SCHEDULE", "--schedule", stats::kSchedulingNames,
-        "strict",
-        "How prefetching and the program's own reads share the device: 'strict' starts "
-        "a slice only while no read of the program waits, 'weighted' shares, 'none' does "
-        "not care."),
+        Key::schedule, "schedule", "IOWEAVE_SCHEDULE", "--schedule", kSchedules, "strict",
+        "How prefetching and the program's own I/O share a device: 'strict' starts a slice only "
+        "while the program is inside no call on a file there (read, write, fsync, ...), 'none' "
+        "does not care."),
     size_setting(Key::slice, "slice", "IOWEAVE_SLICE", "--slice", {4 * kKiB, kGiB}, "1m",
-                 "Bytes of one prefetch operation: the grain at which prefetching gives way."),
+                 "Most bytes of one prefetch operation, the grain at which prefetching gives way; "
+                 "it starts at 128k and grows while that makes the device clearly faster."),
     size_setting(Key::lookahead, "lookahead", "IOWEAVE_LOOKAHEAD", "--lookahead", {4 * kKiB, kTiB},
-                 "64m", "Least bytes to be ahead of a program that reads a file in order."),
+                 "64m",
+                 "Most bytes to be ahead of the program in one file, unless a single read is "
+                 "larger; it starts with the next read and grows while what was brought in is "
+                 "read."),
     size_setting(Key::max_lookahead, "max_lookahead", "IOWEAVE_MAX_LOOKAHEAD", "--max-lookahead",
                  {4 * kKiB, 16 * kTiB}, "1g",
-                 "Most bytes to be ahead, over all files of a process."),
+                 "Most bytes to be ahead, over all files of a process; never more than a quarter "
+                 "of the memory that is available on the machine and in the memory cgroups of the "
+                 "process."),
     other_setting(Key::output, Setting::Type::text, "output", "IOWEAVE_OUTPUT", "--output", "",
                   "Run file to write; empty: none."),
     other_setting(Key::quiet, Setting::Type::flag, "quiet", "IOWEAVE_QUIET", "--quiet", "false",

@@ -56,8 +56,8 @@ struct RunConfig {
   uint32_t engine = 0;                      ///< engine::Kind, for sync and writes
   uint32_t engine_mode = 0;                 ///< engine::UringMode
   uint32_t scheduling = 1;                  ///< policy::Scheduling of the prefetch: strict
-  uint64_t slice_bytes = 1u << 20;          ///< one prefetch operation; the grain of priority
-  uint64_t lookahead_bytes = 64u << 20;     ///< least window ahead of a sequential reader
+  uint64_t slice_bytes = 1u << 20;          ///< most of one prefetch operation, which starts small
+  uint64_t lookahead_bytes = 64u << 20;     ///< most ahead in a file, unless one read is larger
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of a process
   uint32_t rules = 0;
   uint32_t reserved = 0;
@@ -168,10 +168,11 @@ struct Segment {
   char why[256];      ///< first downgrade or fault, one sentence
 
   /// Prefetch against the program's own I/O, over the process. Hidden time is the time prefetches
-  /// were in flight while no thread of the program was inside an I/O call.
+  /// were in flight while no thread of the program was inside a call of any class that is counted
+  /// above (read, write, fsync, copy_file_range, ...) on a device that is prefetched from.
   std::atomic<uint64_t> prefetch_operations;
   std::atomic<uint64_t> prefetch_busy_ticks;     ///< time with at least one prefetch in flight
-  std::atomic<uint64_t> prefetch_exposed_ticks;  ///< of that, while the program was inside a read
+  std::atomic<uint64_t> prefetch_exposed_ticks;  ///< of that, while it was inside a counted call
   std::atomic<uint64_t> engine_operations;       ///< calls that went through the engine
   std::atomic<uint32_t> files;                   ///< records in use, record 0 included
   uint32_t reserved;

@@ -79,6 +79,15 @@ TEST(Settings, AWrongValueIsAnsweredWithTheNearestOrTheList) {
   EXPECT_THAT(why, HasSubstr("4k to 1g"));
 }
 
+TEST(Settings, AScheduleOfSharesIsNotOffered) {
+  std::string why;
+  EXPECT_EQ(canonical(setting(Key::schedule), "weighted", why), std::nullopt);
+  EXPECT_EQ(why, "schedule 'weighted' is not known; it is one of none, strict");
+  const std::vector<Layer> layers{layer_of(LayerKind::user, {{"schedule", "weighted"}})};
+  EXPECT_EQ(resolve(layers)[Key::schedule].text, "strict");
+  EXPECT_THAT(resolve(layers).warnings, ElementsAre("place of schedule: " + why));
+}
+
 TEST(Resolve, TheHighestLayerWins) {
   const std::vector<Layer> layers{layer_of(LayerKind::environment, {{"policy", "sync"}}),
                                   layer_of(LayerKind::user, {{"policy", "off"}, {"slice", "2m"}})};
