@@ -112,8 +112,9 @@ enum class Degrade : uint32_t {
   no_gain,          ///< its reads come from the page cache already
   read_ahead,       ///< small reads: the kernel's own read-ahead has them ready in time
   no_resources,     ///< threads, memory or table slots ran out
+  other,            ///< in a run file of a newer Ioweave: a reason unknown here
 };
-inline constexpr std::array<std::string_view, 14> kDegradeNames{"none",
+inline constexpr std::array<std::string_view, 15> kDegradeNames{"none",
                                                                 "not a regular file",
                                                                 "memory file",
                                                                 "O_APPEND",
@@ -126,7 +127,8 @@ inline constexpr std::array<std::string_view, 14> kDegradeNames{"none",
                                                                 "random access",
                                                                 "no gain",
                                                                 "kernel read-ahead",
-                                                                "no resources"};
+                                                                "no resources",
+                                                                "other"};
 
 /// One path as seen by one process. Record 0 gathers the files beyond the capacity.
 struct FileRecord {
