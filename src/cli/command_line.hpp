@@ -20,6 +20,7 @@ struct RunOptions {
   std::vector<std::string> command;  ///< the program and its arguments, never empty
   bool json = false;                 ///< the summary as JSON
   std::string json_file;             ///< there; empty: on standard error in place of the text
+  bool program_behind_json = false;  ///< "--json x": x may be meant as --json=x
   bool keep_run_directory = false;
   unsigned verbose = 0;
 };

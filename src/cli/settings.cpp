@@ -146,6 +146,14 @@ std::optional<std::string> canonical_flag(const Setting& setting, std::string_vi
   return std::nullopt;
 }
 
+std::optional<std::string> canonical_path(const Setting& setting, std::string_view value,
+                                          std::string& why) {
+  if (value != "-") return std::string(value);
+  why = setting.name;
+  why += " '-' is no file; --json prints the report on standard error, and ./- is a file";
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::span<const Setting, kKeys> settings() noexcept {
@@ -207,9 +215,9 @@ std::optional<std::string> canonical(const Setting& setting, std::string_view va
     case Setting::Type::flag:
       return canonical_flag(setting, value, why);
     case Setting::Type::text:
-      break;
+      return canonical_path(setting, value, why);
   }
-  return std::string(value);
+  return std::nullopt;
 }
 
 std::optional<RuleEntry> split_rule(std::string_view text) {
