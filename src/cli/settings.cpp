@@ -66,10 +66,11 @@ constexpr std::array<Setting, kKeys> kSettings{
         "alone and brings what is read next into the page cache meanwhile."),
     choice_setting(Key::engine, "engine", "IOWEAVE_ENGINE", "--engine", stats::kEngineNames,
                    "uring",
-                   "What moves the bytes in policies 'sync' and 'writes'. Where it is not "
-                   "available, the next that is: uring, threads."),
+                   "What moves the bytes in policies 'sync' and 'writes'; the others use none. "
+                   "Where it is not available, the next that is: uring, threads."),
     choice_setting(Key::mode, "mode", "IOWEAVE_MODE", "--mode", stats::kEngineModeNames, "plain",
-                   "Mode of the uring engine: 'sqpoll' has a kernel thread submit, 'iopoll' polls "
+                   "Mode of the engine 'uring', which alone has modes: 'sqpoll' has a kernel "
+                   "thread submit, 'iopoll' polls "
                    "the device and needs O_DIRECT and a driver with poll queues."),
     choice_setting(
         Key::schedule, "schedule", "IOWEAVE_SCHEDULE", "--schedule", kSchedules, "strict",

@@ -351,6 +351,13 @@ TEST(Run, ABadSettingIsAWarningAndTheProgramRuns) {
   EXPECT_THAT(ran.err, HasSubstr("warning: IOWEAVE_ENGINE: engine 'urin' is not known"));
 }
 
+TEST(Run, AnEngineThatNoPolicyUsesIsAWarningUnlessQuiet) {
+  const std::vector<std::string> words{"run", "--engine", "threads", "/bin/true"};
+  EXPECT_THAT(run_ioweave(words).err, HasSubstr("warning: --engine has no effect: policy "
+                                                "'overlap' uses no engine"));
+  EXPECT_THAT(run_ioweave({"run", "-q", "--engine", "threads", "/bin/true"}).err, IsEmpty());
+}
+
 TEST(Run, AStaticProgramRunsAndTheSummarySaysWhyNothingWasSeen) {
   const Ran ran = run_ioweave({"run", IOWEAVE_STATIC_PROGRAM, "9"});
   EXPECT_EQ(ran.code, 9);

@@ -188,6 +188,31 @@ TEST(Resolve, WindowsAreAtLeastASlice) {
   EXPECT_THAT(resolve(large).warnings, IsEmpty());
 }
 
+TEST(Resolve, AModeOfAnotherEngineIsIgnoredWithAWarning) {
+  const std::vector<Layer> layers{
+      layer_of(LayerKind::environment, {{"engine", "aio"}, {"policy", "sync"}}),
+      layer_of(LayerKind::user, {{"mode", "iopoll"}})};
+  const Resolved resolved = resolve(layers);
+  EXPECT_EQ(resolved[Key::mode].text, "plain");
+  EXPECT_THAT(resolved.warnings,
+              ElementsAre("place of mode: mode 'iopoll' is ignored: it is one of engine 'uring', "
+                          "and engine is 'aio' (place of engine)"));
+}
+
+TEST(Resolve, AnEngineOptionThatChangesNothingIsAWarning) {
+  std::vector<Layer> layers{
+      layer_of(LayerKind::command_line, {{"engine", "threads"}, {"mode", "plain"}})};
+  EXPECT_THAT(resolve(layers).warnings,
+              ElementsAre("--engine and --mode have no effect: policy 'overlap' uses no engine, "
+                          "only 'sync' and 'writes' do"));
+  layers[0].rules = {rule_of(LayerKind::command_line, "/a", "writes")};
+  EXPECT_THAT(resolve(layers).warnings, IsEmpty());
+  layers[0] = layer_of(LayerKind::command_line, {{"engine", "threads"}, {"policy", "sync"}});
+  EXPECT_THAT(resolve(layers).warnings, IsEmpty());
+  layers[0] = layer_of(LayerKind::environment, {{"engine", "threads"}});
+  EXPECT_THAT(resolve(layers).warnings, IsEmpty()) << "a variable may be meant for other runs";
+}
+
 TEST(Resolve, ASliceIsWholePages) {
   const std::vector<Layer> layers{layer_of(LayerKind::user, {{"slice", "5000"}})};
   EXPECT_EQ(run_config(resolve(layers)).slice_bytes, 8192u);
