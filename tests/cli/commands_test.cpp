@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <linux/capability.h>
+#include <sys/prctl.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -10,6 +13,7 @@
 #include "cli/command_runner.hpp"
 #include "cli/config_text.hpp"
 #include "stats/text_file.hpp"
+#include "support/child.hpp"
 
 namespace ioweave::cli::test {
 namespace {
@@ -21,6 +25,7 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(Command, HelpAndVersionGoToStandardOutput) {
@@ -43,6 +48,16 @@ TEST(Command, AnUnknownOneIsAnsweredWithTheNearest) {
   EXPECT_EQ(ran.code, 125);
   EXPECT_THAT(ran.err, HasSubstr("did you mean 'doctor'?"));
   EXPECT_EQ(run_ioweave({}).code, 125);
+}
+
+TEST(Command, AnUnknownOptionIsAnsweredWithTheNearest) {
+  for (const char* const word : {"--versoin", "-V", "-v"}) {
+    const Ran ran = run_ioweave({word});
+    EXPECT_EQ(ran.code, 125);
+    EXPECT_THAT(ran.err,
+                HasSubstr(std::string("unknown option '") + word + "'; did you mean '--version'?"));
+  }
+  EXPECT_THAT(run_ioweave({"-x"}).err, HasSubstr("unknown option '-x' (see 'ioweave --help')"));
 }
 
 TEST(Command, AReaderThatWentAwayIsNoCrash) {
@@ -188,6 +203,36 @@ TEST(Doctor, SaysOfAProgramWhetherItCanBeFollowed) {
   EXPECT_EQ(ran.code, 2);
   EXPECT_THAT(ran.out, HasSubstr("statically linked"));
   EXPECT_EQ(run_ioweave({"doctor", "/bin/sh"}).code, 0);
+}
+
+TEST(Doctor, ABareNameIsLookedUpInPath) {
+  const TempDir folder;
+  const std::string program = folder.file("my-tool");
+  std::filesystem::copy_file("/bin/sh", program);
+  const TempDir elsewhere;
+  Surroundings how;
+  how.directory = elsewhere.path();
+  how.variables = {{"PATH", folder.path() + ":/usr/bin:/bin"}};
+  const Ran ran = run_ioweave({"doctor", "my-tool"}, how);
+  EXPECT_EQ(ran.code, 2) << ran.out;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("a program of this name in PATH"),
+                             HasSubstr("ioweave doctor " + program)));
+  EXPECT_EQ(run_ioweave({"doctor", program}, how).code, 0);
+}
+
+TEST(Doctor, WithoutLockedMemoryThreadsStandInForIoUring) {
+  Surroundings how;
+  how.in_child = [] {
+    prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK);  // or root has it again after exec
+    (void)ioweave::test::limit_locked_memory(0);
+  };
+  const Ran ran = run_ioweave({"doctor"}, how);
+  if (ran.out.find("no memory for an io_uring") == std::string::npos) {
+    GTEST_SKIP() << "locked memory cannot be limited here, or this kernel does not count rings";
+  }
+  EXPECT_EQ(ran.code, 1) << ran.out;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("degraded  io_uring\n"), HasSubstr("ulimit -l"),
+                             Not(HasSubstr("unusable"))));
 }
 
 TEST(Doctor, DoesRealIoInAFolder) {
