@@ -35,6 +35,11 @@ class HelpFormat : public CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
     return "Usage: " + usage_ + "\n";
   }
+  /// A value that stands behind an equals sign only is shown without a blank before it.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string text = Formatter::make_option_opts(option);
+    return text.starts_with(" [=") ? text.substr(1) : text;
+  }
 
  private:
   std::string usage_;
@@ -95,9 +100,16 @@ bool needs_next(const CLI::App& app, const std::string& word, bool& known) {
   return known && equals == std::string::npos && needs_value(*option);
 }
 
-/// Splits words into options and program. False with an unknown option in `unknown`.
-bool split(const CLI::App& app, Arguments words, std::vector<std::string>& options,
-           std::vector<std::string>& command, std::string& unknown) {
+/// True where the value of `option` was forgotten: "-o -- true" means no file called "--".
+bool lacks_value(const CLI::App& app, const std::string& next) {
+  bool is_option = false;
+  if (next.size() > 1 && next[0] == '-' && next != "--") (void)needs_next(app, next, is_option);
+  return is_option || next == "--";
+}
+
+/// Splits words into options and program. What is wrong with them, or empty.
+std::string split(const CLI::App& app, Arguments words, std::vector<std::string>& options,
+                  std::vector<std::string>& command) {
   size_t i = 0;
   for (; i < words.size(); ++i) {
     const std::string word = words[i];
@@ -108,15 +120,16 @@ bool split(const CLI::App& app, Arguments words, std::vector<std::string>& optio
     if (word.size() < 2 || word[0] != '-') break;
     bool known = false;
     const bool takes_next = needs_next(app, word, known);
-    if (!known) {
-      unknown = word;
-      return false;
-    }
+    if (!known) return unknown_option(app, word);
     options.push_back(word);
-    if (takes_next && i + 1 < words.size()) options.emplace_back(words[++i]);
+    if (!takes_next || i + 1 == words.size()) continue;
+    options.emplace_back(words[++i]);
+    if (lacks_value(app, options.back())) {
+      return "'" + word + "' needs a value, and '" + options.back() + "' is none";
+    }
   }
   for (; i < words.size(); ++i) command.emplace_back(words[i]);
-  return true;
+  return {};
 }
 
 // ---- Parsing ------------------------------------------------------------------------------------
@@ -212,6 +225,19 @@ void add_run_options(RunParser& parser, bool observing) {
   app.add_flag("--keep-run-dir", parser.keep, "Leave the run's directory behind, for debugging");
 }
 
+/// Of two options that are good by themselves. A variable or file may disagree: resolve() says so.
+std::string mode_conflict(const RunParser& parser) {
+  const auto value = [&](Key key) {
+    const auto index = static_cast<size_t>(key);
+    const bool is_given = parser.options[index] != nullptr && parser.options[index]->count() > 0;
+    return is_given ? parser.values[index] : std::string(setting(key).otherwise);
+  };
+  return value(Key::engine) == "uring" || value(Key::mode) == "plain"
+             ? std::string{}
+             : "mode '" + value(Key::mode) + "' is one of engine 'uring': engine '" +
+                   value(Key::engine) + "' has no modes";
+}
+
 /// The mistake in a value given on the command line, or empty. In a file it would be a warning;
 /// here somebody is there to correct it.
 std::string take_settings(const RunParser& parser, Layer& layer) {
@@ -226,6 +252,7 @@ std::string take_settings(const RunParser& parser, Layer& layer) {
     layer.entries.push_back(
         {std::string(setting.name), value, {LayerKind::command_line, std::string(setting.option)}});
   }
+  if (std::string why = mode_conflict(parser); !why.empty()) return why;
   for (const std::string& text : parser.rules) {
     std::optional<RuleEntry> rule = split_rule(text);
     if (!rule) return "rule '" + text + "' is not of the form GLOB=policy";
@@ -242,16 +269,16 @@ std::string take_settings(const RunParser& parser, Layer& layer) {
 std::optional<int> parse_program(RunParser& parser, const std::string& name, Arguments words,
                                  RunOptions& options) {
   std::vector<std::string> own;
-  std::string unknown;
-  if (!split(*parser.app, words, own, options.command, unknown)) {
-    return refuse(name, unknown_option(*parser.app, unknown));
-  }
+  std::string mistake = split(*parser.app, words, own, options.command);
+  if (!mistake.empty()) return refuse(name, mistake);
+  options.program_behind_json =
+      !own.empty() && own.back() == "--json" && own.size() + options.command.size() == words.size();
   if (const auto code = parse_with(*parser.app, name, std::move(own))) return code;
-  const std::string mistake = take_settings(parser, options.settings);
+  mistake = take_settings(parser, options.settings);
   if (!mistake.empty()) return refuse(name, mistake);
   if (options.command.empty()) return refuse(name, "no program was given");
   options.json = parser.json->count() > 0;
-  options.json_file = parser.json_file;
+  options.json_file = parser.json_file == "-" ? "" : parser.json_file;
   options.keep_run_directory = parser.keep;
   options.verbose = static_cast<unsigned>(parser.verbose);
   return std::nullopt;
@@ -324,7 +351,7 @@ std::optional<int> parse_config(Arguments arguments, ConfigOptions& options) {
   std::string action;
   app->add_option("ACTION", action, "show, explain or list")->required();
   app->add_option("PATH", options.path, "With explain: the file in question");
-  app->add_flag("--json", options.json, "With show: as JSON");
+  app->add_flag("--json", options.json, "With show and explain: as JSON");
   if (const auto code = parse_with(*app, "config", texts(arguments))) return code;
   const auto found = std::ranges::find(kActions, action);
   if (found == kActions.end()) {
@@ -338,6 +365,9 @@ std::optional<int> parse_config(Arguments arguments, ConfigOptions& options) {
   const bool explains = options.action == ConfigOptions::Action::explain;
   if (explains && options.path.empty()) return refuse("config", "explain needs a path");
   if (!explains && !options.path.empty()) return refuse("config", action + " takes no path");
+  if (options.json && options.action == ConfigOptions::Action::list) {
+    return refuse("config", "list has no JSON form; 'ioweave config show --json' has the values");
+  }
   return std::nullopt;
 }
 

@@ -20,6 +20,7 @@ struct RunOptions {
   std::vector<std::string> command;  ///< the program and its arguments, never empty
   bool json = false;                 ///< the summary as JSON
   std::string json_file;             ///< there; empty: on standard error in place of the text
+  bool program_behind_json = false;  ///< "--json x": x may be meant as --json=x
   bool keep_run_directory = false;
   unsigned verbose = 0;
 };
@@ -32,8 +33,8 @@ struct DoctorOptions {
 struct ConfigOptions {
   enum class Action : uint8_t { show, explain, list };
   Action action = Action::show;
-  std::string path;  ///< of explain
-  bool json = false;
+  std::string path;   ///< of explain
+  bool json = false;  ///< of show and explain
 };
 
 struct PathOptions {

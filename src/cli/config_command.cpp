@@ -1,5 +1,6 @@
-#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -13,8 +14,23 @@
 namespace ioweave::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
+Json rules_json(const std::vector<ResolvedRule>& rules) {
+  Json list = Json::array();
+  for (const ResolvedRule& rule : rules) {
+    list.push_back({{"glob", rule.glob},
+                    {"policy", stats::kRunPolicyNames[static_cast<size_t>(rule.policy)]},
+                    {"origin", rule.origin.place}});
+  }
+  return list;
+}
+
+std::string text_of(const Json& object) {
+  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 std::string show_json(const Resolved& resolved) {
-  using Json = nlohmann::ordered_json;
   Json values = Json::object();
   for (const Setting& each : settings()) {
     const Resolved::Value& value = resolved[each.key];
@@ -24,18 +40,24 @@ std::string show_json(const Resolved& resolved) {
         {"origin", value.origin.place},
         {"locked", value.locked}};
   }
-  Json rules = Json::array();
-  for (const ResolvedRule& rule : resolved.rules) {
-    rules.push_back({{"glob", rule.glob},
-                     {"policy", stats::kRunPolicyNames[static_cast<size_t>(rule.policy)]},
-                     {"origin", rule.origin.place}});
-  }
-  const Json object{{"type", "config"},
-                    {"schema", "ioweave.config/1"},
-                    {"settings", std::move(values)},
-                    {"rules", std::move(rules)},
-                    {"warnings", resolved.warnings}};
-  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text_of({{"type", "config"},
+                  {"schema", "ioweave.config/1"},
+                  {"settings", std::move(values)},
+                  {"rules", rules_json(resolved.rules)},
+                  {"warnings", resolved.warnings}});
+}
+
+/// The rules that match, the one that decides first; an empty list: `default` decides.
+std::string explain_json(const Resolved& resolved, const std::string& path) {
+  const Explanation explanation = explain(resolved, path);
+  const Resolved::Value& otherwise = resolved[Key::policy];
+  return text_of({{"type", "explanation"},
+                  {"schema", "ioweave.config/1"},
+                  {"path", explanation.path},
+                  {"policy", stats::kRunPolicyNames[static_cast<size_t>(explanation.policy)]},
+                  {"rules", rules_json(explanation.matches)},
+                  {"default", {{"policy", otherwise.text}, {"origin", otherwise.origin.place}}},
+                  {"warnings", resolved.warnings}});
 }
 
 }  // namespace
@@ -54,7 +76,8 @@ int config_command(Arguments arguments) {
     for (const std::string& warning : resolved.warnings) complain("warning: " + warning);
   }
   if (options.action == ConfigOptions::Action::explain) {
-    print(explain_text(resolved, absolute_path(options.path, places.working_directory)));
+    const std::string path = absolute_path(options.path, places.working_directory);
+    print(options.json ? explain_json(resolved, path) : explain_text(resolved, path));
   } else {
     print(options.json ? show_json(resolved) : show_text(resolved));
   }

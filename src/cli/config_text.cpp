@@ -1,8 +1,9 @@
 #include "cli/config_text.hpp"
 
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
-#include <memory>
+#include <iterator>
+#include <system_error>
 
 #include "cli/format.hpp"
 #include "stats/glob.hpp"
@@ -57,24 +58,29 @@ std::string show_text(const Resolved& resolved) {
   return text + "\n" + rules.text();
 }
 
+Explanation explain(const Resolved& resolved, const std::string& path) {
+  Explanation explanation{path, resolved.policy(), {}};
+  std::ranges::copy_if(
+      resolved.rules, std::back_inserter(explanation.matches),
+      [&](const ResolvedRule& rule) { return stats::glob_matches(rule.glob, path); });
+  if (!explanation.matches.empty()) explanation.policy = explanation.matches.front().policy;
+  return explanation;
+}
+
 std::string explain_text(const Resolved& resolved, const std::string& path) {
-  std::string winner;
-  std::string others;
-  for (const ResolvedRule& rule : resolved.rules) {
-    if (!stats::glob_matches(rule.glob, path)) continue;
-    const std::string told = "rule " + quoted(rule.glob) + ", " + rule.origin.place;
-    if (winner.empty()) {
-      winner = policy_name(rule.policy) + "\n  by " + told + "\n";
-    } else {
-      others +=
-          "  not by " + told + " (" + policy_name(rule.policy) + "): an earlier one matches\n";
-    }
+  const Explanation explanation = explain(resolved, path);
+  std::string text = path + ": " + policy_name(explanation.policy) + "\n";
+  bool has_winner = false;
+  for (const ResolvedRule& rule : explanation.matches) {
+    const std::string told = "by rule " + quoted(rule.glob) + ", " + rule.origin.place;
+    text += has_winner
+                ? "  not " + told + " (" + policy_name(rule.policy) + "): an earlier one matches\n"
+                : "  " + told + "\n";
+    has_winner = true;
   }
   const Resolved::Value& policy = resolved[Key::policy];
-  const std::string told = "the policy of files without a rule, " + policy.origin.place;
-  if (winner.empty()) return path + ": " + policy.text + "\n  by " + told + "\n";
-  others += "  not by " + told + " (" + policy.text + ")\n";
-  return path + ": " + winner + others;
+  const std::string told = "by the policy of files without a rule, " + policy.origin.place;
+  return text + (has_winner ? "  not " + told + " (" + policy.text + ")\n" : "  " + told + "\n");
 }
 
 std::string settings_list() {
@@ -91,9 +97,10 @@ std::string settings_list() {
 }
 
 std::string absolute_path(const std::string& path, const std::string& directory) {
-  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), &free);
-  if (real) return real.get();
-  return (std::filesystem::path(directory) / path).lexically_normal().string();
+  const std::filesystem::path whole = std::filesystem::path(directory) / path;
+  std::error_code error;
+  const std::filesystem::path resolved = std::filesystem::weakly_canonical(whole, error);
+  return (error ? whole.lexically_normal() : resolved).string();
 }
 
 }  // namespace ioweave::cli

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -82,8 +85,12 @@ Finding judge_trial(const LaunchResult& result, const stats::RunReport& report,
                 "noexec");
 }
 
-std::string mark(Usable usable) {
-  return std::string(kUsableNames[static_cast<size_t>(usable)]);
+/// How a finding is marked: as verdict() judges it.
+std::string mark(const Finding& finding) {
+  if (finding.usable != Usable::yes && is_optional(finding)) return "not here";
+  const bool is_lesser = finding.usable == Usable::no && has_substitute(finding);
+  return std::string(
+      kUsableNames[static_cast<size_t>(is_lesser ? Usable::degraded : finding.usable)]);
 }
 
 std::string labelled(const char* label, const std::string& text) {
@@ -92,6 +99,34 @@ std::string labelled(const char* label, const std::string& text) {
   std::string start = "    " + std::string(label);
   start.resize(kIndent, ' ');
   return start + wrapped(text, kWidth, kIndent) + "\n";
+}
+
+/// A bare name that means nothing here and a program in PATH.
+std::optional<Finding> found_in_path(const std::string& path) {
+  struct stat status {};
+  if (path.find('/') != std::string::npos || lstat(path.c_str(), &status) == 0) return {};
+  const char* const search_path = std::getenv("PATH");
+  const Program program = inspect_program(path, search_path != nullptr ? search_path : "");
+  if (program.error != 0) return {};
+  return Finding{path,
+                 Usable::no,
+                 ENOENT,
+                 {},
+                 "there is no such file or directory here, but a program of this name in PATH",
+                 "ioweave doctor " + shown_command({program.path}, kWidth)};
+}
+
+/// A program whose permissions keep it from being run; what it lies on is probed all the same.
+std::optional<Finding> not_yet_executable(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  if (!read_elf_facts(path).is_program) return {};
+  return Finding{"program " + path,
+                 Usable::no,
+                 EACCES,
+                 {},
+                 "an ELF program that is not executable",
+                 "chmod +x " + shown_command({path}, kWidth)};
 }
 
 }  // namespace
@@ -144,6 +179,17 @@ Finding examine_program(const std::string& path) {
   return finding;
 }
 
+std::vector<Finding> examine_path(const std::string& path) {
+  if (is_program(path)) return {examine_program(path)};
+  std::optional<Finding> elsewhere = found_in_path(path);
+  std::vector<Finding> findings = engine::probe(elsewhere ? "" : path);
+  if (elsewhere) findings.push_back(std::move(*elsewhere));
+  if (std::optional<Finding> finding = not_yet_executable(path)) {
+    findings.push_back(std::move(*finding));
+  }
+  return findings;
+}
+
 int verdict(const std::vector<Finding>& findings) {
   int worst = 0;
   for (const Finding& finding : findings) {
@@ -157,8 +203,7 @@ int verdict(const std::vector<Finding>& findings) {
 std::string findings_text(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    std::string state = mark(finding.usable);
-    if (is_optional(finding) && finding.usable != Usable::yes) state = "not here";
+    std::string state = mark(finding);
     state.resize(10, ' ');
     text += state + shown_name(finding.subject, kWidth - 10) + "\n";
     text += labelled("detail", finding.detail);

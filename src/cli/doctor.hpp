@@ -15,6 +15,9 @@ namespace ioweave::cli {
 /// Whether the program can be followed.
 [[nodiscard]] engine::Finding examine_program(const std::string& path);
 
+/// What is to be said of `path`, a program, a place for I/O, or neither.
+[[nodiscard]] std::vector<engine::Finding> examine_path(const std::string& path);
+
 /// True where `path` is to be examined as a program rather than as a place for I/O.
 [[nodiscard]] bool is_program(const std::string& path);
 
@@ -22,6 +25,7 @@ namespace ioweave::cli {
 /// what nothing needs by default does not make a machine degraded.
 [[nodiscard]] int verdict(const std::vector<engine::Finding>& findings);
 
+/// What something else stands in for is shown as degraded even where it cannot be used.
 [[nodiscard]] std::string findings_text(const std::vector<engine::Finding>& findings);
 [[nodiscard]] std::string findings_json(const std::vector<engine::Finding>& findings);
 

@@ -31,12 +31,8 @@ std::string findings_json(const std::vector<engine::Finding>& findings) {
 int doctor_command(Arguments arguments) {
   DoctorOptions options;
   if (const auto code = parse_doctor(arguments, options)) return *code;
-  std::vector<engine::Finding> findings;
-  if (!options.path.empty() && is_program(options.path)) {
-    findings = {examine_program(options.path)};
-  } else {
-    findings = engine::probe(options.path);
-  }
+  std::vector<engine::Finding> findings =
+      options.path.empty() ? engine::probe("") : examine_path(options.path);
   for (engine::Finding& finding : examine_interposer()) findings.push_back(std::move(finding));
   print(options.json ? findings_json(findings) : findings_text(findings));
   return verdict(findings);

@@ -140,6 +140,7 @@ ElfFacts read_elf_facts(const std::string& path) {
   facts.kind = ElfFacts::Kind::elf;
   facts.is_shared = header.e_type == ET_DYN;
   read_segments(file, header, facts);
+  facts.is_program = header.e_type == ET_EXEC || !facts.loader.empty();
   return facts;
 }
 

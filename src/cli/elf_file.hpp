@@ -15,7 +15,8 @@ struct ElfFacts {
   std::string script_line;       ///< of a script: the line behind "#!"
   std::string loader;            ///< PT_INTERP, empty in a static program
   bool is_go = false;
-  bool is_shared = false;  ///< ET_DYN: a library or a position-independent program
+  bool is_program = false;  ///< ET_EXEC, or names a loader: neither library nor object file
+  bool is_shared = false;   ///< ET_DYN: a library or a position-independent program
 };
 
 [[nodiscard]] ElfFacts read_elf_facts(const std::string& path);

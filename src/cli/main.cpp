@@ -50,11 +50,28 @@ Examples:
   ioweave config explain /scratch/run7.h5
 )";
 
-int refuse(std::string_view word) {
+constexpr std::array<std::string_view, 2> kOptions{"--help", "--version"};
+
+/// The option that was meant; of one letter, the one that begins with it: "-V" as elsewhere.
+std::string_view nearest_option(std::string_view word) {
+  if (word.size() != 2) return ioweave::nearest_name(word, kOptions);
+  const auto* const found = std::ranges::find_if(kOptions, [&](std::string_view option) {
+    return option[2] == static_cast<char>(word[1] | 0x20);
+  });
+  return found == kOptions.end() ? std::string_view{} : *found;
+}
+
+std::string_view nearest_command(std::string_view word) {
   std::array<std::string_view, kCommands.size()> names;
   std::ranges::transform(kCommands, names.begin(), &Command::name);
-  const std::string_view nearest = ioweave::nearest_name(word, names);
-  std::string text = "unknown command '" + std::string(word) + "'";
+  return ioweave::nearest_name(word, names);
+}
+
+int refuse(std::string_view word) {
+  const bool is_option = word.starts_with('-');
+  const std::string_view nearest = is_option ? nearest_option(word) : nearest_command(word);
+  std::string text = is_option ? "unknown option '" : "unknown command '";
+  text += std::string(word) + "'";
   text += nearest.empty() ? " (see 'ioweave --help')"
                           : "; did you mean '" + std::string(nearest) + "'?";
   ioweave::cli::complain(text);

@@ -37,17 +37,40 @@ std::string why_unseen(const stats::RunReport& report, const Program& program) {
          shown_command({program.path}, 60) + "` tells why.";
 }
 
-/// The degrade reason under which the program spent most of its reading time.
+/// The policy of the files on which the program spent most of its reading time.
+RunPolicy main_policy(const stats::RunReport& report) {
+  std::array<double, stats::kRunPolicyNames.size()> seconds{};
+  for (const stats::FileReport& file : report.files) {
+    if (file.degrade == Degrade::not_regular) continue;
+    seconds[static_cast<size_t>(file.policy)] += file.of(CallClass::read).seconds;
+  }
+  const auto most = std::ranges::max_element(seconds);
+  return *most > 0 ? static_cast<RunPolicy>(most - seconds.begin()) : RunPolicy::overlap;
+}
+
+/// The degrade reason under which it spent most of that on files that could have been prefetched.
 Degrade main_reason(const stats::RunReport& report) {
   std::array<double, stats::kDegradeNames.size()> seconds{};
   for (const stats::FileReport& file : report.files) {
-    if (file.degrade == Degrade::not_regular) continue;
+    if (file.degrade == Degrade::not_regular || file.policy != RunPolicy::overlap) continue;
     seconds[static_cast<size_t>(file.degrade)] += file.of(CallClass::read).seconds;
   }
   return static_cast<Degrade>(std::ranges::max_element(seconds) - seconds.begin());
 }
 
+/// The user asked for it: an excuse about caches would be wrong.
+std::string told_not_to(RunPolicy policy, const stats::RunReport& report) {
+  const std::string name(stats::kRunPolicyNames[static_cast<size_t>(policy)]);
+  const std::string who = policy == report.config.policy
+                              ? "which have policy '" + name + "' as no rule says otherwise"
+                              : "to which a rule gives policy '" + name + "'";
+  return "Nothing was prefetched: most reading was from files " + who +
+         ". `ioweave config explain FILE` names the rule.";
+}
+
 std::string why_nothing_prefetched(const stats::RunReport& report) {
+  const RunPolicy policy = main_policy(report);
+  if (policy != RunPolicy::overlap) return told_not_to(policy, report);
   switch (const Degrade reason = main_reason(report)) {
     case Degrade::none:
       return "Nothing was prefetched: what was read next was in the page cache already, or too "

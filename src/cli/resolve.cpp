@@ -133,6 +133,40 @@ void raise_to(Key key, Key floor, Resolved& resolved) {
   value.origin = least.origin;
 }
 
+/// A mode from a variable or file, and another engine than the one that has modes.
+void drop_mode_of_another_engine(Resolved& resolved) {
+  const Resolved::Value& engine = resolved[Key::engine];
+  Resolved::Value& mode = resolved.values[static_cast<size_t>(Key::mode)];
+  if (engine.text == "uring" || mode.text == "plain") return;
+  resolved.warnings.push_back(at(mode.origin) + "mode '" + mode.text +
+                              "' is ignored: it is one of engine 'uring', and engine is '" +
+                              engine.text + "' (" + engine.origin.place + ")");
+  mode.text = "plain";
+  mode.origin = engine.origin;
+}
+
+bool uses_engine(stats::RunPolicy policy) {
+  return policy == stats::RunPolicy::sync || policy == stats::RunPolicy::writes;
+}
+
+/// An option that changes nothing is worth a word; a file may say it for other runs.
+void warn_of_unused_engine(Resolved& resolved) {
+  const bool is_used = uses_engine(resolved.policy()) ||
+                       std::ranges::any_of(resolved.rules, &uses_engine, &ResolvedRule::policy);
+  if (is_used) return;
+  const auto is_option = [&](Key key) {
+    return resolved[key].origin.layer == LayerKind::command_line;
+  };
+  const bool engine = is_option(Key::engine);
+  const bool mode = is_option(Key::mode);
+  if (!engine && !mode) return;
+  const std::string subject = engine && mode ? "--engine and --mode have"
+                              : engine       ? "--engine has"
+                                             : "--mode has";
+  resolved.warnings.push_back(subject + " no effect: policy '" + resolved[Key::policy].text +
+                              "' uses no engine, only 'sync' and 'writes' do");
+}
+
 }  // namespace
 
 uint64_t Resolved::size(Key key) const noexcept {
@@ -165,7 +199,9 @@ Resolved resolve(std::span<const Layer> layers) {
   }
   raise_to(Key::lookahead, Key::slice, resolved);
   raise_to(Key::max_lookahead, Key::lookahead, resolved);
+  drop_mode_of_another_engine(resolved);
   resolve_rules(layers, resolved);
+  warn_of_unused_engine(resolved);
   return resolved;
 }
 

@@ -148,6 +148,7 @@ int explain_failure(const Run& run, const LaunchResult& result) {
   } else if (result.error == EACCES) {
     text += "; " + remedy(run.program);
   }
+  if (run.options.program_behind_json) text += "; did you mean --json=" + name + "?";
   complain(text);
   return result.error == ENOENT ? kNotFound : kNotExecutable;
 }

@@ -30,6 +30,10 @@ constexpr uint64_t kTiB = 1024 * kGiB;
 
 constexpr std::array<std::string_view, 4> kFlagNames{"true", "false", "1", "0"};
 
+/// Without 'weighted': the interposer's device has one flow, with which nothing shares it.
+constexpr std::span kSchedules = std::span(stats::kSchedulingNames).first<2>();
+static_assert(kSchedules.back() == "strict");
+
 constexpr Setting choice_setting(Key key, std::string_view name, std::string_view variable,
                                  std::string_view option, std::span<const std::string_view> choices,
                                  std::string_view otherwise, std::string_view meaning) {
@@ -62,24 +66,30 @@ constexpr std::array<Setting, kKeys> kSettings{
         "alone and brings what is read next into the page cache meanwhile."),
     choice_setting(Key::engine, "engine", "IOWEAVE_ENGINE", "--engine", stats::kEngineNames,
                    "uring",
-                   "What moves the bytes in policies 'sync' and 'writes'. Where it is not "
-                   "available, the next that is: uring, threads."),
+                   "What moves the bytes in policies 'sync' and 'writes'; the others use none. "
+                   "Where it is not available, the next that is: uring, threads."),
     choice_setting(Key::mode, "mode", "IOWEAVE_MODE", "--mode", stats::kEngineModeNames, "plain",
-                   "Mode of the uring engine: 'sqpoll' has a kernel thread submit, 'iopoll' polls "
+                   "Mode of the engine 'uring', which alone has modes: 'sqpoll' has a kernel "
+                   "thread submit, 'iopoll' polls "
                    "the device and needs O_DIRECT and a driver with poll queues."),
     choice_setting(
-        Key::schedule, "schedule", "IOWEAVE_SCHEDULE", "--schedule", stats::kSchedulingNames,
-        "strict",
-        "How prefetching and the program's own reads share the device: 'strict' starts "
-        "a slice only while no read of the program waits, 'weighted' shares, 'none' does "
-        "not care."),
+        Key::schedule, "schedule", "IOWEAVE_SCHEDULE", "--schedule", kSchedules, "strict",
+        "How prefetching and the program's own I/O share a device: 'strict' starts a slice only "
+        "while the program is inside no call on a file there (read, write, fsync, ...), 'none' "
+        "does not care."),
     size_setting(Key::slice, "slice", "IOWEAVE_SLICE", "--slice", {4 * kKiB, kGiB}, "1m",
-                 "Bytes of one prefetch operation: the grain at which prefetching gives way."),
+                 "Most bytes of one prefetch operation, the grain at which prefetching gives way; "
+                 "it starts at 128k and grows while that makes the device clearly faster."),
     size_setting(Key::lookahead, "lookahead", "IOWEAVE_LOOKAHEAD", "--lookahead", {4 * kKiB, kTiB},
-                 "64m", "Least bytes to be ahead of a program that reads a file in order."),
+                 "64m",
+                 "Most bytes to be ahead of the program in one file, unless a single read is "
+                 "larger; it starts with the next read and grows while what was brought in is "
+                 "read."),
     size_setting(Key::max_lookahead, "max_lookahead", "IOWEAVE_MAX_LOOKAHEAD", "--max-lookahead",
                  {4 * kKiB, 16 * kTiB}, "1g",
-                 "Most bytes to be ahead, over all files of a process."),
+                 "Most bytes to be ahead, over all files of a process; never more than a quarter "
+                 "of the memory that is available on the machine and in the memory cgroups of the "
+                 "process."),
     other_setting(Key::output, Setting::Type::text, "output", "IOWEAVE_OUTPUT", "--output", "",
                   "Run file to write; empty: none."),
     other_setting(Key::quiet, Setting::Type::flag, "quiet", "IOWEAVE_QUIET", "--quiet", "false",
@@ -134,6 +144,14 @@ std::optional<std::string> canonical_flag(const Setting& setting, std::string_vi
   if (value == "false" || value == "0") return "false";
   why = setting.name;
   why += " " + quoted(value) + " is not one of " + joined(kFlagNames);
+  return std::nullopt;
+}
+
+std::optional<std::string> canonical_path(const Setting& setting, std::string_view value,
+                                          std::string& why) {
+  if (value != "-") return std::string(value);
+  why = setting.name;
+  why += " '-' is no file; --json prints the report on standard error, and ./- is a file";
   return std::nullopt;
 }
 
@@ -198,9 +216,9 @@ std::optional<std::string> canonical(const Setting& setting, std::string_view va
     case Setting::Type::flag:
       return canonical_flag(setting, value, why);
     case Setting::Type::text:
-      break;
+      return canonical_path(setting, value, why);
   }
-  return std::string(value);
+  return std::nullopt;
 }
 
 std::optional<RuleEntry> split_rule(std::string_view text) {

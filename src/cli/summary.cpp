@@ -65,7 +65,9 @@ void add_prefetch(std::string& text, const stats::RunTotals& totals) {
 std::string engine_in_use(const stats::RunReport& report) {
   std::string text = "policy ";
   text += stats::kRunPolicyNames[static_cast<size_t>(report.config.policy)];
-  if (report.config.rules > 0) text += ", " + std::to_string(report.config.rules) + " rules";
+  if (const uint32_t rules = report.config.rules; rules > 0) {
+    text += ", " + std::to_string(rules) + (rules == 1 ? " rule" : " rules");
+  }
   if (report.totals.engine_operations > 0) {
     text += ", " + std::to_string(report.totals.engine_operations) + " calls through it";
   }
@@ -98,6 +100,14 @@ std::string degrade_text(const stats::FileReport& file) {
              : std::string(stats::kDegradeNames[static_cast<size_t>(file.degrade)]);
 }
 
+/// What is special about a file: a rule's policy, and why it is not accelerated.
+std::string remark_on(const stats::FileReport& file, const stats::RunReport& report) {
+  std::string text = degrade_text(file);
+  if (file.policy == report.config.policy || file.degrade == Degrade::not_regular) return text;
+  if (!text.empty()) text.insert(0, ", ");
+  return "policy " + std::string(stats::kRunPolicyNames[static_cast<size_t>(file.policy)]) + text;
+}
+
 /// A program that reads one large file also reads dozens of small ones: its own modules, locales.
 bool is_worth_a_line(const stats::FileReport& file, bool small_too) {
   const uint64_t bytes = file.of(CallClass::read).bytes + file.of(CallClass::write).bytes;
@@ -116,7 +126,7 @@ void add_files(std::string& text, const stats::RunReport& report, const Detail& 
     if (rows++ == detail.files) break;
     table.row({name_of_file(file), bytes_text(file.of(CallClass::read).bytes),
                bytes_text(file.of(CallClass::write).bytes), seconds_text(file.exposed_seconds()),
-               degrade_text(file)});
+               remark_on(file, report)});
   }
   if (rows > 0) text += table.text();
 }

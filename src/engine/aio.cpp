@@ -247,7 +247,8 @@ Refusal explain(int error, uint32_t entries) {
               "native AIO has no room for " + std::to_string(entries) +
                   " more events on this machine (fs.aio-max-nr=" +
                   read_small_file("/proc/sys/fs/aio-max-nr") + ")",
-              "its administrator can raise it with sysctl; or lower the number of entries"};
+              "its administrator can raise it with sysctl; a program that sets its queue depth may "
+              "lower that"};
     case ENOSYS:
       if (seccomp_filtered()) return {error, "a seccomp filter hides native AIO (ENOSYS)", kAllow};
       return {error, "this kernel was built without native AIO",

@@ -32,7 +32,8 @@ struct DirectAlignment {
 
 /// Tries each engine and mode: creates it, and where `path` is given does a real read with it in
 /// a file under `path` (an existing file is only read; in a directory a temporary file is used
-/// and removed). Errors about the path itself are findings too.
+/// and removed, or, where none can be made, a file that lies there is read). Errors about the path
+/// itself are findings too.
 [[nodiscard]] std::vector<Finding> probe(const std::string& path);
 
 /// The first of `wanted`, io_uring, threads that opens here; `why` says what was passed over.

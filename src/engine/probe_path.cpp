@@ -15,14 +15,17 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <dirent.h>
+
 #include "engine/prefetch.hpp"
 #include "engine/probe_parts.hpp"
 #include "engine/raw_syscall.hpp"
 #include "engine/system_facts.hpp"
 
 // What a path can do. An existing file is only read. In a directory a file is made, unlinked at
-// once, filled with 64 KiB and read. Each engine then reads through the path's own file system;
-// IOPOLL in particular is set up anywhere and fails only at the first read.
+// once, filled with 64 KiB and read; where none can be made, as in a read-only data set, a file
+// that lies there is read. Each engine then reads through the path's own file system; IOPOLL in
+// particular is set up anywhere and fails only at the first read.
 
 namespace ioweave::engine {
 namespace {
@@ -84,13 +87,6 @@ Finding explain_path(const std::string& path, int64_t error) {
     case EPERM:
       return bad_path(path, error, "you may not read it: " + words,
                       "its owner can grant access (chmod, setfacl)");
-    case EROFS:
-      return bad_path(path, error, "its file system is read-only: " + words,
-                      "name an existing file to probe reading, or a writable directory");
-    case ENOSPC:
-    case EDQUOT:
-      return bad_path(path, error, "no space is left for a probe file of 64 KiB: " + words,
-                      "free some space, or name an existing file to probe reading");
     case EIO:
     case ESTALE:
       return bad_path(path, error, "the storage behind it fails: " + words,
@@ -99,52 +95,6 @@ Finding explain_path(const std::string& path, int64_t error) {
       return bad_path(path, error, "it cannot be used: " + words,
                       "name a regular file or a directory on the storage in question");
   }
-}
-
-// ---- The file to probe with --------------------------------------------------------------------
-
-/// A file in `directory` that nobody else can see; -errno in fd().
-File make_hidden_file(const std::string& directory) {
-  const int fd = open_raw(directory.c_str(), O_TMPFILE | O_RDWR, 0600);
-  if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL) return File(fd);
-  std::string name = directory + "/.ioweave-probe-XXXXXX";
-  const int named = ::mkostemp(name.data(), O_CLOEXEC);
-  if (named < 0) return File(-errno);
-  ::unlink(name.c_str());
-  return File(named);
-}
-
-int64_t fill(int fd) {
-  const Memory memory = probe_memory();
-  if (memory == nullptr) return -ENOMEM;
-  std::memset(memory.get(), 'w', kProbeBytes);
-  const long written = raw_syscall(SYS_pwrite64, fd, memory.get(), kProbeBytes, 0);
-  if (written < 0) return written;
-  if (written != static_cast<long>(kProbeBytes)) return -ENOSPC;
-  return raw_syscall(SYS_fdatasync, fd);
-}
-
-/// The file to read, or nothing and a finding that says why.
-std::optional<File> choose_file(const std::string& path, Findings& findings) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    findings.push_back(explain_path(path, -errno));
-    return std::nullopt;
-  }
-  const bool directory = S_ISDIR(status.st_mode);
-  if (!directory && !S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode)) {
-    findings.push_back(bad_path(path, -ESPIPE, "it is a pipe, socket or terminal, not storage",
-                                "name a regular file, a block device or a directory"));
-    return std::nullopt;
-  }
-  File file = directory ? make_hidden_file(path) : File(open_raw(path.c_str(), O_RDONLY));
-  int64_t error = file.open() ? 0 : file.fd();
-  if (error == 0 && directory) error = fill(file.fd());
-  if (error < 0) {
-    findings.push_back(explain_path(path, error));
-    return std::nullopt;
-  }
-  return file;
 }
 
 // ---- What it lies on ---------------------------------------------------------------------------
@@ -200,6 +150,121 @@ std::string queue_setting(dev_t device, const char* name) {
     if (std::string value = read_small_file(path); !value.empty()) return value;
   }
   return {};
+}
+
+// ---- The file to probe with --------------------------------------------------------------------
+
+/// A file in `directory` that nobody else can see; -errno in fd().
+File make_hidden_file(const std::string& directory) {
+  const int fd = open_raw(directory.c_str(), O_TMPFILE | O_RDWR, 0600);
+  if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL) return File(fd);
+  std::string name = directory + "/.ioweave-probe-XXXXXX";
+  const int named = ::mkostemp(name.data(), O_CLOEXEC);
+  if (named < 0) return File(-errno);
+  ::unlink(name.c_str());
+  return File(named);
+}
+
+int64_t fill(int fd) {
+  const Memory memory = probe_memory();
+  if (memory == nullptr) return -ENOMEM;
+  std::memset(memory.get(), 'w', kProbeBytes);
+  const long written = raw_syscall(SYS_pwrite64, fd, memory.get(), kProbeBytes, 0);
+  if (written < 0) return written;
+  if (written != static_cast<long>(kProbeBytes)) return -ENOSPC;
+  return raw_syscall(SYS_fdatasync, fd);
+}
+
+/// A file that can be read, or -errno in fd().
+struct Chosen {
+  File file;
+  std::string name;  ///< of one found in a directory; empty: it was made there, or named
+  int error = 0;     ///< why none could be made there
+};
+
+/// Not so where the kernel makes up what is read: a read may do anything there.
+bool holds_files(int directory) noexcept {
+  const unsigned magic = file_system_magic(directory);
+  return magic != PROC_SUPER_MAGIC && magic != SYSFS_MAGIC;
+}
+
+/// `name` in a directory, where it is a regular file that is not empty and may be read. A link is
+/// not followed: it may lead to another file system.
+File open_existing(int directory, const char* name) noexcept {
+  struct stat status {};
+  if (::fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) return File(-errno);
+  if (!S_ISREG(status.st_mode) || status.st_size == 0) return File(-ENOENT);
+  const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  return File(static_cast<int>(raw_syscall(SYS_openat, directory, name, flags, 0)));
+}
+
+/// The first file of a directory that can be read, with its name; -ENOENT in fd() where none can.
+File find_existing(const std::string& directory, std::string& name) {
+  constexpr int kMostEntries = 4096;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), &::closedir);
+  if (entries == nullptr) return File(-errno);
+  const int fd = ::dirfd(entries.get());
+  for (int i = 0; holds_files(fd) && i < kMostEntries; ++i) {
+    const dirent* const entry = ::readdir(entries.get());
+    if (entry == nullptr) break;
+    if (entry->d_type != DT_REG && entry->d_type != DT_UNKNOWN) continue;
+    File file = open_existing(fd, entry->d_name);
+    if (!file.open()) continue;
+    name = entry->d_name;
+    return file;
+  }
+  return File(-ENOENT);
+}
+
+Finding without_probe_file(const std::string& path, int64_t error) {
+  return {path,
+          Usable::degraded,
+          static_cast<int>(-error),
+          {},
+          "could not create a probe file here: " + error_words(error) +
+              "; and there is no file here to read in its place",
+          "name an existing file to probe reading, or a writable directory"};
+}
+
+/// True where an error of making a file is not the file system's way of saying no.
+bool is_out_of_reach(const std::string& directory, int64_t error) noexcept {
+  return error == -EIO || error == -ESTALE ||
+         ::faccessat(AT_FDCWD, directory.c_str(), X_OK, AT_EACCESS) != 0;
+}
+
+/// A file of our own in a directory, else one that lies there.
+std::optional<Chosen> choose_in_directory(const std::string& path, Findings& findings) {
+  File made = make_hidden_file(path);
+  const int64_t error = made.open() ? fill(made.fd()) : made.fd();
+  if (error >= 0) return Chosen{std::move(made), {}, 0};
+  if (is_out_of_reach(path, error)) {
+    findings.push_back(explain_path(path, error));
+    return std::nullopt;
+  }
+  std::string name;
+  File found = find_existing(path, name);
+  if (found.open()) return Chosen{std::move(found), std::move(name), static_cast<int>(-error)};
+  findings.push_back(without_probe_file(path, error));
+  return std::nullopt;
+}
+
+/// The file to read, or nothing and a finding that says why.
+std::optional<Chosen> choose_file(const std::string& path, Findings& findings) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    findings.push_back(explain_path(path, -errno));
+    return std::nullopt;
+  }
+  if (S_ISDIR(status.st_mode)) return choose_in_directory(path, findings);
+  if (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode)) {
+    findings.push_back(bad_path(path, -ESPIPE, "it is a pipe, socket or terminal, not storage",
+                                "name a regular file, a block device or a directory"));
+    return std::nullopt;
+  }
+  File file(open_raw(path.c_str(), O_RDONLY));
+  if (file.open()) return Chosen{std::move(file), {}, 0};
+  findings.push_back(explain_path(path, file.fd()));
+  return std::nullopt;
 }
 
 // ---- The findings ------------------------------------------------------------------------------
@@ -342,12 +407,16 @@ DirectAlignment direct_alignment(int fd) noexcept {
 }
 
 void probe_path(const std::string& path, Findings& findings) {
-  const std::optional<File> file = choose_file(path, findings);
-  if (!file) return;
-  const int fd = file->fd();
+  const std::optional<Chosen> chosen = choose_file(path, findings);
+  if (!chosen) return;
+  const int fd = chosen->file.fd();
   Finding lies_on;
   lies_on.subject = path;
   lies_on.detail = "on " + file_system_name(file_system_magic(fd));
+  if (!chosen->name.empty()) {
+    lies_on.detail += "; no file can be created here (" + error_words(-chosen->error) + "), so '" +
+                      chosen->name + "' was read";
+  }
   findings.push_back(lies_on);
   const std::string where = "on " + path;
   for (const Kind kind : {Kind::uring, Kind::threads}) {

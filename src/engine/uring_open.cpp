@@ -107,11 +107,12 @@ Refusal explain(int error, const LaneOptions& options) {
     case ENOSYS:
       return not_there(error);
     case ENOMEM:
-      return {error,
-              "no memory for an io_uring of " + std::to_string(options.entries) +
-                  " entries; many kernels count rings against the limit of locked memory, here " +
-                  memlock_limit(),
-              "raise it (ulimit -l, LimitMEMLOCK) or lower the number of entries"};
+      return {
+          error,
+          "no memory for an io_uring of " + std::to_string(options.entries) +
+              " entries; many kernels count rings against the limit of locked memory, here " +
+              memlock_limit(),
+          "raise it (ulimit -l, LimitMEMLOCK); a program that sets its queue depth may lower that"};
     case EMFILE:
     case ENFILE:
       return {error, "no descriptor is left for an io_uring",

@@ -77,6 +77,13 @@ class Fields {
     if (index == N) wrong(key, "one of the names in docs/run-file.md");
     return static_cast<Enum>(index);
   }
+  /// The same of names that a newer version may add to.
+  template <typename Enum, size_t N>
+  [[nodiscard]] Enum choice(const char* key, const std::array<std::string_view, N>& names,
+                            Enum otherwise) const {
+    const size_t index = index_of(names, text(key));
+    return index == N ? otherwise : static_cast<Enum>(index);
+  }
 
  private:
   [[noreturn]] void wrong(const char* key, const char* expected) const {
@@ -190,7 +197,7 @@ FileReport read_file(const Fields& fields) {
   file.device = fields.count("device");
   file.inode = fields.count("inode");
   file.policy = fields.choice<RunPolicy>("policy", kRunPolicyNames);
-  file.degrade = fields.choice<Degrade>("degrade", kDegradeNames);
+  file.degrade = fields.choice("degrade", kDegradeNames, Degrade::other);
   file.processes = fields.count<uint32_t>("processes");
   file.opens = fields.count("opens");
   file.call = read_calls(fields.object("calls"));

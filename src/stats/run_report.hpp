@@ -5,8 +5,9 @@
 // segment_reader.hpp; nothing here knows of shared memory, ticks or JSON.
 //
 //   exposed   time the program's threads spent inside I/O calls on regular files
-//   hidden    time prefetches were in flight while no thread was inside a read, scaled by the
-//             part of the prefetched bytes that the program then read
+//   hidden    time prefetches were in flight while no thread was inside a counted call (read,
+//             write, fsync, copy_file_range, ...), scaled by the part of the prefetched bytes that
+//             the program then read
 //   I/O time  exposed + hidden: what the I/O would have cost with nothing woven through it
 
 #include <array>

@@ -56,8 +56,8 @@ struct RunConfig {
   uint32_t engine = 0;                      ///< engine::Kind, for sync and writes
   uint32_t engine_mode = 0;                 ///< engine::UringMode
   uint32_t scheduling = 1;                  ///< policy::Scheduling of the prefetch: strict
-  uint64_t slice_bytes = 1u << 20;          ///< one prefetch operation; the grain of priority
-  uint64_t lookahead_bytes = 64u << 20;     ///< least window ahead of a sequential reader
+  uint64_t slice_bytes = 1u << 20;          ///< most of one prefetch operation, which starts small
+  uint64_t lookahead_bytes = 64u << 20;     ///< most ahead in a file, unless one read is larger
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of a process
   uint32_t rules = 0;
   uint32_t reserved = 0;
@@ -112,8 +112,9 @@ enum class Degrade : uint32_t {
   no_gain,          ///< its reads come from the page cache already
   read_ahead,       ///< small reads: the kernel's own read-ahead has them ready in time
   no_resources,     ///< threads, memory or table slots ran out
+  other,            ///< in a run file of a newer Ioweave: a reason unknown here
 };
-inline constexpr std::array<std::string_view, 14> kDegradeNames{"none",
+inline constexpr std::array<std::string_view, 15> kDegradeNames{"none",
                                                                 "not a regular file",
                                                                 "memory file",
                                                                 "O_APPEND",
@@ -126,7 +127,8 @@ inline constexpr std::array<std::string_view, 14> kDegradeNames{"none",
                                                                 "random access",
                                                                 "no gain",
                                                                 "kernel read-ahead",
-                                                                "no resources"};
+                                                                "no resources",
+                                                                "other"};
 
 /// One path as seen by one process. Record 0 gathers the files beyond the capacity.
 struct FileRecord {
@@ -168,10 +170,11 @@ struct Segment {
   char why[256];      ///< first downgrade or fault, one sentence
 
   /// Prefetch against the program's own I/O, over the process. Hidden time is the time prefetches
-  /// were in flight while no thread of the program was inside an I/O call.
+  /// were in flight while no thread of the program was inside a call of any class that is counted
+  /// above (read, write, fsync, copy_file_range, ...) on a device that is prefetched from.
   std::atomic<uint64_t> prefetch_operations;
   std::atomic<uint64_t> prefetch_busy_ticks;     ///< time with at least one prefetch in flight
-  std::atomic<uint64_t> prefetch_exposed_ticks;  ///< of that, while the program was inside a read
+  std::atomic<uint64_t> prefetch_exposed_ticks;  ///< of that, while it was inside a counted call
   std::atomic<uint64_t> engine_operations;       ///< calls that went through the engine
   std::atomic<uint32_t> files;                   ///< records in use, record 0 included
   uint32_t reserved;

@@ -88,6 +88,43 @@ TEST(RunLine, AValueThatIsMissingIsAnError) {
   EXPECT_EQ(parse({"-o"}).code, kFailed);
 }
 
+TEST(RunLine, AForgottenValueIsNotTakenFromWhatFollows) {
+  for (const char* const option : {"-o", "-qo", "--output", "--rule", "--slice"}) {
+    const Parsed parsed = parse({option, "--", "true"});
+    EXPECT_EQ(parsed.code, kFailed) << option;
+    EXPECT_THAT(parsed.complaint,
+                HasSubstr(std::string("'") + option + "' needs a value, and '--' is none"));
+  }
+  EXPECT_THAT(parse({"-o", "--slice", "1m", "true"}).complaint, HasSubstr("'--slice' is none"));
+  EXPECT_THAT(parse({"-o", "-q", "true"}).complaint, HasSubstr("'-q' is none"));
+  EXPECT_EQ(parse({"-o", "-odd", "-q", "true"}).code, kFailed) << "-odd is -o dd";
+  EXPECT_EQ(parse({"--output=--", "true"}).options.settings.entries.at(0).value, "--");
+}
+
+TEST(RunLine, ADashIsNoRunFileAndForJsonIsStandardError) {
+  EXPECT_THAT(parse({"-o", "-", "true"}).complaint,
+              HasSubstr("output '-' is no file; --json prints the report on standard error"));
+  const Parsed parsed = parse({"--json=-", "true"});
+  EXPECT_EQ(parsed.code, std::nullopt) << parsed.complaint;
+  EXPECT_TRUE(parsed.options.json);
+  EXPECT_EQ(parsed.options.json_file, "");
+}
+
+TEST(RunLine, AProgramBehindABareJsonIsRemembered) {
+  EXPECT_TRUE(parse({"--json", "x.json", "--", "true"}).options.program_behind_json);
+  EXPECT_FALSE(parse({"--json", "--", "true"}).options.program_behind_json);
+  EXPECT_FALSE(parse({"--json=x", "true"}).options.program_behind_json);
+  EXPECT_FALSE(parse({"--json", "-q", "true"}).options.program_behind_json);
+}
+
+TEST(RunLine, AModeOfAnotherEngineIsAnError) {
+  EXPECT_THAT(parse({"--engine", "aio", "--mode", "iopoll", "p"}).complaint,
+              HasSubstr("mode 'iopoll' is one of engine 'uring': engine 'aio' has no modes"));
+  EXPECT_EQ(parse({"--engine", "aio", "--mode", "plain", "p"}).code, std::nullopt);
+  EXPECT_EQ(parse({"--engine", "uring", "--mode", "sqpoll", "p"}).code, std::nullopt);
+  EXPECT_EQ(parse({"--mode", "iopoll", "p"}).code, std::nullopt);
+}
+
 TEST(RunLine, NoProgramIsAnError) {
   EXPECT_THAT(parse({}).complaint, HasSubstr("no program was given"));
   EXPECT_THAT(parse({"--policy", "off", "--"}).complaint, HasSubstr("no program was given"));

@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <linux/capability.h>
+#include <sys/prctl.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -10,6 +13,7 @@
 #include "cli/command_runner.hpp"
 #include "cli/config_text.hpp"
 #include "stats/text_file.hpp"
+#include "support/child.hpp"
 
 namespace ioweave::cli::test {
 namespace {
@@ -17,9 +21,12 @@ namespace {
 using ioweave::test::read_text;
 using ioweave::test::TempDir;
 using ioweave::test::write_text;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(Command, HelpAndVersionGoToStandardOutput) {
   for (const char* const word : {"--help", "-h", "help"}) {
@@ -41,6 +48,16 @@ TEST(Command, AnUnknownOneIsAnsweredWithTheNearest) {
   EXPECT_EQ(ran.code, 125);
   EXPECT_THAT(ran.err, HasSubstr("did you mean 'doctor'?"));
   EXPECT_EQ(run_ioweave({}).code, 125);
+}
+
+TEST(Command, AnUnknownOptionIsAnsweredWithTheNearest) {
+  for (const char* const word : {"--versoin", "-V", "-v"}) {
+    const Ran ran = run_ioweave({word});
+    EXPECT_EQ(ran.code, 125);
+    EXPECT_THAT(ran.err,
+                HasSubstr(std::string("unknown option '") + word + "'; did you mean '--version'?"));
+  }
+  EXPECT_THAT(run_ioweave({"-x"}).err, HasSubstr("unknown option '-x' (see 'ioweave --help')"));
 }
 
 TEST(Command, AReaderThatWentAwayIsNoCrash) {
@@ -111,6 +128,43 @@ TEST(Config, ExplainsAPath) {
   EXPECT_THAT(ran.out, HasSubstr("./ioweave.toml:1"));
 }
 
+TEST(Config, ExplainsAFileThatIsStillToBeMadeBelowALink) {
+  const TempDir folder;
+  const std::string real = std::filesystem::canonical(folder.path()).string() + "/real";
+  std::filesystem::create_directory(real);
+  std::filesystem::create_directory_symlink(real, folder.file("link"));
+  Surroundings how;
+  how.directory = folder.path();
+  how.variables = {{"IOWEAVE_RULES", real + "/**=off"}};
+  for (const char* const path : {"link/new/x.log", "link/../real/x.log"}) {
+    EXPECT_THAT(run_ioweave({"config", "explain", path}, how).out,
+                AllOf(StartsWith(real + "/"), HasSubstr("x.log: off\n")));
+  }
+}
+
+TEST(Config, ExplainsAsJson) {
+  Surroundings how;
+  how.variables = {{"IOWEAVE_RULES", "*.log=off;/var/**=sync"}};
+  const auto ruled =
+      nlohmann::json::parse(run_ioweave({"config", "explain", "--json", "/var/x.log"}, how).out);
+  EXPECT_EQ(ruled["path"], "/var/x.log");
+  EXPECT_EQ(ruled["policy"], "off");
+  EXPECT_EQ(ruled["rules"].size(), 2u);
+  EXPECT_EQ(ruled["rules"][0]["glob"], "/**/*.log");
+  EXPECT_EQ(ruled["default"]["policy"], "overlap");
+  const auto unruled =
+      nlohmann::json::parse(run_ioweave({"config", "explain", "--json", "/x"}, how).out);
+  EXPECT_EQ(unruled["policy"], "overlap");
+  EXPECT_EQ(unruled["rules"].size(), 0u);
+}
+
+TEST(Config, AListAsJsonIsRefused) {
+  const Ran ran = run_ioweave({"config", "list", "--json"});
+  EXPECT_EQ(ran.code, 125);
+  EXPECT_THAT(ran.err, HasSubstr("list has no JSON form"));
+  EXPECT_THAT(ran.out, IsEmpty());
+}
+
 TEST(Config, TheDocumentationHoldsTheTableOfSettings) {
   EXPECT_EQ(run_ioweave({"config", "list"}).out, settings_list());
   EXPECT_THAT(read_text(IOWEAVE_DOCS "/configuration.md"), HasSubstr(settings_list()))
@@ -149,6 +203,36 @@ TEST(Doctor, SaysOfAProgramWhetherItCanBeFollowed) {
   EXPECT_EQ(ran.code, 2);
   EXPECT_THAT(ran.out, HasSubstr("statically linked"));
   EXPECT_EQ(run_ioweave({"doctor", "/bin/sh"}).code, 0);
+}
+
+TEST(Doctor, ABareNameIsLookedUpInPath) {
+  const TempDir folder;
+  const std::string program = folder.file("my-tool");
+  std::filesystem::copy_file("/bin/sh", program);
+  const TempDir elsewhere;
+  Surroundings how;
+  how.directory = elsewhere.path();
+  how.variables = {{"PATH", folder.path() + ":/usr/bin:/bin"}};
+  const Ran ran = run_ioweave({"doctor", "my-tool"}, how);
+  EXPECT_EQ(ran.code, 2) << ran.out;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("a program of this name in PATH"),
+                             HasSubstr("ioweave doctor " + program)));
+  EXPECT_EQ(run_ioweave({"doctor", program}, how).code, 0);
+}
+
+TEST(Doctor, WithoutLockedMemoryThreadsStandInForIoUring) {
+  Surroundings how;
+  how.in_child = [] {
+    prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK);  // or root has it again after exec
+    (void)ioweave::test::limit_locked_memory(0);
+  };
+  const Ran ran = run_ioweave({"doctor"}, how);
+  if (ran.out.find("no memory for an io_uring") == std::string::npos) {
+    GTEST_SKIP() << "locked memory cannot be limited here, or this kernel does not count rings";
+  }
+  EXPECT_EQ(ran.code, 1) << ran.out;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("degraded  io_uring\n"), HasSubstr("ulimit -l"),
+                             Not(HasSubstr("unusable"))));
 }
 
 TEST(Doctor, DoesRealIoInAFolder) {

@@ -1,5 +1,7 @@
 #include "cli/doctor.hpp"
 
+#include <filesystem>
+
 #include <sys/stat.h>
 
 #include <gmock/gmock.h>
@@ -12,7 +14,9 @@ namespace {
 
 using engine::Finding;
 using engine::Usable;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Finding finding(std::string subject, Usable usable) {
   return {std::move(subject), usable, 0, {}, {}, {}};
@@ -62,12 +66,38 @@ TEST(IsProgram, AScriptAndAnElfFileAreAndDataIsNot) {
   EXPECT_TRUE(is_program("/bin/sh"));
 }
 
+TEST(ExaminePath, AnElfProgramWithoutPermissionToRunIsAFinding) {
+  const test::TempDir folder;
+  for (const char* const program : {"/bin/sh", IOWEAVE_STATIC_PROGRAM}) {
+    const std::string path = folder.file("program");
+    std::filesystem::copy_file(program, path, std::filesystem::copy_options::overwrite_existing);
+    chmod(path.c_str(), 0644);
+    const std::vector<Finding> findings = examine_path(path);
+    EXPECT_THAT(findings_text(findings), AllOf(HasSubstr("an ELF program that is not executable"),
+                                               HasSubstr("chmod +x " + path)));
+    EXPECT_EQ(verdict(findings), 2);
+  }
+}
+
+TEST(ExaminePath, ALibraryIsNoProgram) {
+  const test::TempDir folder;
+  const std::string path = folder.file("library.so");
+  std::filesystem::copy_file(IOWEAVE_OTHER_PRELOAD, path);
+  chmod(path.c_str(), 0644);
+  EXPECT_THAT(findings_text(examine_path(path)), Not(HasSubstr("program " + path)));
+}
+
+TEST(FindingsText, MarksWhatHasASubstituteAsDegraded) {
+  EXPECT_THAT(findings_text({finding("io_uring", Usable::no)}), HasSubstr("degraded  io_uring"));
+  EXPECT_THAT(findings_text({finding("aio", Usable::no)}), HasSubstr("not here  aio"));
+}
+
 TEST(FindingsText, NamesCauseAndRemedy) {
-  Finding found = finding("io_uring", Usable::no);
+  Finding found = finding("interposer", Usable::no);
   found.cause = "a seccomp filter refuses it";
   found.remedy = "the container's administrator";
   EXPECT_THAT(findings_text({found}),
-              AllOf(HasSubstr("unusable  io_uring"), HasSubstr("cause   a seccomp filter"),
+              AllOf(HasSubstr("unusable  interposer"), HasSubstr("cause   a seccomp filter"),
                     HasSubstr("remedy  the container's")));
 }
 

@@ -127,7 +127,7 @@ TEST(AllLayers, AreInOrderOfPrecedence) {
   const TempDir folder;
   write_text(folder, "ioweave.toml", "engine = \"aio\"\nslice = \"2m\"\nmode = \"sqpoll\"\n");
   write_text(folder, "user.toml", "slice = \"4m\"\nschedule = \"none\"\nmode = \"iopoll\"\n");
-  write_text(folder, "site.toml", "schedule = \"weighted\"\nlookahead = \"32m\"\n");
+  write_text(folder, "site.toml", "schedule = \"strict\"\nlookahead = \"32m\"\n");
   Layer command_line;
   command_line.kind = LayerKind::command_line;
   command_line.entries.push_back({"mode", "plain", {LayerKind::command_line, "--mode"}});

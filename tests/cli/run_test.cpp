@@ -72,6 +72,27 @@ TEST(Run, AProgramInTheWorkingDirectoryIsPointedOut) {
   EXPECT_THAT(run_ioweave({"run", "my-tool"}, how).err, HasSubstr("write ./my-tool"));
 }
 
+TEST(Run, AFileTakenForTheProgramBehindJsonIsPointedOut) {
+  const Ran ran = run_ioweave({"run", "--json", "out.json", "--", "true"});
+  EXPECT_EQ(ran.code, 127);
+  EXPECT_THAT(ran.err, HasSubstr("'out.json' was not found in PATH; did you mean "
+                                 "--json=out.json?"));
+  EXPECT_THAT(run_ioweave({"run", "--json", "--", "nonexistent-program"}).err,
+              Not(HasSubstr("did you mean")));
+}
+
+TEST(Run, AForgottenRunFileStartsNothing) {
+  const TempDir folder;
+  Surroundings how;
+  how.directory = folder.path();
+  EXPECT_EQ(run_ioweave({"run", "-o", "--", "touch", "mark"}, how).code, 125);
+  EXPECT_EQ(entries(folder.path()), 0u);
+}
+
+TEST(Run, HelpShowsThatJsonTakesAFileBehindAnEqualsSign) {
+  EXPECT_THAT(run_ioweave({"run", "--help"}).out, HasSubstr("  --json[=FILE]  "));
+}
+
 TEST(Run, WhatCannotBeExecutedIs126) {
   const TempDir folder;
   const std::string path = write_text(folder, "data", "text");
@@ -328,6 +349,13 @@ TEST(Run, ABadSettingIsAWarningAndTheProgramRuns) {
   EXPECT_THAT(ran.err, HasSubstr("warning: ./ioweave.toml:2: unknown setting 'slise' is ignored; "
                                  "did you mean 'slice'?"));
   EXPECT_THAT(ran.err, HasSubstr("warning: IOWEAVE_ENGINE: engine 'urin' is not known"));
+}
+
+TEST(Run, AnEngineThatNoPolicyUsesIsAWarningUnlessQuiet) {
+  const std::vector<std::string> words{"run", "--engine", "threads", "/bin/true"};
+  EXPECT_THAT(run_ioweave(words).err, HasSubstr("warning: --engine has no effect: policy "
+                                                "'overlap' uses no engine"));
+  EXPECT_THAT(run_ioweave({"run", "-q", "--engine", "threads", "/bin/true"}).err, IsEmpty());
 }
 
 TEST(Run, AStaticProgramRunsAndTheSummarySaysWhyNothingWasSeen) {

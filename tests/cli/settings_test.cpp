@@ -79,6 +79,15 @@ TEST(Settings, AWrongValueIsAnsweredWithTheNearestOrTheList) {
   EXPECT_THAT(why, HasSubstr("4k to 1g"));
 }
 
+TEST(Settings, AScheduleOfSharesIsNotOffered) {
+  std::string why;
+  EXPECT_EQ(canonical(setting(Key::schedule), "weighted", why), std::nullopt);
+  EXPECT_EQ(why, "schedule 'weighted' is not known; it is one of none, strict");
+  const std::vector<Layer> layers{layer_of(LayerKind::user, {{"schedule", "weighted"}})};
+  EXPECT_EQ(resolve(layers)[Key::schedule].text, "strict");
+  EXPECT_THAT(resolve(layers).warnings, ElementsAre("place of schedule: " + why));
+}
+
 TEST(Resolve, TheHighestLayerWins) {
   const std::vector<Layer> layers{layer_of(LayerKind::environment, {{"policy", "sync"}}),
                                   layer_of(LayerKind::user, {{"policy", "off"}, {"slice", "2m"}})};
@@ -177,6 +186,31 @@ TEST(Resolve, WindowsAreAtLeastASlice) {
   const std::vector<Layer> large{layer_of(LayerKind::user, {{"lookahead", "2g"}})};
   EXPECT_EQ(resolve(large).size(Key::max_lookahead), 2u << 30);
   EXPECT_THAT(resolve(large).warnings, IsEmpty());
+}
+
+TEST(Resolve, AModeOfAnotherEngineIsIgnoredWithAWarning) {
+  const std::vector<Layer> layers{
+      layer_of(LayerKind::environment, {{"engine", "aio"}, {"policy", "sync"}}),
+      layer_of(LayerKind::user, {{"mode", "iopoll"}})};
+  const Resolved resolved = resolve(layers);
+  EXPECT_EQ(resolved[Key::mode].text, "plain");
+  EXPECT_THAT(resolved.warnings,
+              ElementsAre("place of mode: mode 'iopoll' is ignored: it is one of engine 'uring', "
+                          "and engine is 'aio' (place of engine)"));
+}
+
+TEST(Resolve, AnEngineOptionThatChangesNothingIsAWarning) {
+  std::vector<Layer> layers{
+      layer_of(LayerKind::command_line, {{"engine", "threads"}, {"mode", "plain"}})};
+  EXPECT_THAT(resolve(layers).warnings,
+              ElementsAre("--engine and --mode have no effect: policy 'overlap' uses no engine, "
+                          "only 'sync' and 'writes' do"));
+  layers[0].rules = {rule_of(LayerKind::command_line, "/a", "writes")};
+  EXPECT_THAT(resolve(layers).warnings, IsEmpty());
+  layers[0] = layer_of(LayerKind::command_line, {{"engine", "threads"}, {"policy", "sync"}});
+  EXPECT_THAT(resolve(layers).warnings, IsEmpty());
+  layers[0] = layer_of(LayerKind::environment, {{"engine", "threads"}});
+  EXPECT_THAT(resolve(layers).warnings, IsEmpty()) << "a variable may be meant for other runs";
 }
 
 TEST(Resolve, ASliceIsWholePages) {

@@ -194,6 +194,47 @@ TEST(Remarks, PolicyOffMakesNoExcuses) {
   EXPECT_THAT(remarks_on(report, followed()), IsEmpty());
 }
 
+FileReport ruled(std::string path, stats::RunPolicy policy, double seconds) {
+  FileReport file = file_of(std::move(path), Degrade::none, seconds);
+  file.policy = policy;
+  return file;
+}
+
+TEST(Remarks, ARuleThatSwitchesPrefetchingOffIsNamedAsTheReason) {
+  const RunReport report = report_of(
+      {ruled("/big", stats::RunPolicy::off, 1), file_of("/small", Degrade::no_gain, 0.5)});
+  EXPECT_THAT(remarks_on(report, followed()),
+              ElementsAre(AllOf(HasSubstr("to which a rule gives policy 'off'"),
+                                HasSubstr("ioweave config explain FILE"))));
+}
+
+TEST(Remarks, FilesThatARuleExemptsDoNotHideTheReasonOfTheOthers) {
+  const RunReport report =
+      report_of({ruled("/a", stats::RunPolicy::off, 0.5), file_of("/b", Degrade::no_gain, 1)});
+  EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("page cache already")));
+}
+
+TEST(Remarks, APolicyOfTheRunIsNotCalledARules) {
+  RunReport report = report_of(
+      {ruled("/big", stats::RunPolicy::sync, 1), ruled("/small", stats::RunPolicy::overlap, 0.5)});
+  report.config.policy = stats::RunPolicy::sync;
+  EXPECT_THAT(remarks_on(report, followed()),
+              ElementsAre(HasSubstr("policy 'sync' as no rule says otherwise")));
+}
+
+TEST(Summary, ShowsThePolicyThatARuleGaveAFile) {
+  FileReport mapped = ruled("/b", stats::RunPolicy::writes, 1);
+  mapped.degrade = Degrade::mapped;
+  RunReport report = report_of(
+      {ruled("/a", stats::RunPolicy::off, 2), std::move(mapped), file_of("/c", Degrade::none, 1)});
+  report.config.rules = 1;
+  const std::string text = summary_text(report, {});
+  EXPECT_THAT(text, HasSubstr("2.000 s  policy off\n"));
+  EXPECT_THAT(text, HasSubstr("1.000 s  policy writes, mapped\n"));
+  EXPECT_THAT(text, HasSubstr("1.000 s\n"));
+  EXPECT_THAT(text, HasSubstr("policy overlap, 1 rule\n"));
+}
+
 TEST(Remarks, AProgramThatCannotBeFollowedSaysWhy) {
   Program program = followed();
   program.followable = Followable::static_program;

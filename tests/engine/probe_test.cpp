@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -94,6 +95,72 @@ TEST(Probe, APathThatMayNotBeReadIsAFinding) {
     const std::vector<Finding> findings = probe(path);
     const Finding* found = find(findings, path);
     return found != nullptr && found->error == EACCES && explains(*found) ? 0 : 1;
+  });
+  if (status == 77) GTEST_SKIP() << "cannot become another user";
+  EXPECT_EQ(status, 0);
+}
+
+/// Probes `directory`, which only its owner may write to, as somebody else.
+int probe_as_another(const test::TempDir& directory,
+                     const std::function<int(const std::vector<Finding>&)>& check) {
+  const mode_t mode = ::geteuid() == 0 ? 0755 : 0555;
+  if (::chmod(directory.path().c_str(), mode) != 0) return 76;
+  return test::run_in_child([&] {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() == 0 && ::setuid(kNobody) != 0) return 77;
+    return check(probe(directory.path()));
+  });
+}
+
+TEST(Probe, AFolderThatIsReadOnlyIsProbedByAFileInIt) {
+  const test::TempDir directory;
+  const std::string path = directory.file("data");
+  {
+    const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    ASSERT_EQ(::write(file.get(), "abc", 3), 3);
+  }
+  ASSERT_EQ(::mkdir(directory.file("a").c_str(), 0755), 0);
+  { const Descriptor empty(::open(directory.file("b").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0)); }
+  const int status = probe_as_another(directory, [&](const std::vector<Finding>& findings) {
+    const Finding* place = find(findings, directory.path());
+    const Finding* read = find(findings, "threads read on " + directory.path());
+    if (place == nullptr || place->usable != Usable::yes) return 1;
+    if (place->detail.find("'data' was read") == std::string::npos) return 2;
+    return read != nullptr && read->detail == "read 3 bytes" ? 0 : 3;
+  });
+  if (status == 77) GTEST_SKIP() << "cannot become another user";
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Probe, AFolderThatIsReadOnlyAndEmptyIsDegraded) {
+  const test::TempDir directory;
+  const int status = probe_as_another(directory, [&](const std::vector<Finding>& findings) {
+    const Finding* place = find(findings, directory.path());
+    if (place == nullptr || place->usable != Usable::degraded) return 1;
+    if (place->cause.find("could not create a probe file here") == std::string::npos) return 2;
+    return place->remedy.find("name an existing file") != std::string::npos ? 0 : 3;
+  });
+  if (status == 77) GTEST_SKIP() << "cannot become another user";
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Probe, NothingIsReadInProc) {
+  const std::vector<Finding> findings = probe("/proc");
+  const Finding* place = find(findings, "/proc");
+  ASSERT_NE(place, nullptr);
+  EXPECT_EQ(place->usable, Usable::degraded);
+  EXPECT_NE(place->cause.find("could not create a probe file here"), std::string::npos);
+}
+
+TEST(Probe, AFolderThatMayNotBeEnteredIsUnusable) {
+  const test::TempDir directory;
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0000), 0);
+  const int status = test::run_in_child([&] {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() == 0 && ::setuid(kNobody) != 0) return 77;
+    const std::vector<Finding> findings = probe(directory.path());
+    const Finding* place = find(findings, directory.path());
+    return place != nullptr && place->usable == Usable::no && place->error == EACCES ? 0 : 1;
   });
   if (status == 77) GTEST_SKIP() << "cannot become another user";
   EXPECT_EQ(status, 0);

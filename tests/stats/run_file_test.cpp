@@ -1,10 +1,13 @@
 #include "stats/run_file.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include <gtest/gtest.h>
 
 #include "stats/atomic_file.hpp"
+#include "stats/text_file.hpp"
 #include "support/temp_dir.hpp"
 
 namespace ioweave::stats {
@@ -108,7 +111,7 @@ TEST(RunFile, AMissingOrWrongFieldIsNamedWithItsLine) {
             "line 3: file: 'opens' is not a whole number, at least 0");
   EXPECT_EQ(complaint(altered(R"("wall_s":12.5)", R"("wall_s":"x")")),
             "line 4: summary: 'wall_s' is not a number");
-  EXPECT_NE(complaint(altered("random access", "nonsense")).find("'degrade'"), std::string::npos);
+  EXPECT_NE(complaint(altered("killed", "nonsense")).find("'end'"), std::string::npos);
 }
 
 TEST(RunFile, LinesOutOfOrderAreRefused) {
@@ -125,6 +128,24 @@ TEST(RunFile, UnknownKeysAndTypesAreIgnored) {
   const std::string text = altered(
       R"({"type":"process")", "{\"type\":\"future\",\"x\":1}\n{\"new\":[],\"type\":\"process\"");
   EXPECT_TRUE(parse_run_file(text, report, why)) << why;
+}
+
+TEST(RunFile, AnUnknownDegradeReasonIsTakenForOther) {
+  RunReport report;
+  std::string why;
+  ASSERT_TRUE(parse_run_file(altered("random access", "a later reason"), report, why)) << why;
+  EXPECT_EQ(report.files.at(0).degrade, Degrade::other);
+}
+
+TEST(RunFile, TheDocumentationListsEveryDegradeReason) {
+  const std::string page = test::read_text(IOWEAVE_DOCS "/run-file.md");
+  const size_t begin = page.find("Degrade reasons: ");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string list = page.substr(begin, page.find("\n\n", begin) - begin);
+  for (const std::string_view name : kDegradeNames) {
+    EXPECT_NE(list.find("`" + std::string(name) + "`"), std::string::npos) << name;
+  }
+  EXPECT_EQ(std::ranges::count(list, '`'), std::ssize(kDegradeNames) * 2);
 }
 
 TEST(RunFile, NamesThatAreNotUtf8DoNotBreakIt) {

@@ -20,8 +20,7 @@
 
 namespace ioweave::calls {
 
-/// How long prefetches have been in flight, and how much of that the program spent inside a read
-/// anyway. One writer (the prefetch thread), any reader.
+/// How long prefetches have been in flight. One writer (the prefetch thread), any reader.
 class PrefetchClock {
  public:
   void begin(uint64_t now) noexcept;
