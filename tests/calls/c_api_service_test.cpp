@@ -204,15 +204,17 @@ TEST(COpen, RequiredFailsWithTheEnginesOwnErrorAndOtherwiseTheNextOneServes) {
       return kNoFilter;
     }
     iow_options options{};
-    options.engine = IOW_ENGINE_URING;
     options.required = 1;
     char* text = nullptr;
     iow_service* service = nullptr;
-    if (iow_service_open(&service, &options, &text) != -EPERM || service != nullptr ||
-        text == nullptr || *text == '\0') {
-      return 1;
+    for (const iow_engine engine : {IOW_ENGINE_AUTO, IOW_ENGINE_URING}) {
+      options.engine = engine;
+      if (iow_service_open(&service, &options, &text) != -EPERM || service != nullptr ||
+          text == nullptr || *text == '\0') {
+        return 1;
+      }
+      std::free(text);
     }
-    std::free(text);
     options.required = 0;
     const char* why = nullptr;
     if (iow_service_open(&service, &options, &text) != 0 || text != nullptr) {
@@ -379,6 +381,31 @@ TEST_P(CConvention, AForkedChildCarriesOutAtOnceAndDoesNotWaitForItsParent) {
   gate.open();
   EXPECT_EQ(iow_wait(service, &of_parent, kForEver), 0);
   EXPECT_EQ(of_parent.result, 1);
+}
+
+/// Acts when the thread ends, after whatever the thread made later.
+struct AtThreadEnd {
+  std::function<void()> act;
+  ~AtThreadEnd() {
+    if (act) {
+      act();
+    }
+  }
+};
+
+TEST_P(CConvention, WhatAThreadSubmitsPastItsEndIsCarriedOutAndNotCountedAsSubmitted) {
+  iow_request late = make_nop();
+  late.result = -1;
+  std::thread([&] {
+    thread_local AtThreadEnd at_end;  // before the first submission: destroyed after its hook
+    at_end.act = [&] { EXPECT_EQ(result_of(late), 0); };
+    iow_request early = make_nop();
+    EXPECT_EQ(result_of(early), 0);
+  }).join();
+  EXPECT_EQ(late.result, 0);
+  const iow_stats stats = stats_of(service);
+  EXPECT_EQ(stats.submitted, 1u);
+  EXPECT_EQ(stats.completed, 2u);
 }
 
 }  // namespace
