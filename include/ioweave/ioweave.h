@@ -17,6 +17,10 @@
  * Conventions, for every function unless it says otherwise:
  *   - Result: >= 0, or a negated errno (-EINVAL, ...). errno itself is not touched.
  *   - Sizes and offsets are bytes, times are nanoseconds, bandwidth is MB/s (10^6 bytes).
+ *   - Timeouts below 0 are for ever.
+ *   - Structs of options grow at their end: `size` says how much of one the caller knows, and 0
+ *     that it is all of this header's. What a shorter one lacks is zero, what a longer one has is
+ *     ignored; a size of 1..3 is -EINVAL.
  *   - Thread safety: any thread, at any time, except that iow_service_close() is the last call.
  *   - Ownership: a buffer and a request belong to the library from submission to completion.
  *   - fork(2): the child must not wait for what the parent submitted (such waits return
@@ -70,11 +74,13 @@ typedef enum iow_engine_mode {
 
 /* Zero means "the default" in every field, so a zeroed struct is valid. */
 typedef struct iow_options {
-  uint32_t size; /* sizeof(iow_options): lets the struct grow; 0 is this version's size */
+  uint32_t size; /* sizeof(iow_options), or 0 */
   iow_engine engine;
   iow_engine_mode mode;
-  int required;         /* nonzero: fail rather than fall back to another engine */
-  uint32_t queue_depth; /* most requests in flight per thread: 1..4096, default 256 */
+  int required;         /* nonzero: fail rather than fall back to another engine or mode;
+                           IOW_ENGINE_AUTO then means IOW_ENGINE_URING */
+  uint32_t queue_depth; /* most requests in flight in each thread's queue: 1..4096, default 256.
+                           What goes to the service's own threads is queued there without a limit */
   uint32_t threads;     /* most worker threads of the threads engine: 1..256, default 4 */
   uint32_t reserved[8];
 } iow_options;
@@ -82,9 +88,10 @@ typedef struct iow_options {
 /*
  * Opens a service. `options` may be NULL. Where the wanted engine is not allowed or not there
  * (io_uring disabled, seccomp, limits), falls back to the next one unless `required`; see
- * iow_service_engine() for which and why. Errors: -EINVAL (an option out of range; *error_text
- * names it), -ENOMEM, and with `required` the engine's own error. *error_text, if the pointer is
- * not NULL, is NULL or a sentence to be freed with free(3).
+ * iow_service_engine() for which and why. Errors: -EINVAL (`service` is NULL or an option out of
+ * range; *error_text names it), -EMFILE (256 services are open in this process), -ENOMEM, and with
+ * `required` the engine's own error. *service is NULL then. *error_text, if the pointer is not
+ * NULL, is NULL or a sentence to be freed with free(3).
  */
 IOW_API int iow_service_open(iow_service** service, const iow_options* options,
                              char** error_text) IOW_NOEXCEPT;
@@ -96,8 +103,9 @@ IOW_API int iow_service_open(iow_service** service, const iow_options* options,
 IOW_API void iow_service_close(iow_service* service) IOW_NOEXCEPT;
 
 /*
- * The engine in use ("io_uring", "io_uring+sqpoll", "aio", "threads"); *why, unless NULL, receives
- * a sentence on what was passed over and who can mend it, or "". Both live as long as the service.
+ * The engine in use ("io_uring", "io_uring+sqpoll", "io_uring+iopoll", "aio", "threads"); *why,
+ * unless NULL, receives a sentence on what was passed over and who can mend it, or "". Both live as
+ * long as the service.
  */
 IOW_API const char* iow_service_engine(const iow_service* service, const char** why) IOW_NOEXCEPT;
 
@@ -107,8 +115,8 @@ IOW_API const char* iow_service_engine(const iow_service* service, const char** 
  * As pread(2), pwrite(2), preadv(2), pwritev(2), fsync(2), fdatasync(2) on the calling thread, but
  * interrupted calls are repeated and short transfers continued, also above 2 GiB: fewer bytes than
  * asked means end of file, or for a write the bytes written before an error that the next call
- * will report. Offsets are >= 0. Errors: those of the system call, negated; -EINVAL for vectors
- * outside 0..IOV_MAX or a sum above SSIZE_MAX.
+ * will report. Errors: those of the system call, negated; -EINVAL for an offset below 0, for
+ * vectors outside 0..IOV_MAX or NULL, or for bytes or their sum above SSIZE_MAX.
  */
 IOW_API ssize_t iow_pread(iow_service* service, int fd, void* buffer, size_t bytes,
                           off_t offset) IOW_NOEXCEPT;
@@ -178,15 +186,20 @@ struct iow_request {
 /*
  * Submits `count` requests, in order of the array (their completions come in any order). Returns
  * how many were taken: all of them, or fewer with IOW_NOWAIT or where the next one is malformed
- * (then a call with that one first returns its error: -EINVAL for an unknown op, flag, flow, or
- * an offset below 0, a vector count above IOV_MAX; -EBUSY for a request still in flight). Errors
- * of the transfer itself, -EBADF included, are the request's result. Sleeps while the thread's
- * queue is full unless IOW_NOWAIT (then -EAGAIN where nothing could be taken).
+ * (then a call with that one first returns its error: -EINVAL for an unknown op, flag or flow, an
+ * offset below -1 (of IOW_OP_PREFETCH, below 0), bytes above SSIZE_MAX, or vectors above IOV_MAX,
+ * NULL or of more than SSIZE_MAX bytes; -EBUSY for a request still in flight). -EINVAL, too, for a
+ * count above INT_MAX. Errors of the transfer itself, -EBADF included, are the request's result.
+ * Sleeps while the thread's queue is full unless IOW_NOWAIT (then -EAGAIN where nothing could be
+ * taken). A count of 0 only hands over what IOW_MORE held.
  */
 IOW_API int iow_submit(iow_service* service, iow_request* const* requests,
                        unsigned count) IOW_NOEXCEPT;
 
-/* 1 if completed (its result is then visible to this thread), else 0. No system call, usually. */
+/*
+ * 1 if completed (its result is then visible to this thread), else 0, also for a request that was
+ * never submitted. No system call, usually.
+ */
 IOW_API int iow_test(iow_service* service, iow_request* request) IOW_NOEXCEPT;
 
 /*
@@ -196,7 +209,7 @@ IOW_API int iow_test(iow_service* service, iow_request* request) IOW_NOEXCEPT;
  */
 IOW_API int iow_wait(iow_service* service, iow_request* request, int64_t timeout_ns) IOW_NOEXCEPT;
 
-/* Waits for all of them. 0, or the first error as above. */
+/* Waits for all of them, at most timeout_ns together. 0, or the first error as above. */
 IOW_API int iow_wait_all(iow_service* service, iow_request* const* requests, unsigned count,
                          int64_t timeout_ns) IOW_NOEXCEPT;
 
@@ -204,15 +217,15 @@ IOW_API int iow_wait_all(iow_service* service, iow_request* const* requests, uns
  * Makes progress on what this thread submitted: hands over what IOW_MORE held, collects completions
  * and runs the callbacks of IOW_CALLBACK_ON_POLL. Sleeps until `min` requests of this thread have
  * completed during the call, at most timeout_ns (-1: for ever), and no longer than anything is in
- * flight. Returns how many completed.
+ * flight. Returns how many completed: 0 in a thread that submitted nothing, and in a forked child.
  */
 IOW_API int iow_poll(iow_service* service, unsigned min, int64_t timeout_ns) IOW_NOEXCEPT;
 
 /*
  * Asks that a request be given up. It completes in any case, with -ECANCELED where that succeeded
  * and nothing was transferred. 0 where it was still waiting or the kernel gave it up; -EALREADY
- * where it is under way (storage I/O on regular files usually cannot be taken back) or has
- * completed.
+ * where it is under way (storage I/O on regular files usually cannot be taken back), has completed
+ * or was never submitted, and in a forked child.
  */
 IOW_API int iow_cancel(iow_service* service, iow_request* request) IOW_NOEXCEPT;
 
@@ -222,8 +235,10 @@ IOW_API int iow_cancel(iow_service* service, iow_request* request) IOW_NOEXCEPT;
  * Registers memory (or a descriptor) once with every ring, which saves the kernel looking it up
  * for each operation. Returns an id (1..1023) for iow_request.fixed_buffer (fixed_file), valid
  * until unregistered; unregister only when no request in flight uses it. Never needed for
- * correctness: where the memory lock limit is too low, requests go the ordinary way. -ENOSPC when
- * all ids are taken, -EINVAL for an empty range, -EBADF.
+ * correctness: where the memory lock limit is too low, or the id is not one of the request's own
+ * buffer (descriptor), requests go the ordinary way. Errors of registering: -ENOSPC when all ids
+ * are taken, -EINVAL for an empty range or NULL, -EBADF, -ENOMEM; of unregistering: -ENOENT for an
+ * id that is not registered.
  */
 IOW_API int iow_register_buffer(iow_service* service, void* base, size_t bytes) IOW_NOEXCEPT;
 IOW_API int iow_register_file(iow_service* service, int fd) IOW_NOEXCEPT;
@@ -241,22 +256,26 @@ typedef enum iow_class {
 typedef enum iow_scheduling {
   IOW_SCHEDULE_NONE = 0,    /* all classes at once */
   IOW_SCHEDULE_STRICT = 1,  /* a lower class starts only while no higher one runs or waits */
-  IOW_SCHEDULE_WEIGHTED = 2 /* shares */
+  IOW_SCHEDULE_WEIGHTED = 2 /* shares of the bytes started, among what has to wait: without a
+                               max_in_flight of the device, or its budget and constraints of the
+                               flows, no turn is waited for and it has no effect */
 } iow_scheduling;
 
 typedef struct iow_device_options {
   uint32_t size; /* sizeof(iow_device_options), or 0 */
   iow_scheduling scheduling;
-  double
-      budget_mb_per_s; /* never exceeded by the sum of running operations' constraints; 0: none */
+  double budget_mb_per_s; /* never exceeded by the sum of running requests' constraints: 1e-6..1e12,
+                             or 0: none */
   uint32_t max_in_flight; /* requests at once; 0: no limit */
-  uint32_t weights[3];    /* of IOW_FOREGROUND, _WRITE_BEHIND, _PREFETCH; 0: 16, 4, 1 */
+  uint32_t weights[3];    /* of IOW_FOREGROUND, _WRITE_BEHIND, _PREFETCH: 1..10000; 0: 16, 4, 1 */
   uint32_t reserved[8];
 } iow_device_options;
 
 /*
  * Creates a storage target. Returns its id; device 0 exists, has no limits and schedules strictly.
- * -EINVAL with a sentence in *error_text (free(3)). Devices and flows live as long as the service.
+ * A service has at most 256 devices and 4096 flows, these two zeroth ones included; they live as
+ * long as it does. `name` is for texts and may be NULL, so may `options`. Errors: -EINVAL for an
+ * option out of range or one too many, with a sentence in *error_text (free(3)); -ENOMEM.
  */
 IOW_API int iow_device_create(iow_service* service, const char* name,
                               const iow_device_options* options, char** error_text) IOW_NOEXCEPT;
@@ -265,23 +284,34 @@ typedef struct iow_flow_options {
   uint32_t size;   /* sizeof(iow_flow_options), or 0 */
   uint32_t device; /* from iow_device_create(), or 0 */
   iow_class priority;
-  double constraint_mb_per_s; /* held by each running request of the flow; 0: none */
+  double constraint_mb_per_s; /* held by each running request of the flow: 1e-6 up to the budget of
+                                 the device; 0: none. Without effect on a device without a budget,
+                                 as device 0 is: there is nothing to hold a part of */
   uint32_t max_in_flight;     /* requests of the flow at once; 0: no limit */
   uint32_t reserved[8];
 } iow_flow_options;
 
-/* Creates a flow. Returns its id; flow 0 exists: foreground, unconstrained, on device 0. */
+/*
+ * Creates a flow. Returns its id; flow 0 exists: foreground, unconstrained, on device 0. Limits and
+ * errors as of iow_device_create(); an unknown device is out of range.
+ */
 IOW_API int iow_flow_create(iow_service* service, const char* name, const iow_flow_options* options,
                             char** error_text) IOW_NOEXCEPT;
 
 /* ---- Statistics ---- */
 
+/*
+ * Of requests, not of blocking calls, which add to read_bytes and written_bytes only. What a forked
+ * child submits is counted nowhere; what a thread submits past its end (from a destructor of its
+ * thread-local objects that runs late) is not in `submitted`, but in all that follows.
+ */
 typedef struct iow_stats {
-  uint32_t size;      /* set to sizeof(iow_stats) before the call */
-  uint32_t lanes;     /* queues in existence: one per thread that submitted, and the reaper's */
+  uint32_t size;      /* set to sizeof(iow_stats) before the call; what was filled after it */
+  uint32_t lanes;     /* queues in existence: one per thread that submitted (that of a thread
+                         that ended serves the next one), and two of the service's at most */
   uint64_t submitted; /* requests taken */
   uint64_t completed; /* of these, ended; submitted - completed are in flight or waiting */
-  uint64_t failed;    /* of these, with -errno */
+  uint64_t failed;    /* of these, with -errno other than -ECANCELED */
   uint64_t cancelled; /* of these, with -ECANCELED */
   uint64_t read_bytes;
   uint64_t written_bytes;
@@ -292,7 +322,11 @@ typedef struct iow_stats {
   uint64_t fallbacks; /* operations the engine could not do that worker threads did */
 } iow_stats;
 
-/* A snapshot; counters of different threads are read one after the other, not at one instant. */
+/*
+ * A snapshot; counters of different threads are read one after the other, not at one instant. Fills
+ * as much as stats->size says. 0, or -EINVAL where `stats` is NULL or its size below
+ * sizeof(uint32_t).
+ */
 IOW_API int iow_service_stats(iow_service* service, iow_stats* stats) IOW_NOEXCEPT;
 
 #ifdef __cplusplus

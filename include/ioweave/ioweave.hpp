@@ -31,7 +31,7 @@ Integer check(Integer result, const char* what) {
   return result;
 }
 
-/// Forever, where a timeout is asked for.
+/// Forever, where a timeout is asked for; so is every negative one.
 inline constexpr std::chrono::nanoseconds kForever{-1};
 
 /// One transfer. From submission to completion the library knows its address: it must stay where it

@@ -33,9 +33,12 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 /// A moment by which something must have happened, or never.
 class Deadline {
  public:
-  /// -1: never.
-  explicit Deadline(int64_t timeout_ns) noexcept
-      : at_ns_(timeout_ns < 0 ? kNever : monotonic_ns() + timeout_ns) {}
+  /// -1, or more than the clock can count to: never.
+  explicit Deadline(int64_t timeout_ns) noexcept {
+    if (timeout_ns >= 0 && __builtin_add_overflow(monotonic_ns(), timeout_ns, &at_ns_)) {
+      at_ns_ = kNever;
+    }
+  }
 
   [[nodiscard]] bool passed() const noexcept { return at_ns_ != kNever && left_ns() == 0; }
   /// As the timeout argument of futex_wait() and engine::Reap: -1 for never.
@@ -54,7 +57,7 @@ class Deadline {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
   }
-  int64_t at_ns_;
+  int64_t at_ns_ = kNever;
 };
 
 }  // namespace ioweave

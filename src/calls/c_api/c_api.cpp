@@ -22,6 +22,29 @@ struct iow_service {
 
 namespace {
 
+/// errno is the caller's; system calls of ours, and callbacks, change it.
+class ErrnoKept {
+ public:
+  ErrnoKept() = default;
+  ~ErrnoKept() { word_ = value_; }
+  ErrnoKept(const ErrnoKept&) = delete;
+  ErrnoKept& operator=(const ErrnoKept&) = delete;
+
+ private:
+  int& word_ = errno;
+  const int value_ = word_;
+};
+
+/// An enumeration as the number that it is in C, where any fits: to read it as an `Enum` would be
+/// undefined for one that is out of range.
+template <typename Enum>
+uint32_t number_of(const Enum& value) noexcept {
+  static_assert(sizeof value == sizeof(uint32_t));
+  uint32_t number = 0;
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
+
 /// Hands a sentence to C; nothing where nobody asked or memory is out.
 void give_text(char** text, const std::string& why) noexcept {
   if (text != nullptr) {
@@ -68,8 +91,8 @@ bool in_range(uint32_t value, uint32_t lowest, uint32_t highest, const char* nam
 }
 
 bool to_service_options(const iow_options& given, service::Options& options, std::string& why) {
-  if (!in_range(given.engine, IOW_ENGINE_AUTO, IOW_ENGINE_THREADS, "engine", why) ||
-      !in_range(given.mode, IOW_MODE_PLAIN, IOW_MODE_IOPOLL, "mode", why)) {
+  if (!in_range(number_of(given.engine), IOW_ENGINE_AUTO, IOW_ENGINE_THREADS, "engine", why) ||
+      !in_range(number_of(given.mode), IOW_MODE_PLAIN, IOW_MODE_IOPOLL, "mode", why)) {
     return false;
   }
   if (given.mode != IOW_MODE_PLAIN && given.engine > IOW_ENGINE_URING) {
@@ -89,6 +112,7 @@ bool to_service_options(const iow_options& given, service::Options& options, std
 
 ssize_t transfer(iow_service* service, engine::Op op, int fd, const void* buffer, uint64_t bytes,
                  off_t offset) noexcept {
+  const ErrnoKept kept;
   return static_cast<ssize_t>(
       service->service->transfer(op, fd, const_cast<void*>(buffer), bytes, offset));
 }
@@ -107,12 +131,14 @@ const char* iow_version_string() noexcept {
 
 int iow_service_open(iow_service** service, const iow_options* options,
                      char** error_text) noexcept {
-  if (service == nullptr) {
-    return -EINVAL;
-  }
-  *service = nullptr;
+  const ErrnoKept kept;
   give_text(error_text, {});
   return guarded(error_text, [&]() -> int {
+    if (service == nullptr) {
+      give_text(error_text, "service must not be NULL: it receives the service");
+      return -EINVAL;
+    }
+    *service = nullptr;
     iow_options given;
     service::Options wanted;
     std::string why = "options.size is not the size of an iow_options";
@@ -132,6 +158,7 @@ int iow_service_open(iow_service** service, const iow_options* options,
 }
 
 void iow_service_close(iow_service* service) noexcept {
+  const ErrnoKept kept;
   delete service;
 }
 
@@ -170,19 +197,23 @@ int iow_fdatasync(iow_service* service, int fd) noexcept {
 }
 
 int iow_submit(iow_service* service, iow_request* const* requests, unsigned count) noexcept {
+  const ErrnoKept kept;
   return count > INT_MAX ? -EINVAL : service->service->submit({requests, count});
 }
 
 int iow_test(iow_service* service, iow_request* request) noexcept {
+  const ErrnoKept kept;
   return service->service->test(*request);
 }
 
 int iow_wait(iow_service* service, iow_request* request, int64_t timeout_ns) noexcept {
+  const ErrnoKept kept;
   return service->service->wait(*request, timeout_ns);
 }
 
 int iow_wait_all(iow_service* service, iow_request* const* requests, unsigned count,
                  int64_t timeout_ns) noexcept {
+  const ErrnoKept kept;
   const Deadline deadline(timeout_ns);
   for (unsigned i = 0; i < count; ++i) {
     if (const int error = service->service->wait(*requests[i], deadline.left_ns()); error != 0) {
@@ -193,14 +224,17 @@ int iow_wait_all(iow_service* service, iow_request* const* requests, unsigned co
 }
 
 int iow_poll(iow_service* service, unsigned min, int64_t timeout_ns) noexcept {
+  const ErrnoKept kept;
   return service->service->poll(min, timeout_ns);
 }
 
 int iow_cancel(iow_service* service, iow_request* request) noexcept {
+  const ErrnoKept kept;
   return service->service->cancel(*request);
 }
 
 int iow_register_buffer(iow_service* service, void* base, size_t bytes) noexcept {
+  const ErrnoKept kept;
   if (base == nullptr || bytes == 0) {
     return -EINVAL;
   }
@@ -208,6 +242,7 @@ int iow_register_buffer(iow_service* service, void* base, size_t bytes) noexcept
 }
 
 int iow_register_file(iow_service* service, int fd) noexcept {
+  const ErrnoKept kept;
   if (::fcntl(fd, F_GETFD) < 0) {
     return -EBADF;
   }
@@ -215,12 +250,14 @@ int iow_register_file(iow_service* service, int fd) noexcept {
 }
 
 int iow_unregister_buffer(iow_service* service, int id) noexcept {
+  const ErrnoKept kept;
   return id <= 0 || id > UINT16_MAX
              ? -ENOENT
              : service->service->fixed().remove_buffer(static_cast<uint16_t>(id));
 }
 
 int iow_unregister_file(iow_service* service, int id) noexcept {
+  const ErrnoKept kept;
   return id <= 0 || id > UINT16_MAX
              ? -ENOENT
              : service->service->fixed().remove_file(static_cast<uint16_t>(id));
@@ -228,12 +265,13 @@ int iow_unregister_file(iow_service* service, int id) noexcept {
 
 int iow_device_create(iow_service* service, const char* name, const iow_device_options* options,
                       char** error_text) noexcept {
+  const ErrnoKept kept;
   give_text(error_text, {});
   return guarded(error_text, [&]() -> int {
     iow_device_options given;
     std::string why = "options.size is not the size of an iow_device_options";
-    if (!read_options(options, given) ||
-        !in_range(given.scheduling, IOW_SCHEDULE_NONE, IOW_SCHEDULE_WEIGHTED, "scheduling", why)) {
+    if (!read_options(options, given) || !in_range(number_of(given.scheduling), IOW_SCHEDULE_NONE,
+                                                   IOW_SCHEDULE_WEIGHTED, "scheduling", why)) {
       give_text(error_text, why);
       return -EINVAL;
     }
@@ -255,12 +293,13 @@ int iow_device_create(iow_service* service, const char* name, const iow_device_o
 
 int iow_flow_create(iow_service* service, const char* name, const iow_flow_options* options,
                     char** error_text) noexcept {
+  const ErrnoKept kept;
   give_text(error_text, {});
   return guarded(error_text, [&]() -> int {
     iow_flow_options given;
     std::string why = "options.size is not the size of an iow_flow_options";
     if (!read_options(options, given) ||
-        !in_range(given.priority, IOW_FOREGROUND, IOW_PREFETCH, "priority", why)) {
+        !in_range(number_of(given.priority), IOW_FOREGROUND, IOW_PREFETCH, "priority", why)) {
       give_text(error_text, why);
       return -EINVAL;
     }
@@ -281,6 +320,7 @@ int iow_flow_create(iow_service* service, const char* name, const iow_flow_optio
 }
 
 int iow_service_stats(iow_service* service, iow_stats* stats) noexcept {
+  const ErrnoKept kept;
   if (stats == nullptr || stats->size < sizeof(stats->size)) {
     return -EINVAL;
   }

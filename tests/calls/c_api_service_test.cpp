@@ -1,0 +1,412 @@
+// Opening a service in C: options, their limits and texts; engines; closing; fork; errno.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include <gmock/gmock.h>
+
+#include "fixture.hpp"
+#include "support/child.hpp"
+#include "support/seccomp.hpp"
+
+namespace ioweave::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Any number in a field of C's enumeration types, as a C program can put it there.
+template <typename Enum>
+void set_raw(Enum& field, uint32_t value) {
+  static_assert(sizeof field == sizeof value);
+  std::memcpy(&field, &value, sizeof value);
+}
+
+TEST(CVersion, IsThatOfTheHeader) {
+  const std::string expected = std::to_string(IOW_VERSION_MAJOR) + "." +
+                               std::to_string(IOW_VERSION_MINOR) + "." +
+                               std::to_string(IOW_VERSION_PATCH);
+  EXPECT_EQ(iow_version_string(), expected);
+}
+
+// ---- Options
+// -------------------------------------------------------------------------------------
+
+struct BadOption {
+  const char* name;
+  std::function<void(iow_options&)> spoil;
+  std::vector<std::string> words;  ///< of the text
+};
+void PrintTo(const BadOption& option, std::ostream* out) {
+  *out << option.name;
+}
+
+class COptionOutOfRange : public ::testing::TestWithParam<BadOption> {};
+
+TEST_P(COptionOutOfRange, IsRefusedByName) {
+  iow_options options{};
+  options.engine = IOW_ENGINE_THREADS;
+  GetParam().spoil(options);
+  ErrorText text;
+  auto* service = reinterpret_cast<iow_service*>(&options);  // must not stay
+  EXPECT_EQ(iow_service_open(&service, &options, text.out()), -EINVAL);
+  EXPECT_EQ(service, nullptr);
+  for (const std::string& word : GetParam().words) {
+    EXPECT_THAT(text.str(), HasSubstr(word));
+  }
+  EXPECT_EQ(iow_service_open(&service, &options, nullptr), -EINVAL) << "nobody asked for a text";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , COptionOutOfRange,
+    ::testing::Values(
+        BadOption{"size_1", [](iow_options& o) { o.size = 1; }, {"options.size"}},
+        BadOption{"size_3", [](iow_options& o) { o.size = 3; }, {"options.size"}},
+        BadOption{
+            "engine_4", [](iow_options& o) { set_raw(o.engine, 4); }, {"engine", "0..3", "4"}},
+        BadOption{"engine_huge",
+                  [](iow_options& o) { set_raw(o.engine, UINT32_MAX); },
+                  {"engine", "4294967295"}},
+        BadOption{"mode_3", [](iow_options& o) { set_raw(o.mode, 3); }, {"mode", "0..2", "3"}},
+        BadOption{"mode_huge", [](iow_options& o) { set_raw(o.mode, 1u << 31); }, {"mode"}},
+        BadOption{
+            "sqpoll_of_threads", [](iow_options& o) { o.mode = IOW_MODE_SQPOLL; }, {"sqpoll"}},
+        BadOption{"iopoll_of_aio",
+                  [](iow_options& o) {
+                    o.engine = IOW_ENGINE_AIO;
+                    o.mode = IOW_MODE_IOPOLL;
+                  },
+                  {"iopoll", "io_uring"}},
+        BadOption{"queue_depth_4097",
+                  [](iow_options& o) { o.queue_depth = 4097; },
+                  {"queue_depth", "1..4096", "4097"}},
+        BadOption{
+            "threads_257", [](iow_options& o) { o.threads = 257; }, {"threads", "1..256", "257"}}),
+    [](const auto& option) { return std::string(option.param.name); });
+
+TEST(COpen, TakesTheEndsOfEveryRange) {
+  for (const auto& [depth, threads] : {std::pair{1u, 1u}, std::pair{4096u, 256u}}) {
+    iow_options options{};
+    options.engine = IOW_ENGINE_THREADS;
+    options.queue_depth = depth;
+    options.threads = threads;
+    std::string why;
+    EXPECT_NE(open_service(options, &why), nullptr) << why;
+  }
+}
+
+TEST(COpen, NoOptionsAndZeroedOptionsMeanTheDefaults) {
+  ErrorText text;
+  iow_service* opened = nullptr;
+  ASSERT_EQ(iow_service_open(&opened, nullptr, text.out()), 0);
+  const OwnedService by_null(opened);
+  EXPECT_EQ(text.str(), "");
+  const OwnedService by_zeros = open_service({});
+  ASSERT_NE(by_zeros, nullptr);
+  EXPECT_STREQ(iow_service_engine(by_null.get(), nullptr),
+               iow_service_engine(by_zeros.get(), nullptr));
+}
+
+TEST(COpen, SetsTheTextToNullWhereItSucceeds) {
+  ErrorText text;
+  iow_service* service = nullptr;
+  ASSERT_EQ(iow_service_open(&service, nullptr, text.out()), 0);
+  const OwnedService owned(service);
+  EXPECT_FALSE(text.untouched());
+  EXPECT_EQ(text.str(), "");
+}
+
+TEST(COpen, NowhereToPutTheServiceIsRefusedWithAText) {
+  ErrorText text;
+  EXPECT_EQ(iow_service_open(nullptr, nullptr, text.out()), -EINVAL);
+  EXPECT_THAT(text.str(), HasSubstr("service"));
+  EXPECT_EQ(iow_service_open(nullptr, nullptr, nullptr), -EINVAL);
+}
+
+TEST(COpen, OfAnOlderAndShorterStructOnlyTheFieldsThatItHasCount) {
+  iow_options options{};
+  options.size = offsetof(iow_options, queue_depth);
+  options.engine = IOW_ENGINE_THREADS;
+  options.queue_depth = 99'999;  // behind the end of the struct that the caller knows
+  options.threads = 99'999;
+  const OwnedService service = open_service(options);
+  ASSERT_NE(service, nullptr);
+  EXPECT_STREQ(iow_service_engine(service.get(), nullptr), "threads");
+
+  options.size = offsetof(iow_options, threads);
+  std::string why;
+  EXPECT_EQ(open_service(options, &why), nullptr);
+  EXPECT_THAT(why, HasSubstr("queue_depth"));
+}
+
+TEST(COpen, OfANewerAndLongerStructTheUnknownFieldsAreLeftAlone) {
+  struct Newer {
+    iow_options known{};
+    std::array<uint32_t, 64> more{};
+  } newer;
+  newer.known.size = sizeof newer;
+  newer.known.engine = IOW_ENGINE_THREADS;
+  newer.more.fill(0xffff'ffff);
+  const OwnedService service = open_service(newer.known);
+  ASSERT_NE(service, nullptr);
+  EXPECT_STREQ(iow_service_engine(service.get(), nullptr), "threads");
+}
+
+// ---- Engines
+// -------------------------------------------------------------------------------------
+
+class CEngine : public OnEveryEngine {};
+INSTANTIATE_TEST_SUITE_P(, CEngine, every_engine(), name_of);
+
+TEST_P(CEngine, IsTheOneRequiredAndHasNothingToExplain) {
+  const char* why = nullptr;
+  const std::string engine = iow_service_engine(service, &why);
+  EXPECT_EQ(engine, GetParam() == IOW_ENGINE_URING ? "io_uring"
+                    : GetParam() == IOW_ENGINE_AIO ? "aio"
+                                                   : "threads");
+  EXPECT_STREQ(why, "");
+}
+
+TEST_P(CEngine, ClosingCompletesWhatIsInFlightWaitingOrHeldBack) {
+  constexpr size_t kEach = 50;
+  Calls calls;
+  std::vector<iow_request> requests(3 * kEach);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i] = make_nop();
+    requests[i].result = -1;
+    requests[i].callback = i % 3 == 0 ? nullptr : &note_call;
+    requests[i].user = &calls;
+    requests[i].flags = i % 3 == 1 ? IOW_CALLBACK_ON_POLL | IOW_MORE : IOW_MORE;
+    ASSERT_EQ(submit(requests[i]), 1);
+  }
+  close();
+  EXPECT_EQ(calls.count, static_cast<int>(2 * kEach));
+  EXPECT_TRUE(std::all_of(requests.begin(), requests.end(),
+                          [](const iow_request& request) { return request.result == 0; }));
+}
+
+TEST(CClose, TakesNull) {
+  iow_service_close(nullptr);
+}
+
+TEST(COpen, RequiredFailsWithTheEnginesOwnErrorAndOtherwiseTheNextOneServes) {
+  constexpr int kNoFilter = 77;
+  const int code = run_in_child([] {
+    if (!refuse_syscall(SYS_io_uring_setup, EPERM)) {
+      return kNoFilter;
+    }
+    iow_options options{};
+    options.required = 1;
+    char* text = nullptr;
+    iow_service* service = nullptr;
+    for (const iow_engine engine : {IOW_ENGINE_AUTO, IOW_ENGINE_URING}) {
+      options.engine = engine;
+      if (iow_service_open(&service, &options, &text) != -EPERM || service != nullptr ||
+          text == nullptr || *text == '\0') {
+        return 1;
+      }
+      std::free(text);
+    }
+    options.required = 0;
+    const char* why = nullptr;
+    if (iow_service_open(&service, &options, &text) != 0 || text != nullptr) {
+      return 2;
+    }
+    if (std::string(iow_service_engine(service, &why)) != "threads") {
+      return 3;
+    }
+    const bool explained = std::strstr(why, "io_uring: ") != nullptr;
+    iow_service_close(service);
+    return explained ? 0 : 4;
+  });
+  if (code == kNoFilter) {
+    GTEST_SKIP() << "no seccomp filter can be installed here";
+  }
+  EXPECT_EQ(code, 0);
+}
+
+TEST(COpen, RequiredSqpollIsSqpollOrAnError) {
+  iow_options options{};
+  options.mode = IOW_MODE_SQPOLL;
+  options.required = 1;
+  ErrorText text;
+  iow_service* service = nullptr;
+  const int error = iow_service_open(&service, &options, text.out());
+  const OwnedService owned(service);
+  if (service != nullptr) {
+    EXPECT_EQ(error, 0);
+    EXPECT_STREQ(iow_service_engine(service, nullptr), "io_uring+sqpoll");
+    return;
+  }
+  EXPECT_LT(error, 0);
+  EXPECT_NE(text.str(), "");
+  cpu_set_t cores;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof cores, &cores), 0);
+  if (CPU_COUNT(&cores) < 3 && open_service({}) != nullptr) {
+    EXPECT_EQ(error, -EOPNOTSUPP) << "too few cores to give one to the polling thread";
+    EXPECT_THAT(text.str(), HasSubstr("cores"));
+  }
+}
+
+TEST(COpen, AModeThatIsNotRequiredIsGivenOrExplained) {
+  for (const auto& [mode, name] : {std::pair{IOW_MODE_SQPOLL, "io_uring+sqpoll"},
+                                   std::pair{IOW_MODE_IOPOLL, "io_uring+iopoll"}}) {
+    iow_options options{};
+    options.mode = mode;
+    const OwnedService service = open_service(options);
+    ASSERT_NE(service, nullptr);
+    const char* why = nullptr;
+    const std::string engine = iow_service_engine(service.get(), &why);
+    if (engine == name) {
+      EXPECT_STREQ(why, "");
+    } else {
+      EXPECT_THAT(why, HasSubstr(name)) << "in use: " << engine;
+    }
+  }
+}
+
+TEST(COpen, AProcessHasRoomFor256Services) {
+  iow_options options{};
+  options.engine = IOW_ENGINE_THREADS;
+  std::vector<OwnedService> services;
+  while (services.size() < 256) {
+    services.push_back(open_service(options));
+    ASSERT_NE(services.back(), nullptr) << services.size();
+  }
+  ErrorText text;
+  iow_service* service = nullptr;
+  EXPECT_EQ(iow_service_open(&service, &options, text.out()), -EMFILE);
+  EXPECT_EQ(service, nullptr);
+  EXPECT_THAT(text.str(), HasSubstr("too many services"));
+  services.pop_back();
+  EXPECT_NE(open_service(options), nullptr) << "closing one makes room";
+}
+
+// ---- Conventions
+// ---------------------------------------------------------------------------------
+
+class CConvention : public OnEveryEngine {};
+INSTANTIATE_TEST_SUITE_P(, CConvention, every_engine(), name_of);
+
+TEST_P(CConvention, NoFunctionTouchesErrno) {
+  constexpr int kUntouched = 4242;
+  constexpr int kNoFd = 1'000'000;
+  std::array<std::byte, 16> bytes{};
+  const iovec vector{bytes.data(), bytes.size()};
+  Gate gate;
+  iow_request blocked = gate.wait_for_byte();
+  iow_request* const one = &blocked;
+  iow_flow_options bad_flow{};
+  bad_flow.device = 77;
+  iow_device_options bad_device{};
+  bad_device.budget_mb_per_s = -1;
+  iow_stats stats{};
+  stats.size = sizeof stats;
+
+  const auto untouched = [&](const char* what, const std::function<void()>& call) {
+    errno = kUntouched;
+    call();
+    const int now = errno;
+    EXPECT_EQ(now, kUntouched) << what;
+  };
+  untouched("iow_service_open", [&] { (void)open_service({}); });
+  untouched("iow_service_engine", [&] { (void)iow_service_engine(service, nullptr); });
+  untouched("iow_pread", [&] { (void)iow_pread(service, kNoFd, bytes.data(), 16, 0); });
+  untouched("iow_pwrite", [&] { (void)iow_pwrite(service, kNoFd, bytes.data(), 16, 0); });
+  untouched("iow_preadv", [&] { (void)iow_preadv(service, kNoFd, &vector, 1, 0); });
+  untouched("iow_pwritev", [&] { (void)iow_pwritev(service, kNoFd, &vector, 1, 0); });
+  untouched("iow_fsync", [&] { (void)iow_fsync(service, kNoFd); });
+  untouched("iow_fdatasync", [&] { (void)iow_fdatasync(service, kNoFd); });
+  untouched("iow_submit", [&] { ASSERT_EQ(iow_submit(service, &one, 1), 1); });
+  untouched("iow_test", [&] { (void)iow_test(service, &blocked); });
+  untouched("iow_wait", [&] { EXPECT_EQ(iow_wait(service, &blocked, 1'000'000), -ETIME); });
+  untouched("iow_wait_all", [&] { EXPECT_EQ(iow_wait_all(service, &one, 1, 1'000'000), -ETIME); });
+  untouched("iow_poll", [&] { (void)iow_poll(service, 1, 1'000'000); });
+  untouched("iow_cancel", [&] { (void)iow_cancel(service, &blocked); });
+  untouched("iow_register_buffer", [&] { (void)iow_register_buffer(service, nullptr, 0); });
+  untouched("iow_register_file", [&] { EXPECT_EQ(iow_register_file(service, kNoFd), -EBADF); });
+  untouched("iow_unregister_buffer", [&] { (void)iow_unregister_buffer(service, 5); });
+  untouched("iow_unregister_file", [&] { (void)iow_unregister_file(service, 5); });
+  untouched("iow_device_create",
+            [&] { (void)iow_device_create(service, "d", &bad_device, nullptr); });
+  untouched("iow_flow_create", [&] { (void)iow_flow_create(service, "f", &bad_flow, nullptr); });
+  untouched("iow_service_stats", [&] { (void)iow_service_stats(service, &stats); });
+  gate.open();
+  EXPECT_EQ(iow_wait(service, &blocked, kForEver), 0);
+  untouched("iow_service_close", [&] { close(); });
+}
+
+TEST_P(CConvention, AForkedChildCarriesOutAtOnceAndDoesNotWaitForItsParent) {
+  const TempFile file(10'000);
+  Gate gate;
+  iow_request of_parent = gate.wait_for_byte();
+  iow_request* const parents = &of_parent;
+  ASSERT_EQ(submit(of_parent), 1);
+  const iow_stats before = stats_of(service);
+  const int code = run_in_child([&] {
+    std::vector<std::byte> buffer(5000);
+    Calls calls;
+    iow_request mine = make_request(IOW_OP_READ, file.fd(), buffer.data(), 5000, 10);
+    mine.callback = &note_call;
+    mine.user = &calls;
+    if (iow_wait(service, &of_parent, kForEver) != -ECANCELED ||
+        iow_wait_all(service, &parents, 1, kForEver) != -ECANCELED ||
+        iow_test(service, &of_parent) != 0 || iow_cancel(service, &of_parent) != -EALREADY) {
+      return 1;
+    }
+    if (submit(mine) != 1 || calls.count != 1 || calls.thread != std::this_thread::get_id() ||
+        mine.result != 5000 || buffer != pattern(10, 5000)) {
+      return 2;
+    }
+    if (iow_poll(service, 1, kForEver) != 0) {
+      return 3;
+    }
+    if (iow_pread(service, file.fd(), buffer.data(), 100, 77) != 100 ||
+        !std::equal(buffer.begin(), buffer.begin() + 100, pattern(77, 100).begin())) {
+      return 4;
+    }
+    // What a child carries out counts neither as submitted nor as completed.
+    const iow_stats after = stats_of(service);
+    return after.submitted == before.submitted && after.completed == before.completed ? 0 : 5;
+  });
+  EXPECT_EQ(code, 0);
+  gate.open();
+  EXPECT_EQ(iow_wait(service, &of_parent, kForEver), 0);
+  EXPECT_EQ(of_parent.result, 1);
+}
+
+/// Acts when the thread ends, after whatever the thread made later.
+struct AtThreadEnd {
+  std::function<void()> act;
+  ~AtThreadEnd() {
+    if (act) {
+      act();
+    }
+  }
+};
+
+TEST_P(CConvention, WhatAThreadSubmitsPastItsEndIsCarriedOutAndNotCountedAsSubmitted) {
+  iow_request late = make_nop();
+  late.result = -1;
+  std::thread([&] {
+    thread_local AtThreadEnd at_end;  // before the first submission: destroyed after its hook
+    at_end.act = [&] { EXPECT_EQ(result_of(late), 0); };
+    iow_request early = make_nop();
+    EXPECT_EQ(result_of(early), 0);
+  }).join();
+  EXPECT_EQ(late.result, 0);
+  const iow_stats stats = stats_of(service);
+  EXPECT_EQ(stats.submitted, 1u);
+  EXPECT_EQ(stats.completed, 2u);
+}
+
+}  // namespace
+}  // namespace ioweave::test
