@@ -25,7 +25,8 @@
  *   - Ownership: a buffer and a request belong to the library from submission to completion.
  *   - fork(2): the child must not wait for what the parent submitted (such waits return
  *     -ECANCELED). In the child, submissions on an inherited service are carried out at once by
- *     plain system calls; open a new service there for asynchronous I/O. The parent is unaffected.
+ *     plain system calls, and devices, flows and registrations are refused with -ECANCELED; open a
+ *     new service there for asynchronous I/O. The parent is unaffected.
  *   - Threads that end: what a thread submitted is completed before its exit finishes.
  *   - Signals: a thread with asynchronous requests in flight may see epoll_wait(2) and similar
  *     calls return EINTR without a signal of the program (the kernel posts completions that way).
@@ -69,7 +70,9 @@ typedef enum iow_engine {
 typedef enum iow_engine_mode {
   IOW_MODE_PLAIN = 0,
   IOW_MODE_SQPOLL = 1, /* io_uring with a kernel thread that polls for submissions */
-  IOW_MODE_IOPOLL = 2  /* io_uring polling the device: O_DIRECT on devices with polling queues */
+  /* io_uring polling the device: O_DIRECT transfers on devices with polling queues. Others go to
+     threads; a device without such queues sends all of the service's there, for good. */
+  IOW_MODE_IOPOLL = 2
 } iow_engine_mode;
 
 /* Zero means "the default" in every field, so a zeroed struct is valid. */
@@ -159,7 +162,8 @@ typedef struct iow_request iow_request;
 
 /*
  * Runs once, when the request has completed and `result` is set. The request may be resubmitted or
- * its memory reused from inside. Must not block for long nor throw.
+ * its memory reused from inside. Must not block for long nor throw. Only where no thread can be
+ * had at all (the limit on processes) does it run inside iow_submit().
  */
 typedef void (*iow_callback)(iow_request* request, void* user);
 

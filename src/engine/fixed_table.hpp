@@ -15,9 +15,19 @@ class FixedTable {
  public:
   static constexpr uint16_t kSlots = 1024;  ///< slot 0 means "none"
 
+  /// What a slot holds. `since` tells one registration from the next: the same number may be
+  /// another file by then, and the same address other memory.
+  struct Buffer {
+    iovec range{};       ///< {nullptr, 0} where empty
+    uint64_t since = 0;  ///< the version that put it there; 0 where empty
+  };
+  struct File {
+    int fd = -1;  ///< -1 where empty
+    uint64_t since = 0;
+  };
   struct Snapshot {
-    std::vector<iovec> buffers;  ///< index = slot; {nullptr, 0} where empty
-    std::vector<int> files;      ///< index = slot; -1 where empty
+    std::vector<Buffer> buffers;  ///< index = slot
+    std::vector<File> files;      ///< index = slot
     uint64_t version = 0;
   };
 
@@ -35,9 +45,11 @@ class FixedTable {
   [[nodiscard]] Snapshot snapshot() const;
 
  private:
+  uint64_t next_version() noexcept;
+
   mutable std::mutex lock_;
-  std::vector<iovec> buffers_;
-  std::vector<int> files_;
+  std::vector<Buffer> buffers_;
+  std::vector<File> files_;
   std::atomic<uint64_t> version_{0};
 };
 

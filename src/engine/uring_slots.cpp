@@ -6,36 +6,28 @@
 namespace ioweave::engine {
 namespace {
 
-const iovec* entry_of(const std::vector<iovec>& entries, uint16_t slot) noexcept {
-  return slot < entries.size() && entries[slot].iov_base != nullptr ? &entries[slot] : nullptr;
-}
-
-int entry_of(const std::vector<int>& entries, uint16_t slot) noexcept {
-  return slot < entries.size() ? entries[slot] : -1;
-}
-
-bool same(const iovec* a, const iovec* b) noexcept {
-  if (a == nullptr || b == nullptr) return a == b;
-  return a->iov_base == b->iov_base && a->iov_len == b->iov_len;
+template <typename Entry>
+Entry entry_of(const std::vector<Entry>& entries, uint16_t slot) noexcept {
+  return slot < entries.size() ? entries[slot] : Entry{};
 }
 
 }  // namespace
 
 bool UringSlots::holds_buffer(uint16_t slot, const void* base, uint64_t bytes) noexcept {
   follow();
-  const iovec* entry = entry_of(seen_.buffers, slot);
-  if (entry == nullptr) return false;
+  const auto [range, since] = entry_of(seen_.buffers, slot);
+  if (since == 0) return false;
   const auto begin = reinterpret_cast<uintptr_t>(base);
-  const auto slot_begin = reinterpret_cast<uintptr_t>(entry->iov_base);
-  if (begin < slot_begin || begin - slot_begin > entry->iov_len) return false;
-  if (bytes > entry->iov_len - (begin - slot_begin)) return false;
+  const auto slot_begin = reinterpret_cast<uintptr_t>(range.iov_base);
+  if (begin < slot_begin || begin - slot_begin > range.iov_len) return false;
+  if (bytes > range.iov_len - (begin - slot_begin)) return false;
   if (buffers_[slot] == State::untried) buffers_[slot] = register_buffer(slot);
   return buffers_[slot] == State::registered;
 }
 
 bool UringSlots::holds_file(uint16_t slot, int fd) noexcept {
   follow();
-  if (fd < 0 || entry_of(seen_.files, slot) != fd) return false;
+  if (fd < 0 || entry_of(seen_.files, slot).fd != fd) return false;
   if (files_[slot] == State::untried) files_[slot] = register_file(slot);
   return files_[slot] == State::registered;
 }
@@ -48,8 +40,10 @@ void UringSlots::catch_up() noexcept {
     return;  // the old view is dropped slot by slot only once the new one is known; try later
   }
   for (uint16_t slot = 1; slot < FixedTable::kSlots; ++slot) {
-    if (!same(entry_of(seen_.buffers, slot), entry_of(fresh.buffers, slot))) drop_buffer(slot);
-    if (entry_of(seen_.files, slot) != entry_of(fresh.files, slot)) drop_file(slot);
+    if (entry_of(seen_.buffers, slot).since != entry_of(fresh.buffers, slot).since) {
+      drop_buffer(slot);
+    }
+    if (entry_of(seen_.files, slot).since != entry_of(fresh.files, slot).since) drop_file(slot);
   }
   seen_ = std::move(fresh);
 }
@@ -82,7 +76,7 @@ UringSlots::State UringSlots::register_buffer(uint16_t slot) noexcept {
   }
   const __u64 no_tag = 0;
   const int updated =
-      io_uring_register_buffers_update_tag(&ring_, slot, &seen_.buffers[slot], &no_tag, 1);
+      io_uring_register_buffers_update_tag(&ring_, slot, &seen_.buffers[slot].range, &no_tag, 1);
   return updated == 1 ? State::registered : refused(updated);
 }
 
@@ -94,7 +88,7 @@ UringSlots::State UringSlots::register_file(uint16_t slot) noexcept {
     if (status < 0) return refused(status);
     has_file_table_ = true;
   }
-  const int updated = io_uring_register_files_update(&ring_, slot, &seen_.files[slot], 1);
+  const int updated = io_uring_register_files_update(&ring_, slot, &seen_.files[slot].fd, 1);
   return updated == 1 ? State::registered : refused(updated);
 }
 

@@ -112,6 +112,7 @@ void Service::Impl::refused(iow_request& request, Pump& pump) noexcept {
     ended(request, pump);
     return;
   }
+  fallbacks_.fetch_add(1, std::memory_order_relaxed);
   if (is_started(workers_, kWorkersBit)) {
     workers_.post(request);
   } else {
@@ -219,10 +220,7 @@ int Service::Impl::wait(iow_request& request, const Deadline& deadline) noexcept
     return -ECANCELED;
   }
   Lane* const own = local_lane(id_);
-  while (!journey.event.done()) {
-    if (deadline.passed()) {
-      return -ETIME;
-    }
+  do {  // looks once in any case: a timeout of 0 asks for just that
     Lane* const lane = journey.lane.load(std::memory_order_acquire);
     if (own != nullptr && own->unflushed && lane != own) {
       flush(*own);
@@ -246,8 +244,8 @@ int Service::Impl::wait(iow_request& request, const Deadline& deadline) noexcept
         collect_elsewhere(*lane);
       }
     }
-  }
-  return 0;
+  } while (!journey.event.done() && !deadline.passed());
+  return journey.event.done() ? 0 : -ETIME;
 }
 
 int Service::Impl::poll(unsigned min, const Deadline& deadline) noexcept {
@@ -279,6 +277,10 @@ int Service::Impl::cancel(iow_request& request) noexcept {
   const bool withdrawn = journey.station.load(std::memory_order_relaxed) == Station::held &&
                          governor_.withdraw(request, start);
   post_all(start);
+  if (withdrawn && !runs_on_poll(request)) {
+    post(request);  // the pump ends it: its callback runs there
+    return 0;
+  }
   if (withdrawn) {
     request.result = -ECANCELED;
     {

@@ -166,6 +166,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   std::atomic<bool> polling_refused_{false};
 
   std::atomic<uint32_t> pumped_unfinished_{0};  ///< with policy or pumps; a futex word
+  std::atomic<uint64_t> fallbacks_{0};          ///< operations sent to the workers; a statistic
   BlockingBytes blocking_bytes_;
   Counters inline_counters_;  ///< under lanes_lock_
 

@@ -158,7 +158,6 @@ class Lane {
   }
 
   std::atomic<uint64_t> submitted{0};  ///< owner writes
-  std::atomic<uint64_t> fallbacks{0};  ///< owner writes
   bool unflushed = false;              ///< owner: the back end holds operations not handed over
   Lane* next = nullptr;                ///< of the service's list of all lanes, set once
   Counters counters;                   ///< leader writes

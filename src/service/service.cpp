@@ -135,11 +135,11 @@ void Service::Impl::statistics(iow_stats& sum) const noexcept {
   for (const Lane* lane = all_lanes_.load(std::memory_order_acquire); lane != nullptr;
        lane = lane->next) {
     submitted += lane->submitted.load(std::memory_order_relaxed);
-    sum.fallbacks += lane->fallbacks.load(std::memory_order_relaxed);
     lane->counters.add_to(sum);
     ++sum.lanes;
   }
   sum.submitted = submitted;
+  sum.fallbacks = fallbacks_.load(std::memory_order_relaxed);
   sum.lanes += static_cast<uint32_t>(__builtin_popcount(pumps_started_.load()));
   reaper_.counters.add_to(sum);
   workers_.counters.add_to(sum);
@@ -215,6 +215,10 @@ int64_t Service::transfer(engine::Op op, int fd, void* buffer, uint64_t bytes,
   return impl_->transfer(op, fd, buffer, bytes, offset);
 }
 
+bool Service::is_inherited() const noexcept {
+  return !impl_->ours();
+}
+
 engine::FixedTable& Service::fixed() noexcept {
   return impl_->fixed_;
 }
@@ -227,7 +231,7 @@ int64_t Service::add_flow(const policy::FlowConfig& config, std::string& why) {
 }
 
 bool Service::foreground_begin(policy::DeviceId device) noexcept {
-  return impl_->governor_.begin_activity(device);
+  return impl_->ours() && impl_->governor_.begin_activity(device);
 }
 void Service::foreground_end(policy::DeviceId device) noexcept {
   RequestList start;

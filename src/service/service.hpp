@@ -76,6 +76,10 @@ class Service {
   [[nodiscard]] int64_t transfer(engine::Op op, int fd, void* buffer, uint64_t bytes,
                                  int64_t offset) noexcept;
 
+  /// In a child after fork(2): fixed(), add_device() and add_flow() take locks that a thread of the
+  /// parent may have held, and must not be called.
+  [[nodiscard]] bool is_inherited() const noexcept;
+
   [[nodiscard]] engine::FixedTable& fixed() noexcept;
 
   /// Ids as in policy::Policy; -EINVAL with the reason in `why`.

@@ -73,7 +73,6 @@ int Service::Impl::submit_direct(iow_request& request, Lane& lane) noexcept {
         settle_one(journey.operation, lane);
         return 0;
       case engine::Submitted::unsupported:
-        Counters::add(lane.fallbacks, 1);
         journey.lane.store(nullptr, std::memory_order_release);
         submit_pumped(request, &lane);
         return 0;
@@ -163,6 +162,9 @@ Pump* Service::Impl::pump_for(const iow_request& request) noexcept {
   if (!beyond_engine && is_started(reaper_, kReaperBit)) {
     return &reaper_;
   }
+  if (request.op != IOW_OP_PREFETCH) {
+    fallbacks_.fetch_add(1, std::memory_order_relaxed);
+  }
   return is_started(workers_, kWorkersBit) ? &workers_ : nullptr;
 }
 
@@ -188,7 +190,12 @@ bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
 /// nothing is lost.
 void Service::Impl::carry_out_inline(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
-  while (advance(request, perform_inline(journey.operation)).step == Step::again) {
+  const auto once = [&]() -> int64_t {
+    return journey.cancel_wanted.load(std::memory_order_relaxed)
+               ? -ECANCELED
+               : perform_inline(journey.operation);
+  };
+  while (advance(request, once()).step == Step::again) {
   }
   {
     const std::lock_guard guard(lanes_lock_);
@@ -222,7 +229,8 @@ int64_t Service::Impl::transfer(engine::Op op, int fd, void* buffer, uint64_t by
   if (offset < 0) {
     return -EINVAL;  // iow_request's "current position" is not part of these calls
   }
-  const bool counted = governor_.begin_activity(0);
+  // Not in a forked child: at the end a lock may be needed that a thread of the parent held.
+  const bool counted = ours() && governor_.begin_activity(0);
   const bool plain = op == engine::Op::read || op == engine::Op::write;
   int64_t result = 0;
   // One system call does it as a rule; only what is left is worth a request.

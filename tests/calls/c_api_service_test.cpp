@@ -373,9 +373,22 @@ TEST_P(CConvention, AForkedChildCarriesOutAtOnceAndDoesNotWaitForItsParent) {
         !std::equal(buffer.begin(), buffer.begin() + 100, pattern(77, 100).begin())) {
       return 4;
     }
+    if (iow_register_file(service, file.fd()) != -ECANCELED ||
+        iow_register_buffer(service, buffer.data(), 100) != -ECANCELED ||
+        iow_unregister_file(service, 1) != -ECANCELED ||
+        iow_unregister_buffer(service, 1) != -ECANCELED) {
+      return 5;
+    }
+    char* text = nullptr;
+    if (iow_device_create(service, "d", nullptr, nullptr) != -ECANCELED ||
+        iow_flow_create(service, "f", nullptr, &text) != -ECANCELED ||
+        std::strstr(text, "fork") == nullptr) {
+      return 6;
+    }
+    std::free(text);
     // What a child carries out counts neither as submitted nor as completed.
     const iow_stats after = stats_of(service);
-    return after.submitted == before.submitted && after.completed == before.completed ? 0 : 5;
+    return after.submitted == before.submitted && after.completed == before.completed ? 0 : 7;
   });
   EXPECT_EQ(code, 0);
   gate.open();

@@ -510,13 +510,7 @@ TEST_P(CRequest, AWaitEndsWithItsTimeAndTheRequestGoesOn) {
   EXPECT_EQ(iow_test(service, &request), 1);
 }
 
-/// A wait without time gives up before it looks (service/completion.cpp, Impl::wait).
-class CWaitWithoutTime : public OnEveryEngine {};
-INSTANTIATE_TEST_SUITE_P(, CWaitWithoutTime, ::testing::Values(IOW_ENGINE_THREADS), name_of);
-INSTANTIATE_TEST_SUITE_P(DISABLED_KnownFault, CWaitWithoutTime,
-                         ::testing::Values(IOW_ENGINE_URING, IOW_ENGINE_AIO), name_of);
-
-TEST_P(CWaitWithoutTime, SeesWhatHasEnded) {
+TEST_P(CRequest, AWaitWithoutTimeSeesWhatHasEnded) {
   const TempFile file(100);
   iow_request request = make_request(IOW_OP_FSYNC, file.fd(), nullptr, 0, 0);
   ASSERT_EQ(submit(request), 1);
@@ -784,15 +778,7 @@ TEST_P(CRegistered, AnIdUsedAgainMeansTheNewMemoryAndTheNewFile) {
   EXPECT_EQ(one, pattern(0, 4096));
 }
 
-/// What a ring has registered stays what it was where an id is given to the same number or address
-/// again: it compares these, not whether they were registered anew (engine/uring_slots.cpp).
-class CRegisteredAgain : public CRegistered {};
-INSTANTIATE_TEST_SUITE_P(, CRegisteredAgain, ::testing::Values(IOW_ENGINE_AIO, IOW_ENGINE_THREADS),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(DISABLED_KnownFault, CRegisteredAgain, ::testing::Values(IOW_ENGINE_URING),
-                         name_of);
-
-TEST_P(CRegisteredAgain, ADescriptorOpenedAgainUnderItsNumberIsTheNewFile) {
+TEST_P(CRegistered, ADescriptorOpenedAgainUnderItsNumberIsTheNewFile) {
   const TempFile first(kFileBytes);
   const TempFile second;
   std::vector<std::byte> content(4096, std::byte{3});
@@ -810,7 +796,7 @@ TEST_P(CRegisteredAgain, ADescriptorOpenedAgainUnderItsNumberIsTheNewFile) {
   ::close(fd);
 }
 
-TEST_P(CRegisteredAgain, MemoryMappedAgainAtItsAddressIsTheNewMemory) {
+TEST_P(CRegistered, MemoryMappedAgainAtItsAddressIsTheNewMemory) {
   const TempFile file(kFileBytes);
   const auto map_at = [](void* address, int fixed) {
     return ::mmap(address, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1,

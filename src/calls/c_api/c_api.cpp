@@ -123,6 +123,17 @@ ssize_t transfer_vectors(iow_service* service, engine::Op op, int fd, const iove
                    : transfer(service, op, fd, vectors, static_cast<uint64_t>(count), offset);
 }
 
+/// In a forked child, for what takes locks: a thread of the parent may have held them.
+bool is_inherited(const iow_service* service, char** text) noexcept {
+  if (!service->service->is_inherited()) {
+    return false;
+  }
+  if (text != nullptr) {
+    *text = ::strdup("this service was opened before fork(2): open one in this process");
+  }
+  return true;
+}
+
 }  // namespace
 
 const char* iow_version_string() noexcept {
@@ -235,6 +246,9 @@ int iow_cancel(iow_service* service, iow_request* request) noexcept {
 
 int iow_register_buffer(iow_service* service, void* base, size_t bytes) noexcept {
   const ErrnoKept kept;
+  if (is_inherited(service, nullptr)) {
+    return -ECANCELED;
+  }
   if (base == nullptr || bytes == 0) {
     return -EINVAL;
   }
@@ -243,6 +257,9 @@ int iow_register_buffer(iow_service* service, void* base, size_t bytes) noexcept
 
 int iow_register_file(iow_service* service, int fd) noexcept {
   const ErrnoKept kept;
+  if (is_inherited(service, nullptr)) {
+    return -ECANCELED;
+  }
   if (::fcntl(fd, F_GETFD) < 0) {
     return -EBADF;
   }
@@ -251,6 +268,9 @@ int iow_register_file(iow_service* service, int fd) noexcept {
 
 int iow_unregister_buffer(iow_service* service, int id) noexcept {
   const ErrnoKept kept;
+  if (is_inherited(service, nullptr)) {
+    return -ECANCELED;
+  }
   return id <= 0 || id > UINT16_MAX
              ? -ENOENT
              : service->service->fixed().remove_buffer(static_cast<uint16_t>(id));
@@ -258,6 +278,9 @@ int iow_unregister_buffer(iow_service* service, int id) noexcept {
 
 int iow_unregister_file(iow_service* service, int id) noexcept {
   const ErrnoKept kept;
+  if (is_inherited(service, nullptr)) {
+    return -ECANCELED;
+  }
   return id <= 0 || id > UINT16_MAX
              ? -ENOENT
              : service->service->fixed().remove_file(static_cast<uint16_t>(id));
@@ -267,6 +290,9 @@ int iow_device_create(iow_service* service, const char* name, const iow_device_o
                       char** error_text) noexcept {
   const ErrnoKept kept;
   give_text(error_text, {});
+  if (is_inherited(service, error_text)) {
+    return -ECANCELED;
+  }
   return guarded(error_text, [&]() -> int {
     iow_device_options given;
     std::string why = "options.size is not the size of an iow_device_options";
@@ -295,6 +321,9 @@ int iow_flow_create(iow_service* service, const char* name, const iow_flow_optio
                     char** error_text) noexcept {
   const ErrnoKept kept;
   give_text(error_text, {});
+  if (is_inherited(service, error_text)) {
+    return -ECANCELED;
+  }
   return guarded(error_text, [&]() -> int {
     iow_flow_options given;
     std::string why = "options.size is not the size of an iow_flow_options";
