@@ -292,6 +292,18 @@ TEST(InterposerDegrades, NamesTheReason) {
   EXPECT_EQ(reason(RunPolicy::writes, "append", disk / "new.bin"), Degrade::append);
 }
 
+TEST(InterposerDegrades, SaysSoWhereMoreFilesAreOpenThanAreFollowed) {
+  const TemporaryDirectory directory;
+  write_pattern(directory / "first.bin", kMiB);
+  write_pattern(directory / "second.bin", kMiB);
+  const Finished finished =
+      play(RunPolicy::overlap, "opens_many", directory / "first.bin", directory / "second.bin");
+  ASSERT_TRUE(finished.exited_with(0)) << finished.err;
+  const auto* record = record_of(finished, "second.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(degrade_of(*record), Degrade::no_resources);
+}
+
 TEST(InterposerStepsAside, WithoutARun) {
   RunOptions options;
   options.environment = {std::string(stats::kRunDirVariable) + "=/nonexistent"};

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -533,6 +534,37 @@ static int numbers(char** path) {
   return 0;
 }
 
+/* A file that is made, filled, dropped from the cache and read again, computing in between. */
+static int makes_and_reads(char** path) {
+  const int pieces = 32;
+  int fd = open(path[0], O_RDWR | O_CREAT | O_TRUNC, 0600);
+  for (int i = 0; i < pieces; ++i) {
+    memset(buffer, i, sizeof buffer);
+    CHECK(write(fd, buffer, sizeof buffer) == (ssize_t)sizeof buffer);
+  }
+  CHECK(fsync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+  CHECK(close(fd) == 0);
+  fd = open(path[0], O_RDONLY);
+  for (int i = 0; i < pieces; ++i) {
+    CHECK(read(fd, buffer, sizeof buffer) == (ssize_t)sizeof buffer && buffer[1000] == i);
+    usleep(10000);
+  }
+  CHECK(close(fd) == 0);
+  return 0;
+}
+
+/* More open files than are followed: the second file comes when there is no room left. */
+static int opens_many(char** path) {
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  limit.rlim_cur = limit.rlim_max;
+  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  for (int i = 0; i < 520; ++i) CHECK(open(path[0], O_RDONLY) >= 0);
+  const int fd = open(path[1], O_RDONLY);
+  CHECK(read(fd, buffer, sizeof buffer) == (ssize_t)sizeof buffer);
+  return 0;
+}
+
 static int transfers(char** path) {
   const int from = open(path[0], O_RDONLY);
   const int to = open(path[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -574,6 +606,8 @@ static const struct {
     {"truncates", truncates},
     {"chaos", chaos},
     {"confined", confined},
+    {"makes_and_reads", makes_and_reads},
+    {"opens_many", opens_many},
     {"transfers", transfers},
     {"numbers", numbers},
 };
