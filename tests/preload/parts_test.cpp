@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -237,7 +238,9 @@ TEST_F(Attached, ACallByTheEngineKeepsSlicesOfItsDeviceWaitingLikeAnyOther) {
   close(ends[1]);
   tracked_close(fd);
   if (by_plain_call.load()) {
-    GTEST_SKIP() << "no engine but the calling thread: " << process.segment()->why;
+    const std::string why = process.segment()->why;
+    GTEST_SKIP() << "the engine did not carry the call: "
+                 << (why.empty() ? "it may be in a signal handler (ThreadSanitizer)" : why);
   }
 }
 
