@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 VENV := build/venv
 
 .PHONY: build demo test test-asan test-tsan test-clang bench install lint format clean help
-.PHONY: library develop dev-tools
+.PHONY: library develop external dev-tools
 
 build: develop ## everything, into build/release (the default goal)
 	cmake --preset release
@@ -15,7 +15,7 @@ build: develop ## everything, into build/release (the default goal)
 demo: develop ## an unmodified program on real data, plainly and under `ioweave run`
 	bench/demo $(ARGS)
 
-test: develop ## build with warnings as errors and run all tests
+test: develop external ## build with warnings as errors and run all tests
 	tools/test_preset release $(ARGS)
 
 test-asan: develop ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -55,6 +55,9 @@ library:
 
 develop:
 	@tools/install_packages library develop
+
+external:
+	@command -v cargo >/dev/null || tools/install_packages --optional external
 
 dev-tools:
 	@tools/install_packages lint

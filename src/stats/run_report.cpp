@@ -58,6 +58,10 @@ void RunGatherer::merge(FileReport file) {
   sum.prefetched_bytes += file.prefetched_bytes;
   sum.prefetched_used_bytes += file.prefetched_used_bytes;
   sum.prefetch_seconds += file.prefetch_seconds;
+  // One process may have made the file and another one read it with gain.
+  if (sum.degrade == Degrade::no_gain && sum.prefetched_used_bytes != 0) {
+    sum.degrade = Degrade::none;
+  }
 }
 
 namespace {

@@ -96,39 +96,30 @@ struct CallCounters {
   BiasedCounter errors;
 };
 
-/// Why a file is no longer accelerated (it is always served): the first reason stays.
+/// Why a file is no longer accelerated (it is always served): the first reason stays. From
+/// random_access to no_resources they are for the moment and go when the file is followed after
+/// all.
 enum class Degrade : uint32_t {
   none,
-  not_regular,      ///< pipe, socket, terminal, device, directory
-  memory_file,      ///< on tmpfs or another file system without a device behind it
-  append,           ///< O_APPEND
-  synchronous,      ///< O_SYNC or O_DSYNC
-  direct,           ///< O_DIRECT bypasses the page cache
-  duplicated,       ///< dup, fork or SCM_RIGHTS share its position with somebody else
-  mapped,           ///< mmap
-  stream,           ///< fdopen: the C library reads on its own
-  unknown_control,  ///< a fcntl or ioctl we do not understand
-  random_access,    ///< no pattern to follow
-  no_gain,          ///< its reads come from the page cache already
-  read_ahead,       ///< small reads: the kernel's own read-ahead has them ready in time
-  no_resources,     ///< threads, memory or table slots ran out
-  other,            ///< in a run file of a newer Ioweave: a reason unknown here
+  not_regular,    ///< pipe, socket, terminal, device, directory
+  memory_file,    ///< on tmpfs or another file system without a device behind it
+  append,         ///< O_APPEND
+  direct,         ///< O_DIRECT bypasses the page cache
+  duplicated,     ///< inherited by fork: its position is shared with the parent
+  mapped,         ///< mmap
+  stream,         ///< fdopen: the C library reads on its own
+  random_access,  ///< no pattern to follow
+  no_gain,        ///< small, or its reads come from the page cache already
+  read_ahead,     ///< small reads: the kernel's own read-ahead has them ready in time
+  no_resources,   ///< table slots ran out: more open files or devices than are followed
+  other,          ///< in a run file of a newer Ioweave: a reason unknown here
 };
-inline constexpr std::array<std::string_view, 15> kDegradeNames{"none",
-                                                                "not a regular file",
-                                                                "memory file",
-                                                                "O_APPEND",
-                                                                "O_SYNC",
-                                                                "O_DIRECT",
-                                                                "shared descriptor",
-                                                                "mapped",
-                                                                "stdio stream",
-                                                                "unknown control call",
-                                                                "random access",
-                                                                "no gain",
-                                                                "kernel read-ahead",
-                                                                "no resources",
-                                                                "other"};
+inline constexpr std::array<std::string_view, 13> kDegradeNames{
+    "none",     "not a regular file", "memory file",
+    "O_APPEND", "O_DIRECT",           "shared descriptor",
+    "mapped",   "stdio stream",       "random access",
+    "no gain",  "kernel read-ahead",  "no resources",
+    "other"};
 
 /// One path as seen by one process. Record 0 gathers the files beyond the capacity.
 struct FileRecord {

@@ -1,16 +1,21 @@
 // Programs under the interposer behave as without it, and their calls are seen.
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <gtest/gtest.h>
 
+#include "engine/probe.hpp"
 #include "preload/run.hpp"
+#include "support/child.hpp"
+#include "support/seccomp.hpp"
 #include "support/small_filesystem.hpp"
 
 namespace ioweave {
@@ -22,11 +27,57 @@ using stats::RunPolicy;
 using namespace ioweave::testing;
 
 constexpr uint64_t kMiB = 1u << 20;
-constexpr RunPolicy kPolicies[] = {RunPolicy::off, RunPolicy::sync, RunPolicy::writes,
-                                   RunPolicy::overlap};
+/// The engine matters where it carries calls out: policies `sync` and `writes`.
+struct Setting {
+  RunPolicy policy;
+  engine::Kind engine = engine::Kind::uring;
 
-std::string name_of(const ::testing::TestParamInfo<RunPolicy>& info) {
-  return std::string(stats::kRunPolicyNames[static_cast<unsigned>(info.param)]);
+  [[nodiscard]] bool uses_engine() const {
+    return policy == RunPolicy::sync || policy == RunPolicy::writes;
+  }
+};
+
+constexpr Setting kSettings[] = {{RunPolicy::off},
+                                 {RunPolicy::sync, engine::Kind::uring},
+                                 {RunPolicy::sync, engine::Kind::aio},
+                                 {RunPolicy::sync, engine::Kind::threads},
+                                 {RunPolicy::writes, engine::Kind::uring},
+                                 {RunPolicy::writes, engine::Kind::aio},
+                                 {RunPolicy::writes, engine::Kind::threads},
+                                 {RunPolicy::overlap}};
+
+/// For what takes seconds.
+constexpr Setting kFewSettings[] = {
+    {RunPolicy::off}, {RunPolicy::sync}, {RunPolicy::writes}, {RunPolicy::overlap}};
+
+std::string text_of(const Setting& setting) {
+  std::string text(stats::kRunPolicyNames[static_cast<unsigned>(setting.policy)]);
+  if (setting.uses_engine()) {
+    text += "_" + std::string(lane_name(setting.engine, engine::UringMode::plain));
+  }
+  return text;
+}
+std::string name_of(const ::testing::TestParamInfo<Setting>& info) {
+  return text_of(info.param);
+}
+void PrintTo(const Setting& setting, std::ostream* to) {
+  *to << text_of(setting);
+}
+
+/// What a report calls the engine that such a run gets on this machine.
+std::string_view engine_here(engine::Kind wanted) {
+  std::string why;
+  engine::LaneOptions options;
+  options.kind = wanted;
+  return lane_name(engine::best_lane(options, why).kind, engine::UringMode::plain);
+}
+
+uint64_t engine_operations(const Finished& finished) {
+  uint64_t sum = 0;
+  for (const Image& image : finished.images) {
+    sum += image->engine_operations.load();
+  }
+  return sum;
 }
 
 std::string content(const std::string& path) {
@@ -40,30 +91,69 @@ Degrade degrade_of(const stats::FileRecord& record) {
   return static_cast<Degrade>(record.degrade.load());
 }
 
-Finished play(RunPolicy policy, const std::string& scene, const std::string& path,
+Finished play(const RunOptions& options, const std::string& scene, const std::string& path,
               const std::string& second = "") {
   std::vector<std::string> command{IOWEAVE_SCENARIO, scene, path};
   if (!second.empty()) {
     command.push_back(second);
   }
-  return run(with_policy(policy), command);
+  return run(options, command);
+}
+Finished play(RunPolicy policy, const std::string& scene, const std::string& path,
+              const std::string& second = "") {
+  return play(with_policy(policy), scene, path, second);
 }
 
-class Interposer : public ::testing::TestWithParam<RunPolicy> {
+class Interposer : public ::testing::TestWithParam<Setting> {
  protected:
+  [[nodiscard]] static RunOptions options() {
+    return with_policy(GetParam().policy, GetParam().engine);
+  }
   /// A scene that must end well whatever the policy.
   Finished expect_scene(const std::string& scene, uint64_t file_bytes = 16 * kMiB) {
     write_pattern(path, file_bytes);
-    Finished finished = play(GetParam(), scene, path, directory / "second");
+    Finished finished = play(options(), scene, path, directory / "second");
     EXPECT_TRUE(finished.exited_with(0)) << "status " << finished.status << ": " << finished.err;
     EXPECT_EQ(finished.err, "");
+    expect_engine(finished);
     return finished;
+  }
+
+  /// Whatever went through an engine went through the one that was asked for.
+  static void expect_engine(const Finished& finished) {
+    for (const Image& image : finished.images) {
+      if (image->engine_operations.load() != 0) {
+        EXPECT_TRUE(GetParam().uses_engine());
+        EXPECT_EQ(std::string_view(image->engine), engine_here(GetParam().engine));
+      }
+    }
+  }
+
+  /// A scene that tells what its calls answered, which must be what they answer plainly.
+  void expect_same_answers(const std::string& scene) {
+    RunOptions plain;
+    plain.interposed = false;
+    const Finished expected = play(plain, scene, path);
+    if (expected.exited_with(77)) {
+      GTEST_SKIP() << "no O_DIRECT on the file system of the build folder";
+    }
+    ASSERT_TRUE(expected.exited_with(0)) << expected.status << expected.err;
+    const std::string expected_content = content(path);
+    const Finished finished = play(options(), scene, path);
+    EXPECT_TRUE(finished.exited_with(0)) << finished.status << finished.err;
+    EXPECT_EQ(finished.out, expected.out);
+    EXPECT_TRUE(content(path) == expected_content);
+    EXPECT_EQ(engine_operations(finished) != 0, GetParam().uses_engine());
+    expect_engine(finished);
   }
 
   TemporaryDirectory directory;
   const std::string path = directory / "data.bin";
 };
-INSTANTIATE_TEST_SUITE_P(Policies, Interposer, ::testing::ValuesIn(kPolicies), name_of);
+INSTANTIATE_TEST_SUITE_P(Policies, Interposer, ::testing::ValuesIn(kSettings), name_of);
+
+class InterposerPrograms : public Interposer {};
+INSTANTIATE_TEST_SUITE_P(Policies, InterposerPrograms, ::testing::ValuesIn(kFewSettings), name_of);
 
 TEST_P(Interposer, SeesEveryKindOfRead) {
   const Finished finished = expect_scene("all_reads");
@@ -148,17 +238,24 @@ TEST_P(Interposer, LetsAProgramConfineItself) {
   expect_scene("confined");
 }
 
+TEST_P(Interposer, AnswersAlignedDirectTransfersAsAlways) {
+  expect_same_answers("direct_aligned");
+}
+TEST_P(Interposer, AnswersMisalignedDirectTransfersAsAlways) {
+  expect_same_answers("direct_misaligned");
+}
+
 TEST_P(Interposer, TellsOfAFullFileSystemAtTheSameByte) {
   const test::SmallFilesystem disk(8 * kMiB);
   if (!disk.problem().empty()) {
     GTEST_SKIP() << disk.problem();
   }
-  const Finished finished = play(GetParam(), "fills", disk.file("data.bin"));
+  const Finished finished = play(options(), "fills", disk.file("data.bin"));
   EXPECT_TRUE(finished.exited_with(0)) << finished.status << finished.err;
 }
 
 TEST_P(Interposer, AppendsAsAlways) {
-  const Finished finished = play(GetParam(), "append", path);
+  const Finished finished = play(options(), "append", path);
   EXPECT_TRUE(finished.exited_with(0)) << finished.err;
   EXPECT_EQ(content(path), "Abcdefghi");
 }
@@ -172,17 +269,17 @@ TEST_P(Interposer, PassesFdopenThrough) {
 
 TEST_P(Interposer, MarksHowAnImageEnded) {
   write_pattern(path, kMiB);
-  const Finished exited = play(GetParam(), "exits_at_once", path);
+  const Finished exited = play(options(), "exits_at_once", path);
   EXPECT_TRUE(exited.exited_with(42));
   ASSERT_EQ(exited.images.size(), 1u);
   EXPECT_EQ(exited.images[0]->state.load(), stats::Segment::State::exited);
   EXPECT_NE(exited.images[0]->end_ns.load(), 0u);
 
-  const Finished quick = play(GetParam(), "exits_quickly", path);
+  const Finished quick = play(options(), "exits_quickly", path);
   EXPECT_TRUE(quick.exited_with(43));
   EXPECT_EQ(quick.images.at(0)->state.load(), stats::Segment::State::exited);
 
-  const Finished killed = play(GetParam(), "killed", path);
+  const Finished killed = play(options(), "killed", path);
   EXPECT_TRUE(WIFSIGNALED(killed.status) && WTERMSIG(killed.status) == SIGKILL);
   ASSERT_EQ(killed.images.size(), 1u);
   EXPECT_EQ(killed.images[0]->state.load(), stats::Segment::State::running);
@@ -193,7 +290,7 @@ TEST_P(Interposer, MarksHowAnImageEnded) {
 
 TEST_P(Interposer, AnExecBeginsANewImage) {
   write_pattern(path, kMiB);
-  const Finished finished = play(GetParam(), "execs", path, IOWEAVE_SCENARIO);
+  const Finished finished = play(options(), "execs", path, IOWEAVE_SCENARIO);
   EXPECT_TRUE(finished.exited_with(0)) << finished.status << finished.err;
   ASSERT_EQ(finished.images.size(), 2u);
   unsigned replaced = 0;
@@ -206,12 +303,12 @@ TEST_P(Interposer, AnExecBeginsANewImage) {
 
 TEST_P(Interposer, AnExecInAThreadBeginsANewImage) {
   write_pattern(path, kMiB);
-  const Finished finished = play(GetParam(), "exec_thread", path);
+  const Finished finished = play(options(), "exec_thread", path);
   EXPECT_TRUE(finished.exited_with(0)) << finished.status << finished.err;
   EXPECT_EQ(finished.images.size(), 2u);
 }
 
-TEST_P(Interposer, RealProgramsDoExactlyTheSame) {
+TEST_P(InterposerPrograms, DoExactlyTheSame) {
   write_pattern(path, 5 * kMiB + 123);
   const std::string script =
       "set -e; export LC_ALL=C; "
@@ -234,7 +331,7 @@ TEST_P(Interposer, RealProgramsDoExactlyTheSame) {
   RunOptions plain;
   plain.interposed = false;
   plain.work_directory = directory.path();
-  RunOptions interposed = with_policy(GetParam());
+  RunOptions interposed = options();
   interposed.work_directory = directory.path();
   const Finished expected = run_shell(plain, script);
   const Finished finished = run_shell(interposed, script);
@@ -243,6 +340,8 @@ TEST_P(Interposer, RealProgramsDoExactlyTheSame) {
   EXPECT_EQ(finished.out, expected.out);
   EXPECT_EQ(finished.err, expected.err);
   EXPECT_GT(finished.images.size(), 10u);
+  EXPECT_EQ(engine_operations(finished) != 0, GetParam().uses_engine());
+  expect_engine(finished);
 }
 
 // ---- Not of each policy ------------------------------------------------------------------------
@@ -275,6 +374,45 @@ TEST(InterposerPolicies, SyncCarriesReadsAndWritesWritesOnlyWritesThroughTheEngi
   EXPECT_EQ(operations(RunPolicy::writes, "all_writes"), 8u);
 }
 
+/// A machine or container that refuses io_uring, by the error it refuses it with.
+class InterposerWithoutIoUring : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Errors, InterposerWithoutIoUring, ::testing::Values(EPERM, ENOSYS),
+                         [](const auto& error) {
+                           return std::string(error.param == EPERM ? "EPERM" : "ENOSYS");
+                         });
+
+TEST_P(InterposerWithoutIoUring, ThreadsCarryTheCallsAndTheSegmentSaysSo) {
+  const auto refuse = [] { return test::refuse_syscall(SYS_io_uring_setup, GetParam()); };
+  if (test::run_in_child([&] { return refuse() ? 0 : 1; }) != 0) {
+    GTEST_SKIP() << "no seccomp filters here";
+  }
+  const TemporaryDirectory directory;
+  const std::string path = directory / "data.bin";
+  for (const RunPolicy policy : {RunPolicy::sync, RunPolicy::writes}) {
+    for (const char* const scene : {"all_reads", "all_writes", "errors", "forks", "duplicates",
+                                    "main_thread_ends", "cancels"}) {
+      SCOPED_TRACE(std::string(scene) + " " + text_of({policy}));
+      write_pattern(path, kMiB);
+      RunOptions options = with_policy(policy);
+      options.prepare = refuse;
+      const Finished finished = play(options, scene, path);
+      EXPECT_TRUE(finished.exited_with(0)) << finished.status << finished.err;
+      EXPECT_EQ(finished.err, "");
+      for (const Image& image : finished.images) {
+        if (image->engine_operations.load() != 0) {
+          EXPECT_EQ(std::string_view(image->engine), "threads");
+          EXPECT_NE(std::string_view(image->why).find("io_uring"), std::string_view::npos)
+              << image->why;
+        }
+      }
+      const bool writes = std::string_view(scene) == "all_writes";
+      if (writes || policy == RunPolicy::sync) {
+        EXPECT_NE(engine_operations(finished), 0u);
+      }
+    }
+  }
+}
+
 TEST(InterposerDegrades, NamesTheReason) {
   const TemporaryDirectory disk;
   const TemporaryDirectory memory(true);
@@ -290,6 +428,18 @@ TEST(InterposerDegrades, NamesTheReason) {
   EXPECT_EQ(reason(RunPolicy::overlap, "all_reads", disk / "small.bin"), Degrade::no_gain);
   EXPECT_EQ(reason(RunPolicy::overlap, "mapped", disk / "a.bin"), Degrade::mapped);
   EXPECT_EQ(reason(RunPolicy::writes, "append", disk / "new.bin"), Degrade::append);
+}
+
+TEST(InterposerDegrades, SaysSoWhereMoreFilesAreOpenThanAreFollowed) {
+  const TemporaryDirectory directory;
+  write_pattern(directory / "first.bin", kMiB);
+  write_pattern(directory / "second.bin", kMiB);
+  const Finished finished =
+      play(RunPolicy::overlap, "opens_many", directory / "first.bin", directory / "second.bin");
+  ASSERT_TRUE(finished.exited_with(0)) << finished.err;
+  const auto* record = record_of(finished, "second.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(degrade_of(*record), Degrade::no_resources);
 }
 
 TEST(InterposerStepsAside, WithoutARun) {

@@ -125,6 +125,18 @@ TEST_F(Overlap, ChunkSizedHolesToo) {
   expect_most_resident(seen, 3);
 }
 
+TEST_F(Overlap, AFileThatWasMadeSmallAndIsReadWithGainHasNoReasonToBeLeftAlone) {
+  const std::string path = device.file(0);
+  finished = run(with_policy(RunPolicy::overlap), {IOWEAVE_SCENARIO, "makes_and_reads", path});
+  ASSERT_TRUE(finished.exited_with(0)) << finished.err;
+  const auto* record = record_of(finished, "data.bin");
+  ASSERT_NE(record, nullptr);
+  if (record->prefetched_used_bytes.load() == 0) {
+    GTEST_SKIP() << "what was written did not leave the page cache";
+  }
+  EXPECT_EQ(stats::kDegradeNames[record->degrade.load()], "none");
+}
+
 TEST_F(Overlap, NothingIsBroughtInTwiceForAFileThatIsCached) {
   const std::string path = device.file(32 * kMiB);
   // A machine that reclaims memory of its own accord (DAMON does, on hosts of many guests) may

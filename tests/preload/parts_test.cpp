@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,7 +16,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/futex.hpp"
 #include "base/private_descriptors.hpp"
+#include "calls/preload/observe.hpp"
 #include "calls/preload/prefetcher.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/real.hpp"
@@ -198,6 +201,47 @@ TEST_F(Attached, ClosingWaitsForSlicesAndAllowsNoFurtherOnes) {
   EXPECT_FALSE(stream->begin_slice());
   stream->end_slice();
   closer.join();
+}
+
+TEST_F(Attached, ACallByTheEngineKeepsSlicesOfItsDeviceWaitingLikeAnyOther) {
+  testing::write_pattern(directory / "a", 4096);
+  const int fd = tracked_open(directory / "a");
+  Device device{};
+  device.prefetching = Device::kWatch;
+  Entry entry{};
+  entry.record = table.find(fd)->record.load();
+  entry.device = &device;
+
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::atomic<ssize_t> result{-1};
+  std::atomic<bool> by_plain_call{false};
+  std::thread reader([&] {
+    char byte = 0;
+    const Transfer transfer{engine::Op::read, ends[0], &byte, 1, engine::kCurrentPosition};
+    result = by_engine(entry, stats::CallClass::read, transfer, [&] {
+      by_plain_call = true;
+      return real::read(ends[0], &byte, 1);
+    });
+  });
+  // It cannot end before the byte below is written, so there is time to see it.
+  const Deadline deadline(20'000'000'000);
+  while (device.foreground.load() == 0 && !deadline.passed()) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(device.foreground.load(), 1u);
+  EXPECT_EQ(real::write(ends[1], "x", 1), 1);
+  reader.join();
+  EXPECT_EQ(result.load(), 1);
+  EXPECT_EQ(device.foreground.load(), 0u);
+  close(ends[0]);
+  close(ends[1]);
+  tracked_close(fd);
+  if (by_plain_call.load()) {
+    const std::string why = process.segment()->why;
+    GTEST_SKIP() << "the engine did not carry the call: "
+                 << (why.empty() ? "it may be in a signal handler (ThreadSanitizer)" : why);
+  }
 }
 
 TEST_F(Attached, ThreadsThatOpenReadSlowlyAndCloseDoNotDisturbThePrefetcher) {

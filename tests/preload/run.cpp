@@ -76,6 +76,9 @@ void collect(int out, int err, Finished& finished) {
   if (!options.work_directory.empty() && chdir(options.work_directory.c_str()) != 0) {
     _exit(125);
   }
+  if (options.prepare && !options.prepare()) {
+    _exit(125);
+  }
   std::vector<char*> argv;
   for (const std::string& argument : command) {
     argv.push_back(const_cast<char*>(argument.c_str()));
@@ -119,9 +122,10 @@ TemporaryDirectory::~TemporaryDirectory() {
   fs::remove_all(path_, ignored);
 }
 
-RunOptions with_policy(stats::RunPolicy policy) {
+RunOptions with_policy(stats::RunPolicy policy, engine::Kind engine) {
   RunOptions options;
   options.config.policy = policy;
+  options.config.engine = static_cast<uint32_t>(engine);
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend.hpp"
 #include "stats/segment.hpp"
 
 namespace ioweave::testing {
@@ -48,9 +49,12 @@ struct RunOptions {
   bool capture = true;                   ///< else its streams are ours
   std::string work_directory;            ///< empty: as it is
   std::vector<std::string> environment;  ///< "NAME=value" added
+  std::function<bool()> prepare;         ///< in the child before the program; false: exit code 125
 };
 
-[[nodiscard]] RunOptions with_policy(stats::RunPolicy policy);
+/// `engine` is for the policies `sync` and `writes`.
+[[nodiscard]] RunOptions with_policy(stats::RunPolicy policy,
+                                     engine::Kind engine = engine::Kind::uring);
 void add_rule(RunOptions& options, const std::string& glob, stats::RunPolicy policy);
 
 /// Runs `command` (argv[0] looked up in PATH) to its end.

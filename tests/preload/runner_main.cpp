@@ -21,10 +21,12 @@ using namespace ioweave;
 void report(const testing::Finished& finished, FILE* to) {
   for (const testing::Image& image : finished.images) {
     std::fprintf(to,
-                 "%s pid %d state %u engine '%s' why '%s' prefetch ops %lu busy %lu exposed %lu\n",
+                 "%s pid %d state %u engine '%s' ops %lu why '%s' prefetch ops %lu busy %lu "
+                 "exposed %lu\n",
                  image->program, image->pid, static_cast<unsigned>(image->state.load()),
-                 image->engine, image->why, image->prefetch_operations.load(),
-                 image->prefetch_busy_ticks.load(), image->prefetch_exposed_ticks.load());
+                 image->engine, image->engine_operations.load(), image->why,
+                 image->prefetch_operations.load(), image->prefetch_busy_ticks.load(),
+                 image->prefetch_exposed_ticks.load());
     const uint32_t files = std::min(image->files.load(), stats::Segment::kFiles);
     for (uint32_t i = 0; i < files; ++i) {
       const stats::FileRecord& file = image->file[i];

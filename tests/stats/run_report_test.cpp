@@ -1,5 +1,6 @@
 #include "stats/run_report.hpp"
 
+#include <array>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -79,6 +80,20 @@ TEST(RunReport, OnePathOfSeveralProcessesIsOneFile) {
   EXPECT_EQ(report.files[0].processes, 2u);
   EXPECT_EQ(report.files[0].of(CallClass::read).bytes, 15u);
   EXPECT_EQ(report.files[0].degrade, Degrade::mapped);
+}
+
+TEST(RunReport, AFileThatOneProcessReadWithGainIsNotWithoutGain) {
+  FileReport made = read_file("/in", 5, 1);
+  made.degrade = Degrade::no_gain;
+  FileReport gained = read_file("/in", 10, 2);
+  gained.prefetched_bytes = 10;
+  gained.prefetched_used_bytes = 8;
+  for (const auto& order : {std::array{made, gained}, std::array{gained, made}}) {
+    RunGatherer gatherer;
+    gatherer.add({}, {order[0]});
+    gatherer.add({}, {order[1]});
+    EXPECT_EQ(finished(std::move(gatherer)).files.at(0).degrade, Degrade::none);
+  }
 }
 
 TEST(RunReport, AnExecIsASecondImageOfOneProcess) {

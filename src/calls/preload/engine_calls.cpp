@@ -5,7 +5,9 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -26,6 +28,17 @@ constexpr uint32_t kQueueDepth = 8;  // a thread has one operation in flight
 std::atomic<Phase> phase{Phase::closed};
 service::Service* engine_service = nullptr;  // never destroyed: threads use it until the very end
 
+/// What the lane of a calling thread carries in the engine that was opened. Anything else would be
+/// handed to threads of the service. To the kernel those are not the caller (credentials, limits
+/// and filters are a thread's own), they keep a process alive whose main thread called
+/// pthread_exit, and they gain nothing for a caller that waits.
+enum class Carries : uint8_t {
+  all,      ///< io_uring
+  direct,   ///< native AIO, io_uring that polls the device: O_DIRECT at an offset
+  nothing,  ///< threads: there is one, the caller
+};
+std::atomic<Carries> lane_carries{Carries::nothing};  // a hint: the engine carries all somehow
+
 /// What this thread is to the engine: the first call on a thread makes its lane, which allocates.
 enum class ThreadPhase : uint8_t { fresh, ready, inside };
 thread_local constinit ThreadPhase thread_phase __attribute__((tls_model("initial-exec"))) =
@@ -36,8 +49,42 @@ bool file_size_is_limited() noexcept {
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
-void tell_engine() noexcept {
-  process.name_engine(engine_service->engine_name());
+Carries carried_by(std::string_view engine) noexcept {
+  if (engine == lane_name(engine::Kind::threads, engine::UringMode::plain)) {
+    return Carries::nothing;
+  }
+  return engine == lane_name(engine::Kind::uring, engine::UringMode::iopoll) ||
+                 engine == lane_name(engine::Kind::aio, engine::UringMode::plain)
+             ? Carries::direct
+             : Carries::all;
+}
+
+/// By the lane of the calling thread; else by the calling thread itself.
+bool goes_to_lane(const Transfer& transfer) noexcept {
+  const Carries carries = lane_carries.load(std::memory_order_relaxed);
+  if (carries != Carries::direct) {
+    return carries == Carries::all;
+  }
+  if (transfer.offset == engine::kCurrentPosition) {
+    return false;
+  }
+  const int saved = errno;
+  const int flags = real::fcntl(transfer.fd, F_GETFL, nullptr);
+  errno = saved;
+  return flags >= 0 && (flags & O_DIRECT) != 0;
+}
+
+void count_operation() noexcept {
+  if (stats::Segment* const segment = process.segment(); segment != nullptr) {
+    segment->engine_operations.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+/// What the engine is, as far as the program's calls have shown.
+void note_engine() noexcept {
+  const char* const name = engine_service->engine_name();
+  lane_carries.store(carried_by(name), std::memory_order_relaxed);
+  process.name_engine(name);
   if (const char* const why = engine_service->fallback_reason(); *why != '\0') {
     process.explain(why);
   }
@@ -72,7 +119,7 @@ bool open_engine() noexcept {
     return false;
   }
   engine_service = opened.release();
-  tell_engine();
+  note_engine();
   phase.store(Phase::open, std::memory_order_release);  // pairs with ready()
   return true;
 }
@@ -142,6 +189,13 @@ bool carry_out(const Transfer& transfer, int64_t& result) {
   if (!ready()) {
     return false;
   }
+  if (!goes_to_lane(transfer)) {
+    if (lane_carries.load(std::memory_order_relaxed) == Carries::nothing) {
+      count_operation();
+      thread_phase = ThreadPhase::ready;  // no lane will be made
+    }
+    return false;
+  }
   iow_request request{};
   request.op = static_cast<uint8_t>(op_of(transfer.op));
   request.flags = IOW_EXACT;
@@ -165,11 +219,9 @@ bool carry_out(const Transfer& transfer, int64_t& result) {
   result = request.result;
   position.moved(result);
   if (static_cast<engine::UringMode>(process.config().engine_mode) == engine::UringMode::iopoll) {
-    tell_engine();  // the device may have refused to be polled
+    note_engine();  // the device may have refused to be polled
   }
-  if (stats::Segment* const segment = process.segment(); segment != nullptr) {
-    segment->engine_operations.fetch_add(1, std::memory_order_relaxed);
-  }
+  count_operation();
   return true;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
 // Policies `sync` and `writes`: a read or write of the program becomes one engine operation on the
-// calling thread's lane, and the thread waits for it.
+// calling thread's lane, and the thread waits for it. Where the engine is `threads`, the calling
+// thread is the one that carries it out, and with AIO whatever AIO cannot carry.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +21,9 @@ struct Transfer {
 };
 
 /// Carries the call out by the engine. True with bytes or -errno in `result`; false where the
-/// program's own call must be made instead: no engine, a forked child, possibly a signal handler,
-/// a file size limit (SIGXFSZ must reach the right thread). Async-signal-safe.
+/// program's own call must be made instead: no engine, the caller is the engine's thread, a forked
+/// child, possibly a signal handler, a file size limit (SIGXFSZ must reach the right thread).
+/// Async-signal-safe.
 [[nodiscard]] bool carry_out(const Transfer& transfer, int64_t& result);
 
 /// In a child after fork(2): plain calls from now on.

@@ -79,21 +79,22 @@ template <class Call>
   return result;
 }
 
-/// By the engine where that is possible, else the real call.
+/// By the engine where that is possible, else the real call. To the prefetcher it is a call of the
+/// program like any other.
 template <class Call>
 [[gnu::noinline]] ssize_t by_engine(Entry& entry, stats::CallClass call, const Transfer& transfer,
                                     Call real_call) {
-  const uint64_t begin = now_ticks();
-  int64_t result = 0;
-  if (transfer.bytes == 0 || transfer.offset < -1 || !carry_out(transfer, result)) {
-    return observed(entry, call, transfer.offset, real_call);
-  }
-  account(entry, call, transfer.offset, result, begin);
-  if (result < 0) {
-    errno = static_cast<int>(-result);
-    return -1;
-  }
-  return result;
+  return observed(entry, call, transfer.offset, [&]() -> ssize_t {
+    int64_t result = 0;
+    if (transfer.bytes == 0 || transfer.offset < -1 || !carry_out(transfer, result)) {
+      return real_call();
+    }
+    if (result < 0) {
+      errno = static_cast<int>(-result);
+      return -1;
+    }
+    return result;
+  });
 }
 
 /// A read or write on a descriptor, tracked or not. `transfer` makes the description that only the

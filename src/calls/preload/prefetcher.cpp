@@ -309,12 +309,10 @@ void Prefetcher::hear_one(const Observation& observation) {
     return;  // valid() has seen the new size
   }
   PrefetchPlanner& planner = followed->planner;
+  undo_degrade(*followed->stream->record);
   if (planner.verdict() != PrefetchPlanner::Verdict::watching) {
-    undo_degrade(*followed->stream->record, stats::Degrade::no_gain);
-    undo_degrade(*followed->stream->record, stats::Degrade::random_access);
     planner.rearm();
   }
-  undo_degrade(*followed->stream->record, stats::Degrade::read_ahead);
   followed->look_at_read_ahead();
   const Range read{observation.offset, observation.bytes};
   planner.observe(read, observation.slow);
@@ -345,7 +343,11 @@ void Prefetcher::judge(Followed& followed) {
     return;
   }
   const bool cached = verdict == PrefetchPlanner::Verdict::no_gain;
-  degrade(*stream.record, cached ? stats::Degrade::no_gain : stats::Degrade::random_access);
+  if (!cached) {
+    degrade(*stream.record, stats::Degrade::random_access);
+  } else if (stream.record->prefetched_used_bytes.load(std::memory_order_relaxed) == 0) {
+    degrade(*stream.record, stats::Degrade::no_gain);
+  }
   if (cached) {
     stream.unfollow();
   }

@@ -77,11 +77,20 @@ inline void degrade(stats::FileRecord& record, stats::Degrade reason) noexcept {
                                          std::memory_order_relaxed);
 }
 
-/// Takes a reason back that was for the moment only.
-inline void undo_degrade(stats::FileRecord& record, stats::Degrade reason) noexcept {
-  auto current = static_cast<uint32_t>(reason);
-  record.degrade.compare_exchange_strong(current, static_cast<uint32_t>(stats::Degrade::none),
-                                         std::memory_order_relaxed);
+/// The file is followed after all: a reason that was for the moment only is taken back.
+inline void undo_degrade(stats::FileRecord& record) noexcept {
+  uint32_t reason = record.degrade.load(std::memory_order_relaxed);
+  switch (static_cast<stats::Degrade>(reason)) {
+    case stats::Degrade::random_access:
+    case stats::Degrade::no_gain:
+    case stats::Degrade::read_ahead:
+    case stats::Degrade::no_resources:
+      record.degrade.compare_exchange_strong(reason, static_cast<uint32_t>(stats::Degrade::none),
+                                             std::memory_order_relaxed);
+      break;
+    default:
+      break;
+  }
 }
 
 /// Whether the calling thread may add to the record's owned counters. The first thread to come

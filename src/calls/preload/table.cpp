@@ -82,12 +82,12 @@ void DescriptorTable::put(int fd, const struct stat& status, stats::FileRecord& 
   Device* const device = records.device_of(fd, status);
   Stream* stream = nullptr;
   if (record.policy == stats::RunPolicy::overlap && (flags & O_ACCMODE) != O_WRONLY) {
-    const stats::Degrade reason = reads_degrade(status, device, flags);
+    stats::Degrade reason = reads_degrade(status, device, flags);
     if (reason == stats::Degrade::none) {
       stream = streams.open(fd, status, record, device);
-    } else {
-      degrade(record, reason);
+      reason = stream != nullptr ? reason : stats::Degrade::no_resources;
     }
+    degrade(record, reason);
   }
   entry.stream.store(stream, std::memory_order_relaxed);
   entry.device.store(device, std::memory_order_relaxed);

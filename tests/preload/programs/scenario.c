@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -533,6 +534,151 @@ static int numbers(char** path) {
   return 0;
 }
 
+/* What a call answered, for a comparison with the same scene elsewhere. */
+static void tell(const char* call, ssize_t result) {
+  printf("%s: %zd errno %d\n", call, result, errno);
+  errno = 77;
+}
+#define TELL(call) tell(#call, (ssize_t)(call))
+
+static unsigned checksum(const char* from, size_t bytes) {
+  unsigned sum = 1;
+  for (size_t i = 0; i < bytes; ++i) sum = sum * 31 + (unsigned char)from[i];
+  return sum;
+}
+
+/* Exit code 77 where the file system has no O_DIRECT. */
+static int open_direct(const char* path) {
+  const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0600);
+  if (fd < 0 && errno == EINVAL) exit(77);
+  CHECK(fd >= 0);
+  errno = 77;
+  return fd;
+}
+
+static char* aligned_memory(size_t bytes) {
+  void* memory;
+  CHECK(posix_memalign(&memory, 1 << 16, bytes) == 0);
+  for (size_t i = 0; i < bytes; ++i) ((char*)memory)[i] = (char)(i * 7 + (i >> 12));
+  return memory;
+}
+
+enum { page = 4096 };
+
+static int direct_aligned(char** path) {
+  const int fd = open_direct(path[0]);
+  char* const out = aligned_memory(64 * page);
+  char* const in = aligned_memory(64 * page);
+  struct iovec from[2] = {{out, page}, {out + 8 * page, 2 * page}};
+  struct iovec to[2] = {{in, 2 * page}, {in + 8 * page, page}};
+  CHECK(write(fd, out, 16 * page) == 16 * page);
+  CHECK(pwrite(fd, out + page, 32 * page, 16 * page) == 32 * page);
+  CHECK(writev(fd, from, 2) == 3 * page);
+  CHECK(pwritev(fd, from, 2, 48 * page) == 3 * page);
+  CHECK(lseek(fd, 0, SEEK_CUR) == 19 * page);
+  TELL(fsync(fd));
+  CHECK(pread(fd, in, 51 * page, 0) == 51 * page);
+  printf("%u\n", checksum(in, 51 * page));
+  CHECK(lseek(fd, 3 * page, SEEK_SET) == 3 * page && read(fd, in, 5 * page) == 5 * page);
+  CHECK(memcmp(in, out + 3 * page, 5 * page) == 0);
+  TELL(readv(fd, to, 2));
+  TELL(preadv(fd, to, 2, 40 * page));
+  printf("%u %u\n", checksum(in, 2 * page), checksum(in + 8 * page, page));
+  /* The end of the file, on a boundary and off it. */
+  TELL(pread(fd, in, 4 * page, 49 * page));
+  TELL(pread(fd, in, page, 51 * page));
+  TELL(pread(fd, in, page, 60 * page));
+  TELL(ftruncate(fd, 50 * page + 100));
+  TELL(pread(fd, in, 4 * page, 48 * page));
+  TELL(lseek(fd, 48 * page, SEEK_SET));
+  TELL(read(fd, in, 4 * page));
+  TELL(lseek(fd, 0, SEEK_CUR));
+  TELL(read(fd, in, page));
+  TELL(pread(fd, in, page, 50 * page));
+  TELL(write(fd, out, page)); /* at a position that is off the boundary now */
+  /* And back to the page cache. */
+  TELL(fcntl(fd, F_SETFL, 0));
+  TELL(pread(fd, in + 1, 100, 10));
+  TELL(pwrite(fd, out + 1, 100, 10));
+  TELL(fcntl(fd, F_SETFL, O_DIRECT));
+  TELL(pread(fd, in, 2 * page, 0));
+  printf("%u\n", checksum(in, 2 * page));
+  TELL(close(fd));
+  return 0;
+}
+
+static int direct_misaligned(char** path) {
+  const int fd = open_direct(path[0]);
+  char* const out = aligned_memory(16 * page);
+  char* const in = aligned_memory(16 * page);
+  struct iovec from[2] = {{out + 1, page}, {out + 2 * page, 100}};
+  struct iovec to[2] = {{in + 3, 100}, {in + 2 * page, page}};
+  CHECK(write(fd, out, 16 * page) == 16 * page);
+  /* The buffer, the length and the offset off the boundary, by a byte and by a small power of two,
+   * which newer kernels allow of a buffer. */
+  for (int shift = 1; shift <= 512; shift *= 8) {
+    TELL(pread(fd, in + shift, page, page));
+    TELL(pread(fd, in, page - shift, page));
+    TELL(pread(fd, in, page, page + shift));
+    TELL(pwrite(fd, out + shift, page, 2 * page));
+    TELL(pwrite(fd, out, page - shift, 2 * page));
+    TELL(pwrite(fd, out, page, 2 * page + shift));
+  }
+  TELL(lseek(fd, 4 * page, SEEK_SET));
+  TELL(read(fd, in + 1, page));
+  TELL(read(fd, in, 100));
+  TELL(write(fd, out + 1, page));
+  TELL(write(fd, out, 100));
+  TELL(lseek(fd, 0, SEEK_CUR));
+  TELL(lseek(fd, 4 * page + 10, SEEK_SET));
+  TELL(read(fd, in, page));
+  TELL(write(fd, out, page));
+  TELL(readv(fd, to, 2));
+  TELL(preadv(fd, to, 2, 0));
+  TELL(writev(fd, from, 2));
+  TELL(pwritev(fd, from, 2, page));
+  TELL(lseek(fd, 0, SEEK_CUR));
+  TELL(pread(fd, in, 100, 100 * page)); /* misaligned and beyond the end */
+  TELL(pread(fd, in, page, 100 * page + 1));
+  TELL(read(fd, NULL, page));
+  TELL(fcntl(fd, F_SETFL, 0));
+  TELL(pread(fd, in, 16 * page, 0));
+  printf("%u\n", checksum(in, 16 * page));
+  TELL(close(fd));
+  return 0;
+}
+
+/* A file that is made, filled, dropped from the cache and read again, computing in between. */
+static int makes_and_reads(char** path) {
+  const int pieces = 32;
+  int fd = open(path[0], O_RDWR | O_CREAT | O_TRUNC, 0600);
+  for (int i = 0; i < pieces; ++i) {
+    memset(buffer, i, sizeof buffer);
+    CHECK(write(fd, buffer, sizeof buffer) == (ssize_t)sizeof buffer);
+  }
+  CHECK(fsync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+  CHECK(close(fd) == 0);
+  fd = open(path[0], O_RDONLY);
+  for (int i = 0; i < pieces; ++i) {
+    CHECK(read(fd, buffer, sizeof buffer) == (ssize_t)sizeof buffer && buffer[1000] == i);
+    usleep(10000);
+  }
+  CHECK(close(fd) == 0);
+  return 0;
+}
+
+/* More open files than are followed: the second file comes when there is no room left. */
+static int opens_many(char** path) {
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  limit.rlim_cur = limit.rlim_max;
+  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  for (int i = 0; i < 520; ++i) CHECK(open(path[0], O_RDONLY) >= 0);
+  const int fd = open(path[1], O_RDONLY);
+  CHECK(read(fd, buffer, sizeof buffer) == (ssize_t)sizeof buffer);
+  return 0;
+}
+
 static int transfers(char** path) {
   const int from = open(path[0], O_RDONLY);
   const int to = open(path[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -574,6 +720,10 @@ static const struct {
     {"truncates", truncates},
     {"chaos", chaos},
     {"confined", confined},
+    {"direct_aligned", direct_aligned},
+    {"direct_misaligned", direct_misaligned},
+    {"makes_and_reads", makes_and_reads},
+    {"opens_many", opens_many},
     {"transfers", transfers},
     {"numbers", numbers},
 };
