@@ -75,15 +75,17 @@ uint64_t File::size() const {
   return static_cast<uint64_t>(status.st_size);
 }
 
-Buffer::Buffer(size_t bytes)
+Buffer::Buffer(size_t bytes, Content content)
     : bytes_(bytes),
-      data_(static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))) {
+      data_(static_cast<std::byte*>(
+          mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
   if (data_ == MAP_FAILED) {
     die("cannot allocate " + std::to_string(bytes) + " bytes", errno);
   }
-  // Not zeros: some devices below a virtual machine store those specially.
-  std::memset(data_, 0x5a, bytes);
+  if (content == Content::bytes) {
+    // Not zeros: some devices below a virtual machine store those specially.
+    std::memset(data_, 0x5a, bytes);
+  }
 }
 
 Buffer::~Buffer() {

@@ -54,10 +54,14 @@ class File {
   int fd_;
 };
 
-/// Page-aligned memory, touched once, so that no page fault falls into a measurement.
+/// Page-aligned memory.
 class Buffer {
  public:
-  explicit Buffer(size_t bytes);
+  enum class Content : uint8_t {
+    bytes,     ///< touched once, so that no page fault falls into a measurement
+    untouched  ///< for the kernel to put there what it likes, as when a buffer is registered
+  };
+  explicit Buffer(size_t bytes, Content content = Content::bytes);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
