@@ -80,7 +80,7 @@ typedef struct iow_options {
   uint32_t size; /* sizeof(iow_options), or 0 */
   iow_engine engine;
   iow_engine_mode mode;
-  int required;         /* nonzero: fail rather than fall back to another engine or mode;
+  int required;         /* nonzero: fail to open rather than fall back to another engine or mode;
                            IOW_ENGINE_AUTO then means IOW_ENGINE_URING */
   uint32_t queue_depth; /* most requests in flight in each thread's queue: 1..4096, default 256.
                            What goes to the service's own threads is queued there without a limit */
@@ -162,8 +162,9 @@ typedef struct iow_request iow_request;
 
 /*
  * Runs once, when the request has completed and `result` is set. The request may be resubmitted or
- * its memory reused from inside. Must not block for long nor throw. Only where no thread can be
- * had at all (the limit on processes) does it run inside iow_submit().
+ * its memory reused from inside. Must not block for long nor throw. In a forked child, and where no
+ * thread can be had at all (the limit on processes), it runs inside the call that carries the
+ * request out: iow_submit(), or one that ends what held it back.
  */
 typedef void (*iow_callback)(iow_request* request, void* user);
 
@@ -227,9 +228,10 @@ IOW_API int iow_poll(iow_service* service, unsigned min, int64_t timeout_ns) IOW
 
 /*
  * Asks that a request be given up. It completes in any case, with -ECANCELED where that succeeded
- * and nothing was transferred. 0 where it was still waiting or the kernel gave it up; -EALREADY
- * where it is under way (storage I/O on regular files usually cannot be taken back), has completed
- * or was never submitted, and in a forked child.
+ * and nothing was transferred. 0 where it was still waiting, or has been asked to give up;
+ * -EALREADY where it is under way (storage I/O on regular files usually cannot be taken back), has
+ * completed or was never submitted, and in a forked child. Only the request's result says what
+ * became of it.
  */
 IOW_API int iow_cancel(iow_service* service, iow_request* request) IOW_NOEXCEPT;
 

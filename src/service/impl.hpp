@@ -17,6 +17,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
       : governor_(options.policy_log),
         lane_options_(lane_options),
         open_lane_(options.open_lane),
+        own_threads_(options.own_threads),
         engine_name_(std::move(engine_name)),
         why_(std::move(why)),
         reaper_(reaper_options(), open_lane_, *this),
@@ -84,12 +86,13 @@ class Service::Impl final : public PumpClient, public LaneHost {
   engine::FixedTable fixed_;
   engine::LaneOptions lane_options_;
   const OpenLane open_lane_;
+  const bool own_threads_;
 
   const char* engine_name() const noexcept;
   const char* fallback_reason() const noexcept;
 
  private:
-  void explain(const char* what, const std::string& why) noexcept;
+  void explain(const char* what, std::string_view why) noexcept;
   [[nodiscard]] bool refuses_polling(int64_t result) noexcept;
   [[nodiscard]] bool polling_refused() const noexcept {
     return polling_refused_.load(std::memory_order_relaxed);

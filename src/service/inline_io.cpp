@@ -72,4 +72,14 @@ int64_t perform_inline(const engine::Operation& operation) noexcept {
   return -EINVAL;
 }
 
+int64_t perform_inline_as_engine(const engine::Operation& operation) noexcept {
+  const int64_t result = perform_inline(operation);
+  if (result != -ESPIPE || operation.offset < 0 || operation.op == engine::Op::prefetch) {
+    return result;
+  }
+  engine::Operation of_stream = operation;
+  of_stream.offset = engine::kCurrentPosition;
+  return perform_inline(of_stream);
+}
+
 }  // namespace ioweave::service

@@ -8,4 +8,7 @@ namespace ioweave::service {
 /// neither continued nor repeated. A prefetch is started, not awaited. Async-signal-safe.
 [[nodiscard]] int64_t perform_inline(const engine::Operation& operation) noexcept;
 
+/// As an engine does it: of a pipe or socket, which has no offsets, the stream is read or written.
+[[nodiscard]] int64_t perform_inline_as_engine(const engine::Operation& operation) noexcept;
+
 }  // namespace ioweave::service

@@ -32,6 +32,7 @@ void child_after_fork() noexcept {
     if (LaneHost* host = slot.host.load(std::memory_order_acquire); host != nullptr) {
       host->abandon();
     }
+    slot.visitors.store(0, std::memory_order_relaxed);  // threads of the parent
   }
 }
 
@@ -50,13 +51,16 @@ void end_thread_in(uint64_t host_id, Lane& lane) noexcept {
   if (slot == nullptr) {
     return;
   }
+  const uint32_t generation = fork_generation();
   // seq_cst against unregister_host(): either it waits for this visitor, or we see it gone.
   slot->visitors.fetch_add(1, std::memory_order_seq_cst);
   LaneHost* const host = slot->host.load(std::memory_order_seq_cst);
   if (host != nullptr && slot->id.load(std::memory_order_seq_cst) == host_id) {
     host->thread_ends(lane);
   }
-  slot->visitors.fetch_sub(1, std::memory_order_release);
+  if (generation == fork_generation()) {  // or this is a child forked by a callback in there
+    slot->visitors.fetch_sub(1, std::memory_order_release);
+  }
 }
 
 // ---- Lanes of this thread

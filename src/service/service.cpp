@@ -19,17 +19,22 @@ const char* Service::Impl::engine_name() const noexcept {
 }
 
 const char* Service::Impl::fallback_reason() const noexcept {
+  if (polling_refused()) {
+    return "io_uring+iopoll: the queues of a device are not polled, so transfers go to threads; on "
+           "NVMe the administrator can boot with nvme.poll_queues=N";
+  }
   // Acquire pairs with explain().
   return late_.load(std::memory_order_acquire) ? late_why_.c_str() : why_.c_str();
 }
 
 /// Under lanes_lock_: a reason that came up after opening. The first one stays.
-void Service::Impl::explain(const char* what, const std::string& why) noexcept {
+void Service::Impl::explain(const char* what, std::string_view why) noexcept {
   if (late_.load(std::memory_order_relaxed)) {
     return;
   }
   try {
-    late_why_ = (why_.empty() ? std::string() : why_ + "; ") + what + ": " + why;
+    late_why_ = why_;
+    late_why_.append(why_.empty() ? "" : "; ").append(what).append(": ").append(why);
   } catch (const std::bad_alloc&) {
     return;  // another occasion may find memory
   }
@@ -42,11 +47,7 @@ bool Service::Impl::refuses_polling(int64_t result) noexcept {
   if (result != -EOPNOTSUPP || lane_options_.mode != engine::UringMode::iopoll) {
     return false;
   }
-  const std::lock_guard guard(lanes_lock_);
   polling_refused_.store(true, std::memory_order_relaxed);  // a hint: each ring would find out
-  explain("io_uring+iopoll",
-          "the queues of this device are not polled, so transfers go to threads; on NVMe the "
-          "administrator can boot with nvme.poll_queues=N");
   return true;
 }
 

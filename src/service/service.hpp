@@ -42,6 +42,9 @@ struct Options {
   bool required = false;       ///< fail instead of falling back
   uint32_t queue_depth = 256;  ///< per lane
   uint32_t threads = 4;        ///< of the worker pool for what the engine cannot do
+  /// False: what a lane does not carry is carried out by the thread that submits it, as where no
+  /// thread can be had. For a process whose threads are not ours to add to.
+  bool own_threads = true;
   OpenLane open_lane = &engine::open_lane;
   /// Unless empty: given the policy's event log line by line (policy/event_log.hpp), for
   /// policy::replay(). Called under a lock; must not call back nor throw.

@@ -172,7 +172,7 @@ bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
   if ((pumps_started_.load(std::memory_order_acquire) & bit) != 0) {
     return true;
   }
-  if ((pumps_failed_.load(std::memory_order_relaxed) & bit) != 0) {
+  if (!own_threads_ || (pumps_failed_.load(std::memory_order_relaxed) & bit) != 0) {
     return false;
   }
   const std::lock_guard guard(lanes_lock_);
@@ -193,7 +193,7 @@ void Service::Impl::carry_out_inline(iow_request& request) noexcept {
   const auto once = [&]() -> int64_t {
     return journey.cancel_wanted.load(std::memory_order_relaxed)
                ? -ECANCELED
-               : perform_inline(journey.operation);
+               : perform_inline_as_engine(journey.operation);
   };
   while (advance(request, once()).step == Step::again) {
   }
@@ -210,7 +210,8 @@ int Service::Impl::submit_inline(std::span<iow_request* const> requests) noexcep
     if (const int error = begin_journey(*request); error != 0) {
       return taken > 0 ? taken : error;
     }
-    while (advance(*request, perform_inline(journey_of(*request).operation)).step == Step::again) {
+    while (advance(*request, perform_inline_as_engine(journey_of(*request).operation)).step ==
+           Step::again) {
     }
     if (request->callback != nullptr) {
       run_callback(*request);

@@ -13,7 +13,7 @@ namespace ioweave::engine {
 namespace {
 
 constexpr uint64_t kMiB = 1u << 20;
-constexpr uint64_t kUnlimited = AvailableMemory::kUnlimited;
+constexpr uint64_t kUnlimited = kUnlimitedMemory;
 
 class Cgroups : public ::testing::Test {
  protected:
@@ -36,7 +36,7 @@ class Cgroups : public ::testing::Test {
           "anon 5\ninactive_file " + std::to_string(inactive_file) + "\nworkingset_refault_file 3");
   }
   [[nodiscard]] uint64_t room(const std::string& membership) const {
-    return AvailableMemory(membership, root_.path(), nullptr).bytes();
+    return available_in_cgroups(membership, root_.path());
   }
 
   test::TempDir root_;
@@ -77,26 +77,16 @@ TEST_F(Cgroups, TheRootOfAContainerIsItsGroup) {
   EXPECT_EQ(room("4:memory:/docker/0123"), 6 * kMiB);
 }
 
-TEST_F(Cgroups, WhatChangesIsSeen) {
-  version2("/a", std::to_string(10 * kMiB), 4 * kMiB, 0);
-  const AvailableMemory memory("0::/a", root_.path(), nullptr);
-  EXPECT_EQ(memory.bytes(), 6 * kMiB);
-  version2("/a", std::to_string(20 * kMiB), 5 * kMiB, 0);
-  EXPECT_EQ(memory.bytes(), 15 * kMiB);
-  version2("/a", "max", 5 * kMiB, 0);
-  EXPECT_EQ(memory.bytes(), kUnlimited);
+TEST_F(Cgroups, ALimitIsKnownWithoutTheUse) {
+  write("/a/memory.max", std::to_string(10 * kMiB));
+  EXPECT_EQ(room("0::/a"), 10 * kMiB);
 }
 
-TEST(AvailableMemory, IsReadFromThisMachine) {
-  const AvailableMemory memory;
-  EXPECT_GT(memory.bytes(), kMiB);
-  EXPECT_NE(memory.bytes(), kUnlimited);
-}
-
-TEST(AvailableMemory, TakesNoLowDescriptor) {
+TEST(AvailableMemory, IsReadFromThisMachineAndLeavesNoDescriptorOpen) {
   const int before = dup(0);
   close(before);
-  const AvailableMemory memory;
+  EXPECT_GT(available_memory_bytes(), kMiB);
+  EXPECT_NE(available_memory_bytes(), kUnlimited);
   const int after = dup(0);
   close(after);
   EXPECT_EQ(after, before);

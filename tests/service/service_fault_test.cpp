@@ -326,6 +326,40 @@ TEST(ServiceFallback, CallbacksHaveAThreadOfTheirOwnWithoutARingToo) {
   EXPECT_EQ(buffer, pattern(0, 10000));
 }
 
+TEST(ServiceFallback, WithoutThreadsOfItsOwnTheCallerCarriesOut) {
+  Options options;
+  options.own_threads = false;
+  int error = 0;
+  std::string why;
+  const auto service = Service::open(options, error, why);
+  ASSERT_NE(service, nullptr) << why;
+  int pipe_ends[2];
+  ASSERT_EQ(::pipe(pipe_ends), 0);
+  ASSERT_EQ(::write(pipe_ends[1], "x", 1), 1);
+  const TempFile file(10000);
+  std::vector<std::byte> buffer(10000);
+  std::byte from_pipe{};
+  std::array<iow_request, 3> requests{
+      make_request(IOW_OP_READ, file.fd(), buffer.data(), 10000, 0),
+      make_request(IOW_OP_READ, pipe_ends[0], &from_pipe, 1, 0),  // of the stream, as by an engine
+      make_request(IOW_OP_PREFETCH, file.fd(), nullptr, 4096, 0)};
+  for (iow_request& request : requests) {
+    pthread_t runner{};
+    request.callback = [](iow_request*, void* user) {
+      *static_cast<pthread_t*>(user) = pthread_self();
+    };
+    request.user = &runner;
+    ASSERT_EQ(submit_one(*service, request), 1);
+    EXPECT_EQ(runner, pthread_self());
+  }
+  EXPECT_EQ(buffer, pattern(0, 10000));
+  EXPECT_EQ(requests[1].result, 1);
+  EXPECT_EQ(from_pipe, static_cast<std::byte>('x'));
+  EXPECT_EQ(requests[2].result, 4096);
+  ::close(pipe_ends[0]);
+  ::close(pipe_ends[1]);
+}
+
 TEST(ServiceFallback, WorksWithoutAnyThread) {
   const auto confine = [] {
     // glibc falls back from clone3 to clone on ENOSYS.

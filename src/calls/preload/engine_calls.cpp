@@ -37,6 +37,7 @@ enum class Carries : uint8_t {
   direct,   ///< native AIO, io_uring that polls the device: O_DIRECT at an offset
   nothing,  ///< threads: there is one, the caller
 };
+std::atomic<const char*> engine_name{nullptr};        // as reported
 std::atomic<Carries> lane_carries{Carries::nothing};  // a hint: the engine carries all somehow
 
 /// What this thread is to the engine: the first call on a thread makes its lane, which allocates.
@@ -80,11 +81,13 @@ void count_operation() noexcept {
   }
 }
 
-/// What the engine is, as far as the program's calls have shown.
+/// What the engine is, as far as the program's calls have shown. Says what is new only.
 void note_engine() noexcept {
   const char* const name = engine_service->engine_name();
-  lane_carries.store(carried_by(name), std::memory_order_relaxed);
-  process.name_engine(name);
+  if (engine_name.exchange(name, std::memory_order_relaxed) != name) {
+    lane_carries.store(carried_by(name), std::memory_order_relaxed);
+    process.name_engine(name);
+  }
   if (const char* const why = engine_service->fallback_reason(); *why != '\0') {
     process.explain(why);
   }
@@ -108,7 +111,8 @@ bool open_engine() noexcept {
     opened = service::Service::open({.engine = static_cast<engine::Kind>(config.engine),
                                      .mode = static_cast<engine::UringMode>(config.engine_mode),
                                      .queue_depth = kQueueDepth,
-                                     .threads = 1},
+                                     .threads = 1,
+                                     .own_threads = false},
                                     error, why);
   } catch (const std::bad_alloc&) {
     // As with any other failure the calls stay plain.
@@ -186,13 +190,12 @@ class PositionKeeper {
 
 bool carry_out(const Transfer& transfer, int64_t& result) {
   pthread_testcancel();  // the call it stands for is a cancellation point
-  if (!ready()) {
-    return false;
-  }
-  if (!goes_to_lane(transfer)) {
-    if (lane_carries.load(std::memory_order_relaxed) == Carries::nothing) {
+  // What a lane does not carry needs none: asked first where it can be.
+  const bool through_lane =
+      engine_is_open() ? goes_to_lane(transfer) && ready() : ready() && goes_to_lane(transfer);
+  if (!through_lane) {
+    if (engine_is_open() && lane_carries.load(std::memory_order_relaxed) == Carries::nothing) {
       count_operation();
-      thread_phase = ThreadPhase::ready;  // no lane will be made
     }
     return false;
   }
@@ -218,11 +221,15 @@ bool carry_out(const Transfer& transfer, int64_t& result) {
   }
   result = request.result;
   position.moved(result);
-  if (static_cast<engine::UringMode>(process.config().engine_mode) == engine::UringMode::iopoll) {
-    note_engine();  // the device may have refused to be polled
+  if (engine_service->engine_name() != engine_name.load(std::memory_order_relaxed)) {
+    note_engine();  // the device has refused to be polled
   }
   count_operation();
   return true;
+}
+
+bool engine_is_open() noexcept {
+  return phase.load(std::memory_order_acquire) == Phase::open;  // pairs with open_engine()
 }
 
 void forget_engine() noexcept {

@@ -26,6 +26,9 @@ struct Transfer {
 /// Async-signal-safe.
 [[nodiscard]] bool carry_out(const Transfer& transfer, int64_t& result);
 
+/// Whether some call has gone through the engine in this process.
+[[nodiscard]] bool engine_is_open() noexcept;
+
 /// In a child after fork(2): plain calls from now on.
 void forget_engine() noexcept;
 

@@ -15,6 +15,7 @@
 #include "base/clock.hpp"
 #include "base/futex.hpp"
 #include "base/signals_masked.hpp"
+#include "calls/preload/engine_calls.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/signal_context.hpp"
 #include "calls/stream/read_ahead_judge.hpp"
@@ -38,8 +39,8 @@ constexpr uint32_t kMostSleepCallsBesideKernel = 256;
 constexpr uint64_t kLeastNotifyBytes = 256u << 10;
 constexpr uint64_t kMostNotifyBytes = 8u << 20;
 constexpr uint64_t kJudgeUs = 50'000;  // time in which a program shows how much it waits
-constexpr uint64_t kBudgetRefreshNs = 1'000'000'000;
-constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
+constexpr uint64_t kMemoryMeasuredNs = 1'000'000'000;  // ago: measured again
+constexpr uint64_t kMemoryShare = 4;                   // at most a quarter of what is available
 
 void add(std::atomic<uint64_t>& counter, uint64_t amount) noexcept {
   counter.fetch_add(amount, std::memory_order_relaxed);
@@ -104,7 +105,6 @@ struct Prefetcher::State {
   std::vector<std::unique_ptr<Followed>> followed;  // by stream number
   SliceQueue slices;
   std::vector<DeviceSizer> sizers;
-  uint64_t budget_refreshed_ns = 0;
   size_t turn = 0;
 
   [[nodiscard]] SliceSizer& sizer_of(const Device& device) {
@@ -123,6 +123,8 @@ void Prefetcher::wake() noexcept {
   notify();
   if (phase_.load(std::memory_order_acquire) == kIdle) {
     start();
+  } else if (now_ns() - memory_measured_ns_.load(std::memory_order_relaxed) > kMemoryMeasuredNs) {
+    measure_memory();
   }
 }
 
@@ -138,18 +140,16 @@ void Prefetcher::notify() noexcept {
 }
 
 void Prefetcher::start() noexcept {
+  if (stopping_.load(std::memory_order_relaxed) || may_be_in_signal_handler()) {
+    return;
+  }
+  measure_memory();
+  const SignalsHeld held;  // a handler that jumps away would leave a phase without its thread
   uint32_t idle = kIdle;
-  if (stopping_.load(std::memory_order_relaxed) || may_be_in_signal_handler() ||
-      !phase_.compare_exchange_strong(idle, kRunning, std::memory_order_acq_rel)) {
+  if (!phase_.compare_exchange_strong(idle, kRunning, std::memory_order_acq_rel)) {
     return;
   }
   const int saved = errno;
-  if (!open_memory()) {
-    process.explain("reads are not overlapped: out of memory");
-    phase_.store(kFailed, std::memory_order_release);
-    errno = saved;
-    return;
-  }
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -168,13 +168,23 @@ void Prefetcher::start() noexcept {
   errno = saved;
 }
 
-/// On a thread of the program: see engine::AvailableMemory. Once; a forked child keeps it.
-bool Prefetcher::open_memory() noexcept {
-  try {
-    memory_ = memory_ != nullptr ? memory_ : new engine::AvailableMemory;
-  } catch (const std::bad_alloc&) {
+/// On a thread of the program, which opens files for it: were it the prefetch thread, it would take
+/// the lowest free descriptor from a program that counts on it.
+void Prefetcher::measure_memory() noexcept {
+  uint64_t before = memory_measured_ns_.load(std::memory_order_relaxed);
+  const uint64_t now = now_ns();
+  if ((before != 0 && now - before <= kMemoryMeasuredNs) || may_be_in_signal_handler()) {
+    return;
   }
-  return memory_ != nullptr;
+  const SignalsHeld held;
+  if (!memory_measured_ns_.compare_exchange_strong(before, now, std::memory_order_relaxed)) {
+    return;  // another thread does it
+  }
+  try {
+    available_bytes_.store(engine::available_memory_bytes(), std::memory_order_relaxed);
+  } catch (const std::bad_alloc&) {
+    available_bytes_.store(0, std::memory_order_relaxed);
+  }
 }
 
 void Prefetcher::foreground_begin(Device& device) noexcept {
@@ -236,7 +246,9 @@ void Prefetcher::run() {
   if (state_ == nullptr) {
     state_ = new State(process.config(), clock_, stopping_);
   }
-  process.name_engine("page-cache prefetch");
+  if (!engine_is_open()) {
+    process.name_engine("page-cache prefetch");
+  }
   while (true) {
     const uint32_t seen = wakes_.load(std::memory_order_seq_cst);
     drain_ring();
@@ -482,13 +494,9 @@ void Prefetcher::withdraw_slices(uint16_t stream, Range range) {
 // ---- Memory -------------------------------------------------------------------------------------
 
 void Prefetcher::refresh_budget() {
-  const uint64_t now = now_ns();
-  if (state_->budget_refreshed_ns != 0 && now - state_->budget_refreshed_ns < kBudgetRefreshNs) {
-    return;
-  }
-  state_->budget_refreshed_ns = now;
   state_->budget.set_limit(
-      std::min<uint64_t>(process.config().max_lookahead_bytes, memory_->bytes() / kMemoryShare));
+      std::min<uint64_t>(process.config().max_lookahead_bytes,
+                         available_bytes_.load(std::memory_order_relaxed) / kMemoryShare));
 }
 
 }  // namespace ioweave::calls

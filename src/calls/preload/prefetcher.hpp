@@ -20,7 +20,6 @@
 
 #include "calls/preload/slice_queue.hpp"
 #include "calls/preload/stream.hpp"
-#include "engine/available_memory.hpp"
 
 namespace ioweave::calls {
 
@@ -76,7 +75,7 @@ class Prefetcher {
   struct State;
 
   void start() noexcept;
-  [[nodiscard]] bool open_memory() noexcept;
+  void measure_memory() noexcept;
   void notify() noexcept;
   static void* thread_main(void* self);
   void run();
@@ -101,7 +100,8 @@ class Prefetcher {
   std::atomic<uint32_t> sleeping_{0};
   std::atomic<bool> stopping_{false};
   PrefetchClock clock_;
-  engine::AvailableMemory* memory_ = nullptr;  // set before the first start
+  std::atomic<uint64_t> available_bytes_{0};  // of memory, as last measured
+  std::atomic<uint64_t> memory_measured_ns_{0};
   State* state_ = nullptr;  // the thread's own; handed to its successor through phase_
 };
 
