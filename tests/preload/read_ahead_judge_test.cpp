@@ -19,11 +19,11 @@ class Judged {
  public:
   ReadAheadJudge judge;
 
-  void read(const Reader& reader, int times) {
+  void read(const Reader& reader, int times, uint64_t window = kWindow) {
     for (int i = 0; i < times; ++i) {
       totals_ = {totals_.calls + 1, totals_.bytes + reader.bytes, totals_.ticks + reader.wait};
       now_ += reader.wait + reader.compute;
-      judge.look(totals_, now_, kWindow, kLeastTicks);
+      judge.look(totals_, now_, window, kLeastTicks);
     }
   }
 
@@ -48,6 +48,16 @@ TEST(ReadAheadJudge, HelpsWhereReadsExceedHalfAWindow) {
   Judged judged;
   judged.read({kWindow / 2 + 1, 1, 100}, 200);
   EXPECT_FALSE(judged.judge.suffices());
+}
+
+TEST(ReadAheadJudge, HelpsWithLargeReadsBesideTheLargestWindowToo) {
+  constexpr uint64_t kLargest = 2u << 20;
+  Judged small;
+  small.read({512u << 10, 1, 100}, 200, kLargest);
+  EXPECT_TRUE(small.judge.suffices());
+  Judged large;
+  large.read({1u << 20, 1, 100}, 200, kLargest);
+  EXPECT_FALSE(large.judge.suffices());
 }
 
 TEST(ReadAheadJudge, HelpsForGoodWhereSmallReadsWaitLong) {

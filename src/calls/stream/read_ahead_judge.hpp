@@ -5,7 +5,9 @@
 // The kernel asks for the next window while the program is in a read anyway: no thread has to wake
 // for it, and the device is at work from the first moment of the computation. Slices of ours come a
 // wake-up later and reach further into the program's next call. So where reads are small beside the
-// window, and the program waits little for them, everything is well as it is.
+// window, and the program waits little for them, everything is well as it is. From 1 MiB on slices
+// pay whatever the window: on a disk limited to 400 MB/s with a window of 8 MiB a program took 1.07
+// to 1.13 of its time when they came after a judgement first, and 0.76 with slices from the start.
 
 #include <cstdint>
 
@@ -14,9 +16,10 @@ namespace ioweave::calls {
 /// One file. Pure logic; one thread. Times in ticks of any length.
 class ReadAheadJudge {
  public:
-  static constexpr uint64_t kReadsPerWindow = 2;  ///< smaller reads are "small"
-  static constexpr uint64_t kLeastReads = 16;     ///< to judge by
-  static constexpr uint64_t kFewTicks = 8;        ///< a share of the time below 1/8 is "little"
+  static constexpr uint64_t kReadsPerWindow = 2;          ///< smaller reads are "small"
+  static constexpr uint64_t kMostSmallBytes = 512 << 10;  ///< of a read, whatever the window
+  static constexpr uint64_t kLeastReads = 16;             ///< to judge by
+  static constexpr uint64_t kFewTicks = 8;  ///< a share of the time below 1/8 is "little"
 
   static constexpr uint64_t kWaitedLooks = 3;  ///< in a row: read-ahead needs time to get going
 
@@ -41,7 +44,9 @@ class ReadAheadJudge {
     if (calls < kLeastReads) {
       return;
     }
-    const bool small = (totals.bytes - at_.bytes) / calls * kReadsPerWindow <= window_bytes;
+    const uint64_t read_bytes = (totals.bytes - at_.bytes) / calls;
+    const bool small =
+        read_bytes * kReadsPerWindow <= window_bytes && read_bytes <= kMostSmallBytes;
     suffices_ = small;  // until more is known
     if (small && now - since_ < least_ticks) {
       return;
