@@ -5,19 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "service/service.hpp"
+#include "support/request.hpp"
 #include "support/temp_file.hpp"
 
 namespace ioweave::service {
 
-inline iow_request make_request(iow_op op, int fd, void* buffer, uint64_t bytes, int64_t offset) {
-  iow_request request{};
-  request.op = static_cast<uint8_t>(op);
-  request.fd = fd;
-  request.buffer = buffer;
-  request.bytes = bytes;
-  request.offset = offset;
-  return request;
-}
+using test::make_request;
 
 inline int submit_one(Service& service, iow_request& request) {
   iow_request* const one = &request;

@@ -12,6 +12,7 @@
 namespace ioweave::service {
 namespace {
 
+using test::Gate;
 using test::TempFile;
 
 class ServiceAsDriver : public EveryEngine {};
@@ -39,24 +40,6 @@ policy::FlowConfig prefetch_flow() {
   flow.priority = policy::Class::prefetch;
   return flow;
 }
-
-/// A pipe whose reads end when the test says so.
-class Gate {
- public:
-  Gate() { EXPECT_EQ(::pipe(ends_), 0); }
-  ~Gate() {
-    ::close(ends_[0]);
-    ::close(ends_[1]);
-  }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-  iow_request wait_for_byte() { return make_request(IOW_OP_READ, ends_[0], &byte_, 1, -1); }
-  void open() { ASSERT_EQ(::write(ends_[1], "x", 1), 1); }
-
- private:
-  int ends_[2]{};
-  std::byte byte_{};
-};
 
 bool ends_within(Service& service, iow_request& request, int64_t ns) {
   return service.wait(request, ns) == 0;

@@ -123,7 +123,8 @@ void Prefetcher::wake() noexcept {
   notify();
   if (phase_.load(std::memory_order_acquire) == kIdle) {
     start();
-  } else if (now_ns() - memory_measured_ns_.load(std::memory_order_relaxed) > kMemoryMeasuredNs) {
+  } else if (now_ns() - memory_measured_ns_.load(std::memory_order_relaxed) > kMemoryMeasuredNs &&
+             !may_be_in_signal_handler()) {
     measure_memory();
   }
 }
@@ -168,12 +169,12 @@ void Prefetcher::start() noexcept {
   errno = saved;
 }
 
-/// On a thread of the program, which opens files for it: were it the prefetch thread, it would take
-/// the lowest free descriptor from a program that counts on it.
+/// On a thread of the program, in no signal handler, which opens files for it: were it the prefetch
+/// thread, it would take the lowest free descriptor from a program that counts on it.
 void Prefetcher::measure_memory() noexcept {
   uint64_t before = memory_measured_ns_.load(std::memory_order_relaxed);
   const uint64_t now = now_ns();
-  if ((before != 0 && now - before <= kMemoryMeasuredNs) || may_be_in_signal_handler()) {
+  if (before != 0 && now - before <= kMemoryMeasuredNs) {
     return;
   }
   const SignalsHeld held;
