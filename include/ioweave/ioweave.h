@@ -75,6 +75,21 @@ typedef enum iow_engine_mode {
   IOW_MODE_IOPOLL = 2
 } iow_engine_mode;
 
+/* Whose tasks iow_pread() and its like pause; ioweave/tasks.h explains. */
+typedef enum iow_tasks {
+  IOW_TASKS_AUTO = 0, /* ALPI where the process has such a runtime, nobody's otherwise */
+  IOW_TASKS_NONE = 1,
+  IOW_TASKS_ALPI = 2, /* OmpSs-2 (Nanos6, NODES), nOS-V */
+  IOW_TASKS_TBB = 3   /* oneTBB: a task may go on on another thread than it paused on */
+} iow_tasks;
+
+/* Who collects what tasks wait for. */
+typedef enum iow_task_reaper {
+  IOW_REAPER_AUTO = 0,   /* a thread */
+  IOW_REAPER_THREAD = 1, /* the service's thread, asleep in the kernel */
+  IOW_REAPER_TASK = 2    /* a task of the runtime that looks now and then; ALPI only */
+} iow_task_reaper;
+
 /* Zero means "the default" in every field, so a zeroed struct is valid. */
 typedef struct iow_options {
   uint32_t size; /* sizeof(iow_options), or 0 */
@@ -85,7 +100,14 @@ typedef struct iow_options {
   uint32_t queue_depth; /* most requests in flight in each thread's queue: 1..4096, default 256.
                            What goes to the service's own threads is queued there without a limit */
   uint32_t threads;     /* most worker threads of the threads engine: 1..256, default 4 */
-  uint32_t reserved[8];
+  iow_tasks tasks;
+  iow_task_reaper task_reaper;
+  uint32_t max_paused;  /* most tasks paused at once: 1..1000000, default 1024. One more makes the
+                           plain call: each paused task holds a stack, on nOS-V a thread */
+  uint32_t poll_min_us; /* of IOW_REAPER_TASK: the shortest and longest time between two looks, in
+                           microseconds: 1..1000000, default 20 and 1000. It looks more often */
+  uint32_t poll_max_us; /* while it finds something, and not at all while nothing is in flight */
+  uint32_t reserved[3];
 } iow_options;
 
 /*
@@ -112,9 +134,12 @@ IOW_API void iow_service_close(iow_service* service) IOW_NOEXCEPT;
  */
 IOW_API const char* iow_service_engine(const iow_service* service, const char** why) IOW_NOEXCEPT;
 
-/* ---- Plain blocking calls ---- */
+/* ---- Blocking calls ---- */
 
 /*
+ * Inside a task of the service's task runtime (iow_options.tasks) these pause the task while the
+ * device works, see ioweave/tasks.h; anywhere else they are the plain call.
+ *
  * As pread(2), pwrite(2), preadv(2), pwritev(2), fsync(2), fdatasync(2) on the calling thread, but
  * interrupted calls are repeated and short transfers continued, also above 2 GiB: fewer bytes than
  * asked means end of file, or for a write the bytes written before an error that the next call
