@@ -390,7 +390,7 @@ TEST(AlpiProvider, ResumedTaskMayBeOnAnotherCpu) {
 }
 
 TEST(AlpiProvider, WaitForLetsOthersRunAndWaitsLongEnough) {
-  for (const uint64_t wait_ns : {0, 100'000}) {
+  for (const uint64_t wait_ns : {uint64_t{0}, uint64_t{100'000}}) {
     const AlpiRuntime runtime(1);
     bool other_ran = false;
     spawn_alpi_task([&] {
