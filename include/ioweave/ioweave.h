@@ -95,8 +95,9 @@ typedef struct iow_options {
   uint32_t size; /* sizeof(iow_options), or 0 */
   iow_engine engine;
   iow_engine_mode mode;
-  int required;         /* nonzero: fail to open rather than fall back to another engine or mode;
-                           IOW_ENGINE_AUTO then means IOW_ENGINE_URING */
+  int required;         /* nonzero: fail to open rather than fall back to another engine or mode,
+                           or do without the task runtime that `tasks` names; IOW_ENGINE_AUTO then
+                           means IOW_ENGINE_URING */
   uint32_t queue_depth; /* most requests in flight in each thread's queue: 1..4096, default 256.
                            What goes to the service's own threads is queued there without a limit */
   uint32_t threads;     /* most worker threads of the threads engine: 1..256, default 4 */

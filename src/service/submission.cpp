@@ -225,48 +225,45 @@ int Service::Impl::submit_inline(std::span<iow_request* const> requests) noexcep
 
 // ---- Blocking calls
 
-int64_t Service::Impl::transfer(engine::Op op, int fd, void* buffer, uint64_t bytes,
-                                int64_t offset) noexcept {
-  if (offset < 0) {
+int64_t Service::Impl::transfer(const Call& call) noexcept {
+  return in_pausable_task() ? transfer_in_task(call) : transfer_on_thread(call);
+}
+
+int64_t Service::Impl::transfer_on_thread(const Call& call) noexcept {
+  if (call.offset < 0) {
     return -EINVAL;  // iow_request's "current position" is not part of these calls
   }
   // Not in a forked child: at the end a lock may be needed that a thread of the parent held.
   const bool counted = ours() && governor_.begin_activity(0);
-  const bool plain = op == engine::Op::read || op == engine::Op::write;
+  const bool plain = call.op == engine::Op::read || call.op == engine::Op::write;
   int64_t result = 0;
   // One system call does it as a rule; only what is left is worth a request.
-  if (plain && bytes <= engine::kMaxTransferBytes) {
+  if (plain && call.bytes <= engine::kMaxTransferBytes) {
     engine::Operation once;
-    once.op = op;
-    once.fd = fd;
-    once.buffer = buffer;
-    once.length = bytes;
-    once.offset = offset;
+    once.op = call.op;
+    once.fd = call.fd;
+    once.buffer = call.buffer;
+    once.length = call.bytes;
+    once.offset = call.offset;
     result = perform_inline(once);
   }
-  if (!plain || result != static_cast<int64_t>(bytes)) {
-    result = transfer_request(op, fd, buffer, bytes, offset, result);
+  if (!plain || (result != static_cast<int64_t>(call.bytes) && !call.exact)) {
+    result = transfer_request(call, result);
   }
   if (counted) {
     RequestList start;
     governor_.end_activity(0, start);
     post_all(start);
   }
-  if (op != engine::Op::fsync && op != engine::Op::fdatasync) {
-    blocking_bytes_.add(op == engine::Op::read || op == engine::Op::readv, result);
+  if (call.op != engine::Op::fsync && call.op != engine::Op::fdatasync) {
+    blocking_bytes_.add(call.op == engine::Op::read || call.op == engine::Op::readv, result);
   }
   return result;
 }
 
 /// The general form: vectors, what a first system call left (`first`, its result, or 0), errors.
-int64_t Service::Impl::transfer_request(engine::Op op, int fd, void* buffer, uint64_t bytes,
-                                        int64_t offset, int64_t first) noexcept {
-  iow_request request{};
-  request.op = static_cast<uint8_t>(op);
-  request.fd = fd;
-  request.buffer = buffer;
-  request.bytes = bytes;
-  request.offset = offset;
+int64_t Service::Impl::transfer_request(const Call& call, int64_t first) noexcept {
+  iow_request request = request_for(call);
   if (const int error = begin_journey(request); error != 0) {
     return error;
   }
