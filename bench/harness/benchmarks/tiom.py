@@ -99,7 +99,7 @@ def _reapers(session: Session, file: Path, effort: Effort) -> Iterator[Row]:
     results: dict[str, list[Cell]] = {}
     for reaper in ("thread", "task"):
         session.progress(f"ALPI: reaper {reaper}")
-        command = [
+        command: list[str | Path] = [
             session.program("tiom"),
             "--runtime=alpi",
             f"--alpi-library={library}",
@@ -165,7 +165,7 @@ def _grid(session: Session, place: Place, op: str, sweep: Sweep) -> Iterator[Row
     count = len(sweep.modes) * len(sweep.blocks) * len(sweep.computes)
     session.progress(f"{where}: {count} cells, {sweep.repetitions} repetitions of three variants")
     document = session.folder / f"tiom-{place.name.replace(' ', '-').replace('/', '-')}-{op}.json"
-    command = [
+    command: list[str | Path] = [
         *place.prefix,
         session.program("tiom"),
         "--runtime=tbb",
