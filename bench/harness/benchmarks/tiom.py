@@ -53,19 +53,26 @@ def _added(session: Session, words: list[str], rounds: int) -> tuple[list[float]
 
 
 def _calls(session: Session, file: Path, effort: Effort) -> Iterator[Row]:
-    cases: list[tuple[str, str, str, str, Bar]] = [
-        ("task_tbb", "cached", "oneTBB", "blocking 4 KiB read, cached", at_most(1)),
-        ("task_openmp", "cached", "OpenMP", "non-blocking 4 KiB read, cached", at_most(1)),
-        ("task_tbb", "pause", "oneTBB", "pause and resume, 4 KiB O_DIRECT read", at_most(10)),
+    cases: list[tuple[str, list[str], str, str, Bar | None]] = [
+        ("task_tbb", ["cached"], "oneTBB", "blocking 4 KiB read, cached", at_most(1)),
+        ("task_openmp", ["cached"], "OpenMP", "non-blocking 4 KiB read, cached", at_most(1)),
+        (
+            "task_openmp",
+            ["cached", "--per-task=1"],
+            "OpenMP",
+            "the same, each in a task of its own",
+            None,
+        ),
+        ("task_tbb", ["pause"], "oneTBB", "pause and resume, 4 KiB O_DIRECT read", at_most(10)),
     ]
-    for driver, what, runtime, text, bar in cases:
+    for driver, (what, *more), runtime, text, bar in cases:
         try:
             program = session.program(f"bench_{driver}")
         except BuildFailed as error:
             session.note(f"{runtime}: {text} is left out: {error}")
             continue
         page_cache.warm(file)
-        words = [str(program), f"--file={file}", f"--what={what}"]
+        words = [str(program), f"--file={file}", f"--what={what}", *more]
         added, plain = _added(session, words, effort.rounds)
         yield row(f"{runtime}: {text}: added to pread", "us", added, bar)
         yield row(f"{runtime}: {text}: pread", "us", plain)
