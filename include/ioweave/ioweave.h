@@ -95,8 +95,9 @@ typedef struct iow_options {
   uint32_t size; /* sizeof(iow_options), or 0 */
   iow_engine engine;
   iow_engine_mode mode;
-  int required;         /* nonzero: fail to open rather than fall back to another engine or mode;
-                           IOW_ENGINE_AUTO then means IOW_ENGINE_URING */
+  int required;         /* nonzero: fail to open rather than fall back to another engine or mode,
+                           or do without the task runtime that `tasks` names; IOW_ENGINE_AUTO then
+                           means IOW_ENGINE_URING */
   uint32_t queue_depth; /* most requests in flight in each thread's queue: 1..4096, default 256.
                            What goes to the service's own threads is queued there without a limit */
   uint32_t threads;     /* most worker threads of the threads engine: 1..256, default 4 */
@@ -225,6 +226,14 @@ struct iow_request {
  */
 IOW_API int iow_submit(iow_service* service, iow_request* const* requests,
                        unsigned count) IOW_NOEXCEPT;
+
+/*
+ * Carries a request out on the calling thread if that needs no waiting for a device: a read of what
+ * the page cache holds, a write that it takes. 1 if so: the request has completed, its callback does
+ * not run. 0 if not, and nothing has happened: submit it. Always 0 for requests of a flow, for
+ * IOW_OP_FSYNC and its like, and in a forked child. Errors as of iow_submit().
+ */
+IOW_API int iow_try(iow_service* service, iow_request* request) IOW_NOEXCEPT;
 
 /*
  * 1 if completed (its result is then visible to this thread), else 0, also for a request that was

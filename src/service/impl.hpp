@@ -6,7 +6,8 @@
 // submit_pumped() to the policy and a pump (submission.cpp). Back ends end operations in settle()
 // (lanes) and ended() (pumps); both continue short transfers through advance() and finish in one of
 // the two finish_* functions, after which the request is its owner's again and is not touched
-// (completion.cpp). Opening, closing, threads that end and fork are in service.cpp.
+// (completion.cpp). Calls inside tasks are in task_io.cpp. Opening, closing, threads that end and
+// fork are in service.cpp.
 //
 // Locks: none on the fast path (a lane has one submitter and one leader); the governor's around the
 // policy; `lanes_lock_` around creating lanes and starting pumps. None is held across a system
@@ -28,6 +29,8 @@
 #include "service/local.hpp"
 #include "service/pump.hpp"
 #include "service/service.hpp"
+#include "service/task_io.hpp"
+#include "service/task_poller.hpp"
 
 namespace ioweave::service {
 
@@ -35,6 +38,18 @@ inline constexpr size_t kReapBatch = 64;
 
 inline bool runs_on_poll(const iow_request& request) noexcept {
   return request.callback == nullptr || (request.flags & IOW_CALLBACK_ON_POLL) != 0;
+}
+
+/// The request that a blocking call is.
+inline iow_request request_for(const Call& call) noexcept {
+  iow_request request{};
+  request.op = static_cast<uint8_t>(call.op);
+  request.flags = call.exact ? IOW_EXACT : 0;
+  request.fd = call.fd;
+  request.buffer = call.buffer;
+  request.bytes = call.bytes;
+  request.offset = call.offset;
+  return request;
 }
 
 inline void run_callback(iow_request& request) noexcept {
@@ -54,8 +69,14 @@ class Service::Impl final : public PumpClient, public LaneHost {
         engine_name_(std::move(engine_name)),
         why_(std::move(why)),
         reaper_(reaper_options(), open_lane_, *this),
-        workers_(worker_options(), open_lane_, *this) {
+        workers_(worker_options(), open_lane_, *this),
+        poller_(reaper_, pumped_unfinished_) {
     lane_options_.fixed = &fixed_;
+    tasks_.host = tasking::open_task_host(options.tasks, tasks_.why);
+    tasks_.max_paused = options.max_paused;
+    tasks_.reap_in_task = options.reap_in_task;
+    tasks_.poll_min_ns = options.poll_min_us * uint64_t{1000};
+    tasks_.poll_max_ns = options.poll_max_us * uint64_t{1000};
   }
 
   ~Impl() {
@@ -73,25 +94,32 @@ class Service::Impl final : public PumpClient, public LaneHost {
   [[nodiscard]] bool ours() const noexcept { return born_ == fork_generation(); }
 
   int submit(std::span<iow_request* const> requests) noexcept;
+  int try_at_once(iow_request& request) noexcept;
   int test(iow_request& request) noexcept;
   int wait(iow_request& request, const Deadline& deadline) noexcept;
   int poll(unsigned min, const Deadline& deadline) noexcept;
   int cancel(iow_request& request) noexcept;
-  int64_t transfer(engine::Op op, int fd, void* buffer, uint64_t bytes, int64_t offset) noexcept;
+  int64_t transfer(const Call& call) noexcept;
   void close() noexcept;
   void statistics(iow_stats& sum) const noexcept;
   void post_all(RequestList& start) noexcept;
+
+  int bind(const Call& call, ssize_t* result) noexcept;
+  [[nodiscard]] bool in_pausable_task() const noexcept;
+  void task_statistics(iow_task_stats& stats) const noexcept;
 
   Governor governor_;
   engine::FixedTable fixed_;
   engine::LaneOptions lane_options_;
   const OpenLane open_lane_;
   const bool own_threads_;
+  TaskIo tasks_;
 
   const char* engine_name() const noexcept;
   const char* fallback_reason() const noexcept;
 
  private:
+  class Submitting;
   void explain(const char* what, std::string_view why) noexcept;
   [[nodiscard]] bool refuses_polling(int64_t result) noexcept;
   [[nodiscard]] bool polling_refused() const noexcept {
@@ -105,17 +133,30 @@ class Service::Impl final : public PumpClient, public LaneHost {
   void settle_one(engine::Operation& operation, Lane& lane) noexcept;
   void make_room(Lane& lane) noexcept;
   void flush(Lane& lane) noexcept;
-  int64_t transfer_request(engine::Op op, int fd, void* buffer, uint64_t bytes, int64_t offset,
-                           int64_t first) noexcept;
+  int64_t transfer_on_thread(const Call& call) noexcept;
+  int64_t transfer_request(const Call& call, int64_t first) noexcept;
   int submit_inline(std::span<iow_request* const> requests) noexcept;
   void post(iow_request& request) noexcept;
   void carry_out_inline(iow_request& request) noexcept;
+
+  // Tasks.
+  int64_t transfer_in_task(const Call& call) noexcept;
+  bool ended_at_once(iow_request& request) noexcept;
+  void note_end_at_once(const Call& call, int64_t result) noexcept;
+  bool may_pause() noexcept;
+  void pause_task(iow_request& request) noexcept;
+  void submit_for_task(iow_request& request) noexcept;
+  bool in_bindable_task() noexcept;
+  bool hold_current_task(BoundTask& bound) noexcept;
+  int bind_rest(const Call& call, uint64_t done, ssize_t* result) noexcept;
+  void bound_ended(BoundTransfer& transfer) noexcept;
 
   // Completion.
   unsigned settle(std::span<engine::Operation*> ended, Lane& lane, bool is_owner) noexcept;
   void resubmit(iow_request& request, Lane& lane, bool is_owner) noexcept;
   void finish_direct(iow_request& request, Lane& lane) noexcept;
   void finish_pumped(iow_request& request) noexcept;
+  void one_less_unfinished() noexcept;
   unsigned collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept;
   unsigned collect_elsewhere(Lane& lane) noexcept;
   unsigned run_callbacks(RequestList& ready) noexcept;
@@ -129,12 +170,13 @@ class Service::Impl final : public PumpClient, public LaneHost {
   void abandon() noexcept override;
 
   // Lanes and pumps.
-  Lane* lane_of_this_thread() noexcept;
   Lane* make_lane() noexcept;
   void drain(Lane& lane) noexcept;
   bool is_direct(const iow_request& request, Lane* lane) noexcept;
   Pump* pump_for(const iow_request& request) noexcept;
   bool is_started(Pump& pump, uint32_t bit) noexcept;
+  int start_pump(Pump& pump, std::string& why) noexcept;
+  bool start_poller() noexcept;
   [[nodiscard]] bool engine_is_threads() const noexcept {
     return lane_options_.kind == engine::Kind::threads;
   }
@@ -168,13 +210,16 @@ class Service::Impl final : public PumpClient, public LaneHost {
   std::atomic<bool> late_{false};
   std::atomic<bool> polling_refused_{false};
 
-  std::atomic<uint32_t> pumped_unfinished_{0};  ///< with policy or pumps; a futex word
-  std::atomic<uint64_t> fallbacks_{0};          ///< operations sent to the workers; a statistic
+  /// Requests with policy or pumps, and submissions of them that have not left; a futex word.
+  std::atomic<uint32_t> pumped_unfinished_{0};
+  std::atomic<uint64_t> submitted_without_lane_{0};  ///< a statistic
+  std::atomic<uint64_t> fallbacks_{0};  ///< operations sent to the workers; a statistic
   BlockingBytes blocking_bytes_;
   Counters inline_counters_;  ///< under lanes_lock_
 
   Pump reaper_;
   Pump workers_;
+  TaskPoller poller_;
 };
 
 }  // namespace ioweave::service

@@ -53,11 +53,6 @@ bool Service::Impl::refuses_polling(int64_t result) noexcept {
 
 // ---- Lanes
 
-Lane* Service::Impl::lane_of_this_thread() noexcept {
-  Lane* const lane = local_lane(id_);
-  return lane != nullptr ? lane : make_lane();
-}
-
 /// Null where the thread is past its end or memory is out: its requests then go through the pumps.
 Lane* Service::Impl::make_lane() noexcept {
   const std::lock_guard guard(lanes_lock_);
@@ -113,6 +108,9 @@ void Service::Impl::close() noexcept {
        lane = lane->next) {
     drain(*lane);
   }
+  if (poller_.started()) {
+    poller_.stop();
+  }
   while (const uint32_t unfinished = pumped_unfinished_.load(std::memory_order_acquire)) {
     futex_wait(pumped_unfinished_, unfinished);
   }
@@ -139,7 +137,7 @@ void Service::Impl::statistics(iow_stats& sum) const noexcept {
     lane->counters.add_to(sum);
     ++sum.lanes;
   }
-  sum.submitted = submitted;
+  sum.submitted = submitted + submitted_without_lane_.load(std::memory_order_relaxed);
   sum.fallbacks = fallbacks_.load(std::memory_order_relaxed);
   sum.lanes += static_cast<uint32_t>(__builtin_popcount(pumps_started_.load()));
   reaper_.counters.add_to(sum);
@@ -180,6 +178,12 @@ std::unique_ptr<Service> Service::open(const Options& options, int& error, std::
   }
   auto impl = std::make_unique<Impl>(best, options,
                                      std::string(engine::lane_name(best.kind, best.mode)), why);
+  if (options.required && impl->tasks_.host == nullptr &&
+      (options.tasks == tasking::HostKind::alpi || options.tasks == tasking::HostKind::tbb)) {
+    error = -EOPNOTSUPP;
+    why = impl->tasks_.why;
+    return nullptr;
+  }
   error = impl->enlist();
   if (error != 0) {
     why = "too many services are open in this process";
@@ -198,6 +202,9 @@ const char* Service::fallback_reason() const noexcept {
 int Service::submit(std::span<iow_request* const> requests) noexcept {
   return impl_->submit(requests);
 }
+int Service::try_at_once(iow_request& request) noexcept {
+  return impl_->try_at_once(request);
+}
 int Service::test(iow_request& request) noexcept {
   return impl_->test(request);
 }
@@ -211,9 +218,30 @@ int Service::cancel(iow_request& request) noexcept {
   return impl_->cancel(request);
 }
 
-int64_t Service::transfer(engine::Op op, int fd, void* buffer, uint64_t bytes,
-                          int64_t offset) noexcept {
-  return impl_->transfer(op, fd, buffer, bytes, offset);
+int64_t Service::transfer(const Call& call) noexcept {
+  return impl_->transfer(call);
+}
+
+int Service::bind(const Call& call, ssize_t* result) noexcept {
+  return impl_->bind(call, result);
+}
+int Service::task_begin(void (*done)(void*), void* user) noexcept {
+  return tasking::CountingEvent::begin(impl_.get(), done, user) ? 0 : -ENOMEM;
+}
+int Service::task_end() noexcept {
+  return tasking::CountingEvent::end(impl_.get()) ? 0 : -ESRCH;
+}
+const char* Service::task_host_name() const noexcept {
+  return impl_->tasks_.host != nullptr ? impl_->tasks_.host->name() : "none";
+}
+const char* Service::task_host_reason() const noexcept {
+  return impl_->tasks_.why.c_str();
+}
+void Service::task_statistics(iow_task_stats& stats) const noexcept {
+  impl_->task_statistics(stats);
+}
+bool Service::in_pausable_task() const noexcept {
+  return impl_->in_pausable_task();
 }
 
 bool Service::is_inherited() const noexcept {

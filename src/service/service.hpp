@@ -27,10 +27,22 @@
 #include "engine/backend.hpp"
 #include "engine/fixed_table.hpp"
 #include "ioweave/ioweave.h"
+#include "ioweave/tasks.h"
 #include "policy/event_log.hpp"
 #include "policy/policy.hpp"
+#include "tasking/task_host.hpp"
 
 namespace ioweave::service {
+
+/// The arguments of a blocking call, as those of pread(2) and its like.
+struct Call {
+  engine::Op op = engine::Op::nop;
+  int fd = -1;
+  void* buffer = nullptr;  ///< of readv and writev: the vectors
+  uint64_t bytes = 0;      ///< of readv and writev: their number
+  int64_t offset = 0;
+  bool exact = false;  ///< one system call's worth: short transfers are not continued
+};
 
 /// How lanes are opened: engine::open_lane, or a test's own, which injects faults.
 using OpenLane = std::unique_ptr<engine::Backend> (*)(const engine::LaneOptions&, int& error,
@@ -46,6 +58,11 @@ struct Options {
   /// thread can be had. For a process whose threads are not ours to add to.
   bool own_threads = true;
   OpenLane open_lane = &engine::open_lane;
+  tasking::HostKind tasks = tasking::HostKind::none;
+  bool reap_in_task = false;    ///< IOW_REAPER_TASK
+  uint32_t max_paused = 1024;   ///< tasks at once
+  uint32_t poll_min_us = 20;    ///< of reap_in_task
+  uint32_t poll_max_us = 1000;  ///< of reap_in_task
   /// Unless empty: given the policy's event log line by line (policy/event_log.hpp), for
   /// policy::replay(). Called under a lock; must not call back nor throw.
   policy::Recorder::Sink policy_log = {};
@@ -67,17 +84,27 @@ class Service {
   [[nodiscard]] const char* engine_name() const noexcept;
   [[nodiscard]] const char* fallback_reason() const noexcept;
 
-  // Requests: the contracts of iow_submit, iow_test, iow_wait, iow_poll and iow_cancel.
+  // Requests: the contracts of iow_submit, iow_try, iow_test, iow_wait, iow_poll and iow_cancel.
   [[nodiscard]] int submit(std::span<iow_request* const> requests) noexcept;
+  [[nodiscard]] int try_at_once(iow_request& request) noexcept;
   [[nodiscard]] int test(iow_request& request) noexcept;
   [[nodiscard]] int wait(iow_request& request, int64_t timeout_ns) noexcept;
   [[nodiscard]] int poll(unsigned min, int64_t timeout_ns) noexcept;
   [[nodiscard]] int cancel(iow_request& request) noexcept;
 
-  /// One blocking operation on the calling thread, continued until done, end of file or error.
-  /// Bytes, 0 or -errno.
-  [[nodiscard]] int64_t transfer(engine::Op op, int fd, void* buffer, uint64_t bytes,
-                                 int64_t offset) noexcept;
+  /// One blocking operation, continued until done, end of file or error: pauses the task where the
+  /// caller is one, of a runtime that can; otherwise on the calling thread. Bytes, 0 or -errno.
+  [[nodiscard]] int64_t transfer(const Call& call) noexcept;
+
+  // Tasks: the contracts of ioweave/tasks.h.
+  [[nodiscard]] int bind(const Call& call, ssize_t* result) noexcept;
+  [[nodiscard]] int task_begin(void (*done)(void*), void* user) noexcept;
+  [[nodiscard]] int task_end() noexcept;
+  [[nodiscard]] const char* task_host_name() const noexcept;
+  [[nodiscard]] const char* task_host_reason() const noexcept;
+  void task_statistics(iow_task_stats& stats) const noexcept;
+  /// Whether the calling thread runs a task that transfer() would pause.
+  [[nodiscard]] bool in_pausable_task() const noexcept;
 
   /// In a child after fork(2): fixed(), add_device() and add_flow() take locks that a thread of the
   /// parent may have held, and must not be called.

@@ -12,14 +12,43 @@
 
 namespace ioweave::service {
 
+/// Keeps close() away until a submission has left the service. A callback may wake somebody who
+/// closes it (a coroutine that goes on on another thread, say) before iow_submit() has returned.
+class Service::Impl::Submitting {
+ public:
+  Submitting(Impl& service, std::span<iow_request* const> requests) noexcept
+      : service_(std::all_of(requests.begin(), requests.end(),
+                             [](const iow_request* request) { return runs_on_poll(*request); })
+                     ? nullptr
+                     : &service) {
+    if (service_ != nullptr) {
+      service_->pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  ~Submitting() {
+    if (service_ != nullptr) {
+      service_->one_less_unfinished();
+    }
+  }
+  Submitting(const Submitting&) = delete;
+  Submitting& operator=(const Submitting&) = delete;
+
+ private:
+  Impl* const service_;
+};
+
 int Service::Impl::submit(std::span<iow_request* const> requests) noexcept {
   if (!ours()) {
     return submit_inline(requests);
   }
-  Lane* const lane = lane_of_this_thread();
+  Lane* lane = local_lane(id_);
+  const Submitting scope(*this, requests);
   int taken = 0;
   int error = 0;
   for (iow_request* const request : requests) {
+    if (lane == nullptr && runs_on_poll(*request)) {
+      lane = make_lane();
+    }
     error = take(*request, lane);
     if (error != 0) {
       break;
@@ -42,6 +71,8 @@ int Service::Impl::take(iow_request& request, Lane* lane) noexcept {
   }
   if (lane != nullptr) {
     Counters::add(lane->submitted, 1);
+  } else {
+    submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
   }
   if (is_direct(request, lane)) {
     return submit_direct(request, *lane);
@@ -119,6 +150,14 @@ void Service::Impl::flush(Lane& lane) noexcept {
   IOW_ASSERT(error == 0);  // a lane that opened and does not take submissions is broken memory
 }
 
+/// Requests of tasks go to the reaper, whatever thread the task is on.
+void Service::Impl::submit_for_task(iow_request& request) noexcept {
+  iow_request* const one = &request;
+  const Submitting scope(*this, std::span(&one, 1));
+  submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
+  submit_pumped(request, nullptr);
+}
+
 /// To the policy where the flow is managed, to a pump otherwise. `home` is told of the end where
 /// the request is one that its thread polls for.
 void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
@@ -128,7 +167,7 @@ void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
     home->took_one();
     home->sent_elsewhere();
   }
-  pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
+  pumped_unfinished_.fetch_add(1, std::memory_order_seq_cst);  // against TaskPoller::Park
   if (!governor_.direct(request.flow)) {
     RequestList start;
     governor_.ready(request, start);
@@ -150,6 +189,7 @@ void Service::Impl::post_all(RequestList& start) noexcept {
 void Service::Impl::post(iow_request& request) noexcept {
   if (Pump* const pump = pump_for(request); pump != nullptr) {
     pump->post(request);
+    poller_.wake();
   } else {
     carry_out_inline(request);
   }
@@ -177,12 +217,32 @@ bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
   }
   const std::lock_guard guard(lanes_lock_);
   std::string why;
-  if (pump.start(why) != 0) {
+  if (start_pump(pump, why) != 0) {
     explain("the service's thread could not be started", why);
     pumps_failed_.fetch_or(bit, std::memory_order_relaxed);
     return false;
   }
   pumps_started_.fetch_or(bit, std::memory_order_release);  // pairs with the look above
+  return true;
+}
+
+/// Under lanes_lock_.
+int Service::Impl::start_pump(Pump& pump, std::string& why) noexcept {
+  return &pump == &reaper_ && start_poller() ? 0 : pump.start(why);
+}
+
+/// Under lanes_lock_. Whether a task of the runtime reaps.
+bool Service::Impl::start_poller() noexcept {
+  if (!tasks_.reap_in_task) {
+    return false;
+  }
+  std::string why = "the task runtime cannot run a task that polls";
+  if (tasks_.host == nullptr || !tasks_.host->can_spawn() || reaper_.start_driven(why) != 0 ||
+      !poller_.start(*tasks_.host, tasks_.poll_min_ns, tasks_.poll_max_ns)) {
+    reaper_.stop();
+    explain("a thread reaps instead of a task", why);
+    return false;
+  }
   return true;
 }
 
@@ -225,48 +285,45 @@ int Service::Impl::submit_inline(std::span<iow_request* const> requests) noexcep
 
 // ---- Blocking calls
 
-int64_t Service::Impl::transfer(engine::Op op, int fd, void* buffer, uint64_t bytes,
-                                int64_t offset) noexcept {
-  if (offset < 0) {
+int64_t Service::Impl::transfer(const Call& call) noexcept {
+  return in_pausable_task() ? transfer_in_task(call) : transfer_on_thread(call);
+}
+
+int64_t Service::Impl::transfer_on_thread(const Call& call) noexcept {
+  if (call.offset < 0) {
     return -EINVAL;  // iow_request's "current position" is not part of these calls
   }
   // Not in a forked child: at the end a lock may be needed that a thread of the parent held.
   const bool counted = ours() && governor_.begin_activity(0);
-  const bool plain = op == engine::Op::read || op == engine::Op::write;
+  const bool plain = call.op == engine::Op::read || call.op == engine::Op::write;
   int64_t result = 0;
   // One system call does it as a rule; only what is left is worth a request.
-  if (plain && bytes <= engine::kMaxTransferBytes) {
+  if (plain && call.bytes <= engine::kMaxTransferBytes) {
     engine::Operation once;
-    once.op = op;
-    once.fd = fd;
-    once.buffer = buffer;
-    once.length = bytes;
-    once.offset = offset;
+    once.op = call.op;
+    once.fd = call.fd;
+    once.buffer = call.buffer;
+    once.length = call.bytes;
+    once.offset = call.offset;
     result = perform_inline(once);
   }
-  if (!plain || result != static_cast<int64_t>(bytes)) {
-    result = transfer_request(op, fd, buffer, bytes, offset, result);
+  if (!plain || (result != static_cast<int64_t>(call.bytes) && !call.exact)) {
+    result = transfer_request(call, result);
   }
   if (counted) {
     RequestList start;
     governor_.end_activity(0, start);
     post_all(start);
   }
-  if (op != engine::Op::fsync && op != engine::Op::fdatasync) {
-    blocking_bytes_.add(op == engine::Op::read || op == engine::Op::readv, result);
+  if (call.op != engine::Op::fsync && call.op != engine::Op::fdatasync) {
+    blocking_bytes_.add(call.op == engine::Op::read || call.op == engine::Op::readv, result);
   }
   return result;
 }
 
 /// The general form: vectors, what a first system call left (`first`, its result, or 0), errors.
-int64_t Service::Impl::transfer_request(engine::Op op, int fd, void* buffer, uint64_t bytes,
-                                        int64_t offset, int64_t first) noexcept {
-  iow_request request{};
-  request.op = static_cast<uint8_t>(op);
-  request.fd = fd;
-  request.buffer = buffer;
-  request.bytes = bytes;
-  request.offset = offset;
+int64_t Service::Impl::transfer_request(const Call& call, int64_t first) noexcept {
+  iow_request request = request_for(call);
   if (const int error = begin_journey(request); error != 0) {
     return error;
   }

@@ -50,7 +50,7 @@ TEST_P(ServiceTransfers, WritesVectorsAndSyncs) {
   ASSERT_EQ(service->wait(sync, -1), 0);
   EXPECT_EQ(sync.result, 0);
   std::vector<std::byte> back(10000);
-  EXPECT_EQ(service->transfer(engine::Op::read, file.fd(), back.data(), back.size(), 0), 9000);
+  EXPECT_EQ(service->transfer({engine::Op::read, file.fd(), back.data(), back.size(), 0}), 9000);
   back.resize(9000);
   EXPECT_EQ(back, content);
 }
@@ -98,9 +98,9 @@ TEST_P(ServiceTransfers, WhereSpaceEndsTheResultsSayHowMuchIsThere) {
   }
   EXPECT_EQ(result, -ENOSPC);
   EXPECT_GT(written, 1u << 20);
-  EXPECT_EQ(service->transfer(engine::Op::fsync, fd, nullptr, 0, 0), 0);
+  EXPECT_EQ(service->transfer({engine::Op::fsync, fd, nullptr, 0, 0}), 0);
   std::vector<std::byte> back(content.size());
-  EXPECT_EQ(service->transfer(engine::Op::read, fd, back.data(), back.size(), 0),
+  EXPECT_EQ(service->transfer({engine::Op::read, fd, back.data(), back.size(), 0}),
             static_cast<int64_t>(written));
   back.resize(written);
   content.resize(written);
@@ -113,7 +113,7 @@ TEST_P(ServiceTransfers, APipeHasNoOffsets) {
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::write(ends[1], "x", 1), 1);
   std::array<std::byte, 10> buffer;
-  EXPECT_EQ(service->transfer(engine::Op::read, ends[0], buffer.data(), 10, 0), -ESPIPE);
+  EXPECT_EQ(service->transfer({engine::Op::read, ends[0], buffer.data(), 10, 0}), -ESPIPE);
   iow_request request = make_request(IOW_OP_READ, ends[0], buffer.data(), 10, 0);
   request.flags = IOW_EXACT;
   ASSERT_EQ(submit_one(*service, request), 1);
@@ -397,11 +397,11 @@ TEST_P(ServiceTransfers, FixedBuffersAndFilesReadTheSame) {
 TEST_P(ServiceTransfers, BlockingCallsAnswerLikeSystemCalls) {
   const TempFile file(kFileBytes);
   std::vector<std::byte> buffer(100);
-  EXPECT_EQ(service->transfer(engine::Op::read, file.fd(), buffer.data(), 100, 50), 100);
+  EXPECT_EQ(service->transfer({engine::Op::read, file.fd(), buffer.data(), 100, 50}), 100);
   EXPECT_EQ(buffer, pattern(50, 100));
-  EXPECT_EQ(service->transfer(engine::Op::read, 1000000, buffer.data(), 100, 0), -EBADF);
-  EXPECT_EQ(service->transfer(engine::Op::read, file.fd(), buffer.data(), 100, -1), -EINVAL);
-  EXPECT_EQ(service->transfer(engine::Op::fsync, file.fd(), nullptr, 0, 0), 0);
+  EXPECT_EQ(service->transfer({engine::Op::read, 1000000, buffer.data(), 100, 0}), -EBADF);
+  EXPECT_EQ(service->transfer({engine::Op::read, file.fd(), buffer.data(), 100, -1}), -EINVAL);
+  EXPECT_EQ(service->transfer({engine::Op::fsync, file.fd(), nullptr, 0, 0}), 0);
 }
 
 TEST_P(ServiceTransfers, APrefetchEndsWhenTheBytesAreThere) {

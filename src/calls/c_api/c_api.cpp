@@ -1,6 +1,7 @@
 // The C interface: checks what C cannot express, converts, and calls the service. Contracts are in
 // ioweave.h. No exception leaves.
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 
 #include "base/futex.hpp"
 #include "ioweave/ioweave.h"
+#include "ioweave/tasks.h"
 #include "service/service.hpp"
 
 using namespace ioweave;
@@ -90,6 +92,26 @@ bool in_range(uint32_t value, uint32_t lowest, uint32_t highest, const char* nam
   return false;
 }
 
+bool to_task_options(const iow_options& given, service::Options& options, std::string& why) {
+  if (!in_range(number_of(given.tasks), IOW_TASKS_AUTO, IOW_TASKS_TBB, "tasks", why) ||
+      !in_range(number_of(given.task_reaper), IOW_REAPER_AUTO, IOW_REAPER_TASK, "task_reaper",
+                why)) {
+    return false;
+  }
+  static_assert(static_cast<int>(tasking::HostKind::automatic) == IOW_TASKS_AUTO &&
+                static_cast<int>(tasking::HostKind::tbb) == IOW_TASKS_TBB);
+  options.tasks = static_cast<tasking::HostKind>(given.tasks);
+  options.reap_in_task = given.task_reaper == IOW_REAPER_TASK;
+  options.max_paused = given.max_paused != 0 ? given.max_paused : options.max_paused;
+  options.poll_min_us = given.poll_min_us != 0 ? given.poll_min_us : options.poll_min_us;
+  options.poll_max_us = given.poll_max_us != 0 ? given.poll_max_us
+                                               : std::max(options.poll_max_us, options.poll_min_us);
+  constexpr uint32_t kMost = 1'000'000;
+  return in_range(options.max_paused, 1, kMost, "max_paused", why) &&
+         in_range(options.poll_min_us, 1, kMost, "poll_min_us", why) &&
+         in_range(options.poll_max_us, options.poll_min_us, kMost, "poll_max_us", why);
+}
+
 bool to_service_options(const iow_options& given, service::Options& options, std::string& why) {
   if (!in_range(number_of(given.engine), IOW_ENGINE_AUTO, IOW_ENGINE_THREADS, "engine", why) ||
       !in_range(number_of(given.mode), IOW_MODE_PLAIN, IOW_MODE_IOPOLL, "mode", why)) {
@@ -106,21 +128,60 @@ bool to_service_options(const iow_options& given, service::Options& options, std
   options.required = given.required != 0;
   options.queue_depth = given.queue_depth != 0 ? given.queue_depth : options.queue_depth;
   options.threads = given.threads != 0 ? given.threads : options.threads;
-  return in_range(options.queue_depth, 1, 4096, "queue_depth", why) &&
+  return to_task_options(given, options, why) &&
+         in_range(options.queue_depth, 1, 4096, "queue_depth", why) &&
          in_range(options.threads, 1, 256, "threads", why);
 }
 
-ssize_t transfer(iow_service* service, engine::Op op, int fd, const void* buffer, uint64_t bytes,
-                 off_t offset) noexcept {
-  const ErrnoKept kept;
-  return static_cast<ssize_t>(
-      service->service->transfer(op, fd, const_cast<void*>(buffer), bytes, offset));
+service::Call call_of(engine::Op op, int fd, const void* buffer, uint64_t bytes,
+                      off_t offset) noexcept {
+  return {op, fd, const_cast<void*>(buffer), bytes, offset, false};
+}
+
+/// Where the call paused its task, this may be another thread than before: the address of errno
+/// must not be carried across it, as the compiler would.
+__attribute__((noinline)) int errno_of_this_thread() noexcept {
+  return errno;
+}
+__attribute__((noinline)) void set_errno_of_this_thread(int value) noexcept {
+  errno = value;
+}
+
+ssize_t transfer(iow_service* service, const service::Call& call) noexcept {
+  const int kept = errno_of_this_thread();
+  const int64_t result = service->service->transfer(call);
+  set_errno_of_this_thread(kept);
+  return static_cast<ssize_t>(result);
 }
 
 ssize_t transfer_vectors(iow_service* service, engine::Op op, int fd, const iovec* vectors,
                          int count, off_t offset) noexcept {
+  return count < 0
+             ? -EINVAL
+             : transfer(service, call_of(op, fd, vectors, static_cast<uint64_t>(count), offset));
+}
+
+int bind(iow_service* service, const service::Call& call, ssize_t* result) noexcept {
+  const ErrnoKept kept;
+  return service->service->bind(call, result);
+}
+
+int bind_vectors(iow_service* service, engine::Op op, int fd, const iovec* vectors, int count,
+                 off_t offset, ssize_t* result) noexcept {
   return count < 0 ? -EINVAL
-                   : transfer(service, op, fd, vectors, static_cast<uint64_t>(count), offset);
+                   : bind(service, call_of(op, fd, vectors, static_cast<uint64_t>(count), offset),
+                          result);
+}
+
+/// As much of `now` as the caller's struct says that it holds.
+template <typename Stats>
+int give_stats(Stats* stats, Stats& now) noexcept {
+  if (stats == nullptr || stats->size < sizeof(stats->size)) {
+    return -EINVAL;
+  }
+  now.size = std::min<uint32_t>(stats->size, sizeof now);
+  std::memcpy(stats, &now, now.size);
+  return 0;
 }
 
 /// In a forked child, for what takes locks: a thread of the parent may have held them.
@@ -181,12 +242,12 @@ const char* iow_service_engine(const iow_service* service, const char** why) noe
 }
 
 ssize_t iow_pread(iow_service* service, int fd, void* buffer, size_t bytes, off_t offset) noexcept {
-  return transfer(service, engine::Op::read, fd, buffer, bytes, offset);
+  return transfer(service, call_of(engine::Op::read, fd, buffer, bytes, offset));
 }
 
 ssize_t iow_pwrite(iow_service* service, int fd, const void* buffer, size_t bytes,
                    off_t offset) noexcept {
-  return transfer(service, engine::Op::write, fd, buffer, bytes, offset);
+  return transfer(service, call_of(engine::Op::write, fd, buffer, bytes, offset));
 }
 
 ssize_t iow_preadv(iow_service* service, int fd, const iovec* vectors, int count,
@@ -200,16 +261,21 @@ ssize_t iow_pwritev(iow_service* service, int fd, const iovec* vectors, int coun
 }
 
 int iow_fsync(iow_service* service, int fd) noexcept {
-  return static_cast<int>(transfer(service, engine::Op::fsync, fd, nullptr, 0, 0));
+  return static_cast<int>(transfer(service, call_of(engine::Op::fsync, fd, nullptr, 0, 0)));
 }
 
 int iow_fdatasync(iow_service* service, int fd) noexcept {
-  return static_cast<int>(transfer(service, engine::Op::fdatasync, fd, nullptr, 0, 0));
+  return static_cast<int>(transfer(service, call_of(engine::Op::fdatasync, fd, nullptr, 0, 0)));
 }
 
 int iow_submit(iow_service* service, iow_request* const* requests, unsigned count) noexcept {
   const ErrnoKept kept;
   return count > INT_MAX ? -EINVAL : service->service->submit({requests, count});
+}
+
+int iow_try(iow_service* service, iow_request* request) noexcept {
+  const ErrnoKept kept;
+  return service->service->try_at_once(*request);
 }
 
 int iow_test(iow_service* service, iow_request* request) noexcept {
@@ -350,13 +416,58 @@ int iow_flow_create(iow_service* service, const char* name, const iow_flow_optio
 
 int iow_service_stats(iow_service* service, iow_stats* stats) noexcept {
   const ErrnoKept kept;
-  if (stats == nullptr || stats->size < sizeof(stats->size)) {
-    return -EINVAL;
-  }
   iow_stats now{};
   service->service->statistics(now);
-  const uint32_t bytes = std::min<uint32_t>(stats->size, sizeof now);
-  now.size = bytes;
-  std::memcpy(stats, &now, bytes);
-  return 0;
+  return give_stats(stats, now);
+}
+
+// ---- Tasks
+
+const char* iow_service_tasks(const iow_service* service, const char** why) noexcept {
+  if (why != nullptr) {
+    *why = service->service->task_host_reason();
+  }
+  return service->service->task_host_name();
+}
+
+int iow_ta_pread(iow_service* service, int fd, void* buffer, size_t bytes, off_t offset,
+                 ssize_t* result) noexcept {
+  return bind(service, call_of(engine::Op::read, fd, buffer, bytes, offset), result);
+}
+
+int iow_ta_pwrite(iow_service* service, int fd, const void* buffer, size_t bytes, off_t offset,
+                  ssize_t* result) noexcept {
+  return bind(service, call_of(engine::Op::write, fd, buffer, bytes, offset), result);
+}
+
+int iow_ta_preadv(iow_service* service, int fd, const iovec* vectors, int count, off_t offset,
+                  ssize_t* result) noexcept {
+  return bind_vectors(service, engine::Op::readv, fd, vectors, count, offset, result);
+}
+
+int iow_ta_pwritev(iow_service* service, int fd, const iovec* vectors, int count, off_t offset,
+                   ssize_t* result) noexcept {
+  return bind_vectors(service, engine::Op::writev, fd, vectors, count, offset, result);
+}
+
+int iow_ta_fsync(iow_service* service, int fd, ssize_t* result) noexcept {
+  return bind(service, call_of(engine::Op::fsync, fd, nullptr, 0, 0), result);
+}
+
+int iow_ta_fdatasync(iow_service* service, int fd, ssize_t* result) noexcept {
+  return bind(service, call_of(engine::Op::fdatasync, fd, nullptr, 0, 0), result);
+}
+
+int iow_task_begin(iow_service* service, void (*done)(void* user), void* user) noexcept {
+  return done == nullptr ? -EINVAL : service->service->task_begin(done, user);
+}
+
+int iow_task_end(iow_service* service) noexcept {
+  return service->service->task_end();
+}
+
+int iow_service_task_stats(iow_service* service, iow_task_stats* stats) noexcept {
+  iow_task_stats now{};
+  service->service->task_statistics(now);
+  return give_stats(stats, now);
 }

@@ -1,0 +1,378 @@
+// Storage I/O inside tasks.
+//
+// A blocking call in a task: what can be done at once is (ended_at_once); the rest becomes a
+// request on the task's stack whose callback completes a TaskPause, and the host puts the task to
+// sleep. A bound call: the request lies in memory of the service's, its callback stores the result,
+// returns the memory, and drops the task's count. Both go to the service's reaper through
+// submit_pumped(), past the lane of the thread: on nOS-V every paused task has a thread of its own,
+// and a queue for each would be thousands of them.
+//
+// After a pause the task may be on another thread. So nothing thread-local, errno included, may be
+// held across one, not even by the compiler: what pauses is noinline.
+
+#include "service/task_io.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/assert.hpp"
+#include "base/clock.hpp"
+#include "service/impl.hpp"
+#include "service/inline_io.hpp"
+
+namespace ioweave::service {
+namespace {
+
+/// No result: the operation would wait for a device.
+constexpr int64_t kWouldWait = INT64_MIN;
+
+bool is_read(engine::Op op) noexcept {
+  return op == engine::Op::read || op == engine::Op::readv;
+}
+
+bool is_transfer(engine::Op op) noexcept {
+  return is_read(op) || op == engine::Op::write || op == engine::Op::writev;
+}
+
+/// What is there without waiting, or kWouldWait.
+int64_t read_cached(const engine::Operation& operation) noexcept {
+  const iovec one{operation.buffer, operation.length};
+  const bool vectored = operation.op == engine::Op::readv;
+  const ssize_t result = ::preadv2(operation.fd, vectored ? operation.vectors : &one,
+                                   vectored ? static_cast<int>(operation.vector_count) : 1,
+                                   operation.offset, RWF_NOWAIT);
+  if (result >= 0) {
+    return result;
+  }
+  // EOPNOTSUPP: a file system that cannot say so; EINTR may be told for what it never tried.
+  return errno == EAGAIN || errno == EOPNOTSUPP || errno == EINTR ? kWouldWait : -errno;
+}
+
+uint64_t bytes_of(const engine::Operation& operation) noexcept {
+  if (operation.op == engine::Op::write) {
+    return operation.length;
+  }
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < operation.vector_count; ++i) {
+    sum += operation.vectors[i].iov_len;
+  }
+  return sum;
+}
+
+int64_t write_cached(const engine::Operation& operation, CachedWrites& writes) noexcept {
+  if (!writes.on_the_spot()) {
+    return kWouldWait;
+  }
+  const uint64_t begin = now_ns();
+  const int64_t result = perform_inline(operation);
+  writes.took(bytes_of(operation), now_ns() - begin);
+  return result;
+}
+
+/// The operation's result where it can be had without waiting for a device, else kWouldWait.
+int64_t without_waiting(const engine::Operation& operation, CachedWrites& writes) noexcept {
+  if (!is_transfer(operation.op)) {
+    return operation.op == engine::Op::nop ? 0 : kWouldWait;
+  }
+  const int flags = ::fcntl(operation.fd, F_GETFL);
+  if (flags < 0) {
+    return -errno;
+  }
+  const int waits = is_read(operation.op) ? O_DIRECT : O_DIRECT | O_SYNC | O_DSYNC;
+  if ((flags & waits) == 0) {
+    return is_read(operation.op) ? read_cached(operation) : write_cached(operation, writes);
+  }
+  return kWouldWait;
+}
+
+/// Pipes and sockets, where a positional call is an error and io_uring would read the stream.
+bool is_stream(int fd) noexcept {
+  return ::lseek(fd, 0, SEEK_CUR) < 0 && errno == ESPIPE;
+}
+
+void raise(std::atomic<uint32_t>& most, uint32_t value) noexcept {
+  uint32_t seen = most.load(std::memory_order_relaxed);
+  while (seen < value && !most.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+void count(std::atomic<uint64_t>& counter) noexcept {
+  counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+// ---- Memory of bound transfers
+
+BoundTransfer* BoundPool::take() noexcept {
+  const std::lock_guard guard(lock_);
+  if (free_ == nullptr) {
+    try {
+      auto slab = std::make_unique<std::array<BoundTransfer, kSlab>>();
+      slabs_.reserve(slabs_.size() + 1);
+      for (BoundTransfer& transfer : *slab) {
+        transfer.next_free = std::exchange(free_, &transfer);
+      }
+      slabs_.push_back(std::move(slab));
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+  }
+  return std::exchange(free_, free_->next_free);
+}
+
+void BoundPool::give_back(BoundTransfer& transfer) noexcept {
+  transfer.vectors.reset();
+  const std::lock_guard guard(lock_);
+  transfer.next_free = std::exchange(free_, &transfer);
+}
+
+// ---- What needs no waiting
+
+/// First part of a call in a task: sets `request` up and does what needs no waiting. True where
+/// that was all of it, with the result in request.result.
+bool Service::Impl::ended_at_once(iow_request& request) noexcept {
+  const engine::Operation& operation = journey_of(request).operation;
+  while (true) {
+    const int64_t result = without_waiting(operation, tasks_.cached_writes);
+    const bool cut = result > 0 && static_cast<uint64_t>(result) < journey_of(request).total_bytes;
+    if (result == kWouldWait || (cut && (request.flags & IOW_EXACT) != 0)) {
+      return false;  // a system call would have gone on where the cache ends
+    }
+    if (advance(request, result).step == Step::complete) {
+      return true;
+    }
+  }
+}
+
+int Service::Impl::try_at_once(iow_request& request) noexcept {
+  const auto op = static_cast<engine::Op>(request.op);
+  if (request.flow != 0 || !is_transfer(op) || request.offset < 0 || !ours()) {
+    return governor_.knows(request.flow) ? 0 : -EINVAL;
+  }
+  if (const int error = begin_journey(request); error != 0) {
+    return error;
+  }
+  Journey& journey = journey_of(request);
+  if (!ended_at_once(request) || request.result < 0) {
+    journey.event.retract();
+    return 0;  // an error, too, is for the submission to find: it treats streams otherwise
+  }
+  blocking_bytes_.add(is_read(op), request.result);
+  journey.event.complete();
+  return 1;
+}
+
+// ---- Tasks
+
+/// Whether transfer() would pause the caller.
+bool Service::Impl::in_pausable_task() const noexcept {
+  return tasks_.host != nullptr && tasks_.host->can_pause() && ours() &&
+         tasks_.host->current() != nullptr;
+}
+
+// ---- Blocking calls
+
+namespace {
+
+/// A blocking call of a task that is paused.
+class PausedTransfer final : public tasking::TaskPause {
+ public:
+  using Start = void (*)(void* service, iow_request& request) noexcept;
+
+  PausedTransfer(tasking::TaskHost& host, iow_request& request, void* service, Start how) noexcept
+      : TaskPause(host), request_(request), service_(service), start_(how) {
+    request_.callback = [](iow_request*, void* user) {
+      static_cast<PausedTransfer*>(user)->complete();
+    };
+    request_.user = this;
+  }
+  void start() noexcept override { start_(service_, request_); }
+
+ private:
+  iow_request& request_;
+  void* const service_;
+  const Start start_;
+};
+
+}  // namespace
+
+int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
+  if (call.offset < 0) {
+    return -EINVAL;
+  }
+  iow_request request = request_for(call);
+  if (const int error = begin_journey(request); error != 0) {
+    return error;
+  }
+  if (ended_at_once(request)) {
+    note_end_at_once(call, request.result);
+    return request.result;
+  }
+  if (is_transfer(call.op) && is_stream(call.fd)) {
+    return -ESPIPE;
+  }
+  if (!may_pause()) {
+    count(tasks_.counters.made_plain);
+    return transfer_on_thread(call);  // from its beginning: positional transfers may be repeated
+  }
+  pause_task(request);
+  tasks_.counters.paused.fetch_sub(1, std::memory_order_relaxed);
+  return request.result;  // its bytes are in the counters of the pump
+}
+
+/// Counts the caller as paused, unless too many tasks are.
+bool Service::Impl::may_pause() noexcept {
+  TaskCounters& counters = tasks_.counters;
+  const uint32_t paused = counters.paused.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (paused > tasks_.max_paused) {
+    counters.paused.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+  raise(counters.most_paused, paused);
+  count(counters.pauses);
+  return true;
+}
+
+void Service::Impl::note_end_at_once(const Call& call, int64_t result) noexcept {
+  count(tasks_.counters.at_once);
+  if (is_transfer(call.op)) {
+    blocking_bytes_.add(is_read(call.op), result);
+  }
+}
+
+/// Not to be inlined: what the compiler knows of this thread must not outlive the pause.
+__attribute__((noinline)) void Service::Impl::pause_task(iow_request& request) noexcept {
+  PausedTransfer pause(*tasks_.host, request, this,
+                       [](void* service, iow_request& started) noexcept {
+                         static_cast<Impl*>(service)->submit_for_task(started);
+                       });
+  tasks_.host->pause(pause);
+  IOW_ASSERT(pause.done());
+}
+
+// ---- Bound calls
+
+/// The task whose end a call of this thread is to hold up, with its count raised; false where there
+/// is none.
+bool Service::Impl::hold_current_task(BoundTask& bound) noexcept {
+  bound.event = tasking::CountingEvent::current(this);
+  if (bound.event != nullptr) {
+    bound.event->hold();
+    return true;
+  }
+  tasking::TaskHost* const host = tasks_.host.get();
+  if (host == nullptr || !host->has_events()) {
+    return false;
+  }
+  bound.task = host->current();
+  return bound.task != nullptr && host->hold(bound.task);
+}
+
+bool Service::Impl::in_bindable_task() noexcept {
+  return tasking::CountingEvent::current(this) != nullptr ||
+         (tasks_.host != nullptr && tasks_.host->has_events() && tasks_.host->current() != nullptr);
+}
+
+int Service::Impl::bind(const Call& call, ssize_t* result) noexcept {
+  if (result == nullptr || call.offset < 0) {
+    return -EINVAL;
+  }
+  if (!in_bindable_task()) {
+    return -ESRCH;
+  }
+  // Most transfers of the page cache end here, without any memory of ours.
+  iow_request request = request_for(call);
+  if (const int error = begin_journey(request); error != 0) {
+    return error;
+  }
+  if (!ours()) {  // a forked child has no reaper
+    *result = static_cast<ssize_t>(transfer_on_thread(call));
+    return 0;
+  }
+  if (ended_at_once(request)) {
+    note_end_at_once(call, request.result);
+    *result = static_cast<ssize_t>(request.result);
+    return 0;
+  }
+  if (is_transfer(call.op) && is_stream(call.fd)) {
+    *result = -ESPIPE;
+    return 0;
+  }
+  return bind_rest(call, journey_of(request).done_bytes, result);
+}
+
+/// Submits what is left of a call after `done` bytes, bound to the current task.
+int Service::Impl::bind_rest(const Call& call, uint64_t done, ssize_t* result) noexcept {
+  BoundTransfer* const transfer = tasks_.pool.take();
+  if (transfer == nullptr) {
+    return -ENOMEM;
+  }
+  const auto give_up = [&](int error) {
+    tasks_.pool.give_back(*transfer);
+    return error;
+  };
+  transfer->request = request_for(call);
+  if (call.op == engine::Op::readv || call.op == engine::Op::writev) {
+    const auto* const given = static_cast<const iovec*>(call.buffer);
+    transfer->vectors.reset(new (std::nothrow) iovec[call.bytes]);
+    if (transfer->vectors == nullptr) {
+      return give_up(-ENOMEM);
+    }
+    std::copy_n(given, call.bytes, transfer->vectors.get());
+    transfer->request.buffer = transfer->vectors.get();
+  }
+  transfer->result = result;
+  transfer->service = this;
+  transfer->task = {};
+  if (!hold_current_task(transfer->task)) {
+    return give_up(-ESRCH);
+  }
+  iow_request& request = transfer->request;
+  request.callback = [](iow_request*, void* user) {
+    auto& ended = *static_cast<BoundTransfer*>(user);
+    static_cast<Impl*>(ended.service)->bound_ended(ended);
+  };
+  request.user = transfer;
+  IOW_ASSERT(begin_journey(request) == 0);  // the same call has passed it before
+  journey_of(request).done_bytes = done;
+  load_operation(request);
+  *result = -EINPROGRESS;
+  count(tasks_.counters.bound);
+  count(tasks_.counters.bound_pending);
+  submit_for_task(request);
+  return 0;
+}
+
+/// On the reaper. The task is told last: it and all that it owns may be gone then.
+void Service::Impl::bound_ended(BoundTransfer& transfer) noexcept {
+  const BoundTask task = transfer.task;
+  *transfer.result = static_cast<ssize_t>(transfer.request.result);
+  tasks_.pool.give_back(transfer);
+  tasks_.counters.bound_pending.fetch_sub(1, std::memory_order_relaxed);
+  if (task.event != nullptr) {
+    task.event->drop();
+  } else {
+    tasks_.host->release(task.task);
+  }
+}
+
+void Service::Impl::task_statistics(iow_task_stats& stats) const noexcept {
+  const TaskCounters& counters = tasks_.counters;
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  stats.paused = read(counters.paused);
+  stats.most_paused = read(counters.most_paused);
+  stats.pauses = read(counters.pauses);
+  stats.at_once = read(counters.at_once);
+  stats.made_plain = read(counters.made_plain);
+  stats.bound = read(counters.bound);
+  stats.bound_pending = read(counters.bound_pending);
+}
+
+}  // namespace ioweave::service

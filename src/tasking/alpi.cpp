@@ -1,0 +1,255 @@
+// ALPI, the tasking interface of OmpSs-2 (Nanos6, NODES) and nOS-V, versions 1.0 to 1.2, by names
+// looked up in the process at run time. The prototypes are written from the published names and
+// semantics.
+//
+// What its contract leaves open, and how it is met:
+//   - unblock may precede its block, once: complete() never unblocks a task that has not said that
+//     it sleeps, nor twice (TaskPause).
+//   - A task may be asked to sleep and refused (an error of alpi_task_block): its thread sleeps
+//     instead.
+//   - nOS-V documents that events are decreased by its own workers only, though it does not check;
+//     another runtime may. What is refused to a thread that runs no task is done by a task that is
+//     spawned for it.
+//   - Counters of the runtime may be relaxed: results are published by fences of our own.
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <type_traits>
+#include <vector>
+
+#include <dlfcn.h>
+
+#include "base/assert.hpp"
+#include "tasking/task_host.hpp"
+
+struct alpi_task;
+struct alpi_attr;
+
+namespace ioweave::tasking {
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr int kMajor = 1;
+constexpr int kFeatureBlocking = 1;
+constexpr int kFeatureEvents = 2;
+constexpr int kInfoName = 0;
+constexpr int kInfoVersion = 2;
+
+using Handle = ::alpi_task*;
+
+struct Entries {
+  // 1.0
+  const char* (*error_string)(int) = nullptr;
+  int (*version_check)(int major, int minor) = nullptr;
+  int (*version_get)(int* major, int* minor) = nullptr;
+  int (*task_self)(Handle*) = nullptr;
+  int (*task_block)(Handle) = nullptr;
+  int (*task_unblock)(Handle) = nullptr;
+  int (*task_waitfor_ns)(uint64_t target, uint64_t* actual) = nullptr;
+  int (*events_increase)(Handle, uint64_t) = nullptr;
+  int (*events_decrease)(Handle, uint64_t) = nullptr;
+  int (*task_spawn)(void (*body)(void*), void* user, void (*completed)(void*), void* completed_user,
+                    const char* label, const ::alpi_attr*) = nullptr;
+  // 1.2
+  int (*info_get)(int query, char* text, size_t bytes, int* length) = nullptr;
+  int (*feature_check)(int mask) = nullptr;
+};
+
+template <typename Function>
+void find(Function& entry, const char* symbol) noexcept {
+  entry = reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, symbol));
+}
+
+Entries look_up() noexcept {
+  Entries alpi;
+  find(alpi.error_string, "alpi_error_string");
+  find(alpi.version_check, "alpi_version_check");
+  find(alpi.version_get, "alpi_version_get");
+  find(alpi.task_self, "alpi_task_self");
+  find(alpi.task_block, "alpi_task_block");
+  find(alpi.task_unblock, "alpi_task_unblock");
+  find(alpi.task_waitfor_ns, "alpi_task_waitfor_ns");
+  find(alpi.events_increase, "alpi_task_events_increase");
+  find(alpi.events_decrease, "alpi_task_events_decrease");
+  find(alpi.task_spawn, "alpi_task_spawn");
+  find(alpi.info_get, "alpi_info_get");
+  find(alpi.feature_check, "alpi_feature_check");
+  return alpi;
+}
+
+/// "ALPI 1.2 (nOS-V 3.1.0)", as far as the runtime tells.
+std::string describe(const Entries& alpi, int major, int minor) {
+  std::string text = "ALPI " + std::to_string(major) + "." + std::to_string(minor);
+  std::array<char, 64> name{};
+  std::array<char, 64> version{};
+  if (alpi.info_get != nullptr &&
+      alpi.info_get(kInfoName, name.data(), name.size(), nullptr) == kSuccess) {
+    text.append(" (").append(name.data(), ::strnlen(name.data(), name.size()));
+    if (alpi.info_get(kInfoVersion, version.data(), version.size(), nullptr) == kSuccess) {
+      text.append(" ").append(version.data(), ::strnlen(version.data(), version.size()));
+    }
+    text.append(")");
+  }
+  return text;
+}
+
+bool has_feature(const Entries& alpi, int feature) noexcept {
+  // Before 1.2 there was no question: what was exported was there.
+  return alpi.feature_check == nullptr || alpi.feature_check(feature) == kSuccess;
+}
+
+class AlpiHost final : public TaskHost {
+ public:
+  AlpiHost(const Entries& alpi, std::string name)
+      : alpi_(alpi),
+        name_(std::move(name)),
+        can_pause_(alpi.task_block != nullptr && alpi.task_unblock != nullptr &&
+                   has_feature(alpi, kFeatureBlocking)),
+        has_events_(alpi.events_increase != nullptr && alpi.events_decrease != nullptr &&
+                    has_feature(alpi, kFeatureEvents)),
+        can_spawn_(alpi.task_spawn != nullptr && alpi.task_waitfor_ns != nullptr) {}
+
+  /// Waits for the tasks that run errands: they are ours.
+  ~AlpiHost() override { await_zero(errands_running_, *this); }
+
+  [[nodiscard]] const char* name() const noexcept override { return name_.c_str(); }
+
+  [[nodiscard]] Task current() noexcept override {
+    Handle task = nullptr;
+    return alpi_.task_self(&task) == kSuccess ? task : nullptr;
+  }
+
+  [[nodiscard]] bool can_pause() const noexcept override {
+    return can_pause_.load(std::memory_order_relaxed);
+  }
+
+  void pause(TaskPause& pause) noexcept override {
+    const Task task = current();
+    pause.start();
+    if (!pause.sleep_as(task)) {
+      return;  // it has ended: nobody will unblock us
+    }
+    do {  // again where an unblock that somebody else left over ended the block
+      if (alpi_.task_block(static_cast<Handle>(task)) != kSuccess) {
+        // Refused: not again with this runtime. Where complete() has unblocked us all the same, a
+        // later block of this task may return at once; ALPI has no call that takes it back.
+        can_pause_.store(false, std::memory_order_relaxed);
+        static_cast<void>(pause.sleep_as_thread());
+        return;
+      }
+    } while (!pause.done());
+  }
+
+  void resume(Task task) noexcept override {
+    if (alpi_.task_unblock(static_cast<Handle>(task)) != kSuccess) {
+      relay({task, Errand::unblock});
+    }
+  }
+
+  [[nodiscard]] bool has_events() const noexcept override { return has_events_; }
+
+  [[nodiscard]] bool hold(Task task) noexcept override {
+    return alpi_.events_increase(static_cast<Handle>(task), 1) == kSuccess;
+  }
+
+  void release(Task task) noexcept override {
+    // The runtime may count with relaxed operations: with its own acquire before the successor
+    // runs, this fence makes what was written before visible there.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (alpi_.events_decrease(static_cast<Handle>(task), 1) != kSuccess) {
+      relay({task, Errand::decrease});
+    }
+  }
+
+  [[nodiscard]] bool can_spawn() const noexcept override { return can_spawn_; }
+
+  [[nodiscard]] bool spawn(void (*body)(void*), void (*completed)(void*),
+                           void* user) noexcept override {
+    return can_spawn_ &&
+           alpi_.task_spawn(body, user, completed, user, "ioweave", nullptr) == kSuccess;
+  }
+
+  void yield_for(uint64_t ns) noexcept override { alpi_.task_waitfor_ns(ns, nullptr); }
+
+ private:
+  struct Errand {
+    enum Kind : uint8_t { unblock, decrease };
+    Task task;
+    Kind kind;
+  };
+
+  /// Something the runtime refuses to a thread of ours is done by a task of its own.
+  void relay(Errand errand) noexcept {
+    {
+      const std::lock_guard guard(errands_lock_);
+      errands_.push_back(errand);  // without memory the task would be lost: terminating is better
+    }
+    // All that are waiting, also from an earlier spawn that failed.
+    errands_running_.fetch_add(1, std::memory_order_relaxed);
+    if (!spawn([](void* self) { static_cast<AlpiHost*>(self)->run_errands(); }, &errand_ended,
+               this)) {
+      errand_ended(this);
+    }
+  }
+
+  static void errand_ended(void* user) noexcept {
+    const std::atomic<uint32_t>& word = static_cast<AlpiHost*>(user)->errands_running_;
+    static_cast<AlpiHost*>(user)->errands_running_.fetch_sub(1, std::memory_order_acq_rel);
+    futex_wake(word);  // the host may be gone: a wake needs its address only
+  }
+
+  void run_errands() noexcept {
+    std::vector<Errand> errands;
+    {
+      const std::lock_guard guard(errands_lock_);
+      errands.swap(errands_);
+    }
+    for (const Errand& errand : errands) {
+      const auto task = static_cast<Handle>(errand.task);
+      const int error = errand.kind == Errand::unblock ? alpi_.task_unblock(task)
+                                                       : alpi_.events_decrease(task, 1);
+      // Refused even to a task of the runtime: the task it belongs to can never go on.
+      IOW_ASSERT(error == kSuccess);
+    }
+  }
+
+  const Entries alpi_;
+  const std::string name_;
+  std::atomic<bool> can_pause_;
+  const bool has_events_;
+  const bool can_spawn_;
+  std::atomic<uint32_t> errands_running_{0};
+  std::mutex errands_lock_;
+  std::vector<Errand> errands_;
+};
+
+}  // namespace
+
+std::unique_ptr<TaskHost> open_alpi(std::string& why) {
+  const Entries alpi = look_up();
+  if (alpi.version_check == nullptr || alpi.version_get == nullptr || alpi.task_self == nullptr) {
+    why =
+        "no ALPI runtime is loaded in this process: link the program with nOS-V, or build it "
+        "with an OmpSs-2 compiler";
+    return nullptr;
+  }
+  int major = 0;
+  int minor = 0;
+  if (alpi.version_get(&major, &minor) != kSuccess || major != kMajor ||
+      alpi.version_check(kMajor, 0) != kSuccess) {
+    why = "the loaded runtime has ALPI " + std::to_string(major) + "." + std::to_string(minor) +
+          "; Ioweave knows 1.0 to 1.2";
+    return nullptr;
+  }
+  auto host = std::make_unique<AlpiHost>(alpi, describe(alpi, major, minor));
+  if (!host->can_pause() && !host->has_events()) {
+    why = std::string(host->name()) + " can neither pause tasks nor count their events";
+    return nullptr;
+  }
+  return host;
+}
+
+}  // namespace ioweave::tasking
