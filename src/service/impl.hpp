@@ -94,6 +94,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   [[nodiscard]] bool ours() const noexcept { return born_ == fork_generation(); }
 
   int submit(std::span<iow_request* const> requests) noexcept;
+  int try_at_once(iow_request& request) noexcept;
   int test(iow_request& request) noexcept;
   int wait(iow_request& request, const Deadline& deadline) noexcept;
   int poll(unsigned min, const Deadline& deadline) noexcept;
