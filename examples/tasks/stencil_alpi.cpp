@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
@@ -45,8 +46,7 @@ class Run {
     const char* why = "";
     const std::string runtime = iow_service_tasks(service_.raw(), &why);
     if (spawn_ == nullptr || runtime == "none") {
-      throw std::system_error(ENOSYS, std::generic_category(),
-                              std::string("needs a runtime with ALPI: ") + why);
+      throw std::runtime_error(why);
     }
     std::printf("on %s\n", runtime.c_str());
   }

@@ -44,6 +44,7 @@ class Run {
   ioweave::Task<> all_steps() {
     for (int step = 1; step <= plate_.options.steps; ++step) {
       std::vector<ioweave::Task<>> tasks;
+      tasks.reserve(blocks());
       for (int block = 0; block < plate_.options.blocks; ++block) {
         tasks.push_back(one_block(step, block));
       }
@@ -63,7 +64,7 @@ class Run {
 
   ioweave::Task<> one_block(int step, int block) {
     co_await pool_.schedule();
-    std::optional<Write>& write = writes_[step % 2][static_cast<size_t>(block)];
+    std::optional<Write>& write = writes_[step % 2 == 0 ? 0 : 1][static_cast<size_t>(block)];
     co_await end_of(write);
     stencil_compute(&plate_, step, block);
     const int checkpoint = stencil_checkpoint_of(&plate_, step);

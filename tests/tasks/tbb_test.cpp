@@ -129,6 +129,7 @@ TEST_F(TbbTasks, RunNextWhenTheirTransfersHaveEnded) {
 }
 
 TEST_F(TbbTasks, RunNextInTheArenaTheyCameFrom) {
+  const ::tbb::global_control four(::tbb::global_control::max_allowed_parallelism, 4);
   ::tbb::task_arena three(3);
   ::tbb::task_arena two(2);
   const std::array<::tbb::task_arena*, 2> arenas{&three, &two};
