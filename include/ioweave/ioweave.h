@@ -229,8 +229,8 @@ IOW_API int iow_submit(iow_service* service, iow_request* const* requests,
 
 /*
  * Carries a request out on the calling thread if that needs no waiting for a device: a read of what
- * the page cache holds, a write that it takes. 1 if so: the request has completed, its callback does
- * not run. 0 if not, and nothing has happened: submit it. Always 0 for requests of a flow, for
+ * the page cache holds, a write that it takes. 1 if so: the request has completed, its callback
+ * does not run. 0 if not, and nothing has happened: submit it. Always 0 for requests of a flow, for
  * IOW_OP_FSYNC and its like, and in a forked child. Errors as of iow_submit().
  */
 IOW_API int iow_try(iow_service* service, iow_request* request) IOW_NOEXCEPT;

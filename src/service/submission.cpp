@@ -216,6 +216,9 @@ bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
     return false;
   }
   const std::lock_guard guard(lanes_lock_);
+  if ((pumps_started_.load(std::memory_order_relaxed) & bit) != 0) {
+    return true;  // meanwhile, by another thread: a second polling task would never be stopped
+  }
   std::string why;
   if (start_pump(pump, why) != 0) {
     explain("the service's thread could not be started", why);

@@ -55,7 +55,7 @@ int64_t read_cached(const engine::Operation& operation) noexcept {
 }
 
 uint64_t bytes_of(const engine::Operation& operation) noexcept {
-  if (operation.op == engine::Op::write) {
+  if (operation.op == engine::Op::read || operation.op == engine::Op::write) {
     return operation.length;
   }
   uint64_t sum = 0;
@@ -80,6 +80,9 @@ int64_t without_waiting(const engine::Operation& operation, CachedWrites& writes
   if (!is_transfer(operation.op)) {
     return operation.op == engine::Op::nop ? 0 : kWouldWait;
   }
+  if (bytes_of(operation) == 0) {
+    return perform_inline(operation);  // waits for nothing; preadv2(2) leaves out some checks
+  }
   const int flags = ::fcntl(operation.fd, F_GETFL);
   if (flags < 0) {
     return -errno;
@@ -91,9 +94,12 @@ int64_t without_waiting(const engine::Operation& operation, CachedWrites& writes
   return kWouldWait;
 }
 
-/// Pipes and sockets, where a positional call is an error and io_uring would read the stream.
-bool is_stream(int fd) noexcept {
-  return ::lseek(fd, 0, SEEK_CUR) < 0 && errno == ESPIPE;
+/// Pipes, sockets and the like, where a positional call is an error and io_uring would use the
+/// stream. The kernel tells by a call that moves nothing; that lseek(2) works is another matter.
+bool is_stream(const engine::Operation& operation) noexcept {
+  const ssize_t result = is_read(operation.op) ? ::preadv(operation.fd, nullptr, 0, 0)
+                                               : ::pwritev(operation.fd, nullptr, 0, 0);
+  return result < 0 && errno == ESPIPE;
 }
 
 void raise(std::atomic<uint32_t>& most, uint32_t value) noexcept {
@@ -215,7 +221,7 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
     note_end_at_once(call, request.result);
     return request.result;
   }
-  if (is_transfer(call.op) && is_stream(call.fd)) {
+  if (is_transfer(call.op) && is_stream(journey_of(request).operation)) {
     return -ESPIPE;
   }
   if (!may_pause()) {
@@ -301,7 +307,7 @@ int Service::Impl::bind(const Call& call, ssize_t* result) noexcept {
     *result = static_cast<ssize_t>(request.result);
     return 0;
   }
-  if (is_transfer(call.op) && is_stream(call.fd)) {
+  if (is_transfer(call.op) && is_stream(journey_of(request).operation)) {
     *result = -ESPIPE;
     return 0;
   }

@@ -181,6 +181,30 @@ TEST(AlpiModes, ImmediateUnblockRunsTheTaskWithoutAFreeCpu) {
   }
 }
 
+TEST(AlpiModes, ExtraCpuIsGoneWhenTheTaskEnds) {
+  const AlpiRuntime runtime(1, "immediate_unblock");
+  alpi_task* sleeper = nullptr;
+  spawn_alpi_task([&] {
+    sleeper = alpi_self();
+    alpi_task_block(sleeper);
+  });
+  spawn_alpi_task([&] { alpi_task_unblock(sleeper); });
+  AlpiRuntime::wait_idle();
+  std::atomic<int> running{0};
+  std::atomic<int> clashes{0};
+  for (int task = 0; task < 20; ++task) {
+    spawn_alpi_task([&] {
+      clashes += running++ != 0;
+      for (int i = 0; i < 1000; ++i) {
+        std::this_thread::yield();
+      }
+      --running;
+    });
+  }
+  AlpiRuntime::wait_idle();
+  EXPECT_EQ(clashes, 0);
+}
+
 TEST(AlpiModes, ImmediateUnblockLetsTheTaskRunOnBeforeItReturns) {
   // The unblock waits a limited time, so this counts: without the mode none has run on, as the
   // unblocking task has the only CPU.
