@@ -104,7 +104,8 @@ typedef struct iow_options {
   iow_tasks tasks;
   iow_task_reaper task_reaper;
   uint32_t max_paused;  /* most tasks paused at once: 1..1000000, default 1024. One more makes the
-                           plain call: each paused task holds a stack, on nOS-V a thread */
+                           plain call: each paused task holds a stack, on nOS-V a thread.
+                           oneTBB can hold 2048 */
   uint32_t poll_min_us; /* of IOW_REAPER_TASK: the shortest and longest time between two looks, in
                            microseconds: 1..1000000, default 20 and 1000. It looks more often */
   uint32_t poll_max_us; /* while it finds something, and not at all while nothing is in flight */

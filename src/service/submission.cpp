@@ -45,17 +45,20 @@ int Service::Impl::submit(std::span<iow_request* const> requests) noexcept {
   const Submitting scope(*this, requests);
   int taken = 0;
   int error = 0;
+  bool more = false;
   for (iow_request* const request : requests) {
     if (lane == nullptr && runs_on_poll(*request)) {
       lane = make_lane();
     }
+    // Before it is taken: one with a callback may be gone afterwards.
+    const bool says_more = (request->flags & IOW_MORE) != 0;
     error = take(*request, lane);
     if (error != 0) {
       break;
     }
+    more = says_more;
     ++taken;
   }
-  const bool more = taken > 0 && (requests[static_cast<size_t>(taken) - 1]->flags & IOW_MORE) != 0;
   if (lane != nullptr && lane->unflushed && !more) {
     flush(*lane);
   }
