@@ -126,9 +126,9 @@ typedef struct iow_omp_thread {
 IOW_OMP_ONE __thread iow_omp_thread iow_omp_self = {NULL, 0, 0};
 
 /* Of this name in the run-time library, which our own one, being hidden, is not in the way of. */
-static inline void* iow_omp_find(const char* name) {
+static inline uintptr_t iow_omp_find(const char* name) {
   void* const found = dlsym(NULL, name); /* NULL is RTLD_DEFAULT, which C11 hides */
-  if (found != NULL) return found;
+  if (found != NULL) return (uintptr_t)found;
   fprintf(stderr, "ioweave/openmp.h: no %s() in this process: link the OpenMP library shared\n",
           name);
   abort();
