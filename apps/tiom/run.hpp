@@ -125,6 +125,14 @@ class Run {
     return uint64_t{workload_.shape.series} * io_width(workload_.shape.mode);
   }
 
+  /// The same of tasks of any kind.
+  [[nodiscard]] uint64_t task_lane(const Task& task) const {
+    return uint64_t{task.series} * stage_width(workload_.shape.mode) + task.slot;
+  }
+  [[nodiscard]] uint64_t task_lanes() const {
+    return uint64_t{workload_.shape.series} * stage_width(workload_.shape.mode);
+  }
+
   [[nodiscard]] Transfer transfer(const Task& task) const {
     const uint64_t block = workload_.order->block(workload_.shape.io_number(task));
     return {workload_.fd, workload_.write, workload_.buffers->at(lane(task)),

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "ioweave/tasks.h"
+
 namespace tiom {
 namespace {
 
@@ -38,7 +40,8 @@ std::string missing_runtime(RuntimeKind kind) {
 #ifndef TIOM_HAVE_COROUTINE
   if (kind == RuntimeKind::coroutine) return "this ioweave-tiom was built without coroutines";
 #endif
-  return kind == RuntimeKind::threads ? "" : "";
+  static_cast<void>(kind);  // all were built
+  return {};
 }
 
 std::vector<Variant> chosen_variants(const Options& options) {
@@ -98,6 +101,13 @@ ssize_t transfer_blocking(iow_service* service, const Transfer& transfer) {
   return transfer.write
              ? iow_pwrite(service, transfer.fd, transfer.buffer, transfer.bytes, transfer.offset)
              : iow_pread(service, transfer.fd, transfer.buffer, transfer.bytes, transfer.offset);
+}
+
+int transfer_bound(iow_service* service, const Transfer& transfer, ssize_t* result) {
+  return transfer.write ? iow_ta_pwrite(service, transfer.fd, transfer.buffer, transfer.bytes,
+                                        transfer.offset, result)
+                        : iow_ta_pread(service, transfer.fd, transfer.buffer, transfer.bytes,
+                                       transfer.offset, result);
 }
 
 iow_request request_of(const Transfer& transfer) {

@@ -71,6 +71,10 @@ class Service {
 /// The transfer by iow_pread() or iow_pwrite(), which pause the task where there is one.
 ssize_t transfer_blocking(iow_service* service, const Transfer& transfer);
 
+/// Binds the transfer to the calling task by iow_ta_pread() or iow_ta_pwrite(). 0, or -errno where
+/// nothing was started.
+int transfer_bound(iow_service* service, const Transfer& transfer, ssize_t* result);
+
 /// The transfer as a request, without a callback.
 iow_request request_of(const Transfer& transfer);
 

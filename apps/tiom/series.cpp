@@ -55,4 +55,8 @@ unsigned io_width(Mode mode) {
   return widest;
 }
 
+unsigned stage_width(Mode mode) {
+  return std::ranges::max_element(stages_of(mode), {}, &Stage::width)->width;
+}
+
 }  // namespace tiom

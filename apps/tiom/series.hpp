@@ -31,6 +31,8 @@ unsigned ios_per_cycle(Mode mode);
 unsigned computes_per_cycle(Mode mode);
 /// The widest I/O stage: how many transfers of a series may be in flight.
 unsigned io_width(Mode mode);
+/// The widest stage of either kind.
+unsigned stage_width(Mode mode);
 
 struct Task {
   uint64_t cycle;  ///< of its series
