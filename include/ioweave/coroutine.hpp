@@ -1,0 +1,331 @@
+// Ioweave for C++20 coroutines: transfers that are awaited. ioweave.h holds the contracts of what
+// is transferred; coroutine_task.hpp has a Task and a pool of threads for those without a library.
+//
+//   size_t bytes = co_await ioweave::async_read(service, executor, fd, buffer, offset);
+//
+// How it works. The awaitable lives in the coroutine's frame and holds the request, so nothing is
+// allocated. Awaiting it submits the request with a callback. The callback, on the service's
+// thread, does one thing: it posts the coroutine to the executor, whose threads then resume it. So
+// no user code runs on the service's thread, and errors are thrown where the coroutine goes on.
+//
+// A read of what the page cache holds is done at once on the calling thread: nothing is suspended,
+// submitted or posted, and such a read is not in iow_stats. A coroutine that only reads from the
+// cache therefore keeps its thread.
+//
+// Executor: anything with `void post(std::coroutine_handle<>) noexcept` that any thread may call.
+// It must not resume the coroutine inside post(), or that runs on the service's thread after all.
+//
+// Lifetime: buffers, descriptor, executor and service must outlive the transfer. A coroutine that
+// is suspended in one must not be destroyed: its frame holds what the kernel works on. Destroy the
+// service before the executor: it completes what is in flight, which posts.
+#ifndef IOWEAVE_COROUTINE_HPP
+#define IOWEAVE_COROUTINE_HPP
+
+#include <atomic>
+#include <climits>
+#include <condition_variable>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/uio.h>
+
+#include "ioweave/ioweave.hpp"
+
+namespace ioweave {
+
+/// A coroutine to resume, as a link that an executor may queue without allocating: it lives in the
+/// suspended coroutine, and is gone as soon as that goes on.
+struct Resumption {
+  std::coroutine_handle<> handle;
+  Resumption* next = nullptr;
+};
+
+/// Where coroutines are resumed. An executor with a second `post(Resumption&) noexcept` gets that
+/// one called instead, and so needs no memory.
+template <typename E>
+concept Executor = requires(E& executor, std::coroutine_handle<> handle) {
+  { executor.post(handle) } noexcept;
+};
+
+namespace detail {
+
+template <Executor E>
+void post_to(E& executor, Resumption& resumption) noexcept {
+  if constexpr (requires { executor.post(resumption); }) {
+    static_assert(noexcept(executor.post(resumption)));
+    executor.post(resumption);
+  } else {
+    executor.post(resumption.handle);
+  }
+}
+
+/// Lets one thread sleep until another has called set(); may be destroyed as soon as wait()
+/// returns.
+class Signal {
+ public:
+  void set() noexcept {
+    const std::lock_guard guard(lock_);
+    is_set_ = true;
+    changed_.notify_one();  // under the lock: afterwards this object may be gone
+  }
+  void wait() noexcept {
+    std::unique_lock guard(lock_);
+    changed_.wait(guard, [this] { return is_set_; });
+  }
+
+ private:
+  std::mutex lock_;
+  std::condition_variable changed_;
+  bool is_set_ = false;
+};
+
+/// Does a read at once where the page cache holds all of it, or it begins at the end of the file.
+/// False where the request has to be submitted; its result is not set then. O_DIRECT is left out:
+/// there RWF_NOWAIT waits for the device. So are flows, whose policy has a say in when.
+inline bool try_now(iow_request& request) noexcept {
+  const bool vectored = request.op == IOW_OP_READV;
+  if ((request.op != IOW_OP_READ && !vectored) || request.offset < 0 || request.flow != 0 ||
+      request.buffer == nullptr || (vectored && request.bytes > IOV_MAX)) {
+    return false;
+  }
+  const iovec whole{request.buffer, static_cast<size_t>(request.bytes)};
+  const iovec* const vectors = vectored ? static_cast<const iovec*>(request.buffer) : &whole;
+  const int count = vectored ? static_cast<int>(request.bytes) : 1;
+  size_t wanted = 0;
+  for (int i = 0; i < count; ++i) {
+    wanted += vectors[i].iov_len;
+  }
+  const int status = ::fcntl(request.fd, F_GETFL);
+  constexpr size_t kMostAtOnce = 0x7ffff000;  // of one system call
+  if (wanted == 0 || wanted > kMostAtOnce || status < 0 || (status & O_DIRECT) != 0) {
+    return false;
+  }
+  const ssize_t bytes = ::preadv2(request.fd, vectors, count, request.offset, RWF_NOWAIT);
+  if (bytes != 0 && bytes != static_cast<ssize_t>(wanted)) {
+    return false;  // an error, or a part: the whole is read again, which costs little
+  }
+  request.result = bytes;
+  return true;
+}
+
+/// 0, or -errno: then the callback does not run.
+inline int submit(iow_service* service, iow_request* request) noexcept {
+  const int taken = iow_submit(service, &request, 1);
+  return taken < 0 ? taken : 0;
+}
+
+// What co_await makes of bytes or -errno.
+struct BytesOrThrow {
+  static size_t of(int64_t result, const char* what) {
+    return static_cast<size_t>(check(result, what));
+  }
+};
+struct NothingOrThrow {
+  static void of(int64_t result, const char* what) { check(result, what); }
+};
+struct BytesOrError {
+  static int64_t of(int64_t result, const char*) noexcept { return result; }
+};
+
+}  // namespace detail
+
+/// One transfer, started when it is awaited. Made by async_read() and its like; to be awaited once,
+/// where it is made.
+template <Executor E, typename Outcome>
+class [[nodiscard("nothing is transferred until it is awaited")]] Operation {
+ public:
+  Operation(iow_service* service, E& executor, Request&& request, const char* what) noexcept
+      : service_(service), executor_(&executor), request_(std::move(request)), what_(what) {}
+
+  /// From iow_flow_create(): when it starts is then up to the policy.
+  Operation&& flow(uint32_t id) && noexcept {
+    request_.flow(id);
+    return std::move(*this);
+  }
+  /// The same transfer, but what co_await gives is bytes or -errno, and nothing is thrown.
+  [[nodiscard]] Operation<E, detail::BytesOrError> result() && noexcept {
+    return {service_, *executor_, std::move(request_), what_};
+  }
+
+  bool await_ready() noexcept { return detail::try_now(*request_.raw()); }
+
+  // Never inlined: from the submission on, another thread may resume and destroy the coroutine,
+  // while clang 16 would keep an inlined function's variables in the coroutine's frame
+  // (https://github.com/llvm/llvm-project/issues/56301).
+  [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> awaiting) noexcept {
+    resumption_.handle = awaiting;
+    request_.on_completion(&ended, this);
+    if (const int error = detail::submit(service_, request_.raw()); error != 0) {
+      request_.raw()->result = error;
+      return false;
+    }
+    return true;  // without a look at *this, which may be gone
+  }
+
+  decltype(auto) await_resume() { return Outcome::of(request_.result(), what_); }
+
+ private:
+  static void ended(iow_request* /*request*/, void* user) noexcept {
+    auto& self = *static_cast<Operation*>(user);
+    detail::post_to(*self.executor_, self.resumption_);  // last: *self may be gone now
+  }
+
+  iow_service* service_;
+  E* executor_;
+  Request request_;
+  const char* what_;
+  Resumption resumption_{};
+};
+
+/// Bytes transferred; throws std::system_error. Fewer than asked: as Service::read().
+template <Executor E>
+auto async_read(Service& service, E& executor, int fd, std::span<std::byte> into,
+                off_t offset) noexcept {
+  return Operation<E, detail::BytesOrThrow>(service.raw(), executor,
+                                            Request::read(fd, into, offset), "async_read");
+}
+template <Executor E>
+auto async_write(Service& service, E& executor, int fd, std::span<const std::byte> from,
+                 off_t offset) noexcept {
+  return Operation<E, detail::BytesOrThrow>(service.raw(), executor,
+                                            Request::write(fd, from, offset), "async_write");
+}
+/// The array of `vectors` must live until the coroutine goes on.
+template <Executor E>
+auto async_readv(Service& service, E& executor, int fd, std::span<const iovec> vectors,
+                 off_t offset) noexcept {
+  return Operation<E, detail::BytesOrThrow>(service.raw(), executor,
+                                            Request::readv(fd, vectors, offset), "async_readv");
+}
+template <Executor E>
+auto async_writev(Service& service, E& executor, int fd, std::span<const iovec> vectors,
+                  off_t offset) noexcept {
+  return Operation<E, detail::BytesOrThrow>(service.raw(), executor,
+                                            Request::writev(fd, vectors, offset), "async_writev");
+}
+/// Nothing; throws std::system_error.
+template <Executor E>
+auto async_fsync(Service& service, E& executor, int fd) noexcept {
+  return Operation<E, detail::NothingOrThrow>(service.raw(), executor, Request::fsync(fd),
+                                              "async_fsync");
+}
+template <Executor E>
+auto async_fdatasync(Service& service, E& executor, int fd) noexcept {
+  return Operation<E, detail::NothingOrThrow>(service.raw(), executor, Request::fdatasync(fd),
+                                              "async_fdatasync");
+}
+/// Any other request, without a callback: this is what uses it. Bytes transferred, or throws.
+template <Executor E>
+auto async_request(Service& service, E& executor, Request&& request) noexcept {
+  return Operation<E, detail::BytesOrThrow>(service.raw(), executor, std::move(request),
+                                            "async_request");
+}
+
+/// One transfer that starts when it is constructed and is awaited later, after other work or other
+/// transfers:
+///
+///   ioweave::Transfer left(service, executor, ioweave::Request::read(fd, a, 0));
+///   ioweave::Transfer right(service, executor, ioweave::Request::read(fd, b, 4096));
+///   compute();
+///   const size_t bytes = co_await left + co_await right;
+///
+/// One coroutine awaits it, as often as it likes; where it has ended already, that goes on without
+/// being suspended. Where it was not awaited to its end, the destructor asks to give it up and
+/// sleeps until it has ended, for the buffer is in use until then.
+template <Executor E>
+class Transfer {
+ public:
+  /// `request` must not have a callback: this is what uses it. A malformed request is an error of
+  /// the transfer, -EINVAL.
+  Transfer(Service& service, E& executor, Request&& request) noexcept
+      : service_(service.raw()), executor_(&executor), request_(std::move(request)) {
+    if (detail::try_now(*request_.raw())) {
+      state_.store(done(), std::memory_order_relaxed);  // nobody else knows of it
+      return;
+    }
+    request_.on_completion(&ended, this);
+    if (const int error = detail::submit(service_, request_.raw()); error != 0) {
+      request_.raw()->result = error;
+      state_.store(done(), std::memory_order_relaxed);
+    }
+  }
+  ~Transfer() {
+    if (is_done()) {
+      return;
+    }
+    iow_cancel(service_, request_.raw());
+    detail::Signal signal;
+    signal_ = &signal;
+    // Acquire pairs with ended(), release makes signal_ visible to it.
+    if (state_.exchange(sleeping(), std::memory_order_acq_rel) != done()) {
+      signal.wait();
+    }
+  }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+  /// Whether awaiting it would not suspend.
+  [[nodiscard]] bool is_done() const noexcept {
+    return state_.load(std::memory_order_acquire) == done();  // pairs with ended()
+  }
+
+  bool await_ready() const noexcept { return is_done(); }
+  // Never inlined: as Operation::await_suspend().
+  [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> awaiting) noexcept {
+    resumption_.handle = awaiting;
+    void* running = nullptr;
+    // Pairs with ended(): either that sees who awaits, or this sees the end and its result.
+    return state_.compare_exchange_strong(running, this, std::memory_order_acq_rel);
+  }
+  /// Bytes transferred; throws std::system_error.
+  size_t await_resume() const { return request_.bytes(); }
+
+  /// To be awaited instead: bytes or -errno, and nothing is thrown.
+  [[nodiscard]] auto result() noexcept {
+    struct Awaitable {
+      Transfer& transfer;
+      bool await_ready() const noexcept { return transfer.await_ready(); }
+      bool await_suspend(std::coroutine_handle<> awaiting) noexcept {
+        return transfer.await_suspend(awaiting);
+      }
+      int64_t await_resume() const noexcept { return transfer.request_.result(); }
+    };
+    return Awaitable{*this};
+  }
+
+ private:
+  // state_ is null while the transfer runs and nobody waits, `this` while a coroutine does, or one
+  // of these.
+  [[nodiscard]] void* done() const noexcept { return const_cast<Request*>(&request_); }
+  [[nodiscard]] void* sleeping() noexcept { return &signal_; }
+
+  static void ended(iow_request* /*request*/, void* user) noexcept {
+    auto& self = *static_cast<Transfer*>(user);
+    // Where nobody waited, *self may be gone as soon as it is done: all that is needed of it then
+    // is known before.
+    void* const coroutine = &self;
+    void* const sleeper = self.sleeping();
+    const void* const waiting = self.state_.exchange(self.done(), std::memory_order_acq_rel);
+    if (waiting == coroutine) {
+      detail::post_to(*self.executor_, self.resumption_);
+    } else if (waiting == sleeper) {
+      self.signal_->set();
+    }
+  }
+
+  iow_service* service_;
+  E* executor_;
+  Request request_;
+  std::atomic<void*> state_{nullptr};
+  Resumption resumption_{};
+  detail::Signal* signal_ = nullptr;
+};
+
+}  // namespace ioweave
+
+#endif  // IOWEAVE_COROUTINE_HPP
