@@ -34,12 +34,6 @@ std::string missing_runtime(RuntimeKind kind) {
            "configure again";
   }
 #endif
-#ifndef TIOM_HAVE_ALPI
-  if (kind == RuntimeKind::alpi) return "this ioweave-tiom was built without ALPI";
-#endif
-#ifndef TIOM_HAVE_COROUTINE
-  if (kind == RuntimeKind::coroutine) return "this ioweave-tiom was built without coroutines";
-#endif
   static_cast<void>(kind);  // all were built
   return {};
 }
@@ -71,25 +65,26 @@ std::unique_ptr<Runtime> make_runtime(const RuntimeSettings& settings) {
     case RuntimeKind::tbb:
       return make_tbb_runtime(settings);
 #endif
-#ifdef TIOM_HAVE_ALPI
     case RuntimeKind::alpi:
       return make_alpi_runtime(settings);
-#endif
-#ifdef TIOM_HAVE_COROUTINE
     case RuntimeKind::coroutine:
       return make_coroutine_runtime(settings);
-#endif
     default:
       return make_threads_runtime(settings);
   }
 }
 
-Service::Service(iow_tasks tasks, unsigned most_in_flight) {
+iow_options service_options(unsigned most_in_flight) {
   iow_options options{};
   options.size = sizeof options;
   options.queue_depth = std::clamp(most_in_flight, 64u, 4096u);
-  options.tasks = tasks;
   options.max_paused = std::clamp(most_in_flight, 1024u, 1000000u);
+  return options;
+}
+
+Service::Service(iow_tasks tasks, unsigned most_in_flight) {
+  iow_options options = service_options(most_in_flight);
+  options.tasks = tasks;
   char* text = nullptr;
   const int result = iow_service_open(&service_, &options, &text);
   const std::string why = text != nullptr ? text : std::strerror(-result);

@@ -54,10 +54,12 @@ std::unique_ptr<Runtime> make_tbb_runtime(const RuntimeSettings& settings);
 std::unique_ptr<Runtime> make_alpi_runtime(const RuntimeSettings& settings);
 std::unique_ptr<Runtime> make_coroutine_runtime(const RuntimeSettings& settings);
 
+/// Of a service with room for that many transfers in flight, and as many paused tasks.
+iow_options service_options(unsigned most_in_flight);
+
 /// A service with its end. Throws std::runtime_error.
 class Service {
  public:
-  /// Room for that many transfers in flight, and as many paused tasks.
   Service(iow_tasks tasks, unsigned most_in_flight);
   ~Service() { iow_service_close(service_); }
   Service(const Service&) = delete;
