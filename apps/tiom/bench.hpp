@@ -40,6 +40,7 @@ class Bench {
   [[nodiscard]] const TargetFile& file() const { return file_; }
   [[nodiscard]] const Calibration& calibration() const { return calibration_; }
   [[nodiscard]] iow_service* service() const { return runtime_->service(); }
+  [[nodiscard]] size_t variants() const { return variants_.size(); }
   [[nodiscard]] unsigned workers() const { return runtime_->workers(); }
   [[nodiscard]] unsigned cores() const;
 

@@ -75,6 +75,12 @@ uint64_t available_memory() {
   return kib * 1024;
 }
 
+std::string machine_name() {
+  utsname names{};
+  const std::string host = uname(&names) == 0 ? names.nodename : "";
+  return host + ", " + field_of("/proc/cpuinfo", "model name");
+}
+
 Machine this_machine(int fd) {
   Machine machine;
   utsname names{};

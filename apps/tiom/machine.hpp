@@ -19,6 +19,9 @@ struct Machine {
 /// `fd` is the measured file.
 Machine this_machine(int fd);
 
+/// Host and processor: what figures of one sweep must have in common.
+std::string machine_name();
+
 unsigned usable_cores();
 
 /// MemAvailable of /proc/meminfo in bytes, or 0 where that cannot be told.
