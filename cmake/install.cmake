@@ -3,6 +3,7 @@
 #   include/ioweave/            the public headers
 #   lib/libioweave.so.0         the library; its only symbols are iow_*
 #   lib/ioweave/                the interposer, out of the linker's sight: `ioweave run` loads it
+#   lib/libioweave_tasks.so     linked or preloaded: an unchanged task program's I/O pauses its tasks
 #   lib/cmake/ioweave/          find_package(ioweave) and the target ioweave::ioweave
 #   lib/pkgconfig/ioweave.pc    pkg-config ioweave
 #   bin/ioweave                 the command
@@ -23,12 +24,15 @@ endif()
 if(TARGET ioweave_preload)
   install(TARGETS ioweave_preload LIBRARY DESTINATION ${preload_dir})
 endif()
+if(TARGET ioweave_tasks)
+  install(TARGETS ioweave_tasks LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(TARGET ioweave_cli)
   install(TARGETS ioweave_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
 install(DIRECTORY include/ioweave DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.f90")
 install(FILES LICENSE README.md CHANGELOG.md CITATION.cff
   DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 

@@ -20,8 +20,9 @@ constexpr std::string_view kPrefix = "IOWEAVE_";
 constexpr off_t kLargestFile = 1 << 20;
 
 /// Variables that are ours and no settings.
-constexpr std::array<std::string_view, 3> kOtherVariables{kRulesVariable, stats::kRunDirVariable,
-                                                          "IOWEAVE_PRELOAD_PATH"};
+constexpr std::array<std::string_view, 7> kOtherVariables{
+    kRulesVariable,        stats::kRunDirVariable, "IOWEAVE_PRELOAD_PATH", "IOWEAVE_TASKS",
+    "IOWEAVE_TASK_REAPER", "IOWEAVE_MAX_PAUSED",   "IOWEAVE_TASK_REPORT"};
 
 const Setting* setting_of_variable(std::string_view variable) {
   for (const Setting& each : settings()) {

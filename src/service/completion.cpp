@@ -141,8 +141,14 @@ void Service::Impl::finish_pumped(iow_request& request) noexcept {
       home->note_end_elsewhere();
     }
   }
+  one_less_unfinished();
+}
+
+/// Last of all: where it was the last, close() may free the service.
+void Service::Impl::one_less_unfinished() noexcept {
+  const std::atomic<uint32_t>& word = pumped_unfinished_;
   if (pumped_unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    futex_wake(pumped_unfinished_);  // pairs with close()
+    futex_wake(word);  // pairs with close(); a wake needs the address only
   }
 }
 

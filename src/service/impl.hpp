@@ -30,6 +30,7 @@
 #include "service/pump.hpp"
 #include "service/service.hpp"
 #include "service/task_io.hpp"
+#include "service/task_poller.hpp"
 
 namespace ioweave::service {
 
@@ -68,10 +69,14 @@ class Service::Impl final : public PumpClient, public LaneHost {
         engine_name_(std::move(engine_name)),
         why_(std::move(why)),
         reaper_(reaper_options(), open_lane_, *this),
-        workers_(worker_options(), open_lane_, *this) {
+        workers_(worker_options(), open_lane_, *this),
+        poller_(reaper_, pumped_unfinished_) {
     lane_options_.fixed = &fixed_;
     tasks_.host = tasking::open_task_host(options.tasks, tasks_.why);
     tasks_.max_paused = options.max_paused;
+    tasks_.reap_in_task = options.reap_in_task;
+    tasks_.poll_min_ns = options.poll_min_us * uint64_t{1000};
+    tasks_.poll_max_ns = options.poll_max_us * uint64_t{1000};
   }
 
   ~Impl() {
@@ -113,6 +118,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   const char* fallback_reason() const noexcept;
 
  private:
+  class Submitting;
   void explain(const char* what, std::string_view why) noexcept;
   [[nodiscard]] bool refuses_polling(int64_t result) noexcept;
   [[nodiscard]] bool polling_refused() const noexcept {
@@ -149,6 +155,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   void resubmit(iow_request& request, Lane& lane, bool is_owner) noexcept;
   void finish_direct(iow_request& request, Lane& lane) noexcept;
   void finish_pumped(iow_request& request) noexcept;
+  void one_less_unfinished() noexcept;
   unsigned collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept;
   unsigned collect_elsewhere(Lane& lane) noexcept;
   unsigned run_callbacks(RequestList& ready) noexcept;
@@ -162,12 +169,13 @@ class Service::Impl final : public PumpClient, public LaneHost {
   void abandon() noexcept override;
 
   // Lanes and pumps.
-  Lane* lane_of_this_thread() noexcept;
   Lane* make_lane() noexcept;
   void drain(Lane& lane) noexcept;
   bool is_direct(const iow_request& request, Lane* lane) noexcept;
   Pump* pump_for(const iow_request& request) noexcept;
   bool is_started(Pump& pump, uint32_t bit) noexcept;
+  int start_pump(Pump& pump, std::string& why) noexcept;
+  bool start_poller() noexcept;
   [[nodiscard]] bool engine_is_threads() const noexcept {
     return lane_options_.kind == engine::Kind::threads;
   }
@@ -201,13 +209,16 @@ class Service::Impl final : public PumpClient, public LaneHost {
   std::atomic<bool> late_{false};
   std::atomic<bool> polling_refused_{false};
 
-  std::atomic<uint32_t> pumped_unfinished_{0};  ///< with policy or pumps; a futex word
-  std::atomic<uint64_t> fallbacks_{0};          ///< operations sent to the workers; a statistic
+  /// Requests with policy or pumps, and submissions of them that have not left; a futex word.
+  std::atomic<uint32_t> pumped_unfinished_{0};
+  std::atomic<uint64_t> submitted_without_lane_{0};  ///< a statistic
+  std::atomic<uint64_t> fallbacks_{0};  ///< operations sent to the workers; a statistic
   BlockingBytes blocking_bytes_;
   Counters inline_counters_;  ///< under lanes_lock_
 
   Pump reaper_;
   Pump workers_;
+  TaskPoller poller_;
 };
 
 }  // namespace ioweave::service

@@ -21,10 +21,14 @@ void Pump::stop() noexcept {
   if (!started_) {
     return;
   }
+  started_ = false;
+  if (driven_) {
+    driven_ = false;
+    return;
+  }
   stop_.store(true, std::memory_order_seq_cst);
   wake_if_asleep();
   pthread_join(thread_, nullptr);
-  started_ = false;
 }
 
 int Pump::start(std::string& why) {
@@ -59,10 +63,58 @@ int Pump::start(std::string& why) {
   return 0;
 }
 
+int Pump::start_driven(std::string& why) {
+  if (started_) {
+    return 0;
+  }
+  engine::LaneOptions shared = options_;
+  shared.single_owner = false;  // whoever holds driving_ is the owner for so long
+  int error = 0;
+  backend_ = open_lane_(shared, error, why);
+  if (backend_ == nullptr) {
+    return error;
+  }
+  driven_ = true;
+  started_ = true;
+  return 0;
+}
+
 void Pump::post(iow_request& request) noexcept {
   journey_of(request).station.store(Station::posted, std::memory_order_relaxed);
   inbox_.push(request);
-  wake_if_asleep();
+  if (driven_) {
+    drive_submission();
+  } else {
+    wake_if_asleep();
+  }
+}
+
+/// Submits what is in the inbox, unless somebody drives the pump: he looks again before he leaves.
+void Pump::drive_submission() noexcept {
+  while (!inbox_.empty() && !driving_.exchange(true, std::memory_order_acquire)) {
+    inbox_.take(backlog_);
+    submit_backlog();
+    static_cast<void>(backend_->flush());  // what is refused stays queued for the next flush
+    // seq_cst against push(): either we see what was pushed meanwhile, or its pusher gets the lock.
+    driving_.store(false, std::memory_order_seq_cst);
+  }
+}
+
+unsigned Pump::drive() noexcept {
+  unsigned ended = 0;
+  if (!driving_.exchange(true, std::memory_order_acquire)) {
+    ended = turn();
+    driving_.store(false, std::memory_order_seq_cst);
+    drive_submission();  // what was pushed while we were at it
+  }
+  return ended;
+}
+
+/// The driver: one round that does not sleep.
+unsigned Pump::turn() noexcept {
+  inbox_.take(backlog_);
+  submit_backlog();
+  return reap(false);
 }
 
 int Pump::cancel(engine::Operation& operation) noexcept {
@@ -97,7 +149,7 @@ void Pump::run() noexcept {
         inbox_.empty()) {
       return;
     }
-    reap();
+    static_cast<void>(reap(true));
   }
 }
 
@@ -136,13 +188,15 @@ bool Pump::submit_one(iow_request& request) noexcept {
   return false;
 }
 
-void Pump::reap() noexcept {
+/// How many operations ended.
+unsigned Pump::reap(bool may_sleep) noexcept {
   std::array<engine::Operation*, kReapBatch> done;
   // seq_cst against post(): either the poster sees that we sleep, or we see what it posted.
   asleep_.store(true, std::memory_order_seq_cst);
   // A back end that is busy with nothing in flight has nothing to wake us with: ask it again.
   const bool refused = !backlog_.empty() && in_flight_ == 0;
-  const bool idle = inbox_.empty() && !stop_.load(std::memory_order_seq_cst) && !refused;
+  const bool idle =
+      may_sleep && inbox_.empty() && !stop_.load(std::memory_order_seq_cst) && !refused;
   const int reaped = backend_->reap(done, {.min_completions = idle ? 1u : 0u, .flush = true});
   asleep_.store(false, std::memory_order_relaxed);
   IOW_ASSERT(reaped >= 0);
@@ -150,6 +204,7 @@ void Pump::reap() noexcept {
   for (int i = 0; i < reaped; ++i) {
     client_.ended(request_of(*done[static_cast<size_t>(i)]), *this);
   }
+  return static_cast<unsigned>(reaped);
 }
 
 void Pump::wake_if_asleep() noexcept {

@@ -1,8 +1,10 @@
 #pragma once
 
-// A thread that owns a back end and drives requests other threads post to it: submits, reaps in
-// batches, and hands each end to its client. Two exist per service at most: the reaper on the
-// engine, and the workers for what the engine cannot do.
+// A back end and what is posted to it by any thread: submits, reaps in batches, and hands each end
+// to its client. As a rule a thread of its own drives it; the reaper of a service whose task
+// runtime polls is driven by whoever posts (to submit) and by the polling task (to reap). Two pumps
+// exist per service at most: the reaper on the engine, and the workers for what the engine cannot
+// do.
 
 #include <atomic>
 #include <cstdint>
@@ -22,9 +24,9 @@ class Pump;
 
 class PumpClient {
  public:
-  /// On the pump's thread: the operation of `request` ended with operation.result.
+  /// By whoever drives the pump: the operation of `request` ended with operation.result.
   virtual void ended(iow_request& request, Pump& pump) noexcept = 0;
-  /// On the pump's thread: this back end cannot do it.
+  /// By whoever drives the pump: this back end cannot do it.
   virtual void refused(iow_request& request, Pump& pump) noexcept = 0;
 
  protected:
@@ -41,8 +43,15 @@ class Pump {
   Pump(const Pump&) = delete;
   Pump& operator=(const Pump&) = delete;
 
-  /// 0, or -errno with a sentence in `why`; a pump that failed to start stays unusable.
+  /// With a thread of its own. 0, or -errno with a sentence in `why`; a pump that failed to start
+  /// stays unusable.
   [[nodiscard]] int start(std::string& why);
+  /// Without one: what is posted is submitted by who posts it, and drive() reaps.
+  [[nodiscard]] int start_driven(std::string& why);
+
+  /// Any thread, of a pump without a thread: submits and reaps what there is, without sleeping.
+  /// How many operations ended; 0, too, where another thread is at it.
+  unsigned drive() noexcept;
 
   void post(iow_request& request) noexcept;
 
@@ -55,16 +64,18 @@ class Pump {
   /// In a forked child: gives up the thread and the back end; only async-signal-safe calls.
   void abandon() noexcept;
 
-  Counters counters;  ///< the pump's thread writes
+  Counters counters;  ///< who drives the pump writes
 
  private:
   enum class Phase : uint32_t { starting, running, failed };
 
   static void* thread_main(void* self);
   void run() noexcept;
+  void drive_submission() noexcept;
+  unsigned turn() noexcept;
   void submit_backlog() noexcept;
   bool submit_one(iow_request& request) noexcept;
-  void reap() noexcept;
+  unsigned reap(bool may_sleep) noexcept;
   void wake_if_asleep() noexcept;
 
   const engine::LaneOptions options_;
@@ -73,13 +84,15 @@ class Pump {
   std::unique_ptr<engine::Backend> backend_;  // made by the thread: it must be the ring's owner
   pthread_t thread_{};
   bool started_ = false;
+  bool driven_ = false;               // by others; set before anything is posted
+  std::atomic<bool> driving_{false};  // somebody is at it: a lock that is only ever tried
   std::atomic<uint32_t> phase_{0};
   int start_error_ = 0;
   std::string start_why_;
 
   Inbox inbox_;
-  RequestList backlog_;     // the thread's own: taken from the inbox, not yet submitted
-  uint32_t in_flight_ = 0;  // the thread's own
+  RequestList backlog_;     // the driver's own: taken from the inbox, not yet submitted
+  uint32_t in_flight_ = 0;  // the driver's own
   std::atomic<bool> asleep_{false};
   std::atomic<bool> stop_{false};
 };

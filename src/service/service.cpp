@@ -53,11 +53,6 @@ bool Service::Impl::refuses_polling(int64_t result) noexcept {
 
 // ---- Lanes
 
-Lane* Service::Impl::lane_of_this_thread() noexcept {
-  Lane* const lane = local_lane(id_);
-  return lane != nullptr ? lane : make_lane();
-}
-
 /// Null where the thread is past its end or memory is out: its requests then go through the pumps.
 Lane* Service::Impl::make_lane() noexcept {
   const std::lock_guard guard(lanes_lock_);
@@ -113,6 +108,9 @@ void Service::Impl::close() noexcept {
        lane = lane->next) {
     drain(*lane);
   }
+  if (poller_.started()) {
+    poller_.stop();
+  }
   while (const uint32_t unfinished = pumped_unfinished_.load(std::memory_order_acquire)) {
     futex_wait(pumped_unfinished_, unfinished);
   }
@@ -139,7 +137,7 @@ void Service::Impl::statistics(iow_stats& sum) const noexcept {
     lane->counters.add_to(sum);
     ++sum.lanes;
   }
-  sum.submitted = submitted + tasks_.counters.submitted.load(std::memory_order_relaxed);
+  sum.submitted = submitted + submitted_without_lane_.load(std::memory_order_relaxed);
   sum.fallbacks = fallbacks_.load(std::memory_order_relaxed);
   sum.lanes += static_cast<uint32_t>(__builtin_popcount(pumps_started_.load()));
   reaper_.counters.add_to(sum);

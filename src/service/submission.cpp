@@ -12,14 +12,43 @@
 
 namespace ioweave::service {
 
+/// Keeps close() away until a submission has left the service. A callback may wake somebody who
+/// closes it (a coroutine that goes on on another thread, say) before iow_submit() has returned.
+class Service::Impl::Submitting {
+ public:
+  Submitting(Impl& service, std::span<iow_request* const> requests) noexcept
+      : service_(std::all_of(requests.begin(), requests.end(),
+                             [](const iow_request* request) { return runs_on_poll(*request); })
+                     ? nullptr
+                     : &service) {
+    if (service_ != nullptr) {
+      service_->pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  ~Submitting() {
+    if (service_ != nullptr) {
+      service_->one_less_unfinished();
+    }
+  }
+  Submitting(const Submitting&) = delete;
+  Submitting& operator=(const Submitting&) = delete;
+
+ private:
+  Impl* const service_;
+};
+
 int Service::Impl::submit(std::span<iow_request* const> requests) noexcept {
   if (!ours()) {
     return submit_inline(requests);
   }
-  Lane* const lane = lane_of_this_thread();
+  Lane* lane = local_lane(id_);
+  const Submitting scope(*this, requests);
   int taken = 0;
   int error = 0;
   for (iow_request* const request : requests) {
+    if (lane == nullptr && runs_on_poll(*request)) {
+      lane = make_lane();
+    }
     error = take(*request, lane);
     if (error != 0) {
       break;
@@ -42,6 +71,8 @@ int Service::Impl::take(iow_request& request, Lane* lane) noexcept {
   }
   if (lane != nullptr) {
     Counters::add(lane->submitted, 1);
+  } else {
+    submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
   }
   if (is_direct(request, lane)) {
     return submit_direct(request, *lane);
@@ -119,6 +150,14 @@ void Service::Impl::flush(Lane& lane) noexcept {
   IOW_ASSERT(error == 0);  // a lane that opened and does not take submissions is broken memory
 }
 
+/// Requests of tasks go to the reaper, whatever thread the task is on.
+void Service::Impl::submit_for_task(iow_request& request) noexcept {
+  iow_request* const one = &request;
+  const Submitting scope(*this, std::span(&one, 1));
+  submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
+  submit_pumped(request, nullptr);
+}
+
 /// To the policy where the flow is managed, to a pump otherwise. `home` is told of the end where
 /// the request is one that its thread polls for.
 void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
@@ -128,7 +167,7 @@ void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
     home->took_one();
     home->sent_elsewhere();
   }
-  pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
+  pumped_unfinished_.fetch_add(1, std::memory_order_seq_cst);  // against TaskPoller::Park
   if (!governor_.direct(request.flow)) {
     RequestList start;
     governor_.ready(request, start);
@@ -150,6 +189,7 @@ void Service::Impl::post_all(RequestList& start) noexcept {
 void Service::Impl::post(iow_request& request) noexcept {
   if (Pump* const pump = pump_for(request); pump != nullptr) {
     pump->post(request);
+    poller_.wake();
   } else {
     carry_out_inline(request);
   }
@@ -177,12 +217,32 @@ bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
   }
   const std::lock_guard guard(lanes_lock_);
   std::string why;
-  if (pump.start(why) != 0) {
+  if (start_pump(pump, why) != 0) {
     explain("the service's thread could not be started", why);
     pumps_failed_.fetch_or(bit, std::memory_order_relaxed);
     return false;
   }
   pumps_started_.fetch_or(bit, std::memory_order_release);  // pairs with the look above
+  return true;
+}
+
+/// Under lanes_lock_.
+int Service::Impl::start_pump(Pump& pump, std::string& why) noexcept {
+  return &pump == &reaper_ && start_poller() ? 0 : pump.start(why);
+}
+
+/// Under lanes_lock_. Whether a task of the runtime reaps.
+bool Service::Impl::start_poller() noexcept {
+  if (!tasks_.reap_in_task) {
+    return false;
+  }
+  std::string why = "the task runtime cannot run a task that polls";
+  if (tasks_.host == nullptr || !tasks_.host->can_spawn() || reaper_.start_driven(why) != 0 ||
+      !poller_.start(*tasks_.host, tasks_.poll_min_ns, tasks_.poll_max_ns)) {
+    reaper_.stop();
+    explain("a thread reaps instead of a task", why);
+    return false;
+  }
   return true;
 }
 

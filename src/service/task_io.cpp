@@ -151,12 +151,6 @@ bool Service::Impl::ended_at_once(iow_request& request) noexcept {
   }
 }
 
-/// Requests of tasks go to the reaper, whatever thread the task is on.
-void Service::Impl::submit_for_task(iow_request& request) noexcept {
-  count(tasks_.counters.submitted);
-  submit_pumped(request, nullptr);
-}
-
 /// Whether transfer() would pause the caller.
 bool Service::Impl::in_pausable_task() const noexcept {
   return tasks_.host != nullptr && tasks_.host->can_pause() && ours() &&

@@ -55,7 +55,6 @@ struct TaskCounters {
   std::atomic<uint64_t> made_plain{0};
   std::atomic<uint64_t> bound{0};
   std::atomic<uint64_t> bound_pending{0};
-  std::atomic<uint64_t> submitted{0};  ///< requests of both kinds, of iow_stats.submitted
 };
 
 /// Whether writes into the page cache are worth doing on the spot: they are until one waits for the
@@ -89,6 +88,9 @@ struct TaskIo {
   std::unique_ptr<tasking::TaskHost> host;
   std::string why;  ///< why there is no host
   uint32_t max_paused = 0;
+  bool reap_in_task = false;
+  uint64_t poll_min_ns = 0;
+  uint64_t poll_max_ns = 0;
   TaskCounters counters;
   CachedWrites cached_writes;
   BoundPool pool;

@@ -38,8 +38,6 @@ constexpr int kFeatureEvents = 2;
 constexpr int kInfoName = 0;
 constexpr int kInfoVersion = 2;
 
-constexpr uint64_t kErrandPollNs = 100'000;
-
 using Handle = ::alpi_task*;
 
 struct Entries {
@@ -115,15 +113,7 @@ class AlpiHost final : public TaskHost {
         can_spawn_(alpi.task_spawn != nullptr && alpi.task_waitfor_ns != nullptr) {}
 
   /// Waits for the tasks that run errands: they are ours.
-  ~AlpiHost() override {
-    while (const uint32_t running = errands_running_.load(std::memory_order_acquire)) {
-      if (current() != nullptr) {
-        yield_for(kErrandPollNs);  // the only virtual processor may be this task's
-      } else {
-        futex_wait(errands_running_, running);
-      }
-    }
-  }
+  ~AlpiHost() override { await_zero(errands_running_, *this); }
 
   [[nodiscard]] const char* name() const noexcept override { return name_.c_str(); }
 

@@ -1,5 +1,7 @@
 #include "tasking/task_host.hpp"
 
+#include <ctime>
+
 namespace ioweave::tasking {
 
 bool TaskPause::sleep_as_thread() noexcept {
@@ -26,6 +28,26 @@ void TaskPause::complete() noexcept {
       break;
     default:
       break;
+  }
+}
+
+void sleep_briefly(TaskHost& host) noexcept {
+  constexpr uint64_t kMomentNs = 100'000;
+  if (host.current() != nullptr) {
+    host.yield_for(kMomentNs);
+  } else {
+    const timespec moment{0, kMomentNs};
+    ::nanosleep(&moment, nullptr);
+  }
+}
+
+void await_zero(const std::atomic<uint32_t>& word, TaskHost& host) noexcept {
+  while (const uint32_t value = word.load(std::memory_order_acquire)) {
+    if (host.current() != nullptr) {
+      sleep_briefly(host);
+    } else {
+      futex_wait(word, value);
+    }
   }
 }
 

@@ -105,6 +105,11 @@ class TaskHost {
   TaskHost() = default;
 };
 
+/// For callers that may be tasks, even the only one that can run: lets others run for a moment.
+void sleep_briefly(TaskHost& host) noexcept;
+/// The same until `word`, for which there are futex wakes, is zero.
+void await_zero(const std::atomic<uint32_t>& word, TaskHost& host) noexcept;
+
 enum class HostKind : uint8_t { automatic, none, alpi, tbb };
 
 /// The runtime of this process, or null with a sentence in `why`. `automatic` is ALPI, whose tasks

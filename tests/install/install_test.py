@@ -105,8 +105,10 @@ class InstalledTree(unittest.TestCase):
         self.assertEqual({name for name in exported if not name.startswith("iow_")}, set())
 
     def test_library_exports_every_function_of_the_header(self) -> None:
-        header = (SOURCE / "include/ioweave/ioweave.h").read_text("utf-8")
-        declared = set(re.findall(r"^IOW_API\b[^;(]*?\b(iow_\w+)\(", header, re.MULTILINE))
+        headers = [header.read_text("utf-8") for header in (SOURCE / "include/ioweave").glob("*.h")]
+        declared = set(
+            re.findall(r"^IOW_API\b[^;(]*?\b(iow_\w+)\(", "\n".join(headers), re.MULTILINE)
+        )
         self.assertGreater(len(declared), 10)
         self.assertEqual(declared, exported_by(self.libraries / "libioweave.so"))
 

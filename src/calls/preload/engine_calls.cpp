@@ -9,9 +9,9 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include "calls/file_size_limit.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/real.hpp"
 #include "calls/preload/signal_context.hpp"
@@ -44,11 +44,6 @@ std::atomic<Carries> lane_carries{Carries::nothing};  // a hint: the engine carr
 enum class ThreadPhase : uint8_t { fresh, ready, inside };
 thread_local constinit ThreadPhase thread_phase __attribute__((tls_model("initial-exec"))) =
     ThreadPhase::fresh;
-
-bool file_size_is_limited() noexcept {
-  rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
-}
 
 Carries carried_by(std::string_view engine) noexcept {
   if (engine == lane_name(engine::Kind::threads, engine::UringMode::plain)) {

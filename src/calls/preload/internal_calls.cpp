@@ -42,6 +42,12 @@ IOWEAVE_INTERNAL(ssize_t, readv, (int fd, const iovec* vectors, int count)) {
 IOWEAVE_INTERNAL(ssize_t, writev, (int fd, const iovec* vectors, int count)) {
   return real::writev(fd, vectors, count);
 }
+IOWEAVE_INTERNAL(ssize_t, preadv, (int fd, const iovec* vectors, int count, off_t offset)) {
+  return real::preadv(fd, vectors, count, offset);
+}
+IOWEAVE_INTERNAL(ssize_t, pwritev, (int fd, const iovec* vectors, int count, off_t offset)) {
+  return real::pwritev(fd, vectors, count, offset);
+}
 IOWEAVE_INTERNAL(ssize_t, preadv2,
                  (int fd, const iovec* vectors, int count, off_t offset, int flags)) {
   return real::preadv2(fd, vectors, count, offset, flags);

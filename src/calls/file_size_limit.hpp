@@ -1,0 +1,14 @@
+#pragma once
+
+#include <sys/resource.h>
+
+namespace ioweave::calls {
+
+/// Whether files of this process are limited in size (ulimit -f). The kernel sends SIGXFSZ to the
+/// thread that writes beyond: it must be the program's own.
+[[nodiscard]] inline bool file_size_is_limited() noexcept {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
+}  // namespace ioweave::calls

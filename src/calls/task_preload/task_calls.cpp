@@ -1,0 +1,226 @@
+// libioweave_tasks.so, linked before the C library or preloaded: pread(2) and its relatives of an
+// unchanged task program pause the task instead of its core, as in the TASIO paper. Outside tasks,
+// and where no runtime is known, each is the real call.
+//
+// Kept out of tasks' way as well: calls in a signal handler, and writes of a program whose files
+// are limited in size (the kernel would signal another thread). One system call's worth is moved,
+// as the real call would: nothing is continued. errno is the caller's, of whatever thread the task
+// is on when the call returns.
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "calls/file_size_limit.hpp"
+#include "calls/preload/real.hpp"
+#include "calls/preload/signal_context.hpp"
+#include "calls/preload/wrap.hpp"
+#include "calls/task_preload/settings.hpp"
+#include "service/service.hpp"
+
+namespace ioweave::calls {
+namespace {
+
+using engine::Op;
+
+/// Everything but the phase is written once, by the thread that takes it out of `fresh`, and never
+/// destroyed: tasks may run to the very end of the process.
+enum class Phase : uint32_t { fresh, starting, without, ready };
+std::atomic<Phase> phase{Phase::fresh};
+service::Service* task_service = nullptr;
+bool writes_stay_plain = false;
+std::string* report_path = nullptr;
+
+void say(const std::string& text) noexcept {
+  static_cast<void>(real::write(STDERR_FILENO, text.data(), text.size()));
+}
+
+void write_report() noexcept {
+  iow_task_stats stats{};
+  task_service->task_statistics(stats);
+  std::string text(256, '\0');
+  const int bytes =
+      std::snprintf(text.data(), text.size(),
+                    "{\"tasks\":\"%s\",\"pauses\":%llu,\"at_once\":%llu,\"made_plain\":%llu,"
+                    "\"most_paused\":%u}\n",
+                    task_service->task_host_name(), static_cast<unsigned long long>(stats.pauses),
+                    static_cast<unsigned long long>(stats.at_once),
+                    static_cast<unsigned long long>(stats.made_plain), stats.most_paused);
+  const int fd = real::open(report_path->c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0 || real::write(fd, text.data(), static_cast<size_t>(bytes)) != bytes) {
+    say("ioweave: " + *report_path + " could not be written: " + std::strerror(errno) + "\n");
+  }
+  if (fd >= 0) {
+    real::close(fd);
+  }
+}
+
+/// Finds the runtime and opens the service. False where the calls stay plain for good.
+bool open_service() {
+  std::string text;
+  const TaskSettings settings = task_settings(text);
+  std::string why;
+  auto found = tasking::open_task_host(settings.service.tasks, why);
+  if (found == nullptr && settings.service.tasks != tasking::HostKind::automatic &&
+      settings.service.tasks != tasking::HostKind::none) {
+    text += "ioweave: I/O in tasks stays plain: " + why + "\n";
+  }
+  if (found != nullptr) {
+    int error = 0;
+    auto opened = service::Service::open(settings.service, error, why);
+    if (opened == nullptr) {
+      text += "ioweave: I/O in tasks stays plain: " + why + "\n";
+    } else {
+      task_service = opened.release();
+    }
+  }
+  if (!text.empty()) {
+    say(text);
+  }
+  if (task_service != nullptr && !settings.report.empty()) {
+    report_path = new std::string(settings.report);
+    std::atexit([] { write_report(); });
+  }
+  return task_service != nullptr;
+}
+
+/// Signals blocked on this thread, as they usually are. A handler blocks its own signal as a rule:
+/// it shows in a mask that is not the usual one.
+struct UsualMask {
+  static constexpr uint32_t kConvincing = 16;
+  uint64_t mask;       ///< known not to be that of a handler; at first: nothing blocked
+  uint64_t candidate;  ///< may be a handler's, or a thread's that blocks signals for good:
+  uint32_t seen;       ///< how many calls have met it in a row
+};
+thread_local constinit UsualMask usual{};
+
+/// One system call, as a rule. Not to be inlined: the thread is another one after a pause.
+__attribute__((noinline)) bool in_signal_handler() noexcept {
+  uint64_t blocked = 0;
+  ::syscall(SYS_rt_sigprocmask, SIG_BLOCK, nullptr, &blocked, sizeof blocked);
+  if (blocked == usual.mask || blocked == 0) [[likely]] {
+    return false;
+  }
+  if (!may_be_in_signal_handler()) {
+    usual.mask = blocked;
+    return false;
+  }
+  usual.seen = usual.candidate == blocked ? usual.seen + 1 : 1;
+  usual.candidate = blocked;
+  if (usual.seen >= UsualMask::kConvincing) {
+    usual.mask = blocked;
+  }
+  return true;
+}
+
+/// The first call in the process. Those that come meanwhile stay plain.
+void start() noexcept {
+  Phase fresh = Phase::fresh;
+  if (in_signal_handler() ||
+      !phase.compare_exchange_strong(fresh, Phase::starting, std::memory_order_acq_rel)) {
+    return;
+  }
+  const int kept = errno;
+  writes_stay_plain = file_size_is_limited();
+  bool opened = false;
+  try {
+    opened = open_service();
+  } catch (const std::bad_alloc&) {
+    // The calls stay plain.
+  }
+  errno = kept;
+  phase.store(opened ? Phase::ready : Phase::without, std::memory_order_release);
+}
+
+/// Whether this call is one of a task, which can be paused.
+bool pauses_a_task() noexcept {
+  Phase now = phase.load(std::memory_order_acquire);  // pairs with start()
+  if (now == Phase::fresh) [[unlikely]] {
+    start();
+    now = phase.load(std::memory_order_acquire);
+  }
+  return now == Phase::ready && task_service->in_pausable_task() && !in_signal_handler();
+}
+
+// Not to be inlined: the task may come back on another thread, whose errno is elsewhere.
+__attribute__((noinline)) int errno_of_this_thread() noexcept {
+  return errno;
+}
+__attribute__((noinline)) void set_errno_of_this_thread(int value) noexcept {
+  errno = value;
+}
+
+/// As a system call: -1 and errno for an error, errno untouched otherwise.
+ssize_t in_task(Op op, int fd, const void* buffer, uint64_t bytes, off_t offset) noexcept {
+  const int kept = errno_of_this_thread();
+  const int64_t result =
+      task_service->transfer({op, fd, const_cast<void*>(buffer), bytes, offset, true});
+  set_errno_of_this_thread(result < 0 ? static_cast<int>(-result) : kept);
+  return result < 0 ? -1 : static_cast<ssize_t>(result);
+}
+
+bool write_pauses_a_task() noexcept {
+  return pauses_a_task() && !writes_stay_plain;
+}
+
+}  // namespace
+
+__attribute__((constructor)) void resolve_real_calls() noexcept {
+  real::resolve();
+}
+
+IOWEAVE_WRAP(ssize_t, pread, (int fd, void* buffer, size_t bytes, off_t offset)) {
+  return pauses_a_task() ? in_task(Op::read, fd, buffer, bytes, offset)
+                         : real::pread(fd, buffer, bytes, offset);
+}
+IOWEAVE_ALIAS(ssize_t, pread64, (int, void*, size_t, off_t), pread);
+
+// The checked variants abort where the buffer is too small: then the real one must see the call.
+IOWEAVE_WRAP(ssize_t, __pread_chk,
+             (int fd, void* buffer, size_t bytes, off_t offset, size_t size)) {
+  return bytes <= size ? wrapped_pread(fd, buffer, bytes, offset)
+                       : real::__pread_chk(fd, buffer, bytes, offset, size);
+}
+IOWEAVE_ALIAS(ssize_t, __pread64_chk, (int, void*, size_t, off_t, size_t), __pread_chk);
+
+IOWEAVE_WRAP(ssize_t, pwrite, (int fd, const void* buffer, size_t bytes, off_t offset)) {
+  return write_pauses_a_task() ? in_task(Op::write, fd, buffer, bytes, offset)
+                               : real::pwrite(fd, buffer, bytes, offset);
+}
+IOWEAVE_ALIAS(ssize_t, pwrite64, (int, const void*, size_t, off_t), pwrite);
+
+// A count below zero is the kernel's to refuse.
+IOWEAVE_WRAP(ssize_t, preadv, (int fd, const iovec* vectors, int count, off_t offset)) {
+  return count >= 0 && pauses_a_task()
+             ? in_task(Op::readv, fd, vectors, static_cast<uint64_t>(count), offset)
+             : real::preadv(fd, vectors, count, offset);
+}
+IOWEAVE_ALIAS(ssize_t, preadv64, (int, const iovec*, int, off_t), preadv);
+
+IOWEAVE_WRAP(ssize_t, pwritev, (int fd, const iovec* vectors, int count, off_t offset)) {
+  return count >= 0 && write_pauses_a_task()
+             ? in_task(Op::writev, fd, vectors, static_cast<uint64_t>(count), offset)
+             : real::pwritev(fd, vectors, count, offset);
+}
+IOWEAVE_ALIAS(ssize_t, pwritev64, (int, const iovec*, int, off_t), pwritev);
+
+IOWEAVE_WRAP(int, fsync, (int fd)) {
+  return pauses_a_task() ? static_cast<int>(in_task(Op::fsync, fd, nullptr, 0, 0))
+                         : real::fsync(fd);
+}
+
+IOWEAVE_WRAP(int, fdatasync, (int fd)) {
+  return pauses_a_task() ? static_cast<int>(in_task(Op::fdatasync, fd, nullptr, 0, 0))
+                         : real::fdatasync(fd);
+}
+
+}  // namespace ioweave::calls
