@@ -1,6 +1,7 @@
 #include "advise.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -84,6 +85,7 @@ Json to_json(const Advice& advice) {
           {"task_aware_us_per_io", advice.task_aware_us},
           {"task_aware_limit", limit_name(advice.task_aware_limit)},
           {"speed_up", advice.speed_up},
+          {"waiting_us", advice.waiting_us},
           {"worth_it", advice.worth_it},
           {"reason", reason_of(advice)}};
 }
@@ -187,6 +189,17 @@ std::string text_of(const AdviceReport& report) {
 
 }  // namespace
 
+/// What a plain call takes while the others compute for a part of the time: between the latency
+/// alone and that with all workers in a call, by how likely it is to find the others in one.
+double waiting_time_us(const AdviceInput& input, double compute_us) {
+  double waiting_us = input.latency_workers_us;
+  for (int i = 0; i < 30; ++i) {
+    const double busy = waiting_us + compute_us > 0 ? waiting_us / (waiting_us + compute_us) : 1;
+    waiting_us = std::lerp(input.latency_alone_us, input.latency_workers_us, busy);
+  }
+  return waiting_us;
+}
+
 Advice advise(const AdviceInput& input) {
   const Mode mode = input.cell.mode;
   const auto ios = static_cast<double>(ios_per_cycle(mode));
@@ -199,10 +212,10 @@ Advice advise(const AdviceInput& input) {
   // side count once.
   const double series_us = (compute_us + input.latency_alone_us) / (ios * input.series);
   const double cores = input.cores;
-  const Candidate standalone =
-      longest({{(compute_per_io_us + input.latency_workers_us) / cores, Limit::workers},
-               {device_us, Limit::device},
-               {series_us, Limit::series}});
+  const double waiting_us = waiting_time_us(input, compute_per_io_us);
+  const Candidate standalone = longest({{(compute_per_io_us + waiting_us) / cores, Limit::workers},
+                                        {device_us, Limit::device},
+                                        {series_us, Limit::series}});
   const Candidate task_aware =
       longest({{(compute_per_io_us + input.overhead_us) / cores, Limit::compute},
                {device_us, Limit::device},
@@ -262,7 +275,7 @@ std::string reason_of(const Advice& advice) {
     return "There are hardly more series (" + std::to_string(input.series) +
            ") than cores: little else could run while one of them waits.";
   }
-  return "Computation dominates: the " + printed("%.4g", input.latency_workers_us) +
+  return "Computation dominates: the " + printed("%.4g", advice.waiting_us) +
          " us of a transfer are small beside it, or no more than task-aware I/O costs itself.";
 }
 

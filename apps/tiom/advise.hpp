@@ -37,11 +37,15 @@ struct Advice {
   double task_aware_us = 0;
   Limit task_aware_limit = Limit::compute;
   double speed_up = 1;
+  double waiting_us = 0;  ///< in a plain call, beside workers that compute
   bool worth_it = false;  ///< 5 % and more
 };
 
 /// The model, without a measurement.
 Advice advise(const AdviceInput& input);
+
+/// How long a plain call takes beside workers that compute `compute_us` for each of theirs.
+double waiting_time_us(const AdviceInput& input, double compute_us);
 
 std::string_view limit_name(Limit limit);
 

@@ -81,10 +81,12 @@ std::vector<double> paired_speed_ups(const CellResult& cell, Variant variant) {
 
 std::string speed_up_text(double speed_up) {
   char text[32];
-  // No "-0 %".
-  const double percent = std::round((speed_up - 1) * 100) + 0.0;
-  std::snprintf(text, sizeof text, percent == 0 ? "%.0f %%" : "%+.0f %%",
-                std::abs(percent) == 0 ? 0.0 : percent);
+  if (speed_up >= 10) {  // +900 % and more reads worse than "x10"
+    std::snprintf(text, sizeof text, "x%.0f", speed_up);
+    return text;
+  }
+  const auto percent = std::lround((speed_up - 1) * 100);
+  std::snprintf(text, sizeof text, percent == 0 ? "%ld %%" : "%+ld %%", percent);
   return text;
 }
 

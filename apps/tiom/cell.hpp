@@ -79,7 +79,7 @@ VariantSummary summary_of(const CellResult& cell, const VariantResult& variant, 
 /// Rate over the standalone rate of the same repetition, one each.
 std::vector<double> paired_speed_ups(const CellResult& cell, Variant variant);
 
-/// 1.25 -> "+25 %".
+/// 1.25 -> "+25 %", 12 -> "x12".
 std::string speed_up_text(double speed_up);
 
 }  // namespace tiom

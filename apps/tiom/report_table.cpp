@@ -36,6 +36,12 @@ std::string rate_text(double mb_per_s, bool limited) {
   return format(mb_per_s < 100 ? "%.1f%s" : "%.0f%s", mb_per_s, limited ? "*" : " ");
 }
 
+/// Without the sign, which the column beside it has.
+std::string percent_text(double speed_up) {
+  const std::string text = speed_up_text(speed_up);
+  return text.substr(0, text.find(' '));
+}
+
 std::string speed_up_columns(const Report& report, const CellResult& cell, Variant variant) {
   const std::vector<double> ratios = paired_speed_ups(cell, variant);
   const VariantResult* const result = cell.find(variant);
@@ -43,7 +49,7 @@ std::string speed_up_columns(const Report& report, const CellResult& cell, Varia
   const Quartiles speed_up = quartiles(ratios);
   const VariantSummary summary = summary_of(cell, *result, report.cores);
   const std::string spread =
-      format("(%+.0f..%+.0f)", (speed_up.first - 1) * 100, (speed_up.third - 1) * 100);
+      "(" + percent_text(speed_up.first) + ".." + percent_text(speed_up.third) + ")";
   const std::string median = speed_up_text(speed_up.median) + (summary.limited ? "*" : " ");
   return format("  %12s %15s %5.0f %%", median.c_str(), spread.c_str(), summary.near_bound * 100);
 }

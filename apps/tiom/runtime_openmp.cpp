@@ -6,22 +6,22 @@
 //
 // One thread more than there are workers makes the tasks. It sleeps while as many are alive as the
 // window allows: beyond 64 live tasks for each thread libgomp runs new ones inside the thread that
-// makes them, which would then wait for their I/O.
+// makes them, and ioweave/openmp.h has to wait for the I/O of those. A task with I/O stands for
+// four: itself, the two by which openmp.h wakes the team, and the one here that takes its result.
 
-#include <array>
 #include <semaphore>
 #include <stdexcept>
 #include <vector>
 
 #include <omp.h>
 
-#include "ioweave/tasks.h"
+#include "ioweave/openmp.h"
 #include "runtime.hpp"
 
 namespace tiom {
 namespace {
 
-constexpr unsigned kWindowPerThread = 32;
+constexpr unsigned kWindowPerThread = 16;
 
 class OpenmpRuntime final : public Runtime {
  public:
@@ -32,6 +32,8 @@ class OpenmpRuntime final : public Runtime {
         free_(window_) {
     // A team below the size asked for (OMP_DYNAMIC, limits) would fake a slow-down.
     omp_set_dynamic(0);
+    const char* why = "";
+    if (iow_omp_check(&why) != 0) throw std::runtime_error(why);
   }
 
   void execute(Variant variant, Run& run) override {
@@ -63,9 +65,8 @@ class OpenmpRuntime final : public Runtime {
   using Token = char;
 
   struct Pending {
-    OpenmpRuntime* runtime = nullptr;
-    omp_event_handle_t event{};
     ssize_t result = 0;
+    bool worked = false;
   };
 
   void make_tasks() {
@@ -105,6 +106,7 @@ class OpenmpRuntime final : public Runtime {
     } else {
       detached ? make_detached_join(task, mine, theirs) : make_plain_join(task, mine, theirs);
     }
+    if (detached) make_collector(task, mine);
   }
 
   // The clauses differ, and a pragma cannot choose between them. g++ 12 does not count what only a
@@ -142,6 +144,11 @@ class OpenmpRuntime final : public Runtime {
     perform_detached(task, event);
   }
 
+  void make_collector(Task task, [[maybe_unused]] const Token* done) {
+#pragma omp task firstprivate(task) depend(in : done[0])
+    collect(task);
+  }
+
   void perform(const Task& task) {
     const bool works = run_->begin();
     if (works) {
@@ -154,33 +161,21 @@ class OpenmpRuntime final : public Runtime {
 
   void perform_detached(const Task& task, omp_event_handle_t event) {
     Pending& pending = pending_[run_->task_lane(task)];
-    pending = {this, event, 0};
-    if (!run_->begin()) {
-      end(pending, false);
-      return;
+    pending.worked = run_->begin();
+    if (pending.worked) run_->compute(task);
+    pending.result = iow_omp_begin(service_.get(), event);
+    if (pending.result == 0 && pending.worked) {
+      const int refused = transfer_bound(service_.get(), run_->transfer(task), &pending.result);
+      if (refused != 0) pending.result = refused;
     }
-    run_->compute(task);
-    const int error = iow_task_begin(service_.get(), &io_ended, &pending);
-    if (error != 0) {
-      run_->fail(-error);
-      end(pending, false);
-      return;
-    }
-    const int refused = transfer_bound(service_.get(), run_->transfer(task), &pending.result);
-    if (refused != 0) pending.result = refused;
-    iow_task_end(service_.get());
+    iow_omp_end(service_.get());
   }
 
-  static void io_ended(void* user) {
-    auto& pending = *static_cast<Pending*>(user);
-    pending.runtime->run_->moved(pending.result);
-    pending.runtime->end(pending, true);
-  }
-
-  void end(Pending& pending, bool worked) {
-    run_->count_task(worked);
-    // The successor may overwrite `pending` from here on.
-    omp_fulfill_event(pending.event);
+  /// The I/O of the task has ended, and the next task of this place has not begun.
+  void collect(const Task& task) {
+    const Pending& pending = pending_[run_->task_lane(task)];
+    if (pending.worked) run_->moved(pending.result);
+    run_->count_task(pending.worked);
     free_.release();
   }
 

@@ -14,7 +14,7 @@
 #include <tbb/task_group.h>
 #include <tbb/version.h>
 
-#include "ioweave/tasks.h"
+#include "ioweave/tbb.hpp"
 #include "runtime.hpp"
 
 namespace tiom {
@@ -26,12 +26,12 @@ class TbbRuntime final : public Runtime {
       : workers_(settings.workers),
         parallelism_(tbb::global_control::max_allowed_parallelism, settings.workers),
         arena_(static_cast<int>(settings.workers)),
-        service_(IOW_TASKS_TBB, settings.most_in_flight) {}
+        service_(tbb_options(settings.most_in_flight)) {}
 
   void execute(Variant variant, Run& run) override {
     variant_ = variant;
     run_ = &run;
-    if (variant == Variant::nonblocking) pending_ = std::vector<Pending>(run.lanes());
+    results_ = std::vector<ssize_t>(run.lanes());
     // The calling thread is one of the workers while it waits.
     arena_.execute([this] {
       group_.emplace();
@@ -45,15 +45,14 @@ class TbbRuntime final : public Runtime {
     return "oneTBB " + std::to_string(TBB_VERSION_MAJOR) + "." + std::to_string(TBB_VERSION_MINOR);
   }
   [[nodiscard]] unsigned workers() const override { return workers_; }
-  [[nodiscard]] iow_service* service() const override { return service_.get(); }
+  [[nodiscard]] iow_service* service() const override { return service_.raw(); }
 
  private:
-  /// I/O in flight, and the task that goes on behind it.
-  struct Pending {
-    TbbRuntime* runtime = nullptr;
-    ssize_t result = 0;
-    tbb::task_handle next;
-  };
+  static iow_options tbb_options(unsigned most_in_flight) {
+    iow_options options = service_options(most_in_flight);
+    options.tasks = IOW_TASKS_TBB;
+    return options;
+  }
 
   void spawn(const Task& task) {
     group_->run([this, task] { perform(task); });
@@ -70,33 +69,23 @@ class TbbRuntime final : public Runtime {
     } else {
       const Transfer transfer = run.transfer(task);
       run.moved(variant_ == Variant::standalone ? transfer_plainly(transfer)
-                                                : transfer_blocking(service_.get(), transfer));
+                                                : transfer_blocking(service_.raw(), transfer));
       ended(task, true);
     }
   }
 
   void start_io(const Task& task) {
-    Pending& pending = pending_[run_->lane(task)];
-    pending.runtime = this;
-    // The deferred task makes the group's wait() wait although nothing of this series runs.
-    pending.next = group_->defer([this, task, &pending] {
-      run_->moved(pending.result);
-      ended(task, true);
-    });
-    const int error = iow_task_begin(service_.get(), &enqueue_next, &pending);
-    if (error != 0) {
-      pending.result = error;
-      enqueue_next(&pending);
-      return;
-    }
-    const int refused = transfer_bound(service_.get(), run_->transfer(task), &pending.result);
-    if (refused != 0) pending.result = refused;
-    iow_task_end(service_.get());
-  }
-
-  static void enqueue_next(void* user) {
-    auto& pending = *static_cast<Pending*>(user);
-    pending.runtime->arena_.enqueue(std::move(pending.next));
+    ssize_t& result = results_[run_->lane(task)];
+    ioweave::tbb::run_io(
+        service_, *group_,
+        [&] {
+          const int refused = transfer_bound(service_.raw(), run_->transfer(task), &result);
+          if (refused != 0) result = refused;
+        },
+        [this, task, &result] {
+          run_->moved(result);
+          ended(task, true);
+        });
   }
 
   void ended(const Task& task, bool worked) {
@@ -107,11 +96,11 @@ class TbbRuntime final : public Runtime {
   const unsigned workers_;
   tbb::global_control parallelism_;
   tbb::task_arena arena_;
-  Service service_;
-  std::optional<tbb::task_group> group_;
+  ioweave::Service service_;
+  std::optional<ioweave::tbb::TaskGroup> group_;
   Run* run_ = nullptr;
   Variant variant_ = Variant::standalone;
-  std::vector<Pending> pending_;
+  std::vector<ssize_t> results_;  ///< of transfers, by lane
 };
 
 }  // namespace
