@@ -220,10 +220,14 @@ Advice advise(const AdviceInput& input) {
       longest({{(compute_per_io_us + input.overhead_us) / cores, Limit::compute},
                {device_us, Limit::device},
                {series_us, Limit::series}});
-  Advice advice{
-      input,         standalone.us,    standalone.limit,
-      task_aware.us, task_aware.limit, task_aware.us > 0 ? standalone.us / task_aware.us : 1,
-      false};
+  Advice advice;
+  advice.input = input;
+  advice.waiting_us = waiting_us;
+  advice.standalone_us = standalone.us;
+  advice.standalone_limit = standalone.limit;
+  advice.task_aware_us = task_aware.us;
+  advice.task_aware_limit = task_aware.limit;
+  advice.speed_up = task_aware.us > 0 ? standalone.us / task_aware.us : 1;
   advice.worth_it = advice.speed_up >= kWorthIt;
   return advice;
 }

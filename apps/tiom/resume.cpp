@@ -61,9 +61,8 @@ StateFile::StateFile(std::string path, Identity identity)
     if (errno == ENOENT) return;
     throw std::runtime_error("cannot read '" + path_ + "' (--resume): " + std::strerror(errno));
   }
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {
-    read(text);
+    read({std::istreambuf_iterator<char>(file), {}});
   } catch (const UsageError&) {
     throw;
   } catch (const std::exception& error) {
