@@ -7,6 +7,7 @@
 #   lib/cmake/ioweave/          find_package(ioweave) and the target ioweave::ioweave
 #   lib/pkgconfig/ioweave.pc    pkg-config ioweave
 #   bin/ioweave                 the command
+#   libexec/ioweave/            what it starts: ioweave-tiom
 #
 # The tree may be moved as a whole after it was installed: every path in it is relative to where
 # the file that names it lies. There is no static library: a program and the libraries it loads are
@@ -29,6 +30,13 @@ if(TARGET ioweave_tasks)
 endif()
 if(TARGET ioweave_cli)
   install(TARGETS ioweave_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+if(TARGET ioweave_tiom)
+  file(RELATIVE_PATH libexec_to_lib
+    ${CMAKE_INSTALL_FULL_LIBEXECDIR}/ioweave ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(ioweave_tiom PROPERTIES INSTALL_RPATH "$ORIGIN/${libexec_to_lib}")
+  install(TARGETS ioweave_tiom RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ioweave)
 endif()
 
 install(DIRECTORY include/ioweave DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

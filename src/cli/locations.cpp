@@ -16,6 +16,9 @@ constexpr const char* kLibrary = "libioweave_preload.so";
 
 /// IOWEAVE_BIN_TO_LIB is the way from the installed command's folder to the libraries', by CMake.
 constexpr const char* kInstalledLibraries = "/" IOWEAVE_BIN_TO_LIB;
+/// IOWEAVE_BIN_TO_LIBEXEC likewise.
+constexpr const char* kInstalledTiom = "/" IOWEAVE_BIN_TO_LIBEXEC "/ioweave/ioweave-tiom";
+constexpr const char* kBuiltTiom = "/../../apps/tiom/ioweave-tiom";
 constexpr const char* kBuiltPreload = "/../calls/preload/";
 
 std::string canonical_path(const std::string& path) {
@@ -52,6 +55,17 @@ std::string locate_preload(std::string& why) {
   return {};
 }
 
+/// A program of its own: it may be linked to task runtimes, which the command is not.
+std::string locate_tiom(std::string& why) {
+  for (const char* place : {kInstalledTiom, kBuiltTiom}) {
+    std::string found = canonical_path(own_folder() + place);
+    if (!found.empty() && access(found.c_str(), X_OK) == 0) return found;
+  }
+  why = std::string("ioweave-tiom was not found beside this command: it was not built. ") +
+        "Configure Ioweave with -DIOWEAVE_BUILD_TIOM=ON, build and install it again";
+  return {};
+}
+
 std::string locate_folder(const char* folder, const char* file, std::string& why) {
   const std::string place = own_folder() + kInstalledLibraries + folder;
   std::string found = canonical_path(place);
@@ -77,6 +91,8 @@ std::string locate(Location location, std::string& why) {
       return locate_folder("/cmake/ioweave", "/ioweave-config.cmake", why);
     case Location::pkgconfig:
       return locate_folder("/pkgconfig", "/ioweave.pc", why);
+    case Location::tiom:
+      return locate_tiom(why);
   }
   return {};
 }

@@ -14,6 +14,7 @@ enum class Location : unsigned char {
   preload,    ///< the file libioweave_preload.so
   cmake,      ///< the folder for CMAKE_PREFIX_PATH or ioweave_DIR
   pkgconfig,  ///< the folder for PKG_CONFIG_PATH
+  tiom,       ///< the program ioweave-tiom
 };
 
 /// The absolute path, or empty with, in `why`, what was looked for and how to get it.

@@ -19,11 +19,12 @@ struct Command {
   int (*function)(Arguments);
 };
 
-constexpr std::array<Command, 5> kCommands{{{"run", &ioweave::cli::run_command},
+constexpr std::array<Command, 6> kCommands{{{"run", &ioweave::cli::run_command},
                                             {"stat", &ioweave::cli::stat_command},
                                             {"doctor", &ioweave::cli::doctor_command},
                                             {"config", &ioweave::cli::config_command},
-                                            {"path", &ioweave::cli::path_command}}};
+                                            {"path", &ioweave::cli::path_command},
+                                            {"tiom", &ioweave::cli::tiom_command}}};
 
 constexpr const char* kVersion = "ioweave " IOWEAVE_VERSION "\n";
 
@@ -37,6 +38,7 @@ Commands:
   doctor   tell what can be used here, what is missing and who can mend it
   config   show or explain settings
   path     print where parts of this installation lie
+  tiom     measure what task-aware I/O gains, for series of tasks that compute and do I/O
 
 Options:
   -h, --help     print this help; behind a command, that command's
@@ -48,6 +50,7 @@ Examples:
   ioweave stat -- ./simulate input.dat
   ioweave doctor /scratch
   ioweave config explain /scratch/run7.h5
+  ioweave tiom --advise -b 64k -c 1ms -f /scratch/tiom.dat
 )";
 
 constexpr std::array<std::string_view, 2> kOptions{"--help", "--version"};

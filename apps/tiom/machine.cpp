@@ -1,0 +1,108 @@
+#include "machine.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace tiom {
+namespace {
+
+/// The text behind "key : " in a file of /proc, or "".
+std::string field_of(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(key)) continue;
+    const size_t colon = line.find(':');
+    const size_t start = line.find_first_not_of(" \t", colon + 1);
+    if (colon != std::string::npos && start != std::string::npos) return line.substr(start);
+  }
+  return "";
+}
+
+/// Finds the mount of a device number: "... MAJOR:MINOR ... - TYPE SOURCE ...".
+void find_mount(dev_t device, Machine& machine) {
+  const std::string number = std::to_string(major(device)) + ":" + std::to_string(minor(device));
+  std::ifstream file("/proc/self/mountinfo");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string id;
+    std::string parent;
+    std::string found;
+    words >> id >> parent >> found;
+    const size_t dash = line.find(" - ");
+    if (found != number || dash == std::string::npos) continue;
+    std::istringstream rest(line.substr(dash + 3));
+    rest >> machine.file_system >> machine.device;
+    return;
+  }
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return {text.data(), length};
+}
+
+}  // namespace
+
+unsigned usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    // More processors than the set holds.
+    return static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  }
+  return static_cast<unsigned>(CPU_COUNT(&set));
+}
+
+uint64_t available_memory() {
+  const std::string text = field_of("/proc/meminfo", "MemAvailable");
+  uint64_t kib = 0;
+  std::from_chars(text.data(), text.data() + text.size(), kib);
+  return kib * 1024;
+}
+
+std::string machine_name() {
+  utsname names{};
+  const std::string host = uname(&names) == 0 ? names.nodename : "";
+  return host + ", " + field_of("/proc/cpuinfo", "model name");
+}
+
+Machine this_machine(int fd) {
+  Machine machine;
+  utsname names{};
+  if (uname(&names) == 0) {
+    machine.host = names.nodename;
+    machine.kernel = names.release;
+  }
+  machine.processor = field_of("/proc/cpuinfo", "model name");
+  machine.cores = usable_cores();
+  struct stat status {};
+  if (fstat(fd, &status) == 0) {
+    const bool is_device = S_ISBLK(status.st_mode);
+    if (is_device) {
+      machine.file_system = "none";
+      machine.device = "block device " + std::to_string(major(status.st_rdev)) + ":" +
+                       std::to_string(minor(status.st_rdev));
+    } else {
+      find_mount(status.st_dev, machine);
+    }
+  }
+  machine.date = utc_now();
+  return machine;
+}
+
+}  // namespace tiom

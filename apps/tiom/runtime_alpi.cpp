@@ -1,0 +1,207 @@
+// ALPI, the tasking interface of OmpSs-2 (Nanos6, NODES) and nOS-V, loaded at run time. The
+// prototypes are written from the published names and semantics. The variants:
+//
+//   standalone    a task makes the system call, and its processor waits in it
+//   blocking      iow_pread() blocks the task, and the processor runs another
+//   nonblocking   iow_ta_pread() adds an event to the task; the runtime completes the task, and so
+//                 starts its successor, when its body and the event have ended
+
+#include <array>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+#include <dlfcn.h>
+
+#include "ioweave/tasks.h"
+#include "runtime.hpp"
+
+struct alpi_attr;
+
+namespace tiom {
+namespace {
+
+struct Alpi {
+  void* library = nullptr;
+  int (*spawn)(void (*body)(void*), void* user, void (*completed)(void*), void* completed_user,
+               const char* label, const ::alpi_attr* attributes) = nullptr;
+  int (*cpu_count)(uint64_t* count) = nullptr;
+  const char* (*error_string)(int error) = nullptr;
+};
+
+template <typename Function>
+bool find(void* library, const char* symbol, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, symbol));
+  return function != nullptr;
+}
+
+/// Where to look, in order: what was named, and nothing else then.
+std::vector<std::string> candidates(const std::string& named) {
+  if (!named.empty()) return {named};
+  const char* const prefix = std::getenv("NOSV_PREFIX");
+  if (prefix != nullptr && *prefix != '\0') {
+    return {std::string(prefix) + "/lib/libnosv.so", std::string(prefix) + "/lib64/libnosv.so"};
+  }
+  return {"libnosv.so.0", "libnosv.so", "libnodes.so", "libnanos6.so"};
+}
+
+/// Global: libioweave finds the runtime by its symbols in the process.
+Alpi load(const std::string& named) {
+  Alpi alpi;
+  std::string tried;
+  for (const std::string& candidate : candidates(named)) {
+    alpi.library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+    if (alpi.library != nullptr) break;
+    const char* const error = dlerror();
+    tried += (tried.empty() ? "" : "; ") + std::string(error != nullptr ? error : candidate);
+  }
+  if (alpi.library == nullptr) {
+    throw std::runtime_error("no ALPI runtime was found (" + tried +
+                             "); install nOS-V and set NOSV_PREFIX, or name its library with "
+                             "--alpi-library");
+  }
+  if (!find(alpi.library, "alpi_task_spawn", alpi.spawn) ||
+      !find(alpi.library, "alpi_cpu_count", alpi.cpu_count) ||
+      !find(alpi.library, "alpi_error_string", alpi.error_string)) {
+    throw std::runtime_error(
+        "the library of --alpi-library or NOSV_PREFIX is no ALPI runtime: it lacks "
+        "alpi_task_spawn, alpi_cpu_count or alpi_error_string");
+  }
+  // nOS-V has to be started; the other runtimes start themselves.
+  int (*start)() = nullptr;
+  if (find(alpi.library, "nosv_init", start) && start() != 0) {
+    throw std::runtime_error("nosv_init() failed; see nOS-V's messages");
+  }
+  return alpi;
+}
+
+class AlpiRuntime final : public Runtime {
+ public:
+  explicit AlpiRuntime(const RuntimeSettings& settings)
+      : alpi_(load(settings.alpi_library)),
+        workers_(count_workers(settings)),
+        service_(IOW_TASKS_ALPI, settings.most_in_flight) {}
+
+  void execute(Variant variant, Run& run) override {
+    {
+      const std::lock_guard lock(mutex_);
+      variant_ = variant;
+      run_ = &run;
+      finished_ = false;
+      pending_ = std::vector<Pending>(run.task_lanes());
+    }
+    run.start([this](const Task& task) { spawn(task); });
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [this] { return finished_; });
+  }
+
+  [[nodiscard]] std::string name() const override {
+    return iow_service_tasks(service_.get(), nullptr);
+  }
+  [[nodiscard]] unsigned workers() const override { return workers_; }
+  [[nodiscard]] iow_service* service() const override { return service_.get(); }
+
+ private:
+  struct Pending {
+    AlpiRuntime* runtime = nullptr;
+    Task task{};
+    ssize_t result = 0;
+    bool worked = false;
+    bool bound = false;  ///< its I/O ends with the task
+  };
+
+  [[noreturn]] void fail(const char* what, int error) const {
+    throw std::runtime_error(std::string(what) + ": " + alpi_.error_string(error));
+  }
+
+  /// How many processors the runtime has is its own affair. It may have to be started to tell.
+  [[nodiscard]] unsigned count_workers(const RuntimeSettings& settings) {
+    run_one_task();
+    uint64_t count = 0;
+    if (const int error = alpi_.cpu_count(&count); error != 0) fail("alpi_cpu_count", error);
+    if (count == 0) fail("alpi_cpu_count", 0);
+    if (settings.workers_given && settings.workers != count) {
+      throw UsageError("--threads " + std::to_string(settings.workers) + ": the ALPI runtime has " +
+                       std::to_string(count) +
+                       " processors; set their number by the runtime's own configuration or "
+                       "taskset(1)");
+    }
+    return static_cast<unsigned>(count);
+  }
+
+  void run_one_task() {
+    finished_ = false;
+    const auto completed = [](void* user) { static_cast<AlpiRuntime*>(user)->finish(); };
+    const int error = alpi_.spawn([](void*) {}, nullptr, completed, this, "tiom", nullptr);
+    if (error != 0) fail("alpi_task_spawn", error);
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [this] { return finished_; });
+  }
+
+  void spawn(const Task& task) {
+    Pending& pending = pending_[run_->task_lane(task)];
+    pending = {this, task, 0, false, false};
+    const int error = alpi_.spawn(
+        [](void* user) { perform(*static_cast<Pending*>(user)); }, &pending,
+        [](void* user) { completed(*static_cast<Pending*>(user)); }, &pending, "tiom", nullptr);
+    if (error == 0) return;
+    // Without the task the series would never end.
+    run_->fail(ENOMEM);
+    completed(pending);
+  }
+
+  static void perform(Pending& pending) {
+    AlpiRuntime& runtime = *pending.runtime;
+    Run& run = *runtime.run_;
+    pending.worked = run.begin();
+    if (!pending.worked) return;
+    run.compute(pending.task);
+    if (!run.does_io(pending.task)) return;
+    const Transfer transfer = run.transfer(pending.task);
+    if (runtime.variant_ == Variant::nonblocking) {
+      pending.bound = true;
+      const int refused = transfer_bound(runtime.service(), transfer, &pending.result);
+      if (refused != 0) pending.result = refused;
+    } else {
+      run.moved(runtime.variant_ == Variant::standalone
+                    ? transfer_plainly(transfer)
+                    : transfer_blocking(runtime.service(), transfer));
+    }
+  }
+
+  /// Body and events have ended.
+  static void completed(Pending& pending) {
+    AlpiRuntime& runtime = *pending.runtime;
+    if (pending.bound) runtime.run_->moved(pending.result);
+    const Task task = pending.task;
+    if (runtime.run_->ended(task, pending.worked, [&](const Task& next) { runtime.spawn(next); })) {
+      runtime.finish();
+    }
+  }
+
+  void finish() {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+    idle_.notify_one();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  bool finished_ = false;
+  const Alpi alpi_;
+  const unsigned workers_;
+  Service service_;
+  Run* run_ = nullptr;
+  Variant variant_ = Variant::standalone;
+  std::vector<Pending> pending_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runtime> make_alpi_runtime(const RuntimeSettings& settings) {
+  return std::make_unique<AlpiRuntime>(settings);
+}
+
+}  // namespace tiom
