@@ -148,7 +148,8 @@ bool Service::Impl::ended_at_once(iow_request& request) noexcept {
   while (true) {
     const int64_t result = try_at_once(operation, tasks_.cached_writes);
     const bool cut = result > 0 && static_cast<uint64_t>(result) < journey_of(request).total_bytes;
-    if (result == kWouldWait || (cut && (request.flags & IOW_EXACT) != 0)) {
+    if (result == kWouldWait ||
+        (cut && is_read(operation.op) && (request.flags & IOW_EXACT) != 0)) {
       return false;  // a system call would have gone on where the cache ends
     }
     if (advance(request, result).step == Step::complete) {
@@ -206,7 +207,7 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
   }
   if (!may_pause()) {
     count(tasks_.counters.made_plain);
-    return transfer_on_thread(call);  // from its beginning: positional transfers may be repeated
+    return finish_on_thread(call, request);
   }
   pause_task(request);
   tasks_.counters.paused.fetch_sub(1, std::memory_order_relaxed);
@@ -231,6 +232,17 @@ void Service::Impl::note_end_at_once(const Call& call, int64_t result) noexcept 
   if (is_transfer(call.op)) {
     blocking_bytes_.add(is_read(call.op), result);
   }
+/// As transfer_on_thread(), but only what is left: what was appended must not be repeated.
+int64_t Service::Impl::finish_on_thread(const Call& call, iow_request& request) noexcept {
+  if (journey_of(request).done_bytes == 0) {
+    return transfer_on_thread(call);
+  }
+  while (advance(request, perform_inline(journey_of(request).operation)).step == Step::again) {
+  }
+  blocking_bytes_.add(is_read(call.op), request.result);
+  return request.result;
+}
+
 }
 
 /// Not to be inlined: what the compiler knows of this thread must not outlive the pause.
