@@ -110,12 +110,26 @@ class AlpiHost final : public TaskHost {
                    has_feature(alpi, kFeatureBlocking)),
         has_events_(alpi.events_increase != nullptr && alpi.events_decrease != nullptr &&
                     has_feature(alpi, kFeatureEvents)),
-        can_spawn_(alpi.task_spawn != nullptr && alpi.task_waitfor_ns != nullptr) {}
+        can_poll_(alpi.task_spawn != nullptr && alpi.task_waitfor_ns != nullptr &&
+                  has_feature(alpi, kFeatureBlocking)) {}
 
   /// Waits for the tasks that run errands: they are ours.
   ~AlpiHost() override { await_zero(errands_running_, *this); }
 
   [[nodiscard]] const char* name() const noexcept override { return name_.c_str(); }
+
+  [[nodiscard]] const char* missing() const noexcept override {
+    if (refused_.load(std::memory_order_relaxed)) {
+      return "the runtime refused to block a task: since then blocking calls are plain; ask its "
+             "log or its makers why";
+    }
+    if (!can_pause()) {
+      return "this runtime cannot pause tasks: blocking calls are plain, and iow_ta_*() work";
+    }
+    return has_events_ ? ""
+                       : "this runtime counts no events: iow_ta_*() work between iow_task_begin() "
+                         "and iow_task_end() only";
+  }
 
   [[nodiscard]] Task current() noexcept override {
     Handle task = nullptr;
@@ -137,6 +151,7 @@ class AlpiHost final : public TaskHost {
         // Refused: not again with this runtime. Where complete() has unblocked us all the same, a
         // later block of this task may return at once; ALPI has no call that takes it back.
         can_pause_.store(false, std::memory_order_relaxed);
+        refused_.store(true, std::memory_order_relaxed);
         static_cast<void>(pause.sleep_as_thread());
         return;
       }
@@ -164,15 +179,19 @@ class AlpiHost final : public TaskHost {
     }
   }
 
-  [[nodiscard]] bool can_spawn() const noexcept override { return can_spawn_; }
+  [[nodiscard]] bool can_poll() const noexcept override { return can_poll_; }
 
   [[nodiscard]] bool spawn(void (*body)(void*), void (*completed)(void*),
                            void* user) noexcept override {
-    return can_spawn_ &&
+    return alpi_.task_spawn != nullptr &&
            alpi_.task_spawn(body, user, completed, user, "ioweave", nullptr) == kSuccess;
   }
 
-  void yield_for(uint64_t ns) noexcept override { alpi_.task_waitfor_ns(ns, nullptr); }
+  void yield_for(uint64_t ns) noexcept override {
+    if (alpi_.task_waitfor_ns == nullptr || alpi_.task_waitfor_ns(ns, nullptr) != kSuccess) {
+      sleep_thread_for(ns);
+    }
+  }
 
  private:
   struct Errand {
@@ -220,7 +239,8 @@ class AlpiHost final : public TaskHost {
   const std::string name_;
   std::atomic<bool> can_pause_;
   const bool has_events_;
-  const bool can_spawn_;
+  const bool can_poll_;
+  std::atomic<bool> refused_{false};
   std::atomic<uint32_t> errands_running_{0};
   std::mutex errands_lock_;
   std::vector<Errand> errands_;
