@@ -670,8 +670,9 @@ int end_with_paused_tasks(HostUnderTest which, End how) {
   GatedBackend::close_gate();
   Options options = options_for(which);
   options.open_lane = &GatedBackend::open_lane;
-  auto* const host = new Host(which, 2, options);  // never freed: the tasks never end
-  const DirectMemory file(4096);
+  auto* const host =
+      new Host(which, 2, options);  // never freed, like the file: the tasks never end
+  auto& file = *new DirectMemory(4096);
   if (!file.direct()) {
     return 77;
   }
