@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
 # Runs one example on a file made for it and checks what it leaves.
+#
+#   run_example.sh PROGRAM NAME [OPTIONS]
+#
+# IOWEAVE_EXAMPLE_PRELOAD: a library to load into the program alone.
 set -euo pipefail
 program=$1
 name=$2
@@ -24,6 +28,27 @@ case $name in
   checkpoint)
     "$program" "$dir/state" 4
     [ "$(stat -c %s "$dir/state")" -eq $((4 * 8 * 1024 * 1024)) ]
+    ;;
+  stencil_*)
+    stencil() {  # [OPTIONS]; AddressSanitizer does not like to be loaded by a preloaded library
+      LD_PRELOAD="${IOWEAVE_EXAMPLE_PRELOAD:-}" \
+        ASAN_OPTIONS="${ASAN_OPTIONS:-}${ASAN_OPTIONS:+:}verify_asan_link_order=0" \
+        "$program" --recompute "$@" "$dir/state"
+    }
+    options=("${@:3}")
+    stencil "${options[@]}" | grep "after 40 steps, 4 checkpoints of 16 blocks"
+    # One block has no neighbours; seven do not divide the rows, nor three the steps.
+    stencil "${options[@]}" --size 100 --blocks 1 --steps 7 --every 1
+    stencil "${options[@]}" --size 100 --blocks 7 --steps 50 --every 3
+    if dd if=/dev/zero of="$dir/probe" oflag=direct bs=4096 count=1 2> /dev/null; then
+      stencil "${options[@]}" --direct
+      stencil "${options[@]}" --direct --size 300 --blocks 40 --steps 60 --every 1
+    fi
+    if stencil "${options[@]}" --blocks many 2> "$dir/error"; then
+      echo "a bad option must fail"
+      exit 1
+    fi
+    grep -q -- "--blocks needs a number" "$dir/error"
     ;;
   *)
     echo "unknown example $name"

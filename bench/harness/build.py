@@ -16,10 +16,20 @@ TARGET = "benchmarks"
 PROGRAMS = {
     "ioweave": "src/cli/ioweave",
     "hill": "apps/hill/hill",
+    "tiom": "apps/tiom/ioweave-tiom",
     "slowfs": "bench/slowfs/ioweave-slowfs",
     **{
         f"bench_{name}": f"bench/drivers/bench_{name}"
-        for name in ("transfer", "nop", "threads", "blocking", "calls", "cold_read")
+        for name in (
+            "transfer",
+            "nop",
+            "threads",
+            "blocking",
+            "calls",
+            "cold_read",
+            "task_tbb",
+            "task_openmp",
+        )
     },
 }
 

@@ -1,4 +1,4 @@
-"""Where Hill reads and writes: slowfs, the disk under a read limit, the disk as it is."""
+"""Where programs read and write: slowfs, the disk under a limit, the disk as it is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import block_device, page_cache, read_limit, slowfs
+from harness import block_device, disk_limit, page_cache, slowfs
 from harness.build import BuildFailed
 from harness.session import Session
 
@@ -77,21 +77,23 @@ def on_slowfs(session: Session, data: Path) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def on_limited_disk(session: Session, data: Path) -> Iterator[Place]:
-    """A place on the session's disk, whose reads are limited.
+def on_limited_disk(session: Session, data: Path, *, writes: bool = False) -> Iterator[Place]:
+    """A place on the session's disk, whose reads are limited, and with `writes` these as well.
 
     Raises:
         PlaceUnavailable: No disk, or no control group for it.
     """
     disk = block_device.disk_of(session.folder)
     if disk is None:
-        raise PlaceUnavailable(f"no read limit: {session.folder} lies on no disk")
+        raise PlaceUnavailable(f"no disk limit: {session.folder} lies on no disk")
     folder = _folder_with(session, "limited", data)
     with contextlib.ExitStack() as stack:
         try:
-            limit = stack.enter_context(read_limit.read_limit(disk, LIMIT_MB_S * 1_000_000))
-        except read_limit.LimitUnavailable as error:
-            raise PlaceUnavailable(f"no read limit: {error}") from error
+            limit = stack.enter_context(
+                disk_limit.disk_limit(disk, LIMIT_MB_S * 1_000_000, writes=writes)
+            )
+        except disk_limit.LimitUnavailable as error:
+            raise PlaceUnavailable(f"no disk limit: {error}") from error
         yield Place(f"disk limited to {LIMIT_MB_S} MB/s", folder, folder, tuple(limit.prefix))
 
 

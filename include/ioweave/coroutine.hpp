@@ -8,9 +8,8 @@
 // thread, does one thing: it posts the coroutine to the executor, whose threads then resume it. So
 // no user code runs on the service's thread, and errors are thrown where the coroutine goes on.
 //
-// A read of what the page cache holds is done at once on the calling thread: nothing is suspended,
-// submitted or posted, and such a read is not in iow_stats. A coroutine that only reads from the
-// cache therefore keeps its thread.
+// What the page cache has or takes is done at once on the calling thread, by iow_try(): nothing is
+// suspended, submitted or posted. A coroutine that needs nothing else therefore keeps its thread.
 //
 // Executor: anything with `void post(std::coroutine_handle<>) noexcept` that any thread may call.
 // It must not resume the coroutine inside post(), or that runs on the service's thread after all.
@@ -22,7 +21,6 @@
 #define IOWEAVE_COROUTINE_HPP
 
 #include <atomic>
-#include <climits>
 #include <condition_variable>
 #include <coroutine>
 #include <cstddef>
@@ -31,7 +29,6 @@
 #include <span>
 #include <utility>
 
-#include <fcntl.h>
 #include <sys/uio.h>
 
 #include "ioweave/ioweave.hpp"
@@ -84,33 +81,13 @@ class Signal {
   bool is_set_ = false;
 };
 
-/// Does a read at once where the page cache holds all of it, or it begins at the end of the file.
-/// False where the request has to be submitted; its result is not set then. O_DIRECT is left out:
-/// there RWF_NOWAIT waits for the device. So are flows, whose policy has a say in when.
-inline bool try_now(iow_request& request) noexcept {
-  const bool vectored = request.op == IOW_OP_READV;
-  if ((request.op != IOW_OP_READ && !vectored) || request.offset < 0 || request.flow != 0 ||
-      request.buffer == nullptr || (vectored && request.bytes > IOV_MAX)) {
-    return false;
+/// Whether the request has ended, by iow_try() or because it is malformed.
+inline bool try_now(iow_service* service, iow_request* request) noexcept {
+  const int tried = iow_try(service, request);
+  if (tried < 0) {
+    request->result = tried;
   }
-  const iovec whole{request.buffer, static_cast<size_t>(request.bytes)};
-  const iovec* const vectors = vectored ? static_cast<const iovec*>(request.buffer) : &whole;
-  const int count = vectored ? static_cast<int>(request.bytes) : 1;
-  size_t wanted = 0;
-  for (int i = 0; i < count; ++i) {
-    wanted += vectors[i].iov_len;
-  }
-  const int status = ::fcntl(request.fd, F_GETFL);
-  constexpr size_t kMostAtOnce = 0x7ffff000;  // of one system call
-  if (wanted == 0 || wanted > kMostAtOnce || status < 0 || (status & O_DIRECT) != 0) {
-    return false;
-  }
-  const ssize_t bytes = ::preadv2(request.fd, vectors, count, request.offset, RWF_NOWAIT);
-  if (bytes != 0 && bytes != static_cast<ssize_t>(wanted)) {
-    return false;  // an error, or a part: the whole is read again, which costs little
-  }
-  request.result = bytes;
-  return true;
+  return tried != 0;
 }
 
 /// 0, or -errno: then the callback does not run.
@@ -152,7 +129,7 @@ class [[nodiscard("nothing is transferred until it is awaited")]] Operation {
     return {service_, *executor_, std::move(request_), what_};
   }
 
-  bool await_ready() noexcept { return detail::try_now(*request_.raw()); }
+  bool await_ready() noexcept { return detail::try_now(service_, request_.raw()); }
 
   // Never inlined: from the submission on, another thread may resume and destroy the coroutine,
   // while clang 16 would keep an inlined function's variables in the coroutine's frame
@@ -244,7 +221,7 @@ class Transfer {
   /// the transfer, -EINVAL.
   Transfer(Service& service, E& executor, Request&& request) noexcept
       : service_(service.raw()), executor_(&executor), request_(std::move(request)) {
-    if (detail::try_now(*request_.raw())) {
+    if (detail::try_now(service_, request_.raw())) {
       state_.store(done(), std::memory_order_relaxed);  // nobody else knows of it
       return;
     }

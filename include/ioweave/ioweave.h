@@ -104,7 +104,8 @@ typedef struct iow_options {
   iow_tasks tasks;
   iow_task_reaper task_reaper;
   uint32_t max_paused;  /* most tasks paused at once: 1..1000000, default 1024. One more makes the
-                           plain call: each paused task holds a stack, on nOS-V a thread */
+                           plain call: each paused task holds a stack, on nOS-V a thread.
+                           oneTBB can hold 2048 */
   uint32_t poll_min_us; /* of IOW_REAPER_TASK: the shortest and longest time between two looks, in
                            microseconds: 1..1000000, default 20 and 1000. It looks more often */
   uint32_t poll_max_us; /* while it finds something, and not at all while nothing is in flight */
@@ -226,6 +227,14 @@ struct iow_request {
  */
 IOW_API int iow_submit(iow_service* service, iow_request* const* requests,
                        unsigned count) IOW_NOEXCEPT;
+
+/*
+ * Carries a request out on the calling thread if that needs no waiting for a device: a read of what
+ * the page cache holds, a write that it takes. 1 if so: the request has completed, its callback
+ * does not run. 0 if not, and nothing has happened: submit it. Always 0 for requests of a flow, for
+ * IOW_OP_FSYNC and its like, and in a forked child. Errors as of iow_submit().
+ */
+IOW_API int iow_try(iow_service* service, iow_request* request) IOW_NOEXCEPT;
 
 /*
  * 1 if completed (its result is then visible to this thread), else 0, also for a request that was

@@ -126,9 +126,9 @@ typedef struct iow_omp_thread {
 IOW_OMP_ONE __thread iow_omp_thread iow_omp_self = {NULL, 0, 0};
 
 /* Of this name in the run-time library, which our own one, being hidden, is not in the way of. */
-static inline void* iow_omp_find(const char* name) {
+static inline uintptr_t iow_omp_find(const char* name) {
   void* const found = dlsym(NULL, name); /* NULL is RTLD_DEFAULT, which C11 hides */
-  if (found != NULL) return found;
+  if (found != NULL) return (uintptr_t)found;
   fprintf(stderr, "ioweave/openmp.h: no %s() in this process: link the OpenMP library shared\n",
           name);
   abort();
@@ -299,23 +299,39 @@ static inline int iow_omp_is_fragile(void) {
   return omp_get_num_threads() == 1 && dlsym(NULL, "__kmpc_push_num_threads_strict") == NULL;
 }
 
+/* As Clang calls them. The first one creates a task, the others stand around the body of one with
+   `if(0)`; `where` and `task` belong to the runtime. */
 IOW_OMP_ONE void* __kmpc_omp_task_alloc(void* where, int32_t thread, int32_t flags,
                                         size_t task_bytes, size_t shared_bytes, void* entry);
+IOW_OMP_ONE void __kmpc_omp_task_begin_if0(void* where, int32_t thread, void* task);
+IOW_OMP_ONE void __kmpc_omp_task_complete_if0(void* where, int32_t thread, void* task);
 
 typedef void* (*iow_omp_alloc_function)(void*, int32_t, int32_t, size_t, size_t, void*);
+typedef void (*iow_omp_if0_function)(void*, int32_t, void*);
 
+/* Found by whoever comes first; all find the same, so the order of their stores does not matter. */
 IOW_OMP_ONE iow_omp_alloc_function iow_omp_real_alloc = NULL;
 
 IOW_OMP_ONE void* __kmpc_omp_task_alloc(void* where, int32_t thread, int32_t flags,
                                         size_t task_bytes, size_t shared_bytes, void* entry) {
-  enum { kDetachable = 0x40 };
+  const int32_t detachable = 0x40;
   iow_omp_alloc_function real = __atomic_load_n(&iow_omp_real_alloc, __ATOMIC_RELAXED);
   if (real == NULL) {
     real = (iow_omp_alloc_function)iow_omp_find("__kmpc_omp_task_alloc");
     __atomic_store_n(&iow_omp_real_alloc, real, __ATOMIC_RELAXED);
   }
-  if ((flags & kDetachable) != 0 && iow_omp_is_fragile()) flags &= ~kDetachable;
+  if ((flags & detachable) != 0 && iow_omp_is_fragile()) flags &= ~detachable;
   return real(where, thread, flags, task_bytes, shared_bytes, entry);
+}
+
+IOW_OMP_ONE void __kmpc_omp_task_begin_if0(void* where, int32_t thread, void* task) {
+  ++iow_omp_self.creating;
+  ((iow_omp_if0_function)iow_omp_find("__kmpc_omp_task_begin_if0"))(where, thread, task);
+}
+
+IOW_OMP_ONE void __kmpc_omp_task_complete_if0(void* where, int32_t thread, void* task) {
+  ((iow_omp_if0_function)iow_omp_find("__kmpc_omp_task_complete_if0"))(where, thread, task);
+  --iow_omp_self.creating;
 }
 
 static inline int iow_omp_check(const char** why) {
@@ -323,18 +339,36 @@ static inline int iow_omp_check(const char** why) {
   return 0;
 }
 
+/* Whether the task must end with its body; see iow_omp_is_forced() above for cancellation. */
 static inline int iow_omp_is_forced(void) {
-  return iow_omp_is_fragile();
+  return iow_omp_self.creating > 0 || omp_in_final() || omp_get_cancellation() ||
+         iow_omp_is_fragile();
 }
 
-/* Fulfils the event of a task that is armed, by whichever thread. */
+/* Fulfils the first event of a task that is armed, by whichever thread; a task does the rest. */
 static inline void iow_omp_fulfil(iow_omp_task* task) {
-  omp_fulfill_event(task->event);
-  iow_omp_release(task);
+  omp_fulfill_event(task->kick);
 }
 
-/* Leaves the event to whoever ends the last transfer. Returns 1, as it always succeeds. */
+/*
+ * Leaves the event to whoever ends the last transfer, and to a task. Where a thread from outside
+ * fulfils an event, libomp queues what is left to do, in a queue of the team, but counts the task
+ * as ended at once; the team may go on, and find the rest later, among the tasks of another region.
+ * So the thread fulfils the event of a task made for that, on which another one depends, which
+ * fulfils the event of `task` on a thread of the team. Returns 1, as it always succeeds.
+ */
 static inline int iow_omp_arm(iow_omp_task* task) {
+  char key = 0; /* its address is what the two tasks share */
+  omp_event_handle_t kick = (omp_event_handle_t)0;
+#pragma omp task untied detach(kick) depend(out : key)
+  {}
+#pragma omp task untied depend(in : key) firstprivate(task)
+  {
+    omp_fulfill_event(task->event);
+    iow_omp_release(task);
+  }
+  (void)key;
+  task->kick = kick;
   if (__atomic_exchange_n(&task->state, IOW_OMP_ARMED, __ATOMIC_ACQ_REL) == IOW_OMP_DONE) {
     iow_omp_fulfil(task);
   }

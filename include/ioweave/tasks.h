@@ -72,14 +72,13 @@ IOW_API int iow_ta_fdatasync(iow_service* service, int fd, ssize_t* result) IOW_
  * Begin: 0; -EINVAL for NULL as `done`; -ENOMEM (then there is no task, and `done` does not run).
  * End: 0, or -ESRCH where no task of this service has begun on this thread.
  */
-IOW_API int iow_task_begin(iow_service* service, void (*done)(void* user),
-                           void* user) IOW_NOEXCEPT;
+IOW_API int iow_task_begin(iow_service* service, void (*done)(void* user), void* user) IOW_NOEXCEPT;
 IOW_API int iow_task_end(iow_service* service) IOW_NOEXCEPT;
 
 /* What tasks did. Counts since the service was opened. */
 typedef struct iow_task_stats {
-  uint32_t size;        /* set to sizeof(iow_task_stats) before the call; what was filled after it */
-  uint32_t paused;      /* tasks paused now */
+  uint32_t size;   /* set to sizeof(iow_task_stats) before the call; what was filled after it */
+  uint32_t paused; /* tasks paused now */
   uint32_t most_paused; /* at one time */
   uint32_t reserved;
   uint64_t pauses;        /* blocking calls that paused their task */

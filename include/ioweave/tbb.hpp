@@ -193,7 +193,8 @@ inline void io_has_ended(void* user) noexcept {
 /// thread is not the one that the body began on; then the deferred task is dropped.
 inline int end_body(Service& service, ::tbb::task_group& group, PendingTask& task) {
   if (const int error = iow_task_end(service.raw()); error != 0) {
-    task.is_abandoned = true;  // the thread where it did begin still knows its address
+    // Unless the body ended the task itself, the thread where it began still knows its address.
+    task.is_abandoned = task.state.load(std::memory_order_acquire) != PendingTask::State::ended;
     const ::tbb::task_handle dropped = std::move(task.handle);
     return error;
   }

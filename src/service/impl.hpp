@@ -13,6 +13,7 @@
 // policy; `lanes_lock_` around creating lanes and starting pumps. None is held across a system
 // call that does I/O, nor while a callback runs.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -73,7 +74,8 @@ class Service::Impl final : public PumpClient, public LaneHost {
         poller_(reaper_, pumped_unfinished_) {
     lane_options_.fixed = &fixed_;
     tasks_.host = tasking::open_task_host(options.tasks, tasks_.why);
-    tasks_.max_paused = options.max_paused;
+    tasks_.max_paused =
+        tasks_.host != nullptr ? std::min(options.max_paused, tasks_.host->most_paused()) : 0;
     tasks_.reap_in_task = options.reap_in_task;
     tasks_.poll_min_ns = options.poll_min_us * uint64_t{1000};
     tasks_.poll_max_ns = options.poll_max_us * uint64_t{1000};
@@ -94,6 +96,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   [[nodiscard]] bool ours() const noexcept { return born_ == fork_generation(); }
 
   int submit(std::span<iow_request* const> requests) noexcept;
+  int try_at_once(iow_request& request) noexcept;
   int test(iow_request& request) noexcept;
   int wait(iow_request& request, const Deadline& deadline) noexcept;
   int poll(unsigned min, const Deadline& deadline) noexcept;

@@ -12,6 +12,15 @@ namespace {
 
 constexpr size_t kReapBatch = 64;
 
+/// What tasks want to move may be a great many bytes at once. Devices are as fast with some of them
+/// in flight as with all, and steadier: of 128 transfers of 4 MiB some waited for half a second.
+/// Transfers beyond this wait in the backlog, unless they are alone.
+constexpr uint64_t kMostBytesInFlight = 64 << 20;
+
+uint64_t bytes_to_move(iow_request& request) noexcept {
+  return request.op == IOW_OP_PREFETCH ? 0 : journey_of(request).total_bytes;
+}
+
 }  // namespace
 
 Pump::Pump(const engine::LaneOptions& options, OpenLane open_lane, PumpClient& client)
@@ -163,7 +172,7 @@ void Pump::submit_backlog() noexcept {
   }
 }
 
-/// False where the back end is full.
+/// False where no more may be in flight.
 bool Pump::submit_one(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   if (journey.cancel_wanted.load(std::memory_order_relaxed)) {
@@ -171,10 +180,15 @@ bool Pump::submit_one(iow_request& request) noexcept {
     client_.ended(request, *this);
     return true;
   }
+  const uint64_t bytes = bytes_to_move(request);
+  if (in_flight_ != 0 && bytes_in_flight_ + bytes > kMostBytesInFlight) {
+    return false;
+  }
   journey.station.store(Station::in_flight, std::memory_order_relaxed);
   switch (backend_->submit(journey.operation)) {
     case engine::Submitted::queued:
       ++in_flight_;
+      bytes_in_flight_ += bytes;
       return true;
     case engine::Submitted::completed:
       client_.ended(request, *this);
@@ -202,7 +216,9 @@ unsigned Pump::reap(bool may_sleep) noexcept {
   IOW_ASSERT(reaped >= 0);
   in_flight_ -= static_cast<uint32_t>(reaped);
   for (int i = 0; i < reaped; ++i) {
-    client_.ended(request_of(*done[static_cast<size_t>(i)]), *this);
+    iow_request& request = request_of(*done[static_cast<size_t>(i)]);
+    bytes_in_flight_ -= bytes_to_move(request);
+    client_.ended(request, *this);
   }
   return static_cast<unsigned>(reaped);
 }

@@ -91,8 +91,9 @@ class Pump {
   std::string start_why_;
 
   Inbox inbox_;
-  RequestList backlog_;     // the driver's own: taken from the inbox, not yet submitted
-  uint32_t in_flight_ = 0;  // the driver's own
+  RequestList backlog_;           // the driver's own: taken from the inbox, not yet submitted
+  uint32_t in_flight_ = 0;        // the driver's own
+  uint64_t bytes_in_flight_ = 0;  // the driver's own, of transfers
   std::atomic<bool> asleep_{false};
   std::atomic<bool> stop_{false};
 };

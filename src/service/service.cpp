@@ -202,6 +202,9 @@ const char* Service::fallback_reason() const noexcept {
 int Service::submit(std::span<iow_request* const> requests) noexcept {
   return impl_->submit(requests);
 }
+int Service::try_at_once(iow_request& request) noexcept {
+  return impl_->try_at_once(request);
+}
 int Service::test(iow_request& request) noexcept {
   return impl_->test(request);
 }

@@ -84,8 +84,9 @@ class Service {
   [[nodiscard]] const char* engine_name() const noexcept;
   [[nodiscard]] const char* fallback_reason() const noexcept;
 
-  // Requests: the contracts of iow_submit, iow_test, iow_wait, iow_poll and iow_cancel.
+  // Requests: the contracts of iow_submit, iow_try, iow_test, iow_wait, iow_poll and iow_cancel.
   [[nodiscard]] int submit(std::span<iow_request* const> requests) noexcept;
+  [[nodiscard]] int try_at_once(iow_request& request) noexcept;
   [[nodiscard]] int test(iow_request& request) noexcept;
   [[nodiscard]] int wait(iow_request& request, int64_t timeout_ns) noexcept;
   [[nodiscard]] int poll(unsigned min, int64_t timeout_ns) noexcept;

@@ -45,17 +45,20 @@ int Service::Impl::submit(std::span<iow_request* const> requests) noexcept {
   const Submitting scope(*this, requests);
   int taken = 0;
   int error = 0;
+  bool more = false;
   for (iow_request* const request : requests) {
     if (lane == nullptr && runs_on_poll(*request)) {
       lane = make_lane();
     }
+    // Before it is taken: one with a callback may be gone afterwards.
+    const bool says_more = (request->flags & IOW_MORE) != 0;
     error = take(*request, lane);
     if (error != 0) {
       break;
     }
+    more = says_more;
     ++taken;
   }
-  const bool more = taken > 0 && (requests[static_cast<size_t>(taken) - 1]->flags & IOW_MORE) != 0;
   if (lane != nullptr && lane->unflushed && !more) {
     flush(*lane);
   }
@@ -216,6 +219,9 @@ bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
     return false;
   }
   const std::lock_guard guard(lanes_lock_);
+  if ((pumps_started_.load(std::memory_order_relaxed) & bit) != 0) {
+    return true;  // meanwhile, by another thread: a second polling task would never be stopped
+  }
   std::string why;
   if (start_pump(pump, why) != 0) {
     explain("the service's thread could not be started", why);

@@ -1,11 +1,11 @@
 // Storage I/O inside tasks.
 //
-// A blocking call in a task: what can be done at once is (try_at_once); the rest becomes a request
-// on the task's stack whose callback completes a TaskPause, and the host puts the task to sleep. A
-// bound call: the request lies in memory of the service's, its callback stores the result, returns
-// the memory, and drops the task's count. Both go to the service's reaper through submit_pumped(),
-// past the lane of the thread: on nOS-V every paused task has a thread of its own, and a queue for
-// each would be thousands of them.
+// A blocking call in a task: what can be done at once is (ended_at_once); the rest becomes a
+// request on the task's stack whose callback completes a TaskPause, and the host puts the task to
+// sleep. A bound call: the request lies in memory of the service's, its callback stores the result,
+// returns the memory, and drops the task's count. Both go to the service's reaper through
+// submit_pumped(), past the lane of the thread: on nOS-V every paused task has a thread of its own,
+// and a queue for each would be thousands of them.
 //
 // After a pause the task may be on another thread. So nothing thread-local, errno included, may be
 // held across one, not even by the compiler: what pauses is noinline.
@@ -55,7 +55,7 @@ int64_t read_cached(const engine::Operation& operation) noexcept {
 }
 
 uint64_t bytes_of(const engine::Operation& operation) noexcept {
-  if (operation.op == engine::Op::write) {
+  if (operation.op == engine::Op::read || operation.op == engine::Op::write) {
     return operation.length;
   }
   uint64_t sum = 0;
@@ -76,9 +76,12 @@ int64_t write_cached(const engine::Operation& operation, CachedWrites& writes) n
 }
 
 /// The operation's result where it can be had without waiting for a device, else kWouldWait.
-int64_t try_at_once(const engine::Operation& operation, CachedWrites& writes) noexcept {
+int64_t without_waiting(const engine::Operation& operation, CachedWrites& writes) noexcept {
   if (!is_transfer(operation.op)) {
     return operation.op == engine::Op::nop ? 0 : kWouldWait;
+  }
+  if (bytes_of(operation) == 0) {
+    return perform_inline(operation);  // waits for nothing; preadv2(2) leaves out some checks
   }
   const int flags = ::fcntl(operation.fd, F_GETFL);
   if (flags < 0) {
@@ -91,9 +94,12 @@ int64_t try_at_once(const engine::Operation& operation, CachedWrites& writes) no
   return kWouldWait;
 }
 
-/// Pipes and sockets, where a positional call is an error and io_uring would read the stream.
-bool is_stream(int fd) noexcept {
-  return ::lseek(fd, 0, SEEK_CUR) < 0 && errno == ESPIPE;
+/// Pipes, sockets and the like, where a positional call is an error and io_uring would use the
+/// stream. The kernel tells by a call that moves nothing; that lseek(2) works is another matter.
+bool is_stream(const engine::Operation& operation) noexcept {
+  const ssize_t result = is_read(operation.op) ? ::preadv(operation.fd, nullptr, 0, 0)
+                                               : ::pwritev(operation.fd, nullptr, 0, 0);
+  return result < 0 && errno == ESPIPE;
 }
 
 void raise(std::atomic<uint32_t>& most, uint32_t value) noexcept {
@@ -133,14 +139,14 @@ void BoundPool::give_back(BoundTransfer& transfer) noexcept {
   transfer.next_free = std::exchange(free_, &transfer);
 }
 
-// ---- Both kinds
+// ---- What needs no waiting
 
 /// First part of a call in a task: sets `request` up and does what needs no waiting. True where
 /// that was all of it, with the result in request.result.
 bool Service::Impl::ended_at_once(iow_request& request) noexcept {
   const engine::Operation& operation = journey_of(request).operation;
   while (true) {
-    const int64_t result = try_at_once(operation, tasks_.cached_writes);
+    const int64_t result = without_waiting(operation, tasks_.cached_writes);
     const bool cut = result > 0 && static_cast<uint64_t>(result) < journey_of(request).total_bytes;
     if (result == kWouldWait || (cut && (request.flags & IOW_EXACT) != 0)) {
       return false;  // a system call would have gone on where the cache ends
@@ -150,6 +156,26 @@ bool Service::Impl::ended_at_once(iow_request& request) noexcept {
     }
   }
 }
+
+int Service::Impl::try_at_once(iow_request& request) noexcept {
+  const auto op = static_cast<engine::Op>(request.op);
+  if (request.flow != 0 || !is_transfer(op) || request.offset < 0 || !ours()) {
+    return governor_.knows(request.flow) ? 0 : -EINVAL;
+  }
+  if (const int error = begin_journey(request); error != 0) {
+    return error;
+  }
+  Journey& journey = journey_of(request);
+  if (!ended_at_once(request) || request.result < 0) {
+    journey.event.retract();
+    return 0;  // an error, too, is for the submission to find: it treats streams otherwise
+  }
+  blocking_bytes_.add(is_read(op), request.result);
+  journey.event.complete();
+  return 1;
+}
+
+// ---- Tasks
 
 /// Whether transfer() would pause the caller.
 bool Service::Impl::in_pausable_task() const noexcept {
@@ -195,7 +221,7 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
     note_end_at_once(call, request.result);
     return request.result;
   }
-  if (is_transfer(call.op) && is_stream(call.fd)) {
+  if (is_transfer(call.op) && is_stream(journey_of(request).operation)) {
     return -ESPIPE;
   }
   if (!may_pause()) {
@@ -281,7 +307,7 @@ int Service::Impl::bind(const Call& call, ssize_t* result) noexcept {
     *result = static_cast<ssize_t>(request.result);
     return 0;
   }
-  if (is_transfer(call.op) && is_stream(call.fd)) {
+  if (is_transfer(call.op) && is_stream(journey_of(request).operation)) {
     *result = -ESPIPE;
     return 0;
   }

@@ -8,8 +8,8 @@
 //   - A task may be asked to sleep and refused (an error of alpi_task_block): its thread sleeps
 //     instead.
 //   - nOS-V documents that events are decreased by its own workers only, though it does not check;
-//     another runtime may. What is refused to a thread that runs no task is done by a task that is
-//     spawned for it.
+//     another runtime may. There, and for what is refused to a thread that runs no task, a task is
+//     spawned that does it, one for all that has gathered until it runs.
 //   - Counters of the runtime may be relaxed: results are published by fences of our own.
 
 #include <array>
@@ -110,7 +110,8 @@ class AlpiHost final : public TaskHost {
                    has_feature(alpi, kFeatureBlocking)),
         has_events_(alpi.events_increase != nullptr && alpi.events_decrease != nullptr &&
                     has_feature(alpi, kFeatureEvents)),
-        can_spawn_(alpi.task_spawn != nullptr && alpi.task_waitfor_ns != nullptr) {}
+        can_spawn_(alpi.task_spawn != nullptr && alpi.task_waitfor_ns != nullptr),
+        decreased_by_workers_(::dlsym(RTLD_DEFAULT, "nosv_decrease_event_counter") != nullptr) {}
 
   /// Waits for the tasks that run errands: they are ours.
   ~AlpiHost() override { await_zero(errands_running_, *this); }
@@ -159,7 +160,8 @@ class AlpiHost final : public TaskHost {
     // The runtime may count with relaxed operations: with its own acquire before the successor
     // runs, this fence makes what was written before visible there.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (alpi_.events_decrease(static_cast<Handle>(task), 1) != kSuccess) {
+    const bool must_relay = decreased_by_workers_ && can_spawn_ && current() == nullptr;
+    if (must_relay || alpi_.events_decrease(static_cast<Handle>(task), 1) != kSuccess) {
       relay({task, Errand::decrease});
     }
   }
@@ -181,17 +183,22 @@ class AlpiHost final : public TaskHost {
     Kind kind;
   };
 
-  /// Something the runtime refuses to a thread of ours is done by a task of its own.
+  /// Something that is not for a thread of ours is done by a task of the runtime.
   void relay(Errand errand) noexcept {
     {
       const std::lock_guard guard(errands_lock_);
       errands_.push_back(errand);  // without memory the task would be lost: terminating is better
+      if (runner_is_due_) {
+        return;
+      }
+      runner_is_due_ = true;
     }
-    // All that are waiting, also from an earlier spawn that failed.
     errands_running_.fetch_add(1, std::memory_order_relaxed);
     if (!spawn([](void* self) { static_cast<AlpiHost*>(self)->run_errands(); }, &errand_ended,
                this)) {
-      errand_ended(this);
+      const std::lock_guard guard(errands_lock_);
+      runner_is_due_ = false;  // the next errand tries again, for this one as well
+      errands_running_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
 
@@ -206,6 +213,7 @@ class AlpiHost final : public TaskHost {
     {
       const std::lock_guard guard(errands_lock_);
       errands.swap(errands_);
+      runner_is_due_ = false;
     }
     for (const Errand& errand : errands) {
       const auto task = static_cast<Handle>(errand.task);
@@ -221,9 +229,11 @@ class AlpiHost final : public TaskHost {
   std::atomic<bool> can_pause_;
   const bool has_events_;
   const bool can_spawn_;
+  const bool decreased_by_workers_;
   std::atomic<uint32_t> errands_running_{0};
   std::mutex errands_lock_;
-  std::vector<Errand> errands_;
+  std::vector<Errand> errands_;  ///< under the lock, and so is:
+  bool runner_is_due_ = false;   ///< a task has been spawned that has not taken them yet
 };
 
 }  // namespace

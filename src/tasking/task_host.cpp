@@ -16,18 +16,22 @@ bool TaskPause::sleep_as_thread() noexcept {
 }
 
 void TaskPause::complete() noexcept {
-  TaskHost& host = host_;  // read first: the pause may be gone right after the exchange
+  // Everything is read before the state says so: the pause may be gone right after. Even where the
+  // task sleeps, another's unblock may let it see that the pause is done, or the runtime may have
+  // refused to put it to sleep.
+  TaskHost& host = host_;
   const std::atomic<uint32_t>& word = state_;
-  // Release publishes the result; acquire takes task_ where the task sleeps.
-  switch (state_.exchange(kDone, std::memory_order_acq_rel)) {
-    case kPaused:
-      host.resume(task_);  // the task sleeps until this call: the pause is still there
-      break;
-    case kWaited:
-      futex_wake(word);  // may be gone: a wake needs its address only
-      break;
-    default:
-      break;
+  Task task = nullptr;
+  uint32_t seen = state_.load(std::memory_order_acquire);  // pairs with sleep_as(): takes task_
+  do {
+    task = seen == kPaused ? task_ : nullptr;
+    // Release publishes the result.
+  } while (!state_.compare_exchange_weak(seen, kDone, std::memory_order_acq_rel,
+                                         std::memory_order_acquire));
+  if (seen == kPaused) {
+    host.resume(task);
+  } else if (seen == kWaited) {
+    futex_wake(word);  // a wake needs its address only
   }
 }
 

@@ -80,6 +80,8 @@ class TaskHost {
   [[nodiscard]] virtual Task current() noexcept = 0;
 
   [[nodiscard]] virtual bool can_pause() const noexcept = 0;
+  /// Tasks at once, as far as the runtime can.
+  [[nodiscard]] virtual uint32_t most_paused() const noexcept { return UINT32_MAX; }
   /// Inside a task: calls pause.start() once and returns when the pause is done. The task may go on
   /// on another thread.
   virtual void pause(TaskPause& pause) noexcept = 0;

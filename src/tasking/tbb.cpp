@@ -42,6 +42,8 @@ class TbbHost final : public TaskHost {
   }
 
   [[nodiscard]] bool can_pause() const noexcept override { return true; }
+  /// An arena counts those who hold on to it, suspended tasks among them, in 12 bits.
+  [[nodiscard]] uint32_t most_paused() const noexcept override { return 2048; }
 
   void pause(TaskPause& pause) noexcept override {
     tbb_.suspend(

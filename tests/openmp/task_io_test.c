@@ -473,6 +473,40 @@ static void teams_of_one_thread_come_before_larger_ones(void) {
   free(blocks);
 }
 
+/* ---- A program built by GCC on LLVM's library ---- */
+
+/* Returns the exit status; to be run with libomp loaded before libgomp. */
+static int detach_that_is_ignored_is_refused(void) {
+  const char* why = NULL;
+  if (iow_omp_check(&why) == 0) {
+    fprintf(stderr, "this library does not ignore detach: nothing to refuse\n");
+    return 1;
+  }
+  CHECK(iow_omp_check(NULL) == -ENOTSUP);
+  CHECK(strstr(why, "built by GCC") != NULL && strstr(why, "use libgomp") != NULL);
+  CHECK(iow_service_open(&service, NULL, NULL) == 0);
+  char buffer[1];
+  ssize_t result = 1;
+  int order = 0;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+  {
+    omp_event_handle_t event = 0;
+#pragma omp task detach(event) depend(inout : order)
+    {
+      CHECK(iow_omp_begin(service, event) == -ENOTSUP);
+      CHECK(iow_ta_pread(service, 0, buffer, 1, 0, &result) == -ESRCH);
+      CHECK(iow_omp_end(service) == -ESRCH);
+      order = 1;
+    }
+#pragma omp task depend(inout : order)
+    CHECK(order == 1);
+  }
+  CHECK(result == 1);
+  iow_service_close(service);
+  return 0;
+}
+
 /* ---- Running them ---- */
 
 static const struct {
@@ -544,6 +578,9 @@ int main(int argc, char** argv) {
     if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) return run(cases[i].run);
   }
   if (argc < 2) return 0;
+  if (strcmp(argv[1], "detach_that_is_ignored_is_refused") == 0) {
+    return detach_that_is_ignored_is_refused();
+  }
   fprintf(stderr, "no case '%s'\n", argv[1]);
   return 2;
 }

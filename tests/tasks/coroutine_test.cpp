@@ -36,10 +36,6 @@ using ::testing::HasSubstr;
 
 constexpr int kNoFd = 1'000'000;
 
-std::span<const std::byte> bytes_of(const std::vector<std::byte>& bytes) {
-  return bytes;
-}
-
 /// A queue that the test itself works off; remembers who posted. Takes plain handles only, as the
 /// executor of somebody's own library would.
 class Queue {
@@ -130,28 +126,32 @@ INSTANTIATE_TEST_SUITE_P(, Coroutines,
                                                                    : "threads";
                          });
 
-Task<> move_bytes_in_every_way(Service& service, ThreadPoolExecutor& pool, int fd) {
+Task<> move_bytes_in_every_way(Service& service, ThreadPoolExecutor& pool, int fd, uint32_t flow) {
   std::vector<std::byte> buffer(600);
-  EXPECT_EQ(co_await async_read(service, pool, fd, buffer, 300), 600u);
+  EXPECT_EQ(co_await async_read(service, pool, fd, buffer, 300).flow(flow), 600u);
   EXPECT_EQ(buffer, pattern(300, 600));
-  EXPECT_EQ(co_await async_write(service, pool, fd, bytes_of(pattern(5, 200)), 2000), 200u);
+  const std::vector<std::byte> bytes = pattern(5, 200);
+  EXPECT_EQ(co_await async_write(service, pool, fd, bytes, 2000).flow(flow), 200u);
   std::vector<std::byte> one(50);
   std::vector<std::byte> two(150);
   const std::array<iovec, 2> vectors{iovec{one.data(), 50}, iovec{two.data(), 150}};
-  EXPECT_EQ(co_await async_readv(service, pool, fd, vectors, 2000), 200u);
+  EXPECT_EQ(co_await async_readv(service, pool, fd, vectors, 2000).flow(flow), 200u);
   EXPECT_EQ(one, pattern(5, 50));
   EXPECT_EQ(two, pattern(55, 150));
-  EXPECT_EQ(co_await async_writev(service, pool, fd, vectors, 0), 200u);
-  co_await async_fsync(service, pool, fd);
-  co_await async_fdatasync(service, pool, fd);
-  EXPECT_EQ(co_await async_request(service, pool, Request::read(fd, two, 0)), 150u);
+  EXPECT_EQ(co_await async_writev(service, pool, fd, vectors, 0).flow(flow), 200u);
+  co_await async_fsync(service, pool, fd).flow(flow);
+  co_await async_fdatasync(service, pool, fd).flow(flow);
+  EXPECT_EQ(co_await async_request(service, pool, Request::read(fd, two, 0)).flow(flow), 150u);
   EXPECT_EQ(two, pattern(5, 150));
 }
 
 TEST_P(Coroutines, MoveBytesInEveryWay) {
-  const TempFile file(1000);
-  ThreadPoolExecutor pool(2);
-  sync_wait(move_bytes_in_every_way(service(), pool, file.fd()));
+  const uint32_t no_flow = 0;  // what the page cache has is done at once
+  for (const uint32_t flow : {no_flow, service().create_flow("flow")}) {
+    const TempFile file(1000);
+    ThreadPoolExecutor pool(2);
+    sync_wait(move_bytes_in_every_way(service(), pool, file.fd(), flow));
+  }
 }
 
 Task<> read_past_the_end(Service& service, ThreadPoolExecutor& pool, int fd) {
@@ -226,7 +226,7 @@ bool page_cache_answers_at_once(int fd) {
   return ::preadv2(fd, &vector, 1, 0, RWF_NOWAIT) == 1;
 }
 
-Foreign read_in_both_ways(Service& service, Queue& queue, int fd, bool& ended) {
+Foreign use_the_cache(Service& service, Queue& queue, int fd, bool& ended) {
   std::vector<std::byte> buffer(1000);
   const std::array<iovec, 2> vectors{iovec{buffer.data(), 1}, iovec{buffer.data() + 1, 999}};
   EXPECT_EQ(co_await async_read(service, queue, fd, buffer, 0), 1000u);
@@ -247,7 +247,7 @@ TEST_P(Coroutines, AreNotSuspendedForWhatThePageCacheHolds) {
     GTEST_SKIP() << "no RWF_NOWAIT on the file system of " << file.path();
   }
   bool ended = false;
-  read_in_both_ways(service(), queue_, file.fd(), ended);
+  use_the_cache(service(), queue_, file.fd(), ended);
   EXPECT_TRUE(ended);
   EXPECT_EQ(queue_.posts(), 0u);
   EXPECT_EQ(service().stats().submitted, 0u);
@@ -397,14 +397,21 @@ TEST_P(Coroutines, AreAllPostedBeforeTheServiceIsClosed) {
 
 // ---- Transfers
 
-Task<> start_several(Service& service, ThreadPoolExecutor& pool, int fd, Gate& gate) {
+/// A write that is never done at once.
+Request write_later(int fd, std::span<const std::byte> bytes, off_t offset, uint32_t flow) {
+  Request request = Request::write(fd, bytes, offset);
+  request.flow(flow);
+  return request;
+}
+
+Task<> start_several(Service& service, ThreadPoolExecutor& pool, int fd, Gate& gate,
+                     uint32_t flow) {
   std::vector<std::vector<std::byte>> buffers(32, std::vector<std::byte>(100));
   std::deque<Transfer<ThreadPoolExecutor>> transfers;
   for (size_t i = 0; i < buffers.size(); ++i) {
-    const std::vector<std::byte> content = pattern(i * 100, 100);
-    buffers[i] = content;
+    buffers[i] = pattern(i * 100, 100);
     transfers.emplace_back(service, pool,
-                           Request::write(fd, buffers[i], static_cast<off_t>(i * 100)));
+                           write_later(fd, buffers[i], static_cast<off_t>(i * 100), flow));
   }
   std::array<std::byte, 1> byte{};
   Transfer held(service, pool, Request::read(gate.fd(), byte, -1));
@@ -423,25 +430,26 @@ TEST_P(Coroutines, StartSeveralTransfersAndAwaitThemLater) {
   const TempFile file;
   Gate gate;
   ThreadPoolExecutor pool(2);
-  sync_wait(start_several(service(), pool, file.fd(), gate));
+  sync_wait(start_several(service(), pool, file.fd(), gate, service().create_flow("flow")));
   std::vector<std::byte> content(3200);
   EXPECT_EQ(service().read(file.fd(), content, 0), 3200u);
   EXPECT_EQ(content, pattern(0, 3200));
 }
 
-Task<> fail_with_one_in_flight(Service& service, ThreadPoolExecutor& pool, int fd) {
+Task<> fail_with_one_in_flight(Service& service, ThreadPoolExecutor& pool, int fd, uint32_t flow) {
   std::vector<std::byte> buffer(1 << 20);
-  Transfer write(service, pool, Request::write(fd, buffer, 0));
+  Transfer write(service, pool, write_later(fd, buffer, 0, flow));
   Transfer bad(service, pool, Request::write(kNoFd, buffer, 0));
   EXPECT_EQ(co_await bad, 0u);
 }
 
 TEST_P(Coroutines, ThatThrowGiveUpTheirTransfersFirst) {
   const TempFile file;
+  const uint32_t flow = service().create_flow("flow");
   ThreadPoolExecutor pool(1);
   for (int i = 0; i < 20; ++i) {
     try {
-      sync_wait(fail_with_one_in_flight(service(), pool, file.fd()));
+      sync_wait(fail_with_one_in_flight(service(), pool, file.fd(), flow));
       ADD_FAILURE() << "nothing was thrown";
     } catch (const std::system_error& error) {
       EXPECT_EQ(error.code().value(), EBADF);
@@ -452,10 +460,12 @@ TEST_P(Coroutines, ThatThrowGiveUpTheirTransfersFirst) {
 
 TEST_P(Coroutines, LeaveNoTransferBehindThatNobodyAwaited) {
   const TempFile file;
+  const uint32_t flow = service().create_flow("flow");
   std::vector<std::byte> buffer(5000);
   for (int i = 0; i < 200; ++i) {
-    const Transfer unawaited(service(), queue_, Request::write(file.fd(), buffer, 0));
+    const Transfer unawaited(service(), queue_, write_later(file.fd(), buffer, 0, flow));
   }
+  EXPECT_EQ(service().stats().submitted, 200u);
   EXPECT_EQ(pending(), 0u);
   EXPECT_EQ(queue_.posts(), 0u);
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
@@ -129,6 +130,7 @@ TEST_F(TbbTasks, RunNextWhenTheirTransfersHaveEnded) {
 }
 
 TEST_F(TbbTasks, RunNextInTheArenaTheyCameFrom) {
+  const ::tbb::global_control four(::tbb::global_control::max_allowed_parallelism, 4);
   ::tbb::task_arena three(3);
   ::tbb::task_arena two(2);
   const std::array<::tbb::task_arena*, 2> arenas{&three, &two};
@@ -291,6 +293,33 @@ TEST_F(TbbTasks, MayBeTheBodyOfAParallelLoop) {
     group.wait();
     EXPECT_EQ(nexts, 2000);
   }
+}
+
+TEST_F(TbbTasks, FeedAFlowGraph) {
+  constexpr int kCount = 200;
+  using Syncs = ::tbb::flow::async_node<int, int>;
+  std::vector<ssize_t> results(kCount, 1);
+  int ended = 0;
+  ::tbb::flow::graph graph;
+  tbb::TaskGroup group;
+  Syncs syncs(graph, ::tbb::flow::unlimited, [&](int i, Syncs::gateway_type& gateway) {
+    gateway.reserve_wait();
+    tbb::run_io(service(), group, sync_into(results[static_cast<size_t>(i)]), [i, &gateway] {
+      gateway.try_put(i);
+      gateway.release_wait();
+    });
+  });
+  ::tbb::flow::function_node<int> counts(graph, ::tbb::flow::serial, [&](int i) {
+    EXPECT_EQ(results[static_cast<size_t>(i)], 0);
+    ++ended;
+  });
+  ::tbb::flow::make_edge(syncs, counts);
+  for (int i = 0; i < kCount; ++i) {
+    syncs.try_put(i);
+  }
+  graph.wait_for_all();
+  group.wait();
+  EXPECT_EQ(ended, kCount);
 }
 
 // ---- What goes wrong

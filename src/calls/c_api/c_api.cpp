@@ -273,6 +273,11 @@ int iow_submit(iow_service* service, iow_request* const* requests, unsigned coun
   return count > INT_MAX ? -EINVAL : service->service->submit({requests, count});
 }
 
+int iow_try(iow_service* service, iow_request* request) noexcept {
+  const ErrnoKept kept;
+  return service->service->try_at_once(*request);
+}
+
 int iow_test(iow_service* service, iow_request* request) noexcept {
   const ErrnoKept kept;
   return service->service->test(*request);

@@ -420,10 +420,10 @@ void Runtime::block(Task& task) {
   if (take_unblock(task, kBlocked)) {
     return;
   }
-  add(stats_.sleeps);
   {
     const std::lock_guard guard(lock_);
     ++blocked_;
+    add(stats_.sleeps);
     raise(stats_.most_blocked, static_cast<uint64_t>(std::max<int64_t>(blocked_, 0)));
   }
   pause(*this_thread);

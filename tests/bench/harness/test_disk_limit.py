@@ -2,7 +2,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from harness.read_limit import LimitUnavailable, read_limit
+from harness.disk_limit import LimitUnavailable, disk_limit
 
 
 class ControlGroups:
@@ -20,7 +20,7 @@ class ControlGroups:
         (self.root / "cgroup.subtree_control").write_text(enabled, encoding="ascii")
 
 
-class ReadLimitTest(unittest.TestCase):
+class DiskLimitTest(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -29,7 +29,7 @@ class ReadLimitTest(unittest.TestCase):
 
     def limit_text(self, name: str) -> str:
         """The limit as it stands in the group; its file is removed, as rmdir wants no real ones."""
-        with read_limit("254:0", 300_000_000, self.root) as limit:
+        with disk_limit("254:0", 300_000_000, cgroups=self.root) as limit:
             text = (limit.group / name).read_text(encoding="ascii")
             (limit.group / name).unlink()
         self.assertFalse(limit.group.exists())
@@ -38,6 +38,14 @@ class ReadLimitTest(unittest.TestCase):
     def test_version_1_limits_by_blkio_throttle(self) -> None:
         self.groups.version_1()
         self.assertEqual(self.limit_text("blkio.throttle.read_bps_device"), "254:0 300000000")
+
+    def test_writes_are_limited_as_well_where_that_is_asked(self) -> None:
+        self.groups.version_1()
+        name = "blkio.throttle.write_bps_device"
+        with disk_limit("254:0", 200_000_000, writes=True, cgroups=self.root) as limit:
+            self.assertEqual((limit.group / name).read_text(encoding="ascii"), "254:0 200000000")
+            for file in limit.group.iterdir():
+                file.unlink()
 
     def test_version_2_limits_by_io_max(self) -> None:
         self.groups.version_2("cpu io memory", "cpu io")
@@ -53,7 +61,7 @@ class ReadLimitTest(unittest.TestCase):
         self.groups.version_2("cpu memory", "cpu")
         with (
             self.assertRaisesRegex(LimitUnavailable, "no control group controller"),
-            read_limit("254:0", 1, self.root),
+            disk_limit("254:0", 1, cgroups=self.root),
         ):
             self.fail("there is no limit")
 
@@ -61,7 +69,7 @@ class ReadLimitTest(unittest.TestCase):
         self.groups.version_1()
         with (
             self.assertRaises(KeyError),
-            read_limit("254:0", 1, self.root) as limit,
+            disk_limit("254:0", 1, cgroups=self.root) as limit,
         ):
             (limit.group / "blkio.throttle.read_bps_device").unlink()
             raise KeyError
@@ -76,6 +84,6 @@ class ReadLimitTest(unittest.TestCase):
 
     def test_the_prefix_puts_the_program_into_the_group(self) -> None:
         self.groups.version_1()
-        with read_limit("254:0", 1, self.root) as limit:
+        with disk_limit("254:0", 1, cgroups=self.root) as limit:
             self.assertEqual(limit.prefix[-1], str(limit.group / "cgroup.procs"))
             (limit.group / "blkio.throttle.read_bps_device").unlink()

@@ -1,7 +1,7 @@
-"""Limits the read bandwidth of programs on one disk by a control group of our own.
+"""Limits the bandwidth of programs on one disk by a control group of our own.
 
-Version 1 of control groups (blkio.throttle.read_bps_device) and version 2 (io.max). Both bank
-credit while nothing is read, so what is measured should read for a quarter of a second or longer.
+Version 1 of control groups (blkio.throttle.*_bps_device) and version 2 (io.max). Both bank credit
+while nothing is moved, so what is measured should go on for a quarter of a second or longer.
 Buffered writes are not limited: the kernel writes them back later, from its own threads.
 """
 
@@ -23,19 +23,25 @@ class LimitUnavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class _Controller:
-    """Where groups are made, and the file and line that set a limit."""
+    """Where groups are made, and the files and lines that limit reads and writes."""
 
     root: Path
-    limit_file: str
-    line: Callable[[str, int], str]
+    read_file: str
+    read_line: Callable[[str, int], str]
+    write_file: str
+    write_line: Callable[[str, int], str]
 
 
 def _version_1(cgroups: Path) -> _Controller | None:
     root = cgroups / "blkio"
     if not (root / "blkio.throttle.read_bps_device").exists():
         return None
+
+    def line(disk: str, limit: int) -> str:
+        return f"{disk} {limit}"
+
     return _Controller(
-        root, "blkio.throttle.read_bps_device", lambda disk, limit: f"{disk} {limit}"
+        root, "blkio.throttle.read_bps_device", line, "blkio.throttle.write_bps_device", line
     )
 
 
@@ -43,7 +49,13 @@ def _version_2(cgroups: Path) -> _Controller | None:
     for root in (cgroups, cgroups / "unified"):
         controllers = root / "cgroup.controllers"
         if controllers.exists() and "io" in controllers.read_text(encoding="ascii").split():
-            return _Controller(root, "io.max", lambda disk, limit: f"{disk} rbps={limit}")
+            return _Controller(
+                root,
+                "io.max",
+                lambda disk, limit: f"{disk} rbps={limit}",
+                "io.max",
+                lambda disk, limit: f"{disk} wbps={limit}",  # a second line keeps the first
+            )
     return None
 
 
@@ -93,7 +105,7 @@ def _remove_stale(root: Path) -> None:
 
 
 @dataclass(frozen=True)
-class ReadLimit:
+class DiskLimit:
     """A limit in force. Programs are subject to it when run with `prefix` before their command."""
 
     group: Path
@@ -106,14 +118,15 @@ class ReadLimit:
 
 
 @contextlib.contextmanager
-def read_limit(
-    disk: str, bytes_per_s: int, cgroups: Path = Path("/sys/fs/cgroup")
-) -> Iterator[ReadLimit]:
+def disk_limit(
+    disk: str, bytes_per_s: int, *, writes: bool = False, cgroups: Path = Path("/sys/fs/cgroup")
+) -> Iterator[DiskLimit]:
     """A control group whose members read from the disk at most so fast.
 
     Args:
         disk: The whole disk as "major:minor" (`harness.block_device.disk_of`).
-        bytes_per_s: Read bandwidth, all members together.
+        bytes_per_s: Bandwidth, all members together.
+        writes: Whether they write at most as fast, too. Reads and writes are counted apart.
         cgroups: Where control groups are mounted.
 
     Raises:
@@ -123,16 +136,19 @@ def read_limit(
     group = controller.root / f"{PREFIX}{os.getpid()}"
     with contextlib.ExitStack() as stack:
         try:
-            if controller.limit_file == "io.max":
+            if controller.read_file == "io.max":
                 stack.enter_context(_delegated(controller.root))
             _remove_stale(controller.root)
             group.mkdir()
             stack.callback(_remove, group)
-            limit_file = group / controller.limit_file
-            limit_file.write_text(controller.line(disk, bytes_per_s), encoding="ascii")
+            read_line = controller.read_line(disk, bytes_per_s)
+            (group / controller.read_file).write_text(read_line, encoding="ascii")
+            if writes:
+                write_line = controller.write_line(disk, bytes_per_s)
+                (group / controller.write_file).write_text(write_line, encoding="ascii")
         except OSError as error:
             raise LimitUnavailable(
                 f"cannot limit disk {disk} by {error.filename or group}: {error.strerror} "
                 "(needs root, or a delegated control group)"
             ) from error
-        yield ReadLimit(group)
+        yield DiskLimit(group)

@@ -1,0 +1,182 @@
+// The checkpointing stencil as tasks of a runtime with ALPI, the interface that nOS-V, Nanos6 and
+// NODES share. A task that writes binds the write by iow_ta_pwrite() and returns; the runtime calls
+// its completion when the write has ended, too, and that releases what waited for it.
+//
+// It links to no runtime, but takes the one it finds in the process:
+//
+//   LD_PRELOAD=.../libnosv.so stencil_alpi [--size N] [--steps N] [--every N] [--blocks N]
+//                                          [--direct] [--recompute] FILE
+//
+// The tests run it on the provider of tests/support/alpi_provider.
+#include <condition_variable>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <ioweave/ioweave.hpp>
+#include <ioweave/tasks.h>
+
+#include "stencil.h"
+#include "stencil_order.hpp"
+
+namespace {
+
+using TaskFunction = void (*)(void* user);
+/// alpi_task_spawn() of ALPI 1.0; no attributes.
+using SpawnFunction = int (*)(TaskFunction body, void* body_user, TaskFunction completion,
+                              void* completion_user, const char* label, const void* attributes);
+
+iow_options options_for_alpi() {
+  iow_options options{};
+  options.tasks = IOW_TASKS_ALPI;
+  return options;
+}
+
+class Run {
+ public:
+  Run(const stencil& plate, int fd)
+      : plate_(plate), fd_(fd), service_(options_for_alpi()), order_(plate) {
+    spawn_ = reinterpret_cast<SpawnFunction>(::dlsym(RTLD_DEFAULT, "alpi_task_spawn"));
+    const char* why = "";
+    const std::string runtime = iow_service_tasks(service_.raw(), &why);
+    if (spawn_ == nullptr || runtime == "none") {
+      throw std::runtime_error(why);
+    }
+    std::printf("on %s\n", runtime.c_str());
+  }
+
+  void all_steps() {
+    running_ = plate_.options.blocks;
+    for (int block = 0; block < plate_.options.blocks; ++block) {
+      spawn_compute(1, block);
+    }
+    std::unique_lock guard(lock_);
+    all_ended_.wait(guard, [this] { return running_ == 0; });
+    if (error_ != 0) {
+      throw std::system_error(error_, std::generic_category(), "alpi_task_spawn");
+    }
+  }
+
+ private:
+  /// One task: a block of a step to compute, or to write.
+  struct Work {
+    Run* run;
+    int step;
+    int block;
+  };
+
+  // Both count as running before they are spawned, by those that release them.
+  void spawn_compute(int step, int block) {
+    spawn(
+        new Work{this, step, block},
+        [](Work& work) { stencil_compute(&work.run->plate_, work.step, work.block); },
+        [](Work& work) { work.run->computed(work.step, work.block); }, "compute");
+  }
+  void spawn_write(int step, int block) {
+    spawn(
+        new Work{this, step, block}, [](Work& work) { work.run->write(work.step, work.block); },
+        [](Work& work) { work.run->release(work.step + 2, work.block); }, "checkpoint");
+  }
+
+  template <typename Body, typename Completion>
+  void spawn(Work* work, Body /*body*/, Completion /*completion*/, const char* label) {
+    // Lambdas without captures are made where they are called: a task gets a single pointer.
+    const int error = spawn_([](void* user) { Body{}(*static_cast<Work*>(user)); }, work,
+                             [](void* user) {
+                               Work& ended = *static_cast<Work*>(user);
+                               Run& run = *ended.run;
+                               Completion{}(ended);
+                               delete &ended;
+                               run.one_ended(0);
+                             },
+                             work, label, nullptr);
+    if (error != 0) {
+      delete work;
+      one_ended(EAGAIN);
+    }
+  }
+
+  void computed(int step, int block) {
+    if (stencil_checkpoint_of(&plate_, step) >= 0) {
+      one_more();
+      spawn_write(step, block);
+    }
+    for (int other = order_.first(block); other < order_.end(block); ++other) {
+      release(step + 1, other);
+    }
+  }
+
+  void release(int step, int block) {
+    if (order_.release(step, block)) {
+      one_more();
+      spawn_compute(step, block);
+    }
+  }
+
+  void write(int step, int block) {
+    const int checkpoint = stencil_checkpoint_of(&plate_, step);
+    ssize_t* const result = stencil_result(&plate_, checkpoint, block);
+    const int error =
+        iow_ta_pwrite(service_.raw(), fd_, stencil_block(&plate_, step, block), plate_.block_bytes,
+                      stencil_offset(&plate_, checkpoint, block), result);
+    if (error != 0) {
+      *result = error;
+    }
+  }
+
+  void one_more() {
+    const std::lock_guard guard(lock_);
+    ++running_;
+  }
+  void one_ended(int error) {
+    const std::lock_guard guard(lock_);
+    error_ = error != 0 ? error : error_;
+    if (--running_ == 0) {
+      all_ended_.notify_one();  // under the lock: afterwards this object may be gone
+    }
+  }
+
+  const stencil& plate_;
+  const int fd_;
+  SpawnFunction spawn_ = nullptr;
+  ioweave::Service service_;
+  StencilOrder order_;
+  std::mutex lock_;
+  std::condition_variable all_ended_;
+  int running_ = 0;  // tasks that have not completed
+  int error_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  stencil_options options;
+  stencil plate;
+  if (const int error = stencil_parse(&options, argc, argv); error != 0) {
+    return error < 0 ? 0 : error;
+  }
+  if (stencil_init(&plate, &options) != 0) {
+    std::fprintf(stderr, "not enough memory for the plate; choose a smaller --size\n");
+    return 1;
+  }
+  const int fd = stencil_create_file(&plate);
+  int status = 1;
+  if (fd >= 0) {
+    try {
+      Run run(plate, fd);
+      run.all_steps();
+      status = stencil_finish(&plate, fd);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "stencil_alpi: %s\n", error.what());
+    }
+    ::close(fd);
+  }
+  stencil_free(&plate);
+  return status;
+}

@@ -1,0 +1,354 @@
+! Ioweave for Fortran: the calls of ioweave.h and tasks.h, which hold the contracts. Fortran 2018,
+! shipped as source, because a module file is of one compiler and version:
+!
+!   gfortran ioweave.f90 program.f90 -lioweave
+!
+! Inside OpenMP tasks: ioweave_openmp.f90.
+!
+! Conventions. A service is a type(c_ptr). Functions return 0 or more, or a negated errno, which
+! iow_error_text() puts into words. Sizes and offsets are bytes: bytes = storage_size(a) / 8 *
+! size(a, kind=c_size_t). A file is a descriptor: of iow_open_file(), or of a unit that is open for
+! stream access, fnum(unit) in gfortran.
+!
+! A buffer is a contiguous array of any type and rank, or one of its elements, from which on the
+! bytes count: a(1, 5). An element of a pointer or an assumed-shape array is not taken by the
+! language; for these, and wherever an address is at hand, there are iow_pread_ptr() and the like
+! with c_loc(a(1, 5)). What iow_ta_*() needs after the call has returned (buffer and result) must
+! have the attributes TARGET and ASYNCHRONOUS: without them the compiler may keep it elsewhere or
+! pass a copy.
+module ioweave
+  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_int, c_int32_t, &
+    c_int64_t, c_loc, c_null_char, c_null_ptr, c_associated, c_ptr, c_size_t
+  implicit none
+  private
+
+  public :: c_associated, c_null_ptr, c_ptr, c_int, c_int64_t, c_size_t, c_loc
+  public :: iow_options
+  public :: iow_service_open, iow_service_close, iow_service_engine, iow_service_tasks
+  public :: iow_version, iow_error_text
+  public :: iow_open_file, iow_close_file
+  public :: iow_pread, iow_pwrite, iow_pread_ptr, iow_pwrite_ptr, iow_fsync, iow_fdatasync
+  public :: iow_ta_pread, iow_ta_pwrite, iow_ta_pread_ptr, iow_ta_pwrite_ptr
+  public :: iow_ta_fsync, iow_ta_fdatasync
+  public :: iow_task_begin, iow_task_end
+
+  ! iow_engine, iow_engine_mode, iow_tasks and iow_task_reaper
+  enum, bind(C)
+    enumerator :: IOW_ENGINE_AUTO = 0, IOW_ENGINE_URING, IOW_ENGINE_AIO, IOW_ENGINE_THREADS
+  end enum
+  enum, bind(C)
+    enumerator :: IOW_MODE_PLAIN = 0, IOW_MODE_SQPOLL, IOW_MODE_IOPOLL
+  end enum
+  enum, bind(C)
+    enumerator :: IOW_TASKS_AUTO = 0, IOW_TASKS_NONE, IOW_TASKS_ALPI, IOW_TASKS_TBB
+  end enum
+  enum, bind(C)
+    enumerator :: IOW_REAPER_AUTO = 0, IOW_REAPER_THREAD, IOW_REAPER_TASK
+  end enum
+  public :: IOW_ENGINE_AUTO, IOW_ENGINE_URING, IOW_ENGINE_AIO, IOW_ENGINE_THREADS
+  public :: IOW_MODE_PLAIN, IOW_MODE_SQPOLL, IOW_MODE_IOPOLL
+  public :: IOW_TASKS_AUTO, IOW_TASKS_NONE, IOW_TASKS_ALPI, IOW_TASKS_TBB
+  public :: IOW_REAPER_AUTO, IOW_REAPER_THREAD, IOW_REAPER_TASK
+
+  ! Of iow_open_file(), to be added up; the same on every architecture of Linux that Ioweave runs
+  ! on. O_DIRECT is not: its value is iow_direct_flag() of ioweave_openmp.f90.
+  integer(c_int), parameter, public :: IOW_READ_ONLY = 0, IOW_WRITE_ONLY = 1, IOW_READ_WRITE = 2
+  integer(c_int), parameter, public :: IOW_CREATE = 64, IOW_TRUNCATE = 512
+
+  ! iow_options; what is left at zero is the default.
+  type, bind(C) :: iow_options
+    integer(c_int32_t) :: size = 0
+    integer(c_int) :: engine = IOW_ENGINE_AUTO
+    integer(c_int) :: mode = IOW_MODE_PLAIN
+    integer(c_int) :: required = 0
+    integer(c_int32_t) :: queue_depth = 0
+    integer(c_int32_t) :: threads = 0
+    integer(c_int) :: tasks = IOW_TASKS_AUTO
+    integer(c_int) :: task_reaper = IOW_REAPER_AUTO
+    integer(c_int32_t) :: max_paused = 0
+    integer(c_int32_t) :: poll_min_us = 0
+    integer(c_int32_t) :: poll_max_us = 0
+    integer(c_int32_t) :: reserved(3) = 0
+  end type
+
+  interface
+    subroutine iow_service_close(service) bind(C, name="iow_service_close")
+      import :: c_ptr
+      type(c_ptr), value :: service
+    end subroutine
+
+    ! Blocking calls: the bytes transferred, or a negated errno.
+    integer(c_size_t) function iow_pread(service, fd, buffer, bytes, offset) &
+        bind(C, name="iow_pread") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(*), dimension(*), intent(inout) :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+    end function
+
+    integer(c_size_t) function iow_pwrite(service, fd, buffer, bytes, offset) &
+        bind(C, name="iow_pwrite") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(*), dimension(*), intent(in) :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+    end function
+
+    integer(c_int) function iow_fsync(service, fd) bind(C, name="iow_fsync") result(error)
+      import :: c_ptr, c_int
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+    end function
+
+    integer(c_int) function iow_fdatasync(service, fd) bind(C, name="iow_fdatasync") result(error)
+      import :: c_ptr, c_int
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+    end function
+
+    ! Bound to the calling task: 0 or a negated errno. `result` is written when the transfer has
+    ! ended.
+    integer(c_int) function iow_ta_pread(service, fd, buffer, bytes, offset, result) &
+        bind(C, name="iow_ta_pread") result(error)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(*), dimension(*), intent(inout), asynchronous, target :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+      integer(c_size_t), intent(inout), asynchronous, target :: result
+    end function
+
+    integer(c_int) function iow_ta_pwrite(service, fd, buffer, bytes, offset, result) &
+        bind(C, name="iow_ta_pwrite") result(error)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(*), dimension(*), intent(in), asynchronous, target :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+      integer(c_size_t), intent(inout), asynchronous, target :: result
+    end function
+
+    integer(c_int) function iow_ta_fsync(service, fd, result) &
+        bind(C, name="iow_ta_fsync") result(error)
+      import :: c_ptr, c_int, c_size_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      integer(c_size_t), intent(inout), asynchronous, target :: result
+    end function
+
+    integer(c_int) function iow_ta_fdatasync(service, fd, result) &
+        bind(C, name="iow_ta_fdatasync") result(error)
+      import :: c_ptr, c_int, c_size_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      integer(c_size_t), intent(inout), asynchronous, target :: result
+    end function
+
+    ! The same with an address instead of an array.
+    integer(c_size_t) function iow_pread_ptr(service, fd, buffer, bytes, offset) &
+        bind(C, name="iow_pread") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(c_ptr), value :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+    end function
+
+    integer(c_size_t) function iow_pwrite_ptr(service, fd, buffer, bytes, offset) &
+        bind(C, name="iow_pwrite") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(c_ptr), value :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+    end function
+
+    integer(c_int) function iow_ta_pread_ptr(service, fd, buffer, bytes, offset, result) &
+        bind(C, name="iow_ta_pread") result(error)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(c_ptr), value :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+      integer(c_size_t), intent(inout), asynchronous, target :: result
+    end function
+
+    integer(c_int) function iow_ta_pwrite_ptr(service, fd, buffer, bytes, offset, result) &
+        bind(C, name="iow_ta_pwrite") result(error)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(c_ptr), value :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+      integer(c_size_t), intent(inout), asynchronous, target :: result
+    end function
+
+    ! `done` is c_funloc() of a bind(C) subroutine with one type(c_ptr), value argument.
+    integer(c_int) function iow_task_begin(service, done, user) &
+        bind(C, name="iow_task_begin") result(error)
+      use, intrinsic :: iso_c_binding, only: c_funptr
+      import :: c_ptr, c_int
+      type(c_ptr), value :: service
+      type(c_funptr), value :: done
+      type(c_ptr), value :: user
+    end function
+
+    integer(c_int) function iow_task_end(service) bind(C, name="iow_task_end") result(error)
+      import :: c_ptr, c_int
+      type(c_ptr), value :: service
+    end function
+
+    integer(c_int) function iow_close_file(fd) bind(C, name="close") result(error)
+      import :: c_int
+      integer(c_int), value :: fd
+    end function
+  end interface
+
+  interface
+    integer(c_int) function c_service_open(service, options, error_text) &
+        bind(C, name="iow_service_open") result(error)
+      import :: c_ptr, c_int
+      type(c_ptr), intent(out) :: service
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    type(c_ptr) function c_service_engine(service, why) bind(C, name="iow_service_engine")
+      import :: c_ptr
+      type(c_ptr), value :: service
+      type(c_ptr), intent(out) :: why
+    end function
+
+    type(c_ptr) function c_service_tasks(service, why) bind(C, name="iow_service_tasks")
+      import :: c_ptr
+      type(c_ptr), value :: service
+      type(c_ptr), intent(out) :: why
+    end function
+
+    type(c_ptr) function c_version_string() bind(C, name="iow_version_string")
+      import :: c_ptr
+    end function
+
+    ! open(2) has a variable list of arguments in C; a call with three is the same on Linux.
+    integer(c_int) function c_open(path, flags, mode) bind(C, name="open")
+      import :: c_char, c_int
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int), value :: flags, mode
+    end function
+
+    type(c_ptr) function c_errno_location() bind(C, name="__errno_location")
+      import :: c_ptr
+    end function
+
+    ! The variant of POSIX, which glibc has under this name: it fills `text`.
+    integer(c_int) function c_strerror(error, text, bytes) bind(C, name="__xpg_strerror_r")
+      import :: c_char, c_int, c_size_t
+      integer(c_int), value :: error
+      character(kind=c_char), intent(inout) :: text(*)
+      integer(c_size_t), value :: bytes
+    end function
+
+    integer(c_size_t) function c_strlen(text) bind(C, name="strlen")
+      import :: c_ptr, c_size_t
+      type(c_ptr), value :: text
+    end function
+
+    subroutine c_free(memory) bind(C, name="free")
+      import :: c_ptr
+      type(c_ptr), value :: memory
+    end subroutine
+  end interface
+
+contains
+
+  ! 0 and a service, or a negated errno, a null service and, where wanted, a sentence.
+  integer(c_int) function iow_service_open(service, options, error_text) result(error)
+    type(c_ptr), intent(out) :: service
+    type(iow_options), intent(in), target, optional :: options
+    character(:), allocatable, intent(out), optional :: error_text
+    type(c_ptr) :: given, text
+    given = c_null_ptr
+    if (present(options)) given = c_loc(options)
+    error = c_service_open(service, given, text)
+    if (present(error_text)) then
+      error_text = text_at(text)
+      if (error /= 0 .and. len(error_text) == 0) error_text = iow_error_text(int(error, c_size_t))
+    end if
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! "io_uring", ...; `why` receives what was passed over, or nothing.
+  function iow_service_engine(service, why) result(name)
+    type(c_ptr), intent(in) :: service
+    character(:), allocatable, intent(out), optional :: why
+    character(:), allocatable :: name
+    type(c_ptr) :: reason
+    name = text_at(c_service_engine(service, reason))
+    if (present(why)) why = text_at(reason)
+  end function
+
+  ! "none", ...; `why` receives what is missing, or nothing.
+  function iow_service_tasks(service, why) result(name)
+    type(c_ptr), intent(in) :: service
+    character(:), allocatable, intent(out), optional :: why
+    character(:), allocatable :: name
+    type(c_ptr) :: reason
+    name = text_at(c_service_tasks(service, reason))
+    if (present(why)) why = text_at(reason)
+  end function
+
+  function iow_version() result(version)
+    character(:), allocatable :: version
+    version = text_at(c_version_string())
+  end function
+
+  ! The words for a negated errno, as every function here returns it or leaves it in `result`.
+  function iow_error_text(error) result(text)
+    integer(c_size_t), intent(in) :: error
+    character(:), allocatable :: text
+    character(kind=c_char), target :: buffer(256)
+    buffer = c_null_char
+    if (c_strerror(int(-error, c_int), buffer, size(buffer, kind=c_size_t)) /= 0) continue
+    text = text_at(c_loc(buffer))
+  end function
+
+  ! A descriptor, or a negated errno. `flags` are of IOW_READ_ONLY to IOW_TRUNCATE, added up.
+  integer(c_int) function iow_open_file(path, flags) result(fd)
+    character(*), intent(in) :: path
+    integer(c_int), intent(in) :: flags
+    integer(c_int), parameter :: close_on_exec = int(o'2000000', c_int), mode = int(o'666', c_int)
+    integer(c_int), pointer :: errno
+    fd = c_open(trim(path)//c_null_char, ior(flags, close_on_exec), mode)
+    if (fd >= 0) return
+    call c_f_pointer(c_errno_location(), errno)
+    fd = -errno
+  end function
+
+  ! What a C string holds; nothing for a null pointer.
+  function text_at(string) result(text)
+    type(c_ptr), intent(in) :: string
+    character(:), allocatable :: text
+    character(kind=c_char), pointer :: characters(:)
+    integer :: i
+    if (.not. c_associated(string)) then
+      text = ""
+      return
+    end if
+    call c_f_pointer(string, characters, [c_strlen(string)])
+    allocate (character(size(characters)) :: text)
+    do i = 1, size(characters)
+      text(i:i) = characters(i)
+    end do
+  end function
+
+end module

@@ -1,0 +1,826 @@
+// Storage I/O in tasks does the same in each host: what it moves, what it returns, and what it
+// counts.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tasking/task_service.hpp"
+
+namespace ioweave::test {
+namespace {
+
+constexpr size_t kFileBytes = 256 * kBlock;
+#ifdef IOWEAVE_TEST_SANITIZED
+constexpr unsigned kTasks = 16;
+#else
+constexpr unsigned kTasks = 64;
+#endif
+constexpr unsigned kReads = 20;
+
+const auto kPausing =
+    ::testing::Values(HostUnderTest::alpi_thread, HostUnderTest::alpi_task, HostUnderTest::tbb);
+const auto kBinding = ::testing::Values(HostUnderTest::alpi_thread, HostUnderTest::alpi_task,
+                                        HostUnderTest::tbb, HostUnderTest::begun);
+INSTANTIATE_TEST_SUITE_P(, BlockingInTask, kPausing,
+                         [](const auto& host) { return name_of(host.param); });
+INSTANTIATE_TEST_SUITE_P(, BoundToTask, kBinding,
+                         [](const auto& host) { return name_of(host.param); });
+
+/// A file of the pattern, opened past the page cache.
+class DirectFile : public TempFile {
+ public:
+  explicit DirectFile(size_t bytes = kFileBytes) : TempFile(bytes, O_RDWR | O_DIRECT) {}
+};
+
+#define SKIP_WITHOUT_DIRECT(file)                                                                \
+  if ((file).fd() < 0) {                                                                         \
+    GTEST_SKIP() << "the file system of the temporary directory has no O_DIRECT; set TMPDIR to " \
+                    "one that has";                                                              \
+  }                                                                                              \
+  static_assert(true)
+
+off_t offset_of(size_t block) {
+  return static_cast<off_t>(block * kBlock);
+}
+
+// ---- Outside tasks
+
+TEST_P(BlockingInTask, OutsideOneItIsThePlainCall) {
+  open(2);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  const auto use = [&] {
+    const Aligned buffer(kBlock);
+    EXPECT_EQ(iow_pread(service, file.fd(), buffer.data(), kBlock, offset_of(3)),
+              static_cast<ssize_t>(kBlock));
+    EXPECT_EQ(buffer.first(kBlock), pattern(3 * kBlock, kBlock));
+    EXPECT_EQ(iow_fsync(service, file.fd()), 0);
+  };
+  use();
+  std::thread(use).join();
+  EXPECT_EQ(stats().pauses, 0u);
+  EXPECT_EQ(stats().at_once, 0u);
+}
+
+TEST_P(BoundToTask, OutsideOneNothingStarts) {
+  open(2);
+  const TempFile file(kFileBytes);
+  std::array<std::byte, 100> buffer{};
+  iovec vector{buffer.data(), buffer.size()};
+  ssize_t result = 4711;
+  const auto use = [&] {
+    EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), 100, 0, &result), -ESRCH);
+    EXPECT_EQ(iow_ta_pwrite(service, file.fd(), buffer.data(), 100, 0, &result), -ESRCH);
+    EXPECT_EQ(iow_ta_preadv(service, file.fd(), &vector, 1, 0, &result), -ESRCH);
+    EXPECT_EQ(iow_ta_pwritev(service, file.fd(), &vector, 1, 0, &result), -ESRCH);
+    EXPECT_EQ(iow_ta_fsync(service, file.fd(), &result), -ESRCH);
+    EXPECT_EQ(iow_ta_fdatasync(service, file.fd(), &result), -ESRCH);
+    EXPECT_EQ(iow_task_end(service), -ESRCH);
+  };
+  use();
+  std::thread(use).join();
+  EXPECT_EQ(result, 4711);
+  EXPECT_EQ(buffer, (std::array<std::byte, 100>{}));
+  EXPECT_EQ(stats().bound, 0u);
+  EXPECT_EQ(stats().at_once, 0u);
+}
+
+TEST_P(BoundToTask, TheServiceNamesItsHost) {
+  open(1);
+  const char* why = nullptr;
+  const std::string name = iow_service_tasks(service, &why);
+  EXPECT_EQ(name, is_alpi(GetParam())                ? "ALPI 1.2 (ALPI test provider 1)"
+                  : GetParam() == HostUnderTest::tbb ? "oneTBB"
+                                                     : "none");
+  EXPECT_STREQ(why, "");
+  EXPECT_EQ(iow_service_tasks(service, nullptr), name);
+}
+
+// ---- Blocking calls
+
+TEST_P(BlockingInTask, EachReadGetsItsOwnData) {
+  open(2);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&, task] {
+      std::mt19937 random(task);
+      const Aligned buffer(2 * kBlock);
+      for (unsigned i = 0; i < kReads; ++i) {
+        const size_t block = random() % (kFileBytes / kBlock - 1);
+        ASSERT_EQ(iow_pread(service, file.fd(), buffer.data(), 2 * kBlock, offset_of(block)),
+                  static_cast<ssize_t>(2 * kBlock));
+        ASSERT_EQ(buffer.first(2 * kBlock), pattern(block * kBlock, 2 * kBlock));
+      }
+    });
+  }
+  workers->wait();
+  EXPECT_EQ(stats().pauses, kTasks * kReads);
+  EXPECT_EQ(stats().at_once, 0u);
+  EXPECT_EQ(stats().made_plain, 0u);
+  EXPECT_EQ(stats().paused, 0u);
+  EXPECT_GE(stats().most_paused, 1u);
+}
+
+TEST_P(BlockingInTask, WhatWasWrittenAndSyncedIsInTheFile) {
+  open(2);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&, task] {
+      const Aligned buffer(kBlock);
+      const std::vector<std::byte> content = pattern(kFileBytes + task * kBlock, kBlock);
+      std::copy(content.begin(), content.end(), buffer.data());
+      ASSERT_EQ(iow_pwrite(service, file.fd(), buffer.data(), kBlock, offset_of(task)),
+                static_cast<ssize_t>(kBlock));
+      ASSERT_EQ(iow_fdatasync(service, file.fd()), 0);
+      ASSERT_EQ(iow_fsync(service, file.fd()), 0);
+    });
+  }
+  workers->wait();
+  EXPECT_EQ(stats().pauses, 3 * kTasks);
+  const int cached = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
+  std::vector<std::byte> found(kTasks * kBlock);
+  EXPECT_EQ(::pread(cached, found.data(), found.size(), 0), static_cast<ssize_t>(found.size()));
+  EXPECT_EQ(found, pattern(kFileBytes, found.size()));
+  ::close(cached);
+}
+
+TEST_P(BlockingInTask, VectorsGoBothWays) {
+  open(2);
+  const DirectFile direct;
+  SKIP_WITHOUT_DIRECT(direct);
+  const TempFile cached(kFileBytes);
+  for (const int fd : {direct.fd(), cached.fd()}) {
+    workers->spawn([this, fd] {
+      const Aligned first(kBlock);
+      const Aligned second(2 * kBlock);
+      const std::array<iovec, 3> vectors{
+          {{first.data(), kBlock}, {nullptr, 0}, {second.data(), 2 * kBlock}}};
+      ASSERT_EQ(iow_preadv(service, fd, vectors.data(), 3, offset_of(5)),
+                static_cast<ssize_t>(3 * kBlock));
+      ASSERT_EQ(first.first(kBlock), pattern(5 * kBlock, kBlock));
+      ASSERT_EQ(second.first(2 * kBlock), pattern(6 * kBlock, 2 * kBlock));
+      ASSERT_EQ(iow_pwritev(service, fd, vectors.data(), 3, offset_of(100)),
+                static_cast<ssize_t>(3 * kBlock));
+      ASSERT_EQ(iow_pread(service, fd, second.data(), kBlock, offset_of(102)),
+                static_cast<ssize_t>(kBlock));
+      ASSERT_EQ(second.first(kBlock), pattern(7 * kBlock, kBlock));
+    });
+  }
+  workers->wait();
+}
+
+TEST_P(BlockingInTask, WhatThePageCacheHoldsIsReadAtOnce) {
+  open(2);
+  const TempFile file(kFileBytes);
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&, task] {
+      std::vector<std::byte> buffer(1000);
+      for (unsigned i = 0; i < kReads; ++i) {
+        const auto offset = static_cast<off_t>(task * 1000 + i);
+        ASSERT_EQ(iow_pread(service, file.fd(), buffer.data(), 1000, offset), 1000);
+        ASSERT_EQ(buffer, pattern(static_cast<uint64_t>(offset), 1000));
+      }
+    });
+  }
+  workers->wait();
+  EXPECT_EQ(stats().pauses, 0u);
+  EXPECT_EQ(stats().at_once, kTasks * kReads);
+}
+
+TEST_P(BlockingInTask, WritesIntoThePageCacheNeedNoPause) {
+  open(2);
+  const TempFile file;
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&, task] {
+      const std::vector<std::byte> content = pattern(task * 1000, 1000);
+      ASSERT_EQ(iow_pwrite(service, file.fd(), content.data(), 1000, task * 1000), 1000);
+    });
+  }
+  workers->wait();
+  // One that was slow, on a busy machine, sends the next 64 the asynchronous way.
+  EXPECT_GE(stats().at_once, 1u);
+  EXPECT_EQ(stats().at_once + stats().pauses, kTasks);
+  std::vector<std::byte> found(kTasks * 1000);
+  ASSERT_EQ(::pread(file.fd(), found.data(), found.size(), 0), static_cast<ssize_t>(found.size()));
+  EXPECT_EQ(found, pattern(0, found.size()));
+}
+
+TEST_P(BlockingInTask, ErrnoIsLeftAlone) {
+  open(2);
+  const DirectFile direct;
+  SKIP_WITHOUT_DIRECT(direct);
+  const TempFile cached(kFileBytes);
+  workers->spawn([&] {
+    const Aligned buffer(kBlock);
+    for (const int fd : {direct.fd(), cached.fd(), -1}) {
+      for (int i = 0; i < 20; ++i) {
+        set_errno(EXDEV);
+        static_cast<void>(iow_pread(service, fd, buffer.data(), kBlock, 0));
+        ASSERT_EQ(get_errno(), EXDEV);
+        static_cast<void>(iow_pwrite(service, fd, buffer.data(), kBlock, 0));
+        ASSERT_EQ(get_errno(), EXDEV);
+      }
+      static_cast<void>(iow_fsync(service, fd));
+      ASSERT_EQ(get_errno(), EXDEV);
+    }
+  });
+  workers->wait();
+}
+
+// ---- The results of the system call
+
+/// Descriptors that each refuse something else.
+struct Descriptors {
+  TempFile file{3 * kBlock + 100};
+  int direct = ::open(file.path().c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
+  int read_only = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
+  int write_only = ::open(file.path().c_str(), O_WRONLY | O_CLOEXEC);
+  int directory = ::open(file.dir().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int path_only = ::open(file.path().c_str(), O_PATH | O_CLOEXEC);
+  int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  int null_sync = ::open("/dev/null", O_RDWR | O_SYNC | O_CLOEXEC);
+  int event = ::eventfd(1, EFD_CLOEXEC);
+  // Only root has it as a rule. It takes positions, though it does not seek.
+  int fuse = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
+  std::array<int, 2> pipe{-1, -1};
+  std::array<int, 2> direct_pipe{-1, -1};
+  std::array<int, 2> socket{-1, -1};
+
+  Descriptors() {
+    EXPECT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(direct_pipe.data(), O_CLOEXEC | O_DIRECT), 0);
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socket.data()), 0);
+    for (const int end : {pipe[1], direct_pipe[1], socket[1]}) {
+      EXPECT_EQ(::write(end, "data", 4), 4);
+    }
+  }
+  ~Descriptors() {
+    for (const auto& [name, fd] : all()) {
+      if (fd >= 0 && fd != file.fd()) {
+        ::close(fd);
+      }
+    }
+  }
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+
+  [[nodiscard]] std::vector<std::pair<std::string, int>> all() const {
+    return {{"file", file.fd()},
+            {"direct", direct},
+            {"read_only", read_only},
+            {"write_only", write_only},
+            {"directory", directory},
+            {"path_only", path_only},
+            {"null", null},
+            {"null_sync", null_sync},
+            {"event", event},
+            {"/dev/fuse", fuse},
+            {"pipe to read", pipe[0]},
+            {"pipe to write", pipe[1]},
+            {"O_DIRECT pipe to read", direct_pipe[0]},
+            {"O_DIRECT pipe to write", direct_pipe[1]},
+            {"socket", socket[0]},
+            {"other socket", socket[1]},
+            {"none", -1}};
+  }
+};
+
+struct CallUnderTest {
+  std::string name;
+  std::function<ssize_t(int fd)> plain;
+  std::function<ssize_t(iow_service*, int fd)> blocking;
+  std::function<int(iow_service*, int fd, ssize_t*)> bound;
+};
+
+/// All calls at one place of the file.
+void add_calls(std::vector<CallUnderTest>& calls, const std::string& where, std::byte* buffer,
+               size_t bytes, off_t offset) {
+  calls.push_back({"pread " + where, [=](int fd) { return ::pread(fd, buffer, bytes, offset); },
+                   [=](iow_service* s, int fd) { return iow_pread(s, fd, buffer, bytes, offset); },
+                   [=](iow_service* s, int fd, ssize_t* result) {
+                     return iow_ta_pread(s, fd, buffer, bytes, offset, result);
+                   }});
+  calls.push_back({"pwrite " + where, [=](int fd) { return ::pwrite(fd, buffer, bytes, offset); },
+                   [=](iow_service* s, int fd) { return iow_pwrite(s, fd, buffer, bytes, offset); },
+                   [=](iow_service* s, int fd, ssize_t* result) {
+                     return iow_ta_pwrite(s, fd, buffer, bytes, offset, result);
+                   }});
+  calls.push_back({"preadv " + where,
+                   [=](int fd) {
+                     const iovec vector{buffer, bytes};
+                     return ::preadv(fd, &vector, 1, offset);
+                   },
+                   [=](iow_service* s, int fd) {
+                     const iovec vector{buffer, bytes};
+                     return iow_preadv(s, fd, &vector, 1, offset);
+                   },
+                   [=](iow_service* s, int fd, ssize_t* result) {
+                     const iovec vector{buffer, bytes};
+                     return iow_ta_preadv(s, fd, &vector, 1, offset, result);
+                   }});
+  calls.push_back({"pwritev " + where,
+                   [=](int fd) {
+                     const iovec vector{buffer, bytes};
+                     return ::pwritev(fd, &vector, 1, offset);
+                   },
+                   [=](iow_service* s, int fd) {
+                     const iovec vector{buffer, bytes};
+                     return iow_pwritev(s, fd, &vector, 1, offset);
+                   },
+                   [=](iow_service* s, int fd, ssize_t* result) {
+                     const iovec vector{buffer, bytes};
+                     return iow_ta_pwritev(s, fd, &vector, 1, offset, result);
+                   }});
+}
+
+/// Writes repeat what is there, so that the order of the calls does not matter.
+std::vector<CallUnderTest> all_calls(std::byte* buffer) {
+  std::vector<CallUnderTest> calls;
+  add_calls(calls, "of a block", buffer, kBlock, 0);
+  add_calls(calls, "of nothing", buffer, 0, 0);
+  add_calls(calls, "out of alignment", buffer + 1, 100, 1);
+  add_calls(calls, "of no memory", nullptr, kBlock, 0);
+  add_calls(calls, "before the file", buffer, kBlock, -1);
+  add_calls(calls, "at the end of offsets", buffer, kBlock, INT64_MAX - 100);
+  add_calls(calls, "beyond the largest file", buffer, kBlock, INT64_MAX - 2 * offset_of(1) + 1);
+  calls.push_back({"fsync", [](int fd) { return ::fsync(fd); }, iow_fsync, iow_ta_fsync});
+  calls.push_back(
+      {"fdatasync", [](int fd) { return ::fdatasync(fd); }, iow_fdatasync, iow_ta_fdatasync});
+  return calls;
+}
+
+ssize_t or_errno(ssize_t result) {
+  return result < 0 ? -errno : result;
+}
+
+TEST_P(BlockingInTask, ResultsAreThoseOfTheSystemCall) {
+  open(2);
+  const Descriptors descriptors;
+  SKIP_WITHOUT_DIRECT(descriptors.file);
+  const Aligned buffer(2 * kBlock);
+  const std::vector<std::byte> content = pattern(0, 2 * kBlock);
+  std::copy(content.begin(), content.end(), buffer.data());
+  for (const CallUnderTest& call : all_calls(buffer.data())) {
+    for (const auto& [name, fd] : descriptors.all()) {
+      const ssize_t expected = or_errno(call.plain(fd));
+      workers->spawn([this, &call, name = name, fd = fd, expected] {
+        EXPECT_EQ(call.blocking(service, fd), expected) << call.name << ", " << name;
+      });
+      workers->wait();
+    }
+  }
+  // Nothing was taken out of a stream, nor put into one.
+  std::array<char, 16> left{};
+  EXPECT_EQ(::read(descriptors.pipe[0], left.data(), left.size()), 4);
+  EXPECT_EQ(::read(descriptors.direct_pipe[0], left.data(), left.size()), 4);
+  EXPECT_EQ(::read(descriptors.socket[0], left.data(), left.size()), 4);
+}
+
+TEST_P(BoundToTask, ResultsAreThoseOfTheSystemCall) {
+  open(2);
+  const Descriptors descriptors;
+  SKIP_WITHOUT_DIRECT(descriptors.file);
+  const Aligned buffer(2 * kBlock);
+  const std::vector<std::byte> content = pattern(0, 2 * kBlock);
+  std::copy(content.begin(), content.end(), buffer.data());
+  for (const CallUnderTest& call : all_calls(buffer.data())) {
+    for (const auto& [name, fd] : descriptors.all()) {
+      const ssize_t expected = or_errno(call.plain(fd));
+      ssize_t result = 4711;
+      int refused = 0;
+      workers->spawn_bound(
+          [this, &call, fd = fd, &result, &refused] { refused = call.bound(service, fd, &result); },
+          [&] {
+            EXPECT_EQ(refused == 0 ? result : refused, expected) << call.name << ", " << name;
+          });
+      workers->wait();
+    }
+  }
+  std::array<char, 16> left{};
+  EXPECT_EQ(::read(descriptors.pipe[0], left.data(), left.size()), 4);
+  EXPECT_EQ(::read(descriptors.direct_pipe[0], left.data(), left.size()), 4);
+  EXPECT_EQ(::read(descriptors.socket[0], left.data(), left.size()), 4);
+}
+
+TEST_P(BlockingInTask, ReadsEndWithTheFile) {
+  open(2);
+  const DirectFile file(3 * kBlock + 100);
+  SKIP_WITHOUT_DIRECT(file);
+  const int cached = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
+  for (const int fd : {file.fd(), cached}) {
+    workers->spawn([this, fd] {
+      const Aligned buffer(4 * kBlock);
+      EXPECT_EQ(iow_pread(service, fd, buffer.data(), 4 * kBlock, offset_of(2)),
+                static_cast<ssize_t>(kBlock + 100));
+      EXPECT_EQ(buffer.first(kBlock + 100), pattern(2 * kBlock, kBlock + 100));
+      EXPECT_EQ(iow_pread(service, fd, buffer.data(), kBlock, offset_of(4)), 0);
+      EXPECT_EQ(iow_pread(service, fd, buffer.data(), kBlock, offset_of(400)), 0);
+      const std::array<iovec, 2> vectors{
+          {{buffer.data(), kBlock}, {buffer.data() + kBlock, kBlock}}};
+      EXPECT_EQ(iow_preadv(service, fd, vectors.data(), 2, offset_of(3)), 100);
+    });
+  }
+  workers->wait();
+  ::close(cached);
+}
+
+TEST_P(BlockingInTask, VectorsOutOfRangeAreRefused) {
+  open(1);
+  const TempFile file(kFileBytes);
+  workers->spawn([&] {
+    std::array<std::byte, 10> buffer{};
+    const std::vector<iovec> many(IOV_MAX + 1, iovec{buffer.data(), 1});
+    EXPECT_EQ(iow_preadv(service, file.fd(), many.data(), IOV_MAX, 0), IOV_MAX);
+    EXPECT_EQ(iow_preadv(service, file.fd(), many.data(), IOV_MAX + 1, 0), -EINVAL);
+    EXPECT_EQ(iow_preadv(service, file.fd(), many.data(), -1, 0), -EINVAL);
+    EXPECT_EQ(iow_preadv(service, file.fd(), nullptr, 1, 0), -EINVAL);
+    EXPECT_EQ(iow_preadv(service, file.fd(), nullptr, 0, 0), 0);
+    const std::array<iovec, 2> vast{{{buffer.data(), SSIZE_MAX}, {buffer.data(), 1}}};
+    EXPECT_EQ(iow_preadv(service, file.fd(), vast.data(), 2, 0), -EINVAL);
+  });
+  workers->wait();
+}
+
+// ---- Many tasks, few workers
+
+TEST_P(BlockingInTask, BeyondTheMostPausedCallsArePlain) {
+  for (const unsigned most : {1u, 2u}) {
+    iow_options options = options_for(GetParam());
+    options.max_paused = most;
+    open(2, options);
+    const DirectFile file;
+    SKIP_WITHOUT_DIRECT(file);
+    for (unsigned task = 0; task < kTasks; ++task) {
+      workers->spawn([&, task] {
+        const Aligned buffer(kBlock);
+        for (unsigned i = 0; i < kReads; ++i) {
+          const size_t block = (task + i) % (kFileBytes / kBlock);
+          ASSERT_EQ(iow_pread(service, file.fd(), buffer.data(), kBlock, offset_of(block)),
+                    static_cast<ssize_t>(kBlock));
+          ASSERT_EQ(buffer.first(kBlock), pattern(block * kBlock, kBlock));
+        }
+      });
+    }
+    workers->wait();
+    EXPECT_LE(stats().most_paused, most);
+    EXPECT_GE(stats().pauses, 1u);
+    EXPECT_EQ(stats().pauses + stats().made_plain, kTasks * kReads);
+    EXPECT_EQ(stats().paused, 0u);
+    close();
+    workers.reset();
+  }
+}
+
+TEST_P(BlockingInTask, OneWorkerRunsTasksThatWaitForTasks) {
+  open(1);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  std::atomic<unsigned> leaves{0};
+  const auto read_one = [&](size_t block) {
+    const Aligned buffer(kBlock);
+    ASSERT_EQ(iow_pread(service, file.fd(), buffer.data(), kBlock, offset_of(block)),
+              static_cast<ssize_t>(kBlock));
+    ASSERT_EQ(buffer.first(kBlock), pattern(block * kBlock, kBlock));
+  };
+  for (unsigned task = 0; task < 4; ++task) {
+    workers->spawn([&, task] {
+      read_one(task);
+      std::vector<Workers::Body> children;
+      for (unsigned child = 0; child < 5; ++child) {
+        children.emplace_back([&, child] {
+          read_one(10 + child);
+          ++leaves;
+        });
+      }
+      workers->fork_join(std::move(children));
+      read_one(task + 1);
+    });
+  }
+  workers->wait();
+  EXPECT_EQ(leaves, 20u);
+  EXPECT_EQ(stats().pauses, 4u * 7);
+}
+
+TEST_P(BlockingInTask, OneTaskPausesHundredsOfTimes) {
+  open(1);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  workers->spawn([&] {
+    const Aligned buffer(kBlock);
+    for (size_t i = 0; i < 500; ++i) {
+      const size_t block = i % (kFileBytes / kBlock);
+      ASSERT_EQ(iow_pread(service, file.fd(), buffer.data(), kBlock, offset_of(block)),
+                static_cast<ssize_t>(kBlock));
+      ASSERT_EQ(buffer.first(kBlock), pattern(block * kBlock, kBlock));
+    }
+  });
+  workers->wait();
+  EXPECT_EQ(stats().pauses, 500u);
+  EXPECT_EQ(stats().most_paused, 1u);
+}
+
+TEST_P(BlockingInTask, ARingOfOneServesAThousandTasks) {
+  iow_options options = options_for(GetParam());
+  options.queue_depth = 1;
+  open(2, options);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  constexpr unsigned kMany = kTasks * 16;
+  for (unsigned task = 0; task < kMany; ++task) {
+    workers->spawn([&, task] {
+      const Aligned buffer(kBlock);
+      const size_t block = task % (kFileBytes / kBlock);
+      ASSERT_EQ(iow_pread(service, file.fd(), buffer.data(), kBlock, offset_of(block)),
+                static_cast<ssize_t>(kBlock));
+      ASSERT_EQ(buffer.first(kBlock), pattern(block * kBlock, kBlock));
+    });
+  }
+  workers->wait();
+  EXPECT_EQ(stats().pauses + stats().made_plain, kMany);
+}
+
+TEST_P(BlockingInTask, ATaskMayCloseTheService) {
+  open(1);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  workers->spawn([&] {
+    const Aligned buffer(kBlock);
+    for (size_t block = 0; block < 10; ++block) {
+      ASSERT_EQ(iow_pread(service, file.fd(), buffer.data(), kBlock, offset_of(block)),
+                static_cast<ssize_t>(kBlock));
+    }
+    close();
+  });
+  workers->wait();
+  EXPECT_EQ(service, nullptr);
+}
+
+TEST_P(BoundToTask, ATaskMayCloseTheServiceWhileTransfersArePending) {
+  open(1);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  constexpr size_t kPending = 50;
+  const Aligned buffer(kPending * kBlock);
+  std::array<ssize_t, kPending> results{};
+  std::atomic<bool> successor{false};
+  workers->spawn_bound(
+      [&] {
+        for (size_t i = 0; i < kPending; ++i) {
+          ASSERT_EQ(iow_ta_pread(service, file.fd(), buffer.data() + i * kBlock, kBlock,
+                                 offset_of(i), &results[i]),
+                    0);
+        }
+      },
+      [&] { successor = true; });
+  const auto close_it = [&] {
+    close();
+    EXPECT_TRUE(std::all_of(results.begin(), results.end(),
+                            [](ssize_t result) { return result == ssize_t{kBlock}; }));
+  };
+  if (is_alpi(GetParam())) {
+    workers->spawn(close_it);
+  } else {
+    // The brackets of a closing task need the service: it closes in a task without.
+    workers->wait();
+    close_it();
+  }
+  workers->wait();
+  EXPECT_TRUE(successor);
+  EXPECT_EQ(buffer.first(kPending * kBlock), pattern(0, kPending * kBlock));
+}
+
+// ---- Bound transfers
+
+TEST_P(BoundToTask, TheTaskEndsAfterAllItsTransfers) {
+  open(2);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  constexpr size_t kEach = 8;
+  struct OneTask {
+    Aligned buffer{kEach * kBlock};
+    std::array<ssize_t, kEach> results{};
+    unsigned successors = 0;
+  };
+  std::vector<OneTask> tasks(kTasks);
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn_bound(
+        [&, task] {
+          OneTask& mine = tasks[task];
+          for (size_t i = 0; i < kEach; ++i) {
+            ASSERT_EQ(iow_ta_pread(service, file.fd(), mine.buffer.data() + i * kBlock, kBlock,
+                                   offset_of(task + i), &mine.results[i]),
+                      0);
+          }
+        },
+        [&, task] {
+          OneTask& mine = tasks[task];
+          ++mine.successors;
+          for (const ssize_t result : mine.results) {
+            EXPECT_EQ(result, static_cast<ssize_t>(kBlock));
+          }
+          EXPECT_EQ(mine.buffer.first(kEach * kBlock), pattern(task * kBlock, kEach * kBlock));
+        });
+  }
+  workers->wait();
+  for (const OneTask& task : tasks) {
+    EXPECT_EQ(task.successors, 1u);
+  }
+  EXPECT_EQ(stats().bound, kTasks * kEach);
+  EXPECT_EQ(stats().bound_pending, 0u);
+  EXPECT_EQ(stats().at_once, 0u);
+  EXPECT_EQ(stats().pauses, 0u);
+}
+
+TEST_P(BoundToTask, WritesAndSyncsEndWithTheTask) {
+  open(2);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  const Aligned content(4 * kBlock);
+  const std::vector<std::byte> bytes = pattern(kFileBytes, 4 * kBlock);
+  std::copy(bytes.begin(), bytes.end(), content.data());
+  std::array<ssize_t, 4> results{};
+  const std::array<iovec, 2> vectors{
+      {{content.data() + kBlock, kBlock}, {content.data() + 2 * kBlock, 2 * kBlock}}};
+  workers->spawn_bound(
+      [&] {
+        EXPECT_EQ(iow_ta_pwrite(service, file.fd(), content.data(), kBlock, 0, &results[0]), 0);
+        EXPECT_EQ(iow_ta_pwritev(service, file.fd(), vectors.data(), 2, offset_of(1), &results[1]),
+                  0);
+        EXPECT_EQ(iow_ta_fsync(service, file.fd(), &results[2]), 0);
+        EXPECT_EQ(iow_ta_fdatasync(service, file.fd(), &results[3]), 0);
+      },
+      [&] {
+        EXPECT_EQ(results, (std::array<ssize_t, 4>{kBlock, 3 * kBlock, 0, 0}));
+        const Aligned found(4 * kBlock);
+        EXPECT_EQ(::pread(file.fd(), found.data(), 4 * kBlock, 0),
+                  static_cast<ssize_t>(4 * kBlock));
+        EXPECT_EQ(found.first(4 * kBlock), pattern(kFileBytes, 4 * kBlock));
+      });
+  workers->wait();
+  EXPECT_EQ(stats().bound, 4u);
+}
+
+TEST_P(BoundToTask, VectorsMayGoWithTheBody) {
+  open(2);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  struct OneTask {
+    Aligned first{kBlock};
+    Aligned second{2 * kBlock};
+    ssize_t result = 0;
+  };
+  std::vector<OneTask> tasks(kTasks);
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn_bound(
+        [&, task] {
+          OneTask& mine = tasks[task];
+          const auto vectors = std::make_unique<std::array<iovec, 2>>();
+          (*vectors)[0] = {mine.first.data(), kBlock};
+          (*vectors)[1] = {mine.second.data(), 2 * kBlock};
+          ASSERT_EQ(
+              iow_ta_preadv(service, file.fd(), vectors->data(), 2, offset_of(task), &mine.result),
+              0);
+          *vectors = {};  // whoever still reads it reads nothing
+        },
+        [&, task] {
+          const OneTask& mine = tasks[task];
+          EXPECT_EQ(mine.result, static_cast<ssize_t>(3 * kBlock));
+          EXPECT_EQ(mine.first.first(kBlock), pattern(task * kBlock, kBlock));
+          EXPECT_EQ(mine.second.first(2 * kBlock), pattern((task + 1) * kBlock, 2 * kBlock));
+        });
+  }
+  workers->wait();
+}
+
+TEST_P(BoundToTask, WhatThePageCacheHoldsIsThereAtOnce) {
+  open(1);
+  const TempFile file(kFileBytes);
+  std::vector<std::byte> buffer(1000);
+  ssize_t result = 4711;
+  workers->spawn_bound(
+      [&] {
+        set_errno(EXDEV);
+        EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), 1000, 77, &result), 0);
+        EXPECT_EQ(get_errno(), EXDEV);
+        EXPECT_EQ(result, 1000);
+      },
+      [] {});
+  workers->wait();
+  EXPECT_EQ(buffer, pattern(77, 1000));
+  EXPECT_EQ(stats().bound, 0u);
+  EXPECT_EQ(stats().at_once, 1u);
+}
+
+TEST_P(BoundToTask, WhatCannotBeStartedIsRefused) {
+  open(1);
+  const TempFile file(kFileBytes);
+  std::array<std::byte, 10> buffer{};
+  workers->spawn_bound(
+      [&] {
+        ssize_t result = 4711;
+        const iovec vector{buffer.data(), 10};
+        EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), 10, 0, nullptr), -EINVAL);
+        EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), 10, -1, &result), -EINVAL);
+        EXPECT_EQ(iow_ta_preadv(service, file.fd(), nullptr, 1, 0, &result), -EINVAL);
+        EXPECT_EQ(iow_ta_preadv(service, file.fd(), &vector, -1, 0, &result), -EINVAL);
+        EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), SIZE_MAX, 0, &result), -EINVAL);
+        EXPECT_EQ(result, 4711);
+      },
+      [] {});
+  workers->wait();
+  EXPECT_EQ(stats().bound, 0u);
+}
+
+TEST_P(BoundToTask, BlockingCallsMayComeBetween) {
+  if (GetParam() == HostUnderTest::tbb) {
+    GTEST_SKIP() << "a task of oneTBB that pauses between begin and end may go on elsewhere";
+  }
+  open(2);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  struct OneTask {
+    Aligned bound{kBlock};
+    ssize_t result = 0;
+  };
+  std::vector<OneTask> tasks(kTasks);
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn_bound(
+        [&, task] {
+          const Aligned blocking(kBlock);
+          ASSERT_EQ(iow_ta_pread(service, file.fd(), tasks[task].bound.data(), kBlock,
+                                 offset_of(task), &tasks[task].result),
+                    0);
+          ASSERT_EQ(iow_pread(service, file.fd(), blocking.data(), kBlock, offset_of(task + 1)),
+                    static_cast<ssize_t>(kBlock));
+          ASSERT_EQ(blocking.first(kBlock), pattern((task + 1) * kBlock, kBlock));
+        },
+        [&, task] {
+          EXPECT_EQ(tasks[task].result, static_cast<ssize_t>(kBlock));
+          EXPECT_EQ(tasks[task].bound.first(kBlock), pattern(task * kBlock, kBlock));
+        });
+  }
+  workers->wait();
+  EXPECT_EQ(stats().pauses, is_alpi(GetParam()) ? kTasks : 0u);
+  EXPECT_EQ(stats().bound, kTasks);
+}
+
+// ---- A forked child
+
+/// 0 if the child of a task does its I/O by itself.
+int io_of_child(iow_service* service, int fd, bool bound) {
+  const Aligned buffer(kBlock);
+  if (iow_pread(service, fd, buffer.data(), kBlock, offset_of(2)) != ssize_t{kBlock} ||
+      std::memcmp(buffer.data(), pattern(2 * kBlock, kBlock).data(), kBlock) != 0) {
+    return 1;
+  }
+  ssize_t result = 4711;
+  if (bound && (iow_ta_pread(service, fd, buffer.data(), kBlock, offset_of(9), &result) != 0 ||
+                result != ssize_t{kBlock} ||
+                std::memcmp(buffer.data(), pattern(9 * kBlock, kBlock).data(), kBlock) != 0)) {
+    return 2;
+  }
+  iow_task_stats stats{};
+  stats.size = sizeof stats;
+  return iow_service_task_stats(service, &stats) == 0 && stats.pauses == 1 ? 0 : 3;
+}
+
+TEST_P(BlockingInTask, AForkedChildOfATaskIsOnItsOwn) {
+  open(2);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  workers->spawn([&] {
+    const Aligned buffer(kBlock);
+    EXPECT_EQ(iow_pread(service, file.fd(), buffer.data(), kBlock, 0), ssize_t{kBlock});
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::_exit(io_of_child(service, file.fd(), is_alpi(GetParam())));
+    }
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_EQ(iow_pread(service, file.fd(), buffer.data(), kBlock, offset_of(1)), ssize_t{kBlock});
+    EXPECT_EQ(buffer.first(kBlock), pattern(kBlock, kBlock));
+  });
+  workers->wait();
+  EXPECT_EQ(stats().pauses, 2u);
+}
+
+}  // namespace
+}  // namespace ioweave::test
