@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <sstream>
@@ -102,7 +104,18 @@ Machine this_machine(int fd) {
     }
   }
   machine.date = utc_now();
+  static_cast<void>(getloadavg(&machine.load, 1));
   return machine;
+}
+
+std::string load_remark(const Machine& machine) {
+  if (machine.load < 0.3 * machine.cores) return {};
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "The machine was busy before the sweep began (load %.1f on %u cores): repeat it on "
+                "a quiet one.",
+                machine.load, machine.cores);
+  return text;
 }
 
 }  // namespace tiom

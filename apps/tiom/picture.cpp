@@ -160,7 +160,8 @@ class MapDrawer {
     const double x = x_ + kLeft;
     for (int i = 0; i < kSteps; ++i) {
       const double part = i / double{kSteps - 1};
-      picture_.boxes.push_back({x + i * kStep, y, kStep, 10,
+      // A little wider than its step: no seams where pixels are not whole.
+      picture_.boxes.push_back({x + i * kStep, y, kStep + (i + 1 < kSteps ? 0.5 : 0), 10,
                                 rates ? rate_color(part) : speed_up_color(std::exp2(2 * part - 1)),
                                 ""});
     }

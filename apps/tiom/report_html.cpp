@@ -185,6 +185,9 @@ std::string html_text(const Report& report) {
   std::string text = kHead;
   text += "<p>" + escaped(heading_lines(report)[0]) + "; " + escaped(heading_lines(report)[1]) +
           "</p>\n" + kReading;
+  if (const std::string remark = load_remark(report.machine); !remark.empty()) {
+    text += "<p><strong>" + escaped(remark) + "</strong></p>\n";
+  }
   for (const Mode mode : report.options.modes) {
     text += "<div class=\"map\">\n" + svg(mode_picture(report, mode)) + "</div>\n";
   }

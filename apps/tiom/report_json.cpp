@@ -63,7 +63,8 @@ Json machine_json(const Machine& machine) {
           {"processor", machine.processor},
           {"cores", machine.cores},
           {"file_system", machine.file_system},
-          {"device", machine.device}};
+          {"device", machine.device},
+          {"load", machine.load}};
 }
 
 std::string json_text(const Report& report) {

@@ -90,7 +90,8 @@ std::string table_text(const Report& report) {
     }
   }
   if (limited) text += "* a run reached the time limit and is rated by its rate\n";
-  return text;
+  const std::string remark = load_remark(report.machine);
+  return remark.empty() ? text : text + remark + "\n";
 }
 
 void write_text(const std::string& path, const std::string& text) {

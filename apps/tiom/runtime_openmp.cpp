@@ -56,7 +56,10 @@ class OpenmpRuntime final : public Runtime {
     }
   }
 
-  [[nodiscard]] std::string name() const override { return "OpenMP " + std::to_string(_OPENMP); }
+  // iow_omp_check() has refused a library that is not the compiler's own.
+  [[nodiscard]] std::string name() const override {
+    return "OpenMP " + std::to_string(_OPENMP) + (IOW_OMP_LLVM != 0 ? " (libomp)" : " (libgomp)");
+  }
   [[nodiscard]] unsigned workers() const override { return workers_; }
   [[nodiscard]] iow_service* service() const override { return service_.get(); }
 

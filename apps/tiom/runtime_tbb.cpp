@@ -28,6 +28,9 @@ class TbbRuntime final : public Runtime {
         arena_(static_cast<int>(settings.workers)),
         service_(tbb_options(settings.most_in_flight)) {}
 
+  // A task_group may throw from its destructor, where somebody has not waited for it.
+  ~TbbRuntime() noexcept override = default;
+
   void execute(Variant variant, Run& run) override {
     variant_ = variant;
     run_ = &run;

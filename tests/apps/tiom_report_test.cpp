@@ -72,6 +72,16 @@ TEST(TiomTable, HasARowForEachCell) {
   EXPECT_EQ(std::ranges::count(table, '\n'), 3 + 7 + 1);
 }
 
+TEST(TiomTable, SaysThatTheMachineWasBusy) {
+  Report report = report_of();
+  report.machine.cores = 4;
+  report.machine.load = 0.5;
+  EXPECT_THAT(table_text(report), Not(HasSubstr("busy")));
+  report.machine.load = 3;
+  EXPECT_THAT(table_text(report), HasSubstr("load 3.0 on 4 cores"));
+  EXPECT_THAT(html_text(report), HasSubstr("load 3.0 on 4 cores"));
+}
+
 TEST(TiomJson, HasTheShapeOfItsSchema) {
   const nlohmann::json json = nlohmann::json::parse(json_text(report_of()));
   EXPECT_EQ(json["schema"], "ioweave-tiom/1");
