@@ -32,6 +32,7 @@
  *     parallel region, makes a later region abort or hang. __kmpc_omp_task_alloc() is wrapped to
  *     take the clause from such tasks; iow_omp_end() waits for the transfers.
  *   - libomp: a task with `if(0)` does not wait for its event. Wrapped likewise.
+ *   - libomp: `taskwait depend` may crash, much so before 19. Replaced by a task and a wait for it.
  *   - A program built by GCC that runs on libomp: the clause is ignored and the event is garbage.
  *     iow_omp_check() says so and iow_omp_begin() refuses. So it is with an OpenMP library that is
  *     linked statically, which cannot be wrapped.
@@ -50,6 +51,7 @@
 #endif
 
 #include <dlfcn.h>
+#include <sched.h>
 
 #include <errno.h>
 #include <omp.h>
@@ -68,6 +70,8 @@
 
 /* One copy in each program or library, whatever the number of sources that include the header. */
 #define IOW_OMP_ONE __attribute__((weak, visibility("hidden")))
+
+/* NOLINTBEGIN(modernize-use-nullptr): this is C, too */
 
 #ifdef __cplusplus
 extern "C" {
@@ -313,6 +317,19 @@ IOW_OMP_ONE void* __kmpc_omp_task_alloc(void* where, int32_t thread, int32_t fla
 IOW_OMP_ONE void __kmpc_omp_task_begin_if0(void* where, int32_t thread, void* task);
 IOW_OMP_ONE void __kmpc_omp_task_complete_if0(void* where, int32_t thread, void* task);
 
+IOW_OMP_ONE void __kmpc_omp_wait_deps(void* where, int32_t thread, int32_t count, void* list,
+                                      int32_t other_count, void* other_list);
+IOW_OMP_ONE void __kmpc_omp_taskwait_deps_51(void* where, int32_t thread, int32_t count, void* list,
+                                             int32_t other_count, void* other_list,
+                                             int32_t has_no_wait);
+
+/* Of libomp itself. */
+int32_t __kmpc_omp_task_with_deps(void* where, int32_t thread, void* task, int32_t count,
+                                  void* list, int32_t other_count, void* other_list);
+int32_t __kmpc_omp_taskyield(void* where, int32_t thread, int end_part);
+
+typedef void (*iow_omp_wait_function)(void*, int32_t, int32_t, void*, int32_t, void*);
+typedef void (*iow_omp_taskwait_function)(void*, int32_t, int32_t, void*, int32_t, void*, int32_t);
 typedef void* (*iow_omp_alloc_function)(void*, int32_t, int32_t, size_t, size_t, void*);
 typedef void (*iow_omp_if0_function)(void*, int32_t, void*);
 
@@ -339,6 +356,57 @@ IOW_OMP_ONE void __kmpc_omp_task_begin_if0(void* where, int32_t thread, void* ta
 IOW_OMP_ONE void __kmpc_omp_task_complete_if0(void* where, int32_t thread, void* task) {
   ((iow_omp_if0_function)iow_omp_find("__kmpc_omp_task_complete_if0"))(where, thread, task);
   --iow_omp_self.creating;
+}
+
+/* The body of iow_omp_wait_in_task()'s task; a task begins with the address of what is shared. */
+static inline int32_t iow_omp_waited_for(int32_t thread, void* task) {
+  (void)thread;
+  __atomic_store_n(**(int***)task, 1, __ATOMIC_RELEASE);
+  return 0;
+}
+
+/*
+ * `taskwait depend`. That of libomp is a node of dependencies on the stack, which it may leave
+ * while a thread that ends one of the tasks still uses it. So it is a task here, and tasks are run
+ * until it has run. The bytes and the flag are as Clang has them: an ordinary task.
+ */
+static inline void iow_omp_wait_in_task(void* where, int32_t thread, int32_t count, void* list,
+                                        int32_t other_count, void* other_list) {
+  enum { IOW_OMP_TIED = 1, IOW_OMP_TASK_BYTES = 40 };
+  int done = 0;
+  void* const task = __kmpc_omp_task_alloc(where, thread, IOW_OMP_TIED, IOW_OMP_TASK_BYTES,
+                                           sizeof(int*), (void*)(uintptr_t)&iow_omp_waited_for);
+  **(int***)task = &done;
+  __kmpc_omp_task_with_deps(where, thread, task, count, list, other_count, other_list);
+  while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) {
+    __kmpc_omp_taskyield(where, thread, 0);
+    if (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) sched_yield();
+  }
+}
+
+/*
+ * What Clang calls for it: before version 14, and since. A taskwait with `nowait` does not wait. In
+ * a team of one nobody else uses the node, and the runtime does not run tasks when one yields.
+ */
+IOW_OMP_ONE void __kmpc_omp_wait_deps(void* where, int32_t thread, int32_t count, void* list,
+                                      int32_t other_count, void* other_list) {
+  if (omp_get_num_threads() == 1) {
+    ((iow_omp_wait_function)iow_omp_find("__kmpc_omp_wait_deps"))(where, thread, count, list,
+                                                                  other_count, other_list);
+  } else {
+    iow_omp_wait_in_task(where, thread, count, list, other_count, other_list);
+  }
+}
+
+IOW_OMP_ONE void __kmpc_omp_taskwait_deps_51(void* where, int32_t thread, int32_t count, void* list,
+                                             int32_t other_count, void* other_list,
+                                             int32_t has_no_wait) {
+  if (has_no_wait || omp_get_num_threads() == 1) {
+    ((iow_omp_taskwait_function)iow_omp_find("__kmpc_omp_taskwait_deps_51"))(
+        where, thread, count, list, other_count, other_list, has_no_wait);
+  } else {
+    iow_omp_wait_in_task(where, thread, count, list, other_count, other_list);
+  }
 }
 
 static inline int iow_omp_check(const char** why) {
@@ -461,6 +529,8 @@ static inline int iow_omp_end(iow_service* service) {
   if (is_done || iow_omp_is_forced() || !iow_omp_arm(task)) iow_omp_finish_in_body(task);
   return error;
 }
+
+/* NOLINTEND(modernize-use-nullptr) */
 
 #ifdef __cplusplus
 }

@@ -144,6 +144,23 @@ static void team_of_one(void) {
   }
 }
 
+/* libomp 16: an assertion ("n >= 0" in kmp_taskdeps.h), or a crash, without any event. */
+static void taskwait_depend_plainly(void) {
+  int x[4] = {0};
+  (void)x; /* GCC does not count the tasks' uses */
+#pragma omp parallel num_threads(4)
+#pragma omp single
+  for (int round = 0; round < 300000; ++round) {
+    for (int k = 0; k < 4; ++k) {
+#pragma omp task depend(out : x[k])
+      x[k] = round;
+    }
+    for (int k = 3; k >= 0; --k) {
+#pragma omp taskwait depend(in : x[k])
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   static const struct {
     const char* name;
@@ -153,7 +170,8 @@ int main(int argc, char** argv) {
                {"many_tasks", 50, many_tasks},
                {"barrier", 20, barrier},
                {"two_windows_in_a_region", 0, two_windows_in_a_region},
-               {"team_of_one", 0, team_of_one}};
+               {"team_of_one", 0, team_of_one},
+               {"taskwait_depend_plainly", 0, taskwait_depend_plainly}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     if (argc < 2) puts(cases[i].name);
     if (argc < 2 || strcmp(argv[1], cases[i].name) != 0) continue;

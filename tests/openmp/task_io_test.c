@@ -356,6 +356,23 @@ static void a_taskwait_with_depend_waits_for_transfers(void) {
   free(blocks);
 }
 
+/* libomp: `taskwait depend` crashes, with tasks of any kind. */
+static void many_taskwaits_with_depend(void) {
+  int x[4] = {0};
+#pragma omp parallel num_threads(threads)
+#pragma omp single
+  for (int round = 1; round <= 60000; ++round) {
+    for (int k = 0; k < 4; ++k) {
+#pragma omp task depend(out : x[k])
+      x[k] = round;
+    }
+    for (int k = 3; k >= 0; --k) {
+#pragma omp taskwait depend(in : x[k])
+      CHECK(x[k] == round);
+    }
+  }
+}
+
 /* ---- Where tasks are run ---- */
 
 /*
@@ -530,6 +547,7 @@ static const struct {
     CASE(a_barrier_waits_for_transfers),
     CASE(a_single_transfer_ends_a_region),
     CASE(a_taskwait_with_depend_waits_for_transfers),
+    CASE(many_taskwaits_with_depend),
     CASE(ten_thousand_tasks),
     CASE(ten_thousand_independent_tasks),
     CASE(undeferred_tasks_wait),
