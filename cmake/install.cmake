@@ -1,6 +1,7 @@
 # What `cmake --install` puts where. Included last by the root, when every target is known:
 #
 #   include/ioweave/            the public headers
+#   include/ioweave/fortran/    the Fortran modules as sources: a compiled one fits one compiler only
 #   lib/libioweave.so.0         the library; its only symbols are iow_*
 #   lib/ioweave/                the interposer, out of the linker's sight: `ioweave run` loads it
 #   lib/libioweave_tasks.so     linked or preloaded: an unchanged task program's I/O pauses its tasks
@@ -40,7 +41,7 @@ if(TARGET ioweave_tiom)
 endif()
 
 install(DIRECTORY include/ioweave DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.f90")
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.f90" PATTERN "ioweave_openmp.c")
 install(FILES LICENSE README.md CHANGELOG.md CITATION.cff
   DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 

@@ -19,19 +19,22 @@
  * The run-time libraries have faults around `detach`; docs/decisions/0007 has their reproducers.
  * This header goes round them, so that no program crashes, hangs or loses an ordering by them:
  *
- *   - GNU (libgomp, 12 to 15): a task that runs while its parent creates another one (the runtime
- *     holds more than 64 tasks for each thread, `if(0)`, `final`) or is inside `taskwait depend`
- *     would release its successors with its body. GOMP_task() and GOMP_taskwait_depend() are
- *     wrapped in the program that includes this header, to know it; iow_omp_end() then waits for
- *     the transfers.
- *   - GNU: a team that waits at a barrier is not told when the last event is fulfilled by a thread
- *     that is not its own. Each task with pending transfers creates a small task that is
- *     (iow_omp_arm()), which costs about a microsecond.
- *   - LLVM before 19 (libomp): `detach` in a team of one thread, which includes everything outside
- *     a parallel region, makes a later region abort or hang. __kmpc_omp_task_alloc() is wrapped to
+ *   - libgomp (seen in 12; the newer source is the same there): a task that runs while its parent
+ * creates another one (the runtime holds more than 64 tasks for each thread, `if(0)`, `final`) or
+ * is inside `taskwait depend` would release its successors with its body. GOMP_task() and
+ *     GOMP_taskwait_depend() are wrapped in the program that includes this header, to know it;
+ *     iow_omp_end() then waits for the transfers.
+ *   - libgomp: a team that waits at a barrier is not told when the last event is fulfilled by a
+ *     thread that is not its own. libomp: it goes on too early, and finds the rest of the task
+ *     among those of a later region. So each task with pending transfers creates two small ones
+ *     (iow_omp_arm()), which costs 0.3 us with libgomp and 4 us with libomp.
+ *   - libomp before 19: `detach` in a team of one thread, which includes everything outside a
+ *     parallel region, makes a later region abort or hang. __kmpc_omp_task_alloc() is wrapped to
  *     take the clause from such tasks; iow_omp_end() waits for the transfers.
+ *   - libomp: a task with `if(0)` does not wait for its event. Wrapped likewise.
  *   - A program built by GCC that runs on libomp: the clause is ignored and the event is garbage.
- *     iow_omp_check() says so and iow_omp_begin() refuses.
+ *     iow_omp_check() says so and iow_omp_begin() refuses. So it is with an OpenMP library that is
+ *     linked statically, which cannot be wrapped.
  *
  * The wrappers are of the program or library whose sources include this header, and count for all
  * of its tasks. Events that the program fulfils itself have these faults as before, and on LLVM
@@ -73,9 +76,9 @@ extern "C" {
 /* ---- Interface ---- */
 
 /*
- * 0, or -ENOTSUP where this combination of compiler and run-time library ignores `detach`; *why,
- * unless NULL, then receives a sentence that says so and what to do, and "" otherwise. The answer
- * is of the first call. Call it where you like, best before the first task.
+ * 0, or -ENOTSUP where this combination of compiler and run-time library cannot do it safely; *why,
+ * unless NULL, then receives a sentence that says why and what to do, and "" otherwise. Call it
+ * where you like, best before the first task.
  */
 static inline int iow_omp_check(const char** why);
 
@@ -86,8 +89,9 @@ static inline int iow_omp_check(const char** why);
  * runtime may run another task inside this one; the task must not be `untied`.
  *
  * 0; -ENOTSUP as iow_omp_check(); -ENOMEM and -EINVAL as iow_task_begin(). After an error the task
- * ends with its body, and its event is taken care of; do not call iow_ta_*() in it, which are then
- * refused with -ESRCH, or in a nested task belong to the outer one.
+ * ends with its body, and its event is taken care of. iow_ta_*() in it are then refused with
+ * -ESRCH, but where the body runs inside that of another task they belong to that one: skip them,
+ * or call iow_pread() and its like instead.
  */
 static inline int iow_omp_begin(iow_service* service, omp_event_handle_t event);
 
@@ -263,6 +267,8 @@ static inline void iow_omp_fulfil(iow_omp_task* task) {
   iow_omp_release(task);
 }
 
+static inline void iow_omp_do_nothing(void) {}
+
 /*
  * Leaves the event to whoever ends the last transfer. libgomp wakes a team from its barrier for a
  * task that becomes ready, but where none does the woken thread goes to sleep again without seeing
@@ -270,7 +276,8 @@ static inline void iow_omp_fulfil(iow_omp_task* task) {
  * fulfilled after that of `task`. Returns 0 where that cannot be had now.
  */
 static inline int iow_omp_arm(iow_omp_task* task) {
-  char key = 0; /* its address is what the two tasks share */
+  char key = 0;
+  (void)key; /* only its address is used, by which the second task depends on the first */
   omp_event_handle_t kick = (omp_event_handle_t)0;
   __atomic_store_n(&task->references, 2, __ATOMIC_RELAXED);
 #pragma omp task detach(kick) depend(out : key) firstprivate(task)
@@ -283,7 +290,7 @@ static inline int iow_omp_arm(iow_omp_task* task) {
     return 1;
   }
 #pragma omp task depend(in : key)
-  {}(void)key;
+  iow_omp_do_nothing();
   return 1;
 }
 
@@ -335,8 +342,14 @@ IOW_OMP_ONE void __kmpc_omp_task_complete_if0(void* where, int32_t thread, void*
 }
 
 static inline int iow_omp_check(const char** why) {
-  if (why != NULL) *why = "";
-  return 0;
+  const int is_shared = dlsym(NULL, "__kmpc_omp_task_alloc") != NULL;
+  if (why != NULL) {
+    *why = is_shared
+               ? ""
+               : "__kmpc_omp_task_alloc() of libomp is not the one of ioweave/openmp.h, which "
+                 "needs it to go round faults of detach: link libomp shared.";
+  }
+  return is_shared ? 0 : -ENOTSUP;
 }
 
 /* Whether the task must end with its body; see iow_omp_is_forced() above for cancellation. */
@@ -358,7 +371,8 @@ static inline void iow_omp_fulfil(iow_omp_task* task) {
  * fulfils the event of `task` on a thread of the team. Returns 1, as it always succeeds.
  */
 static inline int iow_omp_arm(iow_omp_task* task) {
-  char key = 0; /* its address is what the two tasks share */
+  char key = 0;
+  (void)key; /* only its address is used, by which the second task depends on the first */
   omp_event_handle_t kick = (omp_event_handle_t)0;
 #pragma omp task untied detach(kick) depend(out : key)
   {}
@@ -367,7 +381,6 @@ static inline int iow_omp_arm(iow_omp_task* task) {
     omp_fulfill_event(task->event);
     iow_omp_release(task);
   }
-  (void)key;
   task->kick = kick;
   if (__atomic_exchange_n(&task->state, IOW_OMP_ARMED, __ATOMIC_ACQ_REL) == IOW_OMP_DONE) {
     iow_omp_fulfil(task);

@@ -147,6 +147,8 @@ class Service::Impl final : public PumpClient, public LaneHost {
   void note_end_at_once(const Call& call, int64_t result) noexcept;
   bool may_pause() noexcept;
   void pause_task(iow_request& request) noexcept;
+  int64_t help_reaper() noexcept;
+  int64_t finish_on_thread(const Call& call, iow_request& request) noexcept;
   void submit_for_task(iow_request& request) noexcept;
   bool in_bindable_task() noexcept;
   bool hold_current_task(BoundTask& bound) noexcept;

@@ -235,7 +235,8 @@ const char* Service::task_host_name() const noexcept {
   return impl_->tasks_.host != nullptr ? impl_->tasks_.host->name() : "none";
 }
 const char* Service::task_host_reason() const noexcept {
-  return impl_->tasks_.why.c_str();
+  const TaskIo& tasks = impl_->tasks_;
+  return tasks.host != nullptr ? tasks.host->missing() : tasks.why.c_str();
 }
 void Service::task_statistics(iow_task_stats& stats) const noexcept {
   impl_->task_statistics(stats);

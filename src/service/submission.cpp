@@ -243,7 +243,7 @@ bool Service::Impl::start_poller() noexcept {
     return false;
   }
   std::string why = "the task runtime cannot run a task that polls";
-  if (tasks_.host == nullptr || !tasks_.host->can_spawn() || reaper_.start_driven(why) != 0 ||
+  if (tasks_.host == nullptr || !tasks_.host->can_poll() || reaper_.start_driven(why) != 0 ||
       !poller_.start(*tasks_.host, tasks_.poll_min_ns, tasks_.poll_max_ns)) {
     reaper_.stop();
     explain("a thread reaps instead of a task", why);

@@ -148,7 +148,8 @@ bool Service::Impl::ended_at_once(iow_request& request) noexcept {
   while (true) {
     const int64_t result = without_waiting(operation, tasks_.cached_writes);
     const bool cut = result > 0 && static_cast<uint64_t>(result) < journey_of(request).total_bytes;
-    if (result == kWouldWait || (cut && (request.flags & IOW_EXACT) != 0)) {
+    if (result == kWouldWait ||
+        (cut && is_read(operation.op) && (request.flags & IOW_EXACT) != 0)) {
       return false;  // a system call would have gone on where the cache ends
     }
     if (advance(request, result).step == Step::complete) {
@@ -190,21 +191,26 @@ namespace {
 /// A blocking call of a task that is paused.
 class PausedTransfer final : public tasking::TaskPause {
  public:
-  using Start = void (*)(void* service, iow_request& request) noexcept;
+  struct Ways {
+    void (*start)(void* service, iow_request& request) noexcept;
+    int64_t (*help)(void* service) noexcept;
+  };
 
-  PausedTransfer(tasking::TaskHost& host, iow_request& request, void* service, Start how) noexcept
-      : TaskPause(host), request_(request), service_(service), start_(how) {
+  PausedTransfer(tasking::TaskHost& host, iow_request& request, void* service,
+                 const Ways& ways) noexcept
+      : TaskPause(host), request_(request), service_(service), ways_(ways) {
     request_.callback = [](iow_request*, void* user) {
       static_cast<PausedTransfer*>(user)->complete();
     };
     request_.user = this;
   }
-  void start() noexcept override { start_(service_, request_); }
+  void start() noexcept override { ways_.start(service_, request_); }
+  int64_t help() noexcept override { return ways_.help(service_); }
 
  private:
   iow_request& request_;
   void* const service_;
-  const Start start_;
+  const Ways& ways_;
 };
 
 }  // namespace
@@ -226,7 +232,7 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
   }
   if (!may_pause()) {
     count(tasks_.counters.made_plain);
-    return transfer_on_thread(call);  // from its beginning: positional transfers may be repeated
+    return finish_on_thread(call, request);
   }
   pause_task(request);
   tasks_.counters.paused.fetch_sub(1, std::memory_order_relaxed);
@@ -246,6 +252,17 @@ bool Service::Impl::may_pause() noexcept {
   return true;
 }
 
+/// As transfer_on_thread(), but only what is left: what was appended must not be repeated.
+int64_t Service::Impl::finish_on_thread(const Call& call, iow_request& request) noexcept {
+  if (journey_of(request).done_bytes == 0) {
+    return transfer_on_thread(call);
+  }
+  while (advance(request, perform_inline(journey_of(request).operation)).step == Step::again) {
+  }
+  blocking_bytes_.add(is_read(call.op), request.result);
+  return request.result;
+}
+
 void Service::Impl::note_end_at_once(const Call& call, int64_t result) noexcept {
   count(tasks_.counters.at_once);
   if (is_transfer(call.op)) {
@@ -255,12 +272,24 @@ void Service::Impl::note_end_at_once(const Call& call, int64_t result) noexcept 
 
 /// Not to be inlined: what the compiler knows of this thread must not outlive the pause.
 __attribute__((noinline)) void Service::Impl::pause_task(iow_request& request) noexcept {
-  PausedTransfer pause(*tasks_.host, request, this,
-                       [](void* service, iow_request& started) noexcept {
-                         static_cast<Impl*>(service)->submit_for_task(started);
-                       });
+  static constexpr PausedTransfer::Ways kWays{
+      [](void* service, iow_request& started) noexcept {
+        static_cast<Impl*>(service)->submit_for_task(started);
+      },
+      [](void* service) noexcept { return static_cast<Impl*>(service)->help_reaper(); }};
+  PausedTransfer pause(*tasks_.host, request, this, kWays);
   tasks_.host->pause(pause);
   IOW_ASSERT(pause.done());
+}
+
+/// A worker that sleeps in place of its task: the task that reaps may need it. As
+/// TaskPause::help().
+int64_t Service::Impl::help_reaper() noexcept {
+  if (!poller_.started()) {
+    return -1;
+  }
+  reaper_.drive();
+  return static_cast<int64_t>(tasks_.poll_max_ns);
 }
 
 // ---- Bound calls

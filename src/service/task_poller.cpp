@@ -19,6 +19,11 @@ class TaskPoller::Park final : public tasking::TaskPause {
       poller_.wake();
     }
   }
+  // Not with the worker: the tasks that run on it are to be polled for.
+  int64_t help() noexcept override {
+    poller_.wake();
+    return -1;
+  }
 
  private:
   TaskPoller& poller_;

@@ -110,13 +110,28 @@ class AlpiHost final : public TaskHost {
                    has_feature(alpi, kFeatureBlocking)),
         has_events_(alpi.events_increase != nullptr && alpi.events_decrease != nullptr &&
                     has_feature(alpi, kFeatureEvents)),
-        can_spawn_(alpi.task_spawn != nullptr && alpi.task_waitfor_ns != nullptr),
-        decreased_by_workers_(::dlsym(RTLD_DEFAULT, "nosv_decrease_event_counter") != nullptr) {}
+        can_poll_(alpi.task_spawn != nullptr && alpi.task_waitfor_ns != nullptr &&
+                  has_feature(alpi, kFeatureBlocking)),
+        decreased_by_workers_(alpi.task_spawn != nullptr &&
+                              ::dlsym(RTLD_DEFAULT, "nosv_decrease_event_counter") != nullptr) {}
 
   /// Waits for the tasks that run errands: they are ours.
   ~AlpiHost() override { await_zero(errands_running_, *this); }
 
   [[nodiscard]] const char* name() const noexcept override { return name_.c_str(); }
+
+  [[nodiscard]] const char* missing() const noexcept override {
+    if (refused_.load(std::memory_order_relaxed)) {
+      return "the runtime refused to block a task: since then blocking calls are plain; ask its "
+             "log or its makers why";
+    }
+    if (!can_pause()) {
+      return "this runtime cannot pause tasks: blocking calls are plain, and iow_ta_*() work";
+    }
+    return has_events_ ? ""
+                       : "this runtime counts no events: iow_ta_*() work between iow_task_begin() "
+                         "and iow_task_end() only";
+  }
 
   [[nodiscard]] Task current() noexcept override {
     Handle task = nullptr;
@@ -138,6 +153,7 @@ class AlpiHost final : public TaskHost {
         // Refused: not again with this runtime. Where complete() has unblocked us all the same, a
         // later block of this task may return at once; ALPI has no call that takes it back.
         can_pause_.store(false, std::memory_order_relaxed);
+        refused_.store(true);  // before it goes on: see run_errands()
         static_cast<void>(pause.sleep_as_thread());
         return;
       }
@@ -160,21 +176,25 @@ class AlpiHost final : public TaskHost {
     // The runtime may count with relaxed operations: with its own acquire before the successor
     // runs, this fence makes what was written before visible there.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    const bool must_relay = decreased_by_workers_ && can_spawn_ && current() == nullptr;
+    const bool must_relay = decreased_by_workers_ && current() == nullptr;
     if (must_relay || alpi_.events_decrease(static_cast<Handle>(task), 1) != kSuccess) {
       relay({task, Errand::decrease});
     }
   }
 
-  [[nodiscard]] bool can_spawn() const noexcept override { return can_spawn_; }
+  [[nodiscard]] bool can_poll() const noexcept override { return can_poll_; }
 
   [[nodiscard]] bool spawn(void (*body)(void*), void (*completed)(void*),
                            void* user) noexcept override {
-    return can_spawn_ &&
+    return alpi_.task_spawn != nullptr &&
            alpi_.task_spawn(body, user, completed, user, "ioweave", nullptr) == kSuccess;
   }
 
-  void yield_for(uint64_t ns) noexcept override { alpi_.task_waitfor_ns(ns, nullptr); }
+  void yield_for(uint64_t ns) noexcept override {
+    if (alpi_.task_waitfor_ns == nullptr || alpi_.task_waitfor_ns(ns, nullptr) != kSuccess) {
+      sleep_thread_for(ns);
+    }
+  }
 
  private:
   struct Errand {
@@ -196,9 +216,11 @@ class AlpiHost final : public TaskHost {
     errands_running_.fetch_add(1, std::memory_order_relaxed);
     if (!spawn([](void* self) { static_cast<AlpiHost*>(self)->run_errands(); }, &errand_ended,
                this)) {
-      const std::lock_guard guard(errands_lock_);
-      runner_is_due_ = false;  // the next errand tries again, for this one as well
-      errands_running_.fetch_sub(1, std::memory_order_relaxed);
+      {
+        const std::lock_guard guard(errands_lock_);
+        runner_is_due_ = false;  // the next errand tries again, for this one as well
+      }
+      errand_ended(this);
     }
   }
 
@@ -219,8 +241,10 @@ class AlpiHost final : public TaskHost {
       const auto task = static_cast<Handle>(errand.task);
       const int error = errand.kind == Errand::unblock ? alpi_.task_unblock(task)
                                                        : alpi_.events_decrease(task, 1);
-      // Refused even to a task of the runtime: the task it belongs to can never go on.
-      IOW_ASSERT(error == kSuccess);
+      // Refused even to a task of the runtime: the task it belongs to can never go on. But where
+      // that was refused to block, it went on by itself, and may have ended.
+      const bool not_needed = errand.kind == Errand::unblock && refused_.load();
+      IOW_ASSERT(error == kSuccess || not_needed);
     }
   }
 
@@ -228,8 +252,9 @@ class AlpiHost final : public TaskHost {
   const std::string name_;
   std::atomic<bool> can_pause_;
   const bool has_events_;
-  const bool can_spawn_;
+  const bool can_poll_;
   const bool decreased_by_workers_;
+  std::atomic<bool> refused_{false};
   std::atomic<uint32_t> errands_running_{0};
   std::mutex errands_lock_;
   std::vector<Errand> errands_;  ///< under the lock, and so is:

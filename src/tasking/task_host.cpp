@@ -10,7 +10,7 @@ bool TaskPause::sleep_as_thread() noexcept {
     return false;
   }
   while (!done()) {
-    futex_wait(state_, kWaited);
+    futex_wait(state_, kWaited, help());  // returns at once where help() brought the end about
   }
   return true;
 }
@@ -35,13 +35,18 @@ void TaskPause::complete() noexcept {
   }
 }
 
+void sleep_thread_for(uint64_t ns) noexcept {
+  constexpr uint64_t kSecond = 1'000'000'000;
+  const timespec time{static_cast<time_t>(ns / kSecond), static_cast<long>(ns % kSecond)};
+  ::nanosleep(&time, nullptr);
+}
+
 void sleep_briefly(TaskHost& host) noexcept {
   constexpr uint64_t kMomentNs = 100'000;
   if (host.current() != nullptr) {
     host.yield_for(kMomentNs);
   } else {
-    const timespec moment{0, kMomentNs};
-    ::nanosleep(&moment, nullptr);
+    sleep_thread_for(kMomentNs);
   }
 }
 

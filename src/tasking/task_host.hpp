@@ -41,6 +41,10 @@ class TaskPause {
                                           std::memory_order_acquire);
   }
 
+  /// What the thread does, before it sleeps in place of its task and now and then: whoever reaps
+  /// may be a task that needs the very worker. For how long to sleep then; -1: until the end.
+  virtual int64_t help() noexcept { return -1; }
+
   /// The host, where the runtime refused to put the task to sleep: sleeps with the thread instead.
   /// False where complete() has resumed the task already, or is about to.
   [[nodiscard]] bool sleep_as_thread() noexcept;
@@ -75,6 +79,8 @@ class TaskHost {
 
   /// "ALPI 1.2 (nOS-V 3.1)".
   [[nodiscard]] virtual const char* name() const noexcept = 0;
+  /// A sentence on what this runtime cannot do, or "".
+  [[nodiscard]] virtual const char* missing() const noexcept { return ""; }
 
   /// The task that runs on this thread, or null.
   [[nodiscard]] virtual Task current() noexcept = 0;
@@ -94,8 +100,9 @@ class TaskHost {
   /// Any thread. Publishes everything written before to the successors of the task.
   virtual void release(Task task) noexcept = 0;
 
-  /// What a task of the runtime's own needs that polls.
-  [[nodiscard]] virtual bool can_spawn() const noexcept { return false; }
+  /// Whether a task of the runtime can poll: one that spawn() runs and that yield_for() lets others
+  /// run.
+  [[nodiscard]] virtual bool can_poll() const noexcept { return false; }
   /// Runs body(user) in a task, then completed(user). False where the runtime refuses.
   [[nodiscard]] virtual bool spawn(void (*)(void*), void (*)(void*), void*) noexcept {
     return false;
@@ -107,6 +114,7 @@ class TaskHost {
   TaskHost() = default;
 };
 
+void sleep_thread_for(uint64_t ns) noexcept;
 /// For callers that may be tasks, even the only one that can run: lets others run for a moment.
 void sleep_briefly(TaskHost& host) noexcept;
 /// The same until `word`, for which there are futex wakes, is zero.

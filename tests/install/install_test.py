@@ -6,6 +6,7 @@ care where it lies. ctest runs each with IOWEAVE_BUILD, IOWEAVE_VERSION, CC and 
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -58,15 +59,39 @@ class InstalledTree(unittest.TestCase):
         include = self.prefix / "include"
         public = {p.relative_to(SOURCE / "include") for p in SOURCE.glob("include/ioweave/*.h*")}
         installed = {p.relative_to(include) for p in include.rglob("*") if p.is_file()}
-        self.assertEqual(installed, public)
-        for header in sorted(installed):
+        fortran = {p for p in installed if p.parent.name == "fortran"}
+        self.assertEqual(installed - fortran, public)
+        for header in sorted(public):
             compilers = [[CXX, "-std=c++20", "-x", "c++"]]
             if header.suffix == ".h":
                 compilers.append([CC, "-std=c11", "-D_DEFAULT_SOURCE", "-x", "c"])
             for compiler in compilers:
+                if header.name == "openmp.h":
+                    compiler.append("-fopenmp")
                 probe = self.work / "probe"
                 probe.write_text(f"#include <{header}>\n#include <{header}>\n", "utf-8")
                 output_of(*compiler, *WARNINGS, "-I", include, "-fsyntax-only", probe)
+
+    def test_fortran_modules_are_built_from_what_is_installed(self) -> None:
+        compiler = shutil.which("gfortran")
+        if compiler is None:
+            self.skipTest("no gfortran")
+        sources = self.prefix / "include/ioweave/fortran"
+        program = self.work / "program"
+        probe = self.work / "probe.f90"
+        probe.write_text(
+            "use ioweave\nuse ioweave_openmp\ntype(c_ptr) :: service\n"
+            "if (iow_service_open(service) /= 0) stop 1\n"
+            "print '(a)', iow_version()\ncall iow_service_close(service)\n"
+            "if (iow_omp_end(service) == 0) stop 1\nend\n",
+            "utf-8",
+        )
+        output_of(
+            *(compiler, "-fopenmp", "-J", self.work, "-I", self.prefix / "include"),
+            *(sources / name for name in ("ioweave.f90", "ioweave_openmp.f90", "ioweave_openmp.c")),
+            *(probe, "-o", program, "-L", self.libraries, "-lioweave"),
+        )
+        self.assertEqual(output_of(program, LD_LIBRARY_PATH=self.libraries).strip(), VERSION)
 
     def test_c_consumer_by_pkg_config(self) -> None:
         path = {"PKG_CONFIG_PATH": self.libraries / "pkgconfig"}

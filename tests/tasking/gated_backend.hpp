@@ -70,7 +70,7 @@ class GatedBackend final : public engine::Backend {
 
  private:
   static std::mutex& lock() {
-    static std::mutex lock;
+    static auto& lock = *new std::mutex;
     return lock;
   }
   static bool& is_open() {
@@ -78,7 +78,7 @@ class GatedBackend final : public engine::Backend {
     return open;
   }
   static std::vector<GatedBackend*>& all() {
-    static std::vector<GatedBackend*> all;
+    static auto& all = *new std::vector<GatedBackend*>;  // threads may run to the very end
     return all;
   }
 

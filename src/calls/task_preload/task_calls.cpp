@@ -45,6 +45,9 @@ void say(const std::string& text) noexcept {
 }
 
 void write_report() noexcept {
+  if (task_service->is_inherited()) {
+    return;  // a forked child: what is counted is the parent's, who reports it
+  }
   iow_task_stats stats{};
   task_service->task_statistics(stats);
   std::string text(256, '\0');

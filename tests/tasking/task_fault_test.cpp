@@ -1,0 +1,750 @@
+// Storage I/O in tasks when something goes wrong: a device, a runtime, the program's end. Nothing
+// may be lost, mixed up or left hanging.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <malloc.h>
+
+#include "service/service.hpp"
+#include "support/child.hpp"
+#include "support/faulty_backend.hpp"
+#include "support/temp_file.hpp"
+#include "tasking/gated_backend.hpp"
+#include "tasking/workers.hpp"
+
+namespace ioweave::service {
+namespace {
+
+using engine::Op;
+using test::GatedBackend;
+using test::HostUnderTest;
+using test::is_alpi;
+using test::make_workers;
+using test::missing;
+using test::name_of;
+using test::pattern;
+using test::run_in_child;
+using test::Workers;
+
+#ifdef IOWEAVE_TEST_SANITIZED
+constexpr unsigned kScale = 8;  // fewer rounds
+#else
+constexpr unsigned kScale = 1;
+#endif
+
+/// A file in memory which says that it is O_DIRECT: every transfer goes to the back end, of any
+/// size and alignment.
+class DirectMemory {
+ public:
+  explicit DirectMemory(size_t bytes) {
+    const int memory = ::memfd_create("ioweave-test", MFD_CLOEXEC);
+    const std::vector<std::byte> content = pattern(0, bytes);
+    EXPECT_EQ(::pwrite(memory, content.data(), bytes, 0), static_cast<ssize_t>(bytes));
+    const std::string path = "/proc/self/fd/" + std::to_string(memory);
+    fd_ = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);  // F_SETFL does not give it
+    ::close(memory);
+  }
+  ~DirectMemory() { ::close(fd_); }
+  DirectMemory(const DirectMemory&) = delete;
+  DirectMemory& operator=(const DirectMemory&) = delete;
+  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] bool direct() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+#define SKIP_WITHOUT_DIRECT(file)                                            \
+  if (!(file).direct()) {                                                    \
+    GTEST_SKIP() << "files in memory have no O_DIRECT: Linux 6.6 is needed"; \
+  }                                                                          \
+  static_assert(true)
+
+Options options_for(HostUnderTest host) {
+  Options options;
+  options.tasks = host == HostUnderTest::begun ? tasking::HostKind::none
+                  : host == HostUnderTest::tbb ? tasking::HostKind::tbb
+                                               : tasking::HostKind::alpi;
+  options.reap_in_task = host == HostUnderTest::alpi_task;
+  return options;
+}
+
+Call read_call(int fd, void* buffer, size_t bytes, int64_t offset) {
+  return {Op::read, fd, buffer, bytes, offset, false};
+}
+Call write_call(int fd, const std::byte* buffer, size_t bytes, int64_t offset) {
+  return {Op::write, fd, const_cast<std::byte*>(buffer), bytes, offset, false};
+}
+
+iow_task_stats stats_of(const Service& service) {
+  iow_task_stats stats{};
+  service.task_statistics(stats);
+  return stats;
+}
+
+/// Workers and a service of a host.
+struct Host {
+  explicit Host(HostUnderTest which, unsigned worker_count, const Options& options,
+                const char* alpi_modes = "")
+      : workers(make_workers(which, worker_count, alpi_modes)) {
+    int error = 0;
+    std::string why;
+    service = Service::open(options, error, why);
+    EXPECT_NE(service, nullptr) << why;
+    workers->brackets().begin = [this](void (*done)(void*), void* user) {
+      return service->task_begin(done, user);
+    };
+    workers->brackets().end = [this] { return service->task_end(); };
+  }
+  ~Host() {
+    workers->wait();
+    service.reset();
+  }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  std::unique_ptr<Workers> workers;
+  std::unique_ptr<Service> service;
+};
+
+class TaskFaults : public ::testing::TestWithParam<HostUnderTest> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = missing(GetParam()); !why.empty()) {
+      GTEST_SKIP() << why;
+    }
+  }
+};
+class BoundFaults : public TaskFaults {};
+INSTANTIATE_TEST_SUITE_P(, TaskFaults,
+                         ::testing::Values(HostUnderTest::alpi_thread, HostUnderTest::alpi_task,
+                                           HostUnderTest::tbb),
+                         [](const auto& host) { return name_of(host.param); });
+INSTANTIATE_TEST_SUITE_P(, BoundFaults,
+                         ::testing::Values(HostUnderTest::alpi_thread, HostUnderTest::alpi_task,
+                                           HostUnderTest::tbb, HostUnderTest::begun),
+                         [](const auto& host) { return name_of(host.param); });
+
+// ---- A device that is slow
+
+/// What `count` transfers of one byte each left behind.
+struct ManyReads {
+  explicit ManyReads(size_t count) : bytes(count), results(count, 4711) {}
+  [[nodiscard]] bool right() const {
+    return bytes == pattern(0, bytes.size()) &&
+           std::all_of(results.begin(), results.end(), [](ssize_t result) { return result == 1; });
+  }
+  std::vector<std::byte> bytes;
+  std::vector<ssize_t> results;
+};
+
+TEST_P(BoundFaults, TenThousandMayBePending) {
+  constexpr size_t kTasks = 100;
+  constexpr size_t kEach = 100 / kScale;
+  const DirectMemory file(kTasks * kEach);
+  SKIP_WITHOUT_DIRECT(file);
+  Options options = options_for(GetParam());
+  options.open_lane = &GatedBackend::open_lane;
+  Host host(GetParam(), 2, options);
+  size_t allocated = 0;
+  for (int round = 0; round < 3; ++round) {
+    GatedBackend::close_gate();
+    ManyReads reads(kTasks * kEach);
+    std::atomic<size_t> bodies{0};
+    std::atomic<size_t> successors{0};
+    for (size_t task = 0; task < kTasks; ++task) {
+      host.workers->spawn_bound(
+          [&, task] {
+            for (size_t i = task * kEach; i < (task + 1) * kEach; ++i) {
+              iovec vector{&reads.bytes[i], 1};
+              const Call call{i % 2 == 0 ? Op::read : Op::readv,
+                              file.fd(),
+                              i % 2 == 0 ? static_cast<void*>(&reads.bytes[i]) : &vector,
+                              1,
+                              static_cast<int64_t>(i),
+                              false};
+              ASSERT_EQ(host.service->bind(call, &reads.results[i]), 0);
+            }
+            ++bodies;
+          },
+          [&] { ++successors; });
+    }
+    while (bodies != kTasks) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(successors, 0u);
+    EXPECT_EQ(stats_of(*host.service).bound_pending, kTasks * kEach);
+    EXPECT_EQ(reads.results, std::vector<ssize_t>(kTasks * kEach, -EINPROGRESS));
+    GatedBackend::open_gate();
+    host.workers->wait();
+    EXPECT_EQ(successors, kTasks);
+    EXPECT_TRUE(reads.right());
+    EXPECT_EQ(stats_of(*host.service).bound_pending, 0u);
+#ifndef IOWEAVE_TEST_SANITIZED
+    // The second round made whatever threads and queues of the test itself there are to be.
+    if (round == 1) {
+      allocated = ::mallinfo2().uordblks;
+    } else if (round == 2) {
+      EXPECT_LT(::mallinfo2().uordblks, allocated + (1u << 20));  // 10,000 of them are 3 MB
+    }
+#endif
+  }
+  EXPECT_EQ(stats_of(*host.service).bound, 3 * kTasks * kEach);
+}
+
+TEST_P(BoundFaults, TheSuccessorWaitsForTheLastTransfer) {
+  const DirectMemory file(4096);
+  SKIP_WITHOUT_DIRECT(file);
+  GatedBackend::close_gate();
+  Options options = options_for(GetParam());
+  options.open_lane = &GatedBackend::open_lane;
+  Host host(GetParam(), 1, options);
+  std::atomic<bool> others{false};
+  std::atomic<bool> successor{false};
+  std::byte byte{};
+  ssize_t result = 0;
+  host.workers->spawn_bound(
+      [&] { ASSERT_EQ(host.service->bind(read_call(file.fd(), &byte, 1, 17), &result), 0); },
+      [&] { successor = true; });
+  host.workers->spawn_bound([] {}, [&] { others = true; });
+  while (!others) {
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(successor);
+  GatedBackend::open_gate();
+  host.workers->wait();
+  EXPECT_TRUE(successor);
+  EXPECT_EQ(result, 1);
+  EXPECT_EQ(byte, test::pattern_at(17));
+}
+
+TEST_P(TaskFaults, TheWorkerOfAPausedTaskRunsOthers) {
+  const DirectMemory file(4096);
+  SKIP_WITHOUT_DIRECT(file);
+  GatedBackend::close_gate();
+  Options options = options_for(GetParam());
+  options.open_lane = &GatedBackend::open_lane;
+  Host host(GetParam(), 1, options);
+  constexpr unsigned kPaused = 50;
+  std::atomic<unsigned> ended{0};
+  for (unsigned task = 0; task < kPaused; ++task) {
+    host.workers->spawn([&, task] {
+      std::byte byte{};
+      EXPECT_EQ(host.service->transfer(read_call(file.fd(), &byte, 1, task)), 1);
+      EXPECT_EQ(byte, test::pattern_at(task));
+      ++ended;
+    });
+  }
+  std::atomic<bool> other{false};
+  host.workers->spawn([&] { other = true; });
+  while (!other || stats_of(*host.service).paused != kPaused) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(ended, 0u);
+  GatedBackend::open_gate();
+  host.workers->wait();
+  EXPECT_EQ(ended, kPaused);
+  EXPECT_EQ(stats_of(*host.service).most_paused, kPaused);
+}
+
+// ---- A device that fails
+
+test::FaultOptions faults;
+
+std::unique_ptr<engine::Backend> open_faulty(const engine::LaneOptions& options, int& error,
+                                             std::string& why) {
+  auto inner = engine::open_lane(options, error, why);
+  return inner == nullptr ? nullptr
+                          : std::make_unique<test::FaultyBackend>(std::move(inner), faults);
+}
+
+/// One task's part of the file, and what must be in it.
+class Region {
+ public:
+  static constexpr size_t kBytes = 4096;
+  Region(int fd, size_t index) : fd_(fd), begin_(index * kBytes), model_(pattern(begin_, kBytes)) {}
+
+  struct Transfer {
+    bool write;
+    size_t offset;  ///< in the region
+    std::vector<std::byte> bytes;
+    ssize_t result = 4711;
+  };
+  [[nodiscard]] static Transfer random_transfer(std::mt19937_64& random, size_t from, size_t to) {
+    Transfer transfer;
+    transfer.write = random() % 2 == 0;
+    transfer.offset = from + random() % (to - from);
+    transfer.bytes.resize(1 + random() % (to - transfer.offset));
+    for (std::byte& byte : transfer.bytes) {
+      byte = static_cast<std::byte>(random());
+    }
+    return transfer;
+  }
+  [[nodiscard]] Call call(Transfer& transfer) const {
+    return {transfer.write ? Op::write : Op::read,
+            fd_,
+            transfer.bytes.data(),
+            transfer.bytes.size(),
+            static_cast<int64_t>(begin_ + transfer.offset),
+            false};
+  }
+  /// Takes over what the result says, and compares what was read.
+  void apply(const Transfer& transfer) {
+    if (transfer.result < 0) {
+      EXPECT_TRUE(transfer.result == -EIO || (transfer.write && transfer.result == -ENOSPC))
+          << transfer.result;
+      return;
+    }
+    ASSERT_GE(transfer.result, 1);  // short only by an error after a part
+    ASSERT_LE(transfer.result, static_cast<ssize_t>(transfer.bytes.size()));
+    const auto place = model_.begin() + static_cast<ptrdiff_t>(transfer.offset);
+    const auto end = transfer.bytes.begin() + transfer.result;
+    if (transfer.write) {
+      std::copy(transfer.bytes.begin(), end, place);
+    } else {
+      EXPECT_TRUE(std::equal(transfer.bytes.begin(), end, place));
+    }
+  }
+  void check_file() const {
+    std::vector<std::byte> found(kBytes);
+    ASSERT_EQ(::pread(fd_, found.data(), kBytes, static_cast<off_t>(begin_)), ssize_t{kBytes});
+    ASSERT_EQ(found, model_);
+  }
+
+ private:
+  const int fd_;
+  const size_t begin_;
+  std::vector<std::byte> model_;
+};
+
+test::FaultOptions all_faults(uint64_t seed) {
+  test::FaultOptions options;
+  options.seed = seed;
+  options.short_transfer = 0.3;
+  options.interrupted = 0.1;
+  options.again = 0.1;
+  options.cancelled = 0.1;
+  options.io_error = 0.05;
+  options.no_space = 0.05;
+  options.busy = 0.1;
+  options.delay = 0.3;
+  options.reorder = true;
+  return options;
+}
+
+class TaskProperties : public ::testing::TestWithParam<std::tuple<HostUnderTest, engine::Kind>> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = missing(host_kind()); !why.empty()) {
+      GTEST_SKIP() << why;
+    }
+  }
+  [[nodiscard]] static HostUnderTest host_kind() { return std::get<0>(GetParam()); }
+  [[nodiscard]] static Options faulty_options(uint64_t seed) {
+    faults = all_faults(seed);
+    Options options = options_for(host_kind());
+    options.engine = std::get<1>(GetParam());
+    options.open_lane = &open_faulty;
+    return options;
+  }
+  static constexpr size_t kTasks = 64;
+  static constexpr unsigned kRounds = 30 / kScale + 1;
+};
+class BlockingProperties : public TaskProperties {};
+class BoundProperties : public TaskProperties {};
+std::string property_name(
+    const ::testing::TestParamInfo<std::tuple<HostUnderTest, engine::Kind>>& info) {
+  return name_of(std::get<0>(info.param)) +
+         (std::get<1>(info.param) == engine::Kind::uring ? "Uring" : "Threads");
+}
+const auto kEngines = ::testing::Values(engine::Kind::uring, engine::Kind::threads);
+INSTANTIATE_TEST_SUITE_P(, BlockingProperties,
+                         ::testing::Combine(::testing::Values(HostUnderTest::alpi_thread,
+                                                              HostUnderTest::alpi_task,
+                                                              HostUnderTest::tbb),
+                                            kEngines),
+                         property_name);
+INSTANTIATE_TEST_SUITE_P(
+    , BoundProperties,
+    ::testing::Combine(::testing::Values(HostUnderTest::alpi_thread, HostUnderTest::alpi_task,
+                                         HostUnderTest::tbb, HostUnderTest::begun),
+                       kEngines),
+    property_name);
+
+TEST_P(BlockingProperties, EachTaskGetsItsOwnResults) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  const DirectMemory file(kTasks * Region::kBytes);
+  SKIP_WITHOUT_DIRECT(file);
+  Host host(host_kind(), 2, faulty_options(seed));
+  std::atomic<uint64_t> failed{0};
+  for (size_t task = 0; task < kTasks; ++task) {
+    host.workers->spawn([&, task] {
+      std::mt19937_64 random(seed + task);
+      Region region(file.fd(), task);
+      for (unsigned round = 0; round < kRounds; ++round) {
+        auto transfer = Region::random_transfer(random, 0, Region::kBytes);
+        transfer.result = host.service->transfer(region.call(transfer));
+        failed += transfer.result < 0 ? 1 : 0;
+        region.apply(transfer);
+        region.check_file();
+      }
+    });
+  }
+  host.workers->wait();
+  EXPECT_EQ(stats_of(*host.service).pauses, kTasks * kRounds);
+  EXPECT_GT(failed, 0u);
+  iow_stats stats{};
+  host.service->statistics(stats);
+  EXPECT_GT(stats.continued, 0u);
+  EXPECT_GT(stats.reissued, 0u);
+}
+
+TEST_P(BoundProperties, EachTaskGetsItsOwnResults) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  const DirectMemory file(kTasks * Region::kBytes);
+  SKIP_WITHOUT_DIRECT(file);
+  Host host(host_kind(), 2, faulty_options(seed));
+  constexpr size_t kParts = 4;  // transfers of one task do not overlap
+  constexpr size_t kPart = Region::kBytes / kParts;
+  struct State {
+    State(uint64_t start, int fd, size_t index) : random(start + index), region(fd, index) {}
+    std::mt19937_64 random;
+    Region region;
+    std::vector<Region::Transfer> transfers;
+  };
+  std::vector<State> tasks;
+  for (size_t task = 0; task < kTasks; ++task) {
+    tasks.emplace_back(seed, file.fd(), task);
+  }
+  for (unsigned round = 0; round < kRounds; ++round) {
+    for (State& task : tasks) {
+      host.workers->spawn_bound(
+          [&] {
+            task.transfers.clear();
+            for (size_t part = 0; part < kParts; ++part) {
+              task.transfers.push_back(
+                  Region::random_transfer(task.random, part * kPart, (part + 1) * kPart));
+            }
+            for (Region::Transfer& each : task.transfers) {
+              ASSERT_EQ(host.service->bind(task.region.call(each), &each.result), 0);
+            }
+          },
+          [] {});
+    }
+    host.workers->wait();
+    for (State& task : tasks) {
+      for (size_t part = 0; part < kParts; ++part) {
+        // The model has to know of all writes before the file is looked at.
+        task.region.apply(task.transfers[part]);
+      }
+      ASSERT_NO_FATAL_FAILURE(task.region.check_file());
+    }
+  }
+  EXPECT_EQ(stats_of(*host.service).bound, kTasks * kRounds * kParts);
+  EXPECT_EQ(stats_of(*host.service).bound_pending, 0u);
+}
+
+// ---- A runtime that misbehaves
+
+/// What every mode must leave right: data, results, and the end of it all.
+struct Workload {
+  static constexpr size_t kTasks = 32;
+  static constexpr unsigned kReads = 40 / kScale + 1;
+
+  /// Blocking calls; with a bound one each where `bound`.
+  static void run(Host& host, int fd, bool bound) {
+    ManyReads reads(kTasks);
+    std::atomic<size_t> successors{0};
+    for (size_t task = 0; task < kTasks; ++task) {
+      host.workers->spawn_bound(
+          [&, task, fd, bound] {
+            if (bound) {
+              EXPECT_EQ(host.service->bind(
+                            read_call(fd, &reads.bytes[task], 1, static_cast<int64_t>(task)),
+                            &reads.results[task]),
+                        0);
+            }
+            std::vector<std::byte> buffer(100);
+            for (unsigned i = 0; i < kReads; ++i) {
+              const size_t offset = task * 100 + i;
+              ASSERT_EQ(host.service->transfer(
+                            read_call(fd, buffer.data(), 100, static_cast<int64_t>(offset))),
+                        100);
+              ASSERT_EQ(buffer, pattern(offset, 100));
+            }
+          },
+          [&, task, bound] {
+            EXPECT_TRUE(!bound ||
+                        (reads.results[task] == 1 && reads.bytes[task] == test::pattern_at(task)));
+            ++successors;
+          });
+    }
+    host.workers->wait();
+    EXPECT_EQ(successors, kTasks);
+  }
+};
+
+class AlpiModes : public ::testing::TestWithParam<std::tuple<HostUnderTest, unsigned>> {
+ protected:
+  /// With as many workers as the parameter says.
+  [[nodiscard]] static std::unique_ptr<Host> open(const char* modes) {
+    const auto [which, workers] = GetParam();
+    return std::make_unique<Host>(which, workers, options_for(which), modes);
+  }
+  [[nodiscard]] static std::string why_of(const Host& host) {
+    return host.service->task_host_reason();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, AlpiModes,
+                         ::testing::Combine(::testing::Values(HostUnderTest::alpi_thread,
+                                                              HostUnderTest::alpi_task),
+                                            ::testing::Values(1, 2)),
+                         [](const auto& param) {
+                           return name_of(std::get<0>(param.param)) + "On" +
+                                  std::to_string(std::get<1>(param.param));
+                         });
+constexpr uint64_t kCalls = Workload::kTasks * Workload::kReads;
+
+TEST_P(AlpiModes, WhateverTheOrderOfTheUnblock) {
+  const DirectMemory file(65536);
+  SKIP_WITHOUT_DIRECT(file);
+  for (const char* modes : {"", "late_unblock", "immediate_unblock", "relaxed",
+                            "relaxed,immediate_unblock", "relaxed,late_unblock"}) {
+    SCOPED_TRACE(modes);
+    const auto host = open(modes);
+    Workload::run(*host, file.fd(), true);
+    EXPECT_EQ(stats_of(*host->service).pauses, kCalls);
+    EXPECT_EQ(stats_of(*host->service).bound, Workload::kTasks);
+    EXPECT_EQ(why_of(*host), "");
+  }
+}
+
+TEST_P(AlpiModes, WhatIsRefusedToAThreadIsDoneByATask) {
+  const DirectMemory file(65536);
+  SKIP_WITHOUT_DIRECT(file);
+  for (const char* modes : {"refuse_foreign_unblock", "refuse_foreign_decrease",
+                            "refuse_foreign_unblock,refuse_foreign_decrease"}) {
+    SCOPED_TRACE(modes);
+    const auto host = open(modes);
+    Workload::run(*host, file.fd(), true);
+    EXPECT_EQ(stats_of(*host->service).pauses, kCalls);
+    EXPECT_EQ(stats_of(*host->service).bound, Workload::kTasks);
+  }
+}
+
+TEST_P(AlpiModes, WithoutBlockingTheCallsArePlain) {
+  const DirectMemory file(65536);
+  SKIP_WITHOUT_DIRECT(file);
+  for (const char* modes : {"no_blocking", "no_blocking,refuse_foreign_decrease"}) {
+    SCOPED_TRACE(modes);
+    const auto host = open(modes);
+    Workload::run(*host, file.fd(), true);
+    Workload::run(*host, file.fd(), true);  // with a task that reaps, it is at it by now
+    EXPECT_EQ(stats_of(*host->service).pauses, 0u);
+    EXPECT_EQ(stats_of(*host->service).bound, 2 * Workload::kTasks);
+    EXPECT_NE(why_of(*host).find("cannot pause tasks"), std::string::npos) << why_of(*host);
+  }
+}
+
+TEST_P(AlpiModes, WithoutEventsNothingIsBound) {
+  const DirectMemory file(65536);
+  SKIP_WITHOUT_DIRECT(file);
+  for (const char* modes : {"no_events", "increase_fails"}) {
+    SCOPED_TRACE(modes);
+    const auto host = open(modes);
+    std::byte byte{};
+    ssize_t result = 4711;
+    host->workers->spawn([&] {
+      EXPECT_EQ(host->service->bind(read_call(file.fd(), &byte, 1, 0), &result), -ESRCH);
+    });
+    Workload::run(*host, file.fd(), false);
+    EXPECT_EQ(result, 4711);
+    EXPECT_EQ(stats_of(*host->service).pauses, kCalls);
+    EXPECT_EQ(stats_of(*host->service).bound, 0u);
+    EXPECT_EQ(stats_of(*host->service).bound_pending, 0u);
+  }
+  const auto host = open("no_events");
+  EXPECT_NE(why_of(*host).find("iow_task_begin()"), std::string::npos) << why_of(*host);
+}
+
+TEST_P(AlpiModes, WhereTheBlockFailsTheThreadSleepsAndNothingPausesLater) {
+  const DirectMemory file(65536);
+  SKIP_WITHOUT_DIRECT(file);
+  // count_misuse: an unblock that came before the refused block has no other.
+  const auto host = open("block_fails,count_misuse");
+  // The first to be refused may be the task that reaps, when it finds nothing to do.
+  std::byte byte{};
+  ssize_t result = 4711;
+  host->workers->spawn(
+      [&] { EXPECT_EQ(host->service->bind(read_call(file.fd(), &byte, 1, 0), &result), 0); });
+  host->workers->wait();
+  EXPECT_EQ(result, 1);
+  Workload::run(*host, file.fd(), true);
+  EXPECT_LE(stats_of(*host->service).pauses, 2u);  // a second worker may be at it
+  EXPECT_EQ(stats_of(*host->service).paused, 0u);
+  EXPECT_NE(why_of(*host).find("refused to block a task"), std::string::npos) << why_of(*host);
+}
+
+TEST_P(AlpiModes, WhereTheTaskThatReapsCannotBeSpawnedAThreadReaps) {
+  const DirectMemory file(65536);
+  SKIP_WITHOUT_DIRECT(file);
+  const auto host = open("");
+  std::atomic<bool> go{false};
+  std::atomic<unsigned> right{0};
+  constexpr unsigned kTasks = 8;
+  for (unsigned task = 0; task < kTasks; ++task) {
+    host->workers->spawn([&, task] {
+      while (!go) {
+        alpi_task_waitfor_ns(100'000, nullptr);
+      }
+      std::byte byte{};
+      right += host->service->transfer(read_call(file.fd(), &byte, 1, task)) == 1 &&
+                       byte == test::pattern_at(task)
+                   ? 1
+                   : 0;
+    });
+  }
+  alpi_test_set_mode("spawn_fails");
+  go = true;
+  host->workers->wait();
+  alpi_test_set_mode("");
+  EXPECT_EQ(right, kTasks);
+  EXPECT_EQ(stats_of(*host->service).pauses, kTasks);
+  if (std::get<0>(GetParam()) == HostUnderTest::alpi_task) {
+    EXPECT_NE(
+        std::string(host->service->fallback_reason()).find("a thread reaps instead of a task"),
+        std::string::npos)
+        << host->service->fallback_reason();
+  }
+}
+
+// ---- Threads and processes that end
+
+TEST(TaskThatReaps, WhatAThreadPostedBeforeItEndedIsNotLost) {
+  const test::TempFile file(65536);
+  constexpr unsigned kThreads = 50 / kScale;
+  constexpr unsigned kEach = 20;
+  Host host(HostUnderTest::alpi_task, 1, options_for(HostUnderTest::alpi_task));
+  std::vector<ssize_t> results(kThreads * kEach, 4711);
+  std::atomic<unsigned> successors{0};
+  for (unsigned i = 0; i < kThreads; ++i) {
+    std::thread([&, i] {
+      ASSERT_EQ(host.service->task_begin(
+                    [](void* user) { ++*static_cast<std::atomic<unsigned>*>(user); }, &successors),
+                0);
+      for (unsigned each = 0; each < kEach; ++each) {
+        // Waits for the disk in a thread of the kernel's that ends with this one.
+        ASSERT_EQ(host.service->bind({Op::fsync, file.fd(), nullptr, 0, 0, false},
+                                     &results[i * kEach + each]),
+                  0);
+      }
+      ASSERT_EQ(host.service->task_end(), 0);
+    }).join();
+  }
+  host.service.reset();  // ends all that is under way
+  EXPECT_EQ(successors, kThreads);
+  EXPECT_EQ(results, std::vector<ssize_t>(kThreads * kEach, 0));
+}
+
+enum class End { exit, quick_exit, by_hand, signal };
+
+/// Ends the process while tasks are paused for good.
+int end_with_paused_tasks(HostUnderTest which, End how) {
+  GatedBackend::close_gate();
+  Options options = options_for(which);
+  options.open_lane = &GatedBackend::open_lane;
+  // Never destroyed: the tasks never end.
+  static Host& host = *new Host(which, 2, options);
+  static const auto& file = *new DirectMemory(4096);
+  if (!file.direct()) {
+    return 77;
+  }
+  constexpr unsigned kPaused = 20;
+  for (unsigned task = 0; task < kPaused; ++task) {
+    host.workers->spawn([] {
+      std::byte byte{};
+      static_cast<void>(host.service->transfer(read_call(file.fd(), &byte, 1, 0)));
+    });
+  }
+  while (stats_of(*host.service).paused != kPaused) {
+    std::this_thread::yield();
+  }
+  switch (how) {
+    case End::exit:
+      std::exit(42);
+    case End::quick_exit:
+      std::quick_exit(42);
+    case End::signal:
+      ::raise(SIGKILL);
+      break;
+    case End::by_hand:
+      break;
+  }
+  return 42;  // by _exit(2)
+}
+
+TEST_P(TaskFaults, TheProcessMayEndWhileTasksArePaused) {
+  for (const End how : {End::exit, End::quick_exit, End::by_hand, End::signal}) {
+    const int code = run_in_child([how] { return end_with_paused_tasks(GetParam(), how); });
+    if (code == 77) {
+      GTEST_SKIP() << "files in memory have no O_DIRECT: Linux 6.6 is needed";
+    }
+    EXPECT_EQ(code, how == End::signal ? 128 + SIGKILL : 42);
+  }
+}
+
+// ---- Writes that are cut
+
+/// Appends beyond the limit on the size of files: 100 bytes fit.
+int append_cut_in_a_task() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{4196, 4196};
+  if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+    return 77;
+  }
+  const test::TempFile file(4096);
+  const int fd = ::open(file.path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  int64_t result = 0;
+  {
+    Host host(HostUnderTest::alpi_thread, 1, options_for(HostUnderTest::alpi_thread));
+    host.workers->spawn([&] {
+      const std::vector<std::byte> bytes = pattern(4096, 200);
+      Call call = write_call(fd, bytes.data(), 200, 0);
+      call.exact = true;  // as of libioweave_tasks.so
+      result = host.service->transfer(call);
+    });
+    host.workers->wait();
+  }
+  std::vector<std::byte> found(8192);
+  const ssize_t bytes = ::pread(file.fd(), found.data(), found.size(), 0);
+  found.resize(static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+  return result != 100 ? 1 : found != pattern(0, 4196) ? 2 : 0;
+}
+
+TEST(WritesInTasks, AnAppendThatIsCutIsNotRepeated) {
+  const int code = run_in_child(&append_cut_in_a_task);
+  if (code == 77) {
+    GTEST_SKIP() << "the limit on the size of files cannot be set";
+  }
+  EXPECT_EQ(code, 0);
+}
+
+}  // namespace
+}  // namespace ioweave::service

@@ -1,0 +1,233 @@
+// libioweave_tasks.so: an unchanged program does with it what it does without.
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "preload/run.hpp"
+
+namespace ioweave::test {
+namespace {
+
+using ioweave::testing::Finished;
+using ioweave::testing::RunOptions;
+using ioweave::testing::TemporaryDirectory;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kFileBytes = 1 << 20;
+constexpr int kTasks = 32;  // of programs/alpi_io.c
+
+struct Report {
+  int lines = 0;
+  std::string tasks;
+  uint64_t pauses = 0;
+  uint64_t at_once = 0;
+};
+
+class TaskPreload : public ::testing::Test {
+ protected:
+  void SetUp() override { ioweave::testing::write_pattern(file_, kFileBytes); }
+
+  /// The program by itself.
+  [[nodiscard]] Finished without(const std::vector<std::string>& command) const {
+    RunOptions options;
+    options.interposed = false;
+    return ioweave::testing::run(options, command);
+  }
+  [[nodiscard]] Finished with(const std::vector<std::string>& command,
+                              std::vector<std::string> environment = {},
+                              const std::string& preload = IOWEAVE_TASKS_LIBRARY) {
+    std::remove(report_.c_str());
+    RunOptions options;
+    options.interposed = false;
+    options.environment = std::move(environment);
+    options.environment.push_back("IOWEAVE_TASK_REPORT=" + report_);
+    if (!preload.empty()) {
+      options.environment.push_back("LD_PRELOAD=" + preload);
+    }
+    return ioweave::testing::run(options, command);
+  }
+  [[nodiscard]] std::vector<std::string> alpi(const std::string& mode) const {
+    return {IOWEAVE_ALPI_IO, mode, file_};
+  }
+  [[nodiscard]] Report report() const {
+    Report report;
+    std::ifstream lines(report_);
+    for (std::string line; std::getline(lines, line); ++report.lines) {
+      report.tasks = line.substr(0, line.find(",\"pauses\""));
+      report.pauses += number(line, "\"pauses\":");
+      report.at_once += number(line, "\"at_once\":");
+    }
+    return report;
+  }
+  /// The same output, and an end as it was.
+  void expect_same(const Finished& plain, const Finished& interposed) const {
+    if (plain.exited_with(77)) {
+      GTEST_SKIP() << "the file system of the build folder has no O_DIRECT";
+    }
+    EXPECT_TRUE(plain.exited_with(3)) << plain.status << plain.err;
+    EXPECT_EQ(interposed.status, plain.status);
+    EXPECT_EQ(interposed.out, plain.out);
+    EXPECT_EQ(interposed.err, plain.err);
+  }
+
+  const TemporaryDirectory dir_;
+  const std::string file_ = dir_ / "data";
+  const std::string report_ = dir_ / "report";
+
+ private:
+  static uint64_t number(const std::string& line, const std::string& name) {
+    const size_t at = line.find(name);
+    EXPECT_NE(at, std::string::npos) << line;
+    return at == std::string::npos ? 0 : std::stoull(line.substr(at + name.size()));
+  }
+};
+
+// Seven calls of each task go past the page cache, or sync. The eighth reads what the page cache
+// may hold.
+constexpr uint64_t kPausesOfIo = 7 * kTasks;
+constexpr uint64_t kCallsOfIo = 8 * kTasks;
+
+TEST_F(TaskPreload, PreloadedItPausesTheTasks) {
+  for (const char* reaper : {"thread", "task"}) {
+    const Finished plain = without(alpi("io"));
+    const Finished interposed = with(alpi("io"), {std::string("IOWEAVE_TASK_REAPER=") + reaper});
+    expect_same(plain, interposed);
+    EXPECT_EQ(report().lines, 1);
+    EXPECT_THAT(report().tasks, HasSubstr("ALPI 1.2"));
+    EXPECT_GE(report().pauses, kPausesOfIo) << reaper;
+    EXPECT_EQ(report().pauses + report().at_once, kCallsOfIo) << reaper;
+  }
+}
+
+TEST_F(TaskPreload, LinkedItPausesTheTasks) {
+  const Finished plain = without(alpi("io"));
+  const Finished linked = with({IOWEAVE_ALPI_IO_LINKED, "io", file_}, {}, "");
+  expect_same(plain, linked);
+  EXPECT_GE(report().pauses, kPausesOfIo);
+}
+
+TEST_F(TaskPreload, WithNoRoomToPauseTheCallsArePlain) {
+  const Finished plain = without(alpi("io"));
+  const Finished interposed = with(alpi("io"), {"IOWEAVE_MAX_PAUSED=1"});
+  expect_same(plain, interposed);
+  EXPECT_GE(report().pauses, 1u);
+  EXPECT_LE(report().pauses, kCallsOfIo);
+}
+
+TEST_F(TaskPreload, ErrorsAndErrnoAreThoseOfTheCall) {
+  const Finished plain = without(alpi("errors"));
+  const Finished interposed = with(alpi("errors"));
+  expect_same(plain, interposed);
+}
+
+TEST_F(TaskPreload, ASignalHandlerIsNotPaused) {
+  const Finished plain = without(alpi("signal"));
+  const Finished interposed = with(alpi("signal"));
+  expect_same(plain, interposed);
+  EXPECT_EQ(report().pauses, 2u);  // before and after, not in the handler
+}
+
+TEST_F(TaskPreload, TheLimitOnFilesSignalsTheTasksThread) {
+  const std::string script =
+      "ulimit -f 4096; exec " + std::string(IOWEAVE_ALPI_IO) + " limit " + file_;
+  const Finished plain = without({"/bin/sh", "-c", script});
+  const Finished interposed = with({"/bin/sh", "-c", script});
+  expect_same(plain, interposed);
+  EXPECT_THAT(plain.out, HasSubstr("-1 27 1"));  // EFBIG, and told
+}
+
+TEST_F(TaskPreload, AForkedChildReportsNothing) {
+  const Finished plain = without(alpi("fork"));
+  const Finished interposed = with(alpi("fork"));
+  expect_same(plain, interposed);
+  EXPECT_EQ(report().lines, 1);
+  EXPECT_EQ(report().pauses, 2u);
+}
+
+TEST_F(TaskPreload, OutsideTasksNothingChanges) {
+  const Finished plain = without(alpi("plain"));
+  const Finished interposed = with(alpi("plain"));
+  expect_same(plain, interposed);
+  EXPECT_EQ(report().pauses, 0u);
+}
+
+TEST_F(TaskPreload, AProgramWithoutTasksIsLeftAlone) {
+  const std::vector<std::string> command{"/bin/sh", "-c",
+                                         "dd if=" + file_ + " bs=4k 2>/dev/null | cksum; exit 3"};
+  const Finished plain = without(command);
+  const Finished interposed = with(command);
+  expect_same(plain, interposed);
+  EXPECT_EQ(report().lines, 0);
+}
+
+TEST_F(TaskPreload, SettingsThatAreWrongAreNamedWithTheNearest) {
+  const Finished plain = without(alpi("io"));
+  const Finished interposed =
+      with(alpi("io"), {"IOWEAVE_TASKS=alp", "IOWEAVE_TASK_REAPER=taks", "IOWEAVE_MAX_PAUSED=0"});
+  EXPECT_EQ(interposed.out, plain.out);
+  EXPECT_EQ(interposed.status, plain.status);
+  EXPECT_THAT(interposed.err, HasSubstr("IOWEAVE_TASKS=alp is ignored: did you mean alpi?"));
+  EXPECT_THAT(interposed.err, HasSubstr("IOWEAVE_TASK_REAPER=taks is ignored: did you mean task?"));
+  EXPECT_THAT(interposed.err, HasSubstr("IOWEAVE_MAX_PAUSED=0 is ignored: it is a number from 1"));
+  EXPECT_GE(report().pauses, kPausesOfIo);
+}
+
+TEST_F(TaskPreload, ARuntimeThatIsNotThereIsNamed) {
+  const Finished plain = without(alpi("io"));
+  const Finished interposed = with(alpi("io"), {"IOWEAVE_TASKS=tbb"});
+  EXPECT_EQ(interposed.out, plain.out);
+  EXPECT_THAT(interposed.err, HasSubstr("I/O in tasks stays plain: oneTBB is not loaded"));
+  expect_same(plain, with(alpi("io"), {"IOWEAVE_TASKS=none"}));
+  EXPECT_EQ(report().lines, 0);
+}
+
+TEST_F(TaskPreload, AReportThatCannotBeWrittenIsSaid) {
+  const Finished plain = without(alpi("io"));
+  RunOptions options;
+  options.interposed = false;
+  options.environment = {"IOWEAVE_TASK_REPORT=/nonexistent/report",
+                         "LD_PRELOAD=" IOWEAVE_TASKS_LIBRARY};
+  const Finished interposed = ioweave::testing::run(options, alpi("io"));
+  EXPECT_EQ(interposed.out, plain.out);
+  EXPECT_EQ(interposed.status, plain.status);
+  EXPECT_THAT(interposed.err, HasSubstr("/nonexistent/report could not be written"));
+}
+
+TEST_F(TaskPreload, ItWorksBesideIoweaveRun) {
+  const Finished plain = without(alpi("io"));
+  const std::string both[] = {IOWEAVE_TASKS_LIBRARY ":" IOWEAVE_PRELOAD_LIBRARY,
+                              IOWEAVE_PRELOAD_LIBRARY ":" IOWEAVE_TASKS_LIBRARY};
+  for (const stats::RunPolicy policy :
+       {stats::RunPolicy::off, stats::RunPolicy::overlap, stats::RunPolicy::sync}) {
+    for (const std::string& libraries : both) {
+      std::remove(report_.c_str());
+      RunOptions options = ioweave::testing::with_policy(policy);
+      options.environment = {"IOWEAVE_TASK_REPORT=" + report_, "LD_PRELOAD=" + libraries};
+      const Finished interposed = ioweave::testing::run(options, alpi("io"));
+      SCOPED_TRACE(libraries + ", policy " + std::to_string(static_cast<int>(policy)));
+      expect_same(plain, interposed);
+      EXPECT_NE(interposed.image("task_program_alpi"), nullptr);
+    }
+  }
+}
+
+#ifdef IOWEAVE_TBB_IO
+TEST_F(TaskPreload, TasksOfTbbArePausedWhereItIsAskedFor) {
+  const std::vector<std::string> command{IOWEAVE_TBB_IO, file_};
+  const Finished plain = without(command);
+  expect_same(plain, with(command, {"IOWEAVE_TASKS=tbb"}));
+  EXPECT_THAT(plain.out, HasSubstr("128 refused"));
+  EXPECT_THAT(report().tasks, HasSubstr("oneTBB"));
+  EXPECT_EQ(report().pauses, 256u);
+  expect_same(plain, with(command));  // not by itself
+  EXPECT_EQ(report().lines, 0);
+}
+#endif
+
+}  // namespace
+}  // namespace ioweave::test
