@@ -54,7 +54,7 @@ library:
 	@tools/install_packages library
 
 develop:
-	@tools/install_packages library develop
+	@tools/install_packages library develop tasks
 
 external:
 	@command -v cargo >/dev/null || tools/install_packages --optional external

@@ -6,8 +6,8 @@
 
 A station may include what lies anywhere behind it, never what lies beside or before it. The public
 headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom, which measures it
-through its public headers; those in examples/ know only these, those in bench/ also base. policy is pure logic: what the system offers of I/O, time and
-threads is closed to it.
+through its public headers; those in examples/ know only these, those in bench/ also base. policy
+is pure logic: what the system offers of I/O, time and threads is closed to it.
 
 Usage: check_includes.py [ROOT]
 """

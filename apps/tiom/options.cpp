@@ -34,6 +34,7 @@ constexpr std::array<Choice<RuntimeKind>, 5> kRuntimes{{{"threads", RuntimeKind:
                                                         {"alpi", RuntimeKind::alpi},
                                                         {"coroutine", RuntimeKind::coroutine}}};
 constexpr std::array<Choice<bool>, 2> kOps{{{"read", false}, {"write", true}}};
+constexpr std::array<Choice<bool>, 2> kReapers{{{"thread", false}, {"task", true}}};
 constexpr std::array<Choice<bool>, 2> kOnOff{{{"on", true}, {"off", false}}};
 
 template <typename Value, size_t N>
@@ -130,6 +131,8 @@ constexpr auto kOptions = std::to_array<OptionEntry>({
      [](Options& o, Text n, Text v) { o.variants = choose_list(n, v, kVariants); }},
     {"--alpi-library", "", true,
      [](Options& o, Text n, Text v) { o.alpi_library = take_path(n, v); }},
+    {"--reaper", "", true,
+     [](Options& o, Text n, Text v) { o.reap_in_task = choose(n, v, kReapers); }},
     {"--file", "-f", true, [](Options& o, Text n, Text v) { o.file = take_path(n, v); }},
     {"--overwrite", "", false, [](Options& o, Text, Text) { o.overwrite = true; }},
     {"--json", "", true, [](Options& o, Text n, Text v) { o.json = take_path(n, v); }},
@@ -194,6 +197,9 @@ void check_together(const Options& options) {
   check_blocks(options);
   if (!options.alpi_library.empty() && options.runtime != RuntimeKind::alpi) {
     throw UsageError("--alpi-library needs --runtime alpi");
+  }
+  if (options.reap_in_task && options.runtime != RuntimeKind::alpi) {
+    throw UsageError("--reaper task needs --runtime alpi: the others run no task that polls");
   }
   if (options.overwrite && options.file.empty()) {
     throw UsageError("--overwrite needs --file: it allows writing to a file with data");
@@ -274,6 +280,7 @@ How they run
                          standalone is always run
   -t, --threads N        workers (default: the cores this process may use)
       --alpi-library F   the ALPI runtime to load (default: $NOSV_PREFIX, then the loader)
+      --reaper R         who collects what ALPI tasks wait for: a thread (default) or a task
   -f, --file FILE        made if missing, and then removed at the end (default: a file of its own
                          in the current directory)
       --overwrite        allow writing to a file that holds data: its data is lost

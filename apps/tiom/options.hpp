@@ -38,6 +38,7 @@ struct Options {
   RuntimeKind runtime = RuntimeKind::threads;
   std::optional<std::vector<Variant>> variants;  ///< empty: all the runtime has
   std::string alpi_library;
+  bool reap_in_task = false;  ///< IOW_REAPER_TASK
 
   std::string file;  ///< empty: a file of its own in the current directory
   bool overwrite = false;

@@ -183,8 +183,8 @@ class MapDrawer {
 };
 
 double map_width(const Report& report) {
-  // The legend, too, needs its room.
-  return kLeft + std::max(170.0, kCellWidth * static_cast<double>(report.options.blocks.size()));
+  // The title and the legend, too, need their room.
+  return kLeft + std::max(240.0, kCellWidth * static_cast<double>(report.options.blocks.size()));
 }
 
 void append(Picture& whole, const Picture& part, double x, double y) {

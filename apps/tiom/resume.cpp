@@ -41,6 +41,7 @@ Identity identity_of(const Options& options) {
           {"--runtime", std::string(runtime_name(options.runtime))},
           {"--variant", joined(chosen_variants(options), variant_name)},
           {"--alpi-library", options.alpi_library},
+          {"--reaper", options.reap_in_task ? "task" : "thread"},
           {"--file", options.file},
           {"the machine", machine_name()}};
 }

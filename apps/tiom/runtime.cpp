@@ -82,9 +82,10 @@ iow_options service_options(unsigned most_in_flight) {
   return options;
 }
 
-Service::Service(iow_tasks tasks, unsigned most_in_flight) {
+Service::Service(iow_tasks tasks, unsigned most_in_flight, iow_task_reaper reaper) {
   iow_options options = service_options(most_in_flight);
   options.tasks = tasks;
+  options.task_reaper = reaper;
   char* text = nullptr;
   const int result = iow_service_open(&service_, &options, &text);
   const std::string why = text != nullptr ? text : std::strerror(-result);

@@ -33,6 +33,7 @@ struct RuntimeSettings {
   bool workers_given = false;   ///< by --threads
   unsigned most_in_flight = 1;  ///< transfers: series times the width of the widest mode
   std::string alpi_library;
+  bool reap_in_task = false;  ///< of ALPI
 };
 
 /// What it can do, in order.
@@ -60,7 +61,7 @@ iow_options service_options(unsigned most_in_flight);
 /// A service with its end. Throws std::runtime_error.
 class Service {
  public:
-  Service(iow_tasks tasks, unsigned most_in_flight);
+  Service(iow_tasks tasks, unsigned most_in_flight, iow_task_reaper reaper = IOW_REAPER_AUTO);
   ~Service() { iow_service_close(service_); }
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;

@@ -82,7 +82,8 @@ class AlpiRuntime final : public Runtime {
   explicit AlpiRuntime(const RuntimeSettings& settings)
       : alpi_(load(settings.alpi_library)),
         workers_(count_workers(settings)),
-        service_(IOW_TASKS_ALPI, settings.most_in_flight) {}
+        service_(IOW_TASKS_ALPI, settings.most_in_flight,
+                 settings.reap_in_task ? IOW_REAPER_TASK : IOW_REAPER_THREAD) {}
 
   void execute(Variant variant, Run& run) override {
     {

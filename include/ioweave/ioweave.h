@@ -342,9 +342,9 @@ IOW_API int iow_flow_create(iow_service* service, const char* name, const iow_fl
 /* ---- Statistics ---- */
 
 /*
- * Of requests, not of blocking calls, which add to read_bytes and written_bytes only. What a forked
- * child submits is counted nowhere; what a thread submits past its end (from a destructor of its
- * thread-local objects that runs late) is not in `submitted`, but in all that follows.
+ * Of requests, not of blocking calls, which add to read_bytes and written_bytes only; those that
+ * paused a task are requests, and so are transfers bound to one. What a forked child submits is
+ * counted nowhere, what iow_try() did in the bytes only.
  */
 typedef struct iow_stats {
   uint32_t size;      /* set to sizeof(iow_stats) before the call; what was filled after it */

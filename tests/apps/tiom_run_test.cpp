@@ -19,6 +19,12 @@
 #include "support/temp_dir.hpp"
 #include "target_file.hpp"
 
+/// What libgomp keeps for its teams and fontconfig for its fonts, nobody can free.
+extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions();  // NOLINT
+extern "C" const char* __lsan_default_suppressions() {                                // NOLINT
+  return "leak:libgomp\nleak:libfontconfig\n";
+}
+
 namespace tiom {
 
 // So that a test's name says what it is of.

@@ -670,20 +670,20 @@ int end_with_paused_tasks(HostUnderTest which, End how) {
   GatedBackend::close_gate();
   Options options = options_for(which);
   options.open_lane = &GatedBackend::open_lane;
-  auto* const host =
-      new Host(which, 2, options);  // never freed, like the file: the tasks never end
-  auto& file = *new DirectMemory(4096);
+  // Never destroyed: the tasks never end.
+  static Host& host = *new Host(which, 2, options);
+  static const auto& file = *new DirectMemory(4096);
   if (!file.direct()) {
     return 77;
   }
   constexpr unsigned kPaused = 20;
   for (unsigned task = 0; task < kPaused; ++task) {
-    host->workers->spawn([host, fd = file.fd()] {
+    host.workers->spawn([] {
       std::byte byte{};
-      static_cast<void>(host->service->transfer(read_call(fd, &byte, 1, 0)));
+      static_cast<void>(host.service->transfer(read_call(file.fd(), &byte, 1, 0)));
     });
   }
-  while (stats_of(*host->service).paused != kPaused) {
+  while (stats_of(*host.service).paused != kPaused) {
     std::this_thread::yield();
   }
   switch (how) {

@@ -28,6 +28,10 @@ int iow_fortran_omp_begin(iow_service* service, intptr_t event) {
   return iow_omp_begin(service, (omp_event_handle_t)event);
 }
 
-int iow_fortran_omp_end(iow_service* service) { return iow_omp_end(service); }
+int iow_fortran_omp_end(iow_service* service) {
+  return iow_omp_end(service);
+}
 
-int iow_fortran_direct_flag(void) { return O_DIRECT; }
+int iow_fortran_direct_flag(void) {
+  return O_DIRECT;
+}
