@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -94,8 +95,11 @@ void sweep(const tiom::Options& options) {
     state = std::make_unique<tiom::StateFile>(options.resume, tiom::identity_of(options));
   }
   tiom::Bench bench(options);
-  if (state && state->calibration()) bench.use_calibration(*state->calibration());
-  if (state) state->set_calibration(bench.calibration());
+  if (state) {
+    const std::optional<tiom::Calibration> earlier = state->calibration();
+    if (earlier) bench.use_calibration(*earlier);
+    state->set_calibration(bench.calibration());
+  }
   warn_of_short_limit(options, bench);
   tiom::Report report = bench.report();
   run_cells(options, bench, state.get(), report.cells);
