@@ -127,6 +127,14 @@ Bench::Estimate Bench::estimate(const Cell& cell) {
   return {runs * std::min(limit, bound.compute_s + bound.device_s), runs * limit};
 }
 
+double Bench::turn_s(const Cell& cell) const {
+  const Shape shape = shape_of(cell);
+  // A run of fewer turns ends by itself.
+  const auto turns = static_cast<double>(std::min<uint64_t>(shape.series, shape.cycles));
+  return turns * computes_per_cycle(cell.mode) * static_cast<double>(cell.compute_ns) / 1e9 /
+         cores();
+}
+
 CellResult Bench::measure(const Cell& cell,
                           const std::function<void(const RunFigures&)>& after_run) {
   CellResult result;

@@ -31,6 +31,9 @@ class Bench {
   };
   [[nodiscard]] Estimate estimate(const Cell& cell);
 
+  /// The computation of one turn of all series, over all cores, in seconds.
+  [[nodiscard]] double turn_s(const Cell& cell) const;
+
   /// All repetitions of all variants, in turn; `after_run` is called after each run.
   CellResult measure(const Cell& cell, const std::function<void(const RunFigures&)>& after_run);
 

@@ -74,7 +74,8 @@ std::vector<double> paired_speed_ups(const CellResult& cell, Variant variant) {
   if (standalone == nullptr || other == nullptr) return ratios;
   for (size_t i = 0; i < std::min(standalone->runs.size(), other->runs.size()); ++i) {
     const double base = standalone->runs[i].mb_per_s();
-    if (base > 0) ratios.push_back(other->runs[i].mb_per_s() / base);
+    const double rate = other->runs[i].mb_per_s();
+    if (base > 0 && rate > 0) ratios.push_back(rate / base);
   }
   return ratios;
 }

@@ -76,7 +76,8 @@ struct VariantSummary {
 
 VariantSummary summary_of(const CellResult& cell, const VariantResult& variant, unsigned cores);
 
-/// Rate over the standalone rate of the same repetition, one each.
+/// Rate over the standalone rate of the same repetition, one each. Without those in which a run
+/// came to no I/O before the time limit: empty where that is so in all.
 std::vector<double> paired_speed_ups(const CellResult& cell, Variant variant);
 
 /// 1.25 -> "+25 %", 12 -> "x12".

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -75,17 +76,33 @@ void run_cells(const tiom::Options& options, tiom::Bench& bench, tiom::StateFile
   }
 }
 
+/// A run that ends within the first turns of its series is not rated by what it would settle to.
+void warn_of_short_limit(const tiom::Options& options, const tiom::Bench& bench) {
+  const auto limit_s = static_cast<double>(options.time_limit_ns) / 1e9;
+  size_t cells = 0;
+  for (const tiom::Cell& cell : options.cells()) cells += bench.turn_s(cell) > limit_s / 3 ? 1 : 0;
+  if (cells == 0) return;
+  std::fprintf(stderr,
+               "ioweave tiom: in %zu cell(s) one turn of all series computes for more than a third "
+               "of --time-limit; raise it, or lower --series, for rates that mean something\n",
+               cells);
+}
+
 void sweep(const tiom::Options& options) {
   check_outputs(options);
-  std::optional<tiom::StateFile> state;
+  std::unique_ptr<tiom::StateFile> state;
   if (!options.resume.empty()) {
-    state.emplace(options.resume, tiom::identity_of(options));
+    state = std::make_unique<tiom::StateFile>(options.resume, tiom::identity_of(options));
   }
   tiom::Bench bench(options);
-  if (state && state->calibration()) bench.use_calibration(*state->calibration());
-  if (state) state->set_calibration(bench.calibration());
+  if (state) {
+    const std::optional<tiom::Calibration> earlier = state->calibration();
+    if (earlier) bench.use_calibration(*earlier);
+    state->set_calibration(bench.calibration());
+  }
+  warn_of_short_limit(options, bench);
   tiom::Report report = bench.report();
-  run_cells(options, bench, state ? &*state : nullptr, report.cells);
+  run_cells(options, bench, state.get(), report.cells);
   if (!options.json.empty()) tiom::write_text(options.json, tiom::json_text(report));
   if (!options.html.empty()) tiom::write_text(options.html, tiom::html_text(report));
   if (!options.png.empty()) tiom::write_png(report, options.png);

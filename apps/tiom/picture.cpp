@@ -52,8 +52,11 @@ std::string tip_text(const Report& report, const CellResult& cell, const Variant
   std::string text = cell_text(cell.cell) + ", " + std::string(variant_name(variant.variant));
   text += "\n" + rate_text(summary.mb_per_s.median) + " MB/s (quartiles " +
           rate_text(summary.mb_per_s.first) + " to " + rate_text(summary.mb_per_s.third) + ")";
-  if (variant.variant != Variant::standalone) {
-    const Quartiles ratio = quartiles(paired_speed_ups(cell, variant.variant));
+  const std::vector<double> ratios = paired_speed_ups(cell, variant.variant);
+  if (summary.mb_per_s.median == 0 || ratios.empty()) {
+    text += "\nno I/O before the time limit: raise it, or lower the number of series";
+  } else if (variant.variant != Variant::standalone) {
+    const Quartiles ratio = quartiles(ratios);
     text += "\nspeed-up " + speed_up_text(ratio.median) + " (quartiles " +
             speed_up_text(ratio.first) + " to " + speed_up_text(ratio.third) + ")";
   }
@@ -141,8 +144,10 @@ class MapDrawer {
         const double rate = summary_of(*found, *variant, report_.cores).mb_per_s.median;
         box.fill = rate_color(best_rate_ > 0 ? rate / best_rate_ : 0);
         words = rate_text(rate);
+      } else if (std::vector<double> ratios = paired_speed_ups(*found, variant_); ratios.empty()) {
+        words = "-";
       } else {
-        const double speed_up = median(paired_speed_ups(*found, variant_));
+        const double speed_up = median(std::move(ratios));
         box.fill = speed_up_color(speed_up);
         words = percent_text(speed_up);
       }

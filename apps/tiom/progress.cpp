@@ -46,6 +46,7 @@ void Progress::end_cell(const CellResult& cell) {
     text += "; " + std::string(variant_name(variant.variant)) + " ";
     if (variant.variant == Variant::standalone || ratios.empty()) {
       std::vector<double> rates;
+      rates.reserve(variant.runs.size());
       for (const RunFigures& run : variant.runs) rates.push_back(run.mb_per_s());
       char rate[32];
       std::snprintf(rate, sizeof rate, "%.4g MB/s", median(rates));

@@ -90,10 +90,11 @@ std::string table_row(const Report& report, const CellResult& cell, const Varian
                      table_cell(std::string(variant_name(variant.variant)), false);
   text += table_cell(printed("%.4g", summary.mb_per_s.median) + (summary.limited ? "*" : "")) +
           table_cell(printed("%.3g", summary.seconds.median));
-  if (variant.variant == Variant::standalone) {
+  const std::vector<double> ratios = paired_speed_ups(cell, variant.variant);
+  if (variant.variant == Variant::standalone || ratios.empty()) {
     text += "<td></td><td></td>";
   } else {
-    const Quartiles ratio = quartiles(paired_speed_ups(cell, variant.variant));
+    const Quartiles ratio = quartiles(ratios);
     text += table_cell(speed_up_text(ratio.median)) +
             table_cell(speed_up_text(ratio.first) + " to " + speed_up_text(ratio.third));
   }

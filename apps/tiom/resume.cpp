@@ -50,7 +50,10 @@ std::string difference(const Identity& before, const Identity& now) {
   for (const auto& [name, value] : now) {
     const auto old = std::ranges::find(before, name, &Identity::value_type::first);
     const std::string was = old == before.end() ? "" : old->second;
-    if (was != value) return name + " was '" + was + "' and is '" + value + "'";
+    if (was == value) continue;
+    std::string text = name;
+    text.append(" was '").append(was).append("' and is '").append(value).append("'");
+    return text;
   }
   return {};
 }

@@ -83,6 +83,7 @@ struct Workload {
   const Buffers* buffers;  ///< shape.series * io_width(mode)
 };
 
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what tasks write lies apart.
 class Run {
  public:
   explicit Run(const Workload& workload)

@@ -41,8 +41,9 @@ class CoroutineRuntime final : public Runtime {
     const Shape& shape = run_->shape();
     const auto stages = stages_of(shape.mode);
     for (uint64_t cycle = 0; cycle < shape.cycles_of(number) && !run_->stopping(); ++cycle) {
-      for (uint16_t stage = 0; stage < stages.size(); ++stage) {
-        co_await perform_stage({cycle, number, stage, 0}, stages[stage].width);
+      for (size_t stage = 0; stage < stages.size(); ++stage) {
+        co_await perform_stage({cycle, number, static_cast<uint16_t>(stage), 0},
+                               stages[stage].width);
       }
     }
   }

@@ -6,7 +6,6 @@
 //   that
 //                 goes on
 
-#include <optional>
 #include <vector>
 
 #include <tbb/global_control.h>
@@ -28,19 +27,16 @@ class TbbRuntime final : public Runtime {
         arena_(static_cast<int>(settings.workers)),
         service_(tbb_options(settings.most_in_flight)) {}
 
-  // A task_group may throw from its destructor, where somebody has not waited for it.
-  ~TbbRuntime() noexcept override = default;
-
   void execute(Variant variant, Run& run) override {
     variant_ = variant;
     run_ = &run;
     results_ = std::vector<ssize_t>(run.lanes());
     // The calling thread is one of the workers while it waits.
     arena_.execute([this] {
-      group_.emplace();
+      ioweave::tbb::TaskGroup group;
+      group_ = &group;
       run_->start([this](const Task& task) { spawn(task); });
-      group_->wait();
-      group_.reset();
+      group.wait();
     });
   }
 
@@ -100,7 +96,7 @@ class TbbRuntime final : public Runtime {
   tbb::global_control parallelism_;
   tbb::task_arena arena_;
   ioweave::Service service_;
-  std::optional<ioweave::tbb::TaskGroup> group_;
+  ioweave::tbb::TaskGroup* group_ = nullptr;  ///< of the run
   Run* run_ = nullptr;
   Variant variant_ = Variant::standalone;
   std::vector<ssize_t> results_;  ///< of transfers, by lane

@@ -72,6 +72,19 @@ TEST(TiomTable, HasARowForEachCell) {
   EXPECT_EQ(std::ranges::count(table, '\n'), 3 + 7 + 1);
 }
 
+TEST(TiomReport, HasARoomForRunsThatCameToNoIo) {
+  Report report = report_of();
+  for (RunFigures& run : report.cells[0].variants[0].runs) run.bytes = 0;
+  for (VariantResult& variant : report.cells[1].variants) {
+    for (RunFigures& run : variant.runs) run.bytes = 0;
+  }
+  EXPECT_TRUE(paired_speed_ups(report.cells[0], Variant::nonblocking).empty());
+  EXPECT_EQ(std::ranges::count(table_text(report), '\n'), 3 + 7 + 1);
+  EXPECT_THAT(html_text(report), HasSubstr("no I/O before the time limit"));
+  const nlohmann::json json = nlohmann::json::parse(json_text(report));
+  EXPECT_FALSE(json["cells"][0]["variants"][1].contains("speed_up"));
+}
+
 TEST(TiomTable, SaysThatTheMachineWasBusy) {
   Report report = report_of();
   report.machine.cores = 4;
