@@ -26,14 +26,14 @@ struct Settings {
   std::string what;
   unsigned rounds = 10;
   unsigned calls = 20'000;
-  unsigned per_task = 16;
+  size_t per_task = 16;
   int workers = 2;
 };
 
 /// What a task reads: `count` times the same block, to one place.
 struct Reads {
   int fd;
-  unsigned count;
+  size_t count;
   std::byte* buffer;
   off_t offset;
   ssize_t* results;
@@ -41,7 +41,7 @@ struct Reads {
 
 void read_plainly(const Reads& reads) {
 #pragma omp task firstprivate(reads)
-  for (unsigned i = 0; i < reads.count; ++i) {
+  for (size_t i = 0; i < reads.count; ++i) {
     reads.results[i] = pread(reads.fd, reads.buffer, kBlockBytes, reads.offset);
   }
 }
@@ -51,7 +51,7 @@ void read_bound(iow_service* service, const Reads& reads) {
 #pragma omp task detach(event) firstprivate(reads)
   {
     const ioweave::omp::TaskIo io(service, event);
-    for (unsigned i = 0; i < reads.count; ++i) {
+    for (size_t i = 0; i < reads.count; ++i) {
       check(iow_ta_pread(service, reads.fd, reads.buffer, kBlockBytes, reads.offset,
                          &reads.results[i]),
             "iow_ta_pread");
@@ -65,7 +65,7 @@ double nanoseconds_per_call(const Settings& settings, const File& file, RandomBl
                             Create create) {
   const Buffer buffers(kWindow * kBlockBytes);
   std::vector<ssize_t> results(kWindow * settings.per_task, 0);
-  unsigned done = 0;
+  size_t done = 0;
   uint64_t start_ns = 0;
   uint64_t end_ns = 0;
 #pragma omp parallel num_threads(settings.workers)
@@ -86,7 +86,7 @@ double nanoseconds_per_call(const Settings& settings, const File& file, RandomBl
     }
     end_ns = ioweave::now_ns();
   }
-  return static_cast<double>(end_ns - start_ns) / done;
+  return static_cast<double>(end_ns - start_ns) / static_cast<double>(done);
 }
 
 void compare(const Settings& settings, iow_service* service) {

@@ -44,6 +44,8 @@
 #ifndef IOWEAVE_OPENMP_H
 #define IOWEAVE_OPENMP_H
 
+/* NOLINTBEGIN(modernize-use-nullptr): C as well. */
+
 #ifndef _OPENMP
 #error "ioweave/openmp.h needs OpenMP: compile with -fopenmp."
 #elif _OPENMP < 201511 || (defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 11)
@@ -556,5 +558,7 @@ class TaskIo {
 
 }  // namespace ioweave::omp
 #endif
+
+/* NOLINTEND(modernize-use-nullptr) */
 
 #endif /* IOWEAVE_OPENMP_H */

@@ -193,7 +193,7 @@ TEST_P(BlockingInTask, WhatThePageCacheHoldsIsReadAtOnce) {
     workers->spawn([&, task] {
       std::vector<std::byte> buffer(1000);
       for (unsigned i = 0; i < kReads; ++i) {
-        const auto offset = static_cast<off_t>(task * 1000 + i);
+        const off_t offset = off_t{task} * 1000 + i;
         ASSERT_EQ(iow_pread(service, file.fd(), buffer.data(), 1000, offset), 1000);
         ASSERT_EQ(buffer, pattern(static_cast<uint64_t>(offset), 1000));
       }
