@@ -12,6 +12,7 @@
 #include <fcntl.h>
 
 #include "base/futex.hpp"
+#include "calls/thread_errno.hpp"
 #include "ioweave/ioweave.h"
 #include "ioweave/tasks.h"
 #include "service/service.hpp"
@@ -138,19 +139,10 @@ service::Call call_of(engine::Op op, int fd, const void* buffer, uint64_t bytes,
   return {op, fd, const_cast<void*>(buffer), bytes, offset, false};
 }
 
-/// Where the call paused its task, this may be another thread than before: the address of errno
-/// must not be carried across it, as the compiler would.
-__attribute__((noinline)) int errno_of_this_thread() noexcept {
-  return errno;
-}
-__attribute__((noinline)) void set_errno_of_this_thread(int value) noexcept {
-  errno = value;
-}
-
 ssize_t transfer(iow_service* service, const service::Call& call) noexcept {
-  const int kept = errno_of_this_thread();
+  const int kept = calls::errno_of_this_thread();
   const int64_t result = service->service->transfer(call);
-  set_errno_of_this_thread(kept);
+  calls::set_errno_of_this_thread(kept);
   return static_cast<ssize_t>(result);
 }
 

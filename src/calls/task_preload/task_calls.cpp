@@ -25,6 +25,7 @@
 #include "calls/preload/signal_context.hpp"
 #include "calls/preload/wrap.hpp"
 #include "calls/task_preload/settings.hpp"
+#include "calls/thread_errno.hpp"
 #include "service/service.hpp"
 
 namespace ioweave::calls {
@@ -152,14 +153,6 @@ bool pauses_a_task() noexcept {
     now = phase.load(std::memory_order_acquire);
   }
   return now == Phase::ready && task_service->in_pausable_task() && !in_signal_handler();
-}
-
-// Not to be inlined: the task may come back on another thread, whose errno is elsewhere.
-__attribute__((noinline)) int errno_of_this_thread() noexcept {
-  return errno;
-}
-__attribute__((noinline)) void set_errno_of_this_thread(int value) noexcept {
-  errno = value;
 }
 
 /// As a system call: -1 and errno for an error, errno untouched otherwise.
