@@ -321,7 +321,9 @@ void create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
   if (fuse_reply_create(req, &entry, file) == -ENOENT) close(file_of(file));
 }
 
-void release(fuse_req_t req, fuse_ino_t /*number*/, fuse_file_info* file) {
+void release(fuse_req_t req, fuse_ino_t number, fuse_file_info* file) {
+  Filesystem& fs = filesystem(req);
+  fs.closed(fs.inode(number));
   close(file_of(file));
   fuse_reply_err(req, 0);
 }
@@ -358,6 +360,13 @@ void read(fuse_req_t req, fuse_ino_t number, size_t size, off_t offset, fuse_fil
   }
 }
 
+/// What a write leaves in the source: its bytes, or a last zero that gives the file its length.
+ssize_t store(const Filesystem& fs, int fd, const char* data, size_t size, off_t offset) {
+  if (!fs.options().discard || size == 0) return pwrite(fd, data, size, offset);
+  const ssize_t written = pwrite(fd, "", 1, offset + static_cast<off_t>(size) - 1);
+  return written == 1 ? static_cast<ssize_t>(size) : -1;
+}
+
 void write(fuse_req_t req, fuse_ino_t number, const char* data, size_t size, off_t offset,
            fuse_file_info* file) {
   Filesystem& fs = filesystem(req);
@@ -365,7 +374,7 @@ void write(fuse_req_t req, fuse_ino_t number, const char* data, size_t size, off
   const uint64_t arrival = now_ns() - copy_ns(size);
   const uint64_t due = fs.answer_at(inode, Speed::Direction::kWrite, arrival, size);
   inode.will_change();
-  const ssize_t written = pwrite(file_of(file), data, size, offset);
+  const ssize_t written = store(fs, file_of(file), data, size, offset);
   const int error = written == -1 ? errno : 0;
   sleep_until(due);
   if (error) {
@@ -474,7 +483,8 @@ Speed speed_of(const Options& options) {
           .write_bytes_per_s = options.write_mb_s * 1e6,
           .latency_ns = added_latency_ns(options.latency_us),
           .slack_ns = options.slack_us * 1000,
-          .full_duplex = options.full_duplex};
+          .full_duplex = options.full_duplex,
+          .efficiency = Efficiency(options.efficiency)};
 }
 
 }  // namespace
@@ -509,7 +519,17 @@ fuse_ino_t Filesystem::number(const Inode& inode) const noexcept {
 uint64_t Filesystem::answer_at(Inode& inode, Speed::Direction direction, uint64_t arrival_ns,
                                uint64_t bytes) {
   Duplex& budget = options_.per_file ? inode.budget : shared_budget_;
-  return speed_.answer_at(budget, direction, arrival_ns, bytes);
+  if (speed_.efficiency.is_even()) {
+    return speed_.answer_at(budget, direction, arrival_ns, bytes, 1);
+  }
+  const unsigned streams = streams_.count(&inode, arrival_ns);
+  const uint64_t due = speed_.answer_at(budget, direction, arrival_ns, bytes, streams);
+  streams_.answered(&inode, due);
+  return due;
+}
+
+void Filesystem::closed(const Inode& inode) {
+  if (!speed_.efficiency.is_even()) streams_.closed(&inode, now_ns());
 }
 
 void Filesystem::wait_metadata_latency() const {

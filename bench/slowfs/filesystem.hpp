@@ -39,6 +39,8 @@ class Filesystem {
   /// are CLOCK_MONOTONIC.
   [[nodiscard]] uint64_t answer_at(Inode& inode, Speed::Direction direction, uint64_t arrival_ns,
                                    uint64_t bytes);
+  /// One of its opens has ended.
+  void closed(const Inode& inode);
   void wait_metadata_latency() const;
   void wait_data_latency() const;
 
@@ -47,6 +49,7 @@ class Filesystem {
   const Speed speed_;
   const uint64_t metadata_latency_ns_;
   Duplex shared_budget_;
+  Streams streams_;  // counted where efficiency depends on it
   BufferPool buffers_;
   Inode root_;
   InodeTable inodes_;

@@ -21,11 +21,13 @@ enum OptionCode : int {
   kLatencyUs,
   kMetadataLatencyUs,
   kSlackUs,
+  kEfficiency,
   kShared,
   kPerFile,
   kFullDuplex,
   kWriteThrough,
   kWriteBack,
+  kDiscard,
   kMaxBackgroundRequests,
   kMaxReadahead,
   kForeground,
@@ -40,11 +42,13 @@ const option kLongOptions[] = {
     {"latency-us", required_argument, nullptr, kLatencyUs},
     {"metadata-latency-us", required_argument, nullptr, kMetadataLatencyUs},
     {"slack-us", required_argument, nullptr, kSlackUs},
+    {"efficiency", required_argument, nullptr, kEfficiency},
     {"shared", no_argument, nullptr, kShared},
     {"per-file", no_argument, nullptr, kPerFile},
     {"full-duplex", no_argument, nullptr, kFullDuplex},
     {"write-through", no_argument, nullptr, kWriteThrough},
     {"write-back", no_argument, nullptr, kWriteBack},
+    {"discard", no_argument, nullptr, kDiscard},
     {"max-background", required_argument, nullptr, kMaxBackgroundRequests},
     {"max-readahead-kb", required_argument, nullptr, kMaxReadahead},
     {"foreground", no_argument, nullptr, kForeground},
@@ -78,6 +82,30 @@ double parse_rate(const char* name, const char* text) {
   return value;
 }
 
+std::vector<Efficiency::Point> parse_efficiency(const char* text) {
+  std::vector<Efficiency::Point> points;
+  const char* at = text;
+  bool good = true;
+  do {
+    char* end = nullptr;
+    Efficiency::Point point{};
+    point.streams = std::strtod(at, &end);
+    good = end != at && *end == ':';
+    at = end + 1;
+    point.part = good ? std::strtod(at, &end) : 0;
+    good = good && end != at && (*end == ',' || *end == '\0') && point.streams >= 1 &&
+           point.streams <= 1e6 && point.part >= 0.001 && point.part <= 1 &&
+           (points.empty() || point.streams > points.back().streams);
+    points.push_back(point);
+    at = end + 1;
+    if (good && *end == '\0') return points;
+  } while (good);
+  throw UsageError(
+      "--efficiency takes STREAMS:PART,..., with streams ascending from 1 and parts from 0.001 to "
+      "1, as 1:0.6,8:1,64:0.3, not '" +
+      std::string(text) + "'");
+}
+
 void apply(Options& options, int code, const char* text) {
   switch (code) {
     case kReadMbS:
@@ -95,6 +123,9 @@ void apply(Options& options, int code, const char* text) {
     case kSlackUs:
       options.slack_us = parse_count("slack-us", text, 0, kMaxSlackUs);
       break;
+    case kEfficiency:
+      options.efficiency = parse_efficiency(text);
+      break;
     case kShared:
       options.per_file = false;
       break;
@@ -109,6 +140,9 @@ void apply(Options& options, int code, const char* text) {
       break;
     case kWriteBack:
       options.write_back = true;
+      break;
+    case kDiscard:
+      options.discard = true;
       break;
     case kMaxBackgroundRequests:
       options.max_background =
@@ -173,12 +207,16 @@ Speed
   --metadata-latency-us N         the same for lookups, opens, renames, ... (default 0)
   --shared | --per-file           one budget for the file system (default), or one for each file
   --full-duplex                   reads and writes do not slow each other down
+  --efficiency S:P,S:P,...        the part P of the bandwidth that S files in use get together,
+                                  joined by straight lines (default 1 for any number)
   --slack-us N                    idle time between requests put down to FUSE, not to the client,
                                   and given back; at most 1000 (default 100)
 
 Cache
   --write-through                 write(2) waits for the device (default)
   --write-back                    write(2) fills the kernel's cache, which is written later
+  --discard                       keep the length of what is written and not the bytes: runs that
+                                  write more than the memory holds; it is read as zeros
   --max-readahead-kb N            the kernel's read-ahead window (default 128; more needs root)
   --max-background N              read-ahead and write-back requests in flight (default 64)
 

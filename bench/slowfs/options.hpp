@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
+
+#include "server.hpp"
 
 namespace slowfs {
 
@@ -26,8 +29,10 @@ struct Options {
   uint64_t slack_us = kDefaultSlackUs;
   bool per_file = false;
   bool full_duplex = false;
+  std::vector<Efficiency::Point> efficiency;  // empty: the same for any number of streams
 
   bool write_back = false;
+  bool discard = false;
   unsigned max_background = 64;
   unsigned max_readahead_kb = 128;
 

@@ -75,6 +75,16 @@ TEST_F(SlowfsFiles, WriteThroughToTheSourceAtEverySize) {
   }
 }
 
+TEST_F(SlowfsFiles, KeepOnlyTheirLengthWithDiscard) {
+  mount({"--discard"});
+  write_file(mounted("file"), pattern(3'000'001));
+  EXPECT_EQ(fs::file_size(source("file")), 3'000'001u);
+  EXPECT_EQ(read_file(source("file")), std::vector<char>(3'000'001));
+  struct stat status {};
+  ASSERT_EQ(::stat(source("file").c_str(), &status), 0);
+  EXPECT_LT(status.st_blocks * 512, 1'000'000);
+}
+
 TEST_F(SlowfsFiles, WriteBackReachesTheSourceByFsync) {
   mount({"--write-back"});
   const std::vector<char> data = pattern(1'000'001);

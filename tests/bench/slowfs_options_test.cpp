@@ -53,6 +53,17 @@ TEST(SlowfsOptions, TakeSpeedsAndModes) {
   EXPECT_TRUE(options.write_back);
 }
 
+TEST(SlowfsOptions, TakeTheEfficiencyOfStreams) {
+  const Options options = parse({"--efficiency", "1:0.45,6:1,96:0.3", "source", "mount"});
+  ASSERT_EQ(options.efficiency.size(), 3u);
+  EXPECT_DOUBLE_EQ(options.efficiency[1].streams, 6);
+  EXPECT_DOUBLE_EQ(options.efficiency[2].part, 0.3);
+  for (const char* wrong :
+       {"", "1", "1:", "1:2", "1:0", "0:1", "2:1,1:1", "1:1,", "1:1;2:1", "a:b"}) {
+    EXPECT_THAT(error_of({"--efficiency", wrong, "source", "mount"}), HasSubstr("--efficiency"));
+  }
+}
+
 TEST(SlowfsOptions, NameTheOptionOfARateThatIsNone) {
   for (const char* rate : {"fast", "0", "-5", "nan", "inf", "12MB", ""}) {
     EXPECT_THAT(error_of({"--read-mb-s", rate, "source", "mount"}),
