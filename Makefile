@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 VENV := build/venv
 
 .PHONY: build demo test test-asan test-tsan test-clang bench install lint format clean help
-.PHONY: library develop external dev-tools
+.PHONY: library develop apps external dev-tools
 
 build: develop ## everything, into build/release (the default goal)
 	cmake --preset release
@@ -15,7 +15,7 @@ build: develop ## everything, into build/release (the default goal)
 demo: develop ## an unmodified program on real data, plainly and under `ioweave run`
 	bench/demo $(ARGS)
 
-test: develop external ## build with warnings as errors and run all tests
+test: develop apps external $(VENV)/installed ## build with warnings as errors and run all tests
 	tools/test_preset release $(ARGS)
 
 test-asan: develop ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -24,10 +24,10 @@ test-asan: develop ## the quick tests under AddressSanitizer and UndefinedBehavi
 test-tsan: develop ## the quick tests under ThreadSanitizer
 	tools/test_preset tsan $(ARGS)
 
-test-clang: develop dev-tools ## the quick tests, built by clang
+test-clang: develop dev-tools $(VENV)/installed ## the quick tests, built by clang
 	tools/test_preset clang $(ARGS)
 
-bench: develop ## run all benchmarks (ARGS=--quick: under a minute each)
+bench: develop apps $(VENV)/installed ## run all benchmarks (ARGS=--quick: under a minute each)
 	bench/run all $(ARGS)
 
 install: library ## install to PREFIX (default /usr/local), DESTDIR before it
@@ -56,13 +56,16 @@ library:
 develop:
 	@tools/install_packages library develop tasks
 
+apps:
+	@tools/install_packages --optional apps
+
 external:
 	@command -v cargo >/dev/null || tools/install_packages --optional external
 
 dev-tools:
 	@tools/install_packages lint
 
-$(VENV)/installed: tools/requirements-dev.txt | dev-tools
+$(VENV)/installed: tools/requirements-dev.txt | develop
 	python3 -m venv --clear $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@

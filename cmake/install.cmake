@@ -10,6 +10,8 @@
 #   bin/ioweave                 the command
 #   libexec/ioweave/            what it starts: ioweave-tiom
 #
+# The component `runtime` is what a Python wheel takes of this.
+#
 # The tree may be moved as a whole after it was installed: every path in it is relative to where
 # the file that names it lies. There is no static library: a program and the libraries it loads are
 # to share one copy of Ioweave's state, which only a shared object gives them.
@@ -20,17 +22,18 @@ set(preload_dir ${CMAKE_INSTALL_LIBDIR}/ioweave)
 
 if(TARGET ioweave_shared)
   set_target_properties(ioweave_shared PROPERTIES EXPORT_NAME ioweave)
-  install(TARGETS ioweave_shared EXPORT ioweave-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ioweave_shared EXPORT ioweave-targets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
   install(EXPORT ioweave-targets NAMESPACE ioweave:: DESTINATION ${package_dir})
 endif()
 if(TARGET ioweave_preload)
-  install(TARGETS ioweave_preload LIBRARY DESTINATION ${preload_dir})
+  install(TARGETS ioweave_preload LIBRARY DESTINATION ${preload_dir} COMPONENT runtime)
 endif()
 if(TARGET ioweave_tasks)
   install(TARGETS ioweave_tasks LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 if(TARGET ioweave_cli)
-  install(TARGETS ioweave_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS ioweave_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 endif()
 
 if(TARGET ioweave_tiom)

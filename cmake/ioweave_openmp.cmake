@@ -47,6 +47,7 @@ function(ioweave_openmp_program)
     list(APPEND flags -Wshadow -Wconversion)
   endif()
   file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ioweave/*.h
+    ${PROJECT_SOURCE_DIR}/include/ioweave/openmp/*.h
     ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
   set(sources ${ARG_SOURCES})
   list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ REGEX "^[^/]")

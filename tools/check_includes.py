@@ -3,11 +3,13 @@
 
     cli, calls -> service -> {policy, engine, tasking} -> base
     cli, calls, service -> stats -> base
+    simulator -> policy
 
 A station may include what lies anywhere behind it, never what lies beside or before it. The public
 headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom, which measures it
-through its public headers; those in examples/ know only these, those in bench/ also base. policy
-is pure logic: what the system offers of I/O, time and threads is closed to it.
+through its public headers; those in examples/ know only these, those in bench/ also base, and the
+Python module these and policy. policy is pure logic: what the system offers of I/O, time and
+threads is closed to it.
 
 Usage: check_includes.py [ROOT]
 """
@@ -24,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "base": {"base"},
     "stats": {"stats", "base"},
     "policy": {"policy", "base"},
+    "simulator": {"simulator", "policy", "base"},
     "engine": {"engine", "base"},
     "tasking": {"tasking", "base"},
     "service": {"service", PUBLIC} | _CORE,
@@ -34,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "apps/tiom": {PUBLIC, "base", "stats"},
     "examples": {PUBLIC},
     "bench": {PUBLIC, "base"},
+    "python": {PUBLIC, "policy", "simulator", "base"},
 }
 
 # System headers that a station must do without, and why.
@@ -84,7 +88,7 @@ def breaches(root: Path) -> list[str]:
     stations = {folder.name for folder in (root / "src").iterdir() if folder.is_dir()} | {PUBLIC}
     for unruled in sorted(stations - ALLOWED.keys() - {PUBLIC}):
         found.append(f"src/{unruled}: no rule for this folder in tools/check_includes.py")
-    for top in ("src", "include", "apps", "examples", "bench"):
+    for top in ("src", "include", "apps", "examples", "bench", "python"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in _SUFFIXES:
                 continue

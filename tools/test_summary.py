@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Sums up the JUnit files of ctest: every skip with its reason, then one line of counts.
+"""Sums up the JUnit files of ctest: skips with their reasons, what failed, a line of counts.
+
+Of each failed test the last lines of its output are repeated here, where who reads only the end of
+a long log finds them.
 
 Usage: test_summary.py tests.xml [tests.xml ...]
 
@@ -10,6 +13,8 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+
+OUTPUT_LINES = 25
 
 # GoogleTest prints the message of GTEST_SKIP() after "file:line: Skipped"; scripts print "SKIP: ".
 _REASON = re.compile(r"^(?:\S+:\d+: Skipped\n|SKIP: )(.+)$", re.MULTILINE)
@@ -30,6 +35,7 @@ def main(paths: list[str]) -> int:
     """Prints the summary of all files together."""
     passed = failed = 0
     skipped: list[str] = []
+    failures: list[str] = []
     for path in paths:
         if not Path(path).exists():
             print(f"{path} is missing: its tests did not run")
@@ -43,9 +49,13 @@ def main(paths: list[str]) -> int:
                 passed += 1
             else:
                 failed += 1
+                output = case.findtext("system-out", "").strip().splitlines()[-OUTPUT_LINES:]
+                failures.append("\n    ".join([f"failed {case.get('name')}", *output]))
 
     for line in sorted(set(skipped)):
         print(f"skipped {line}")
+    for text in failures:
+        print(text)
     print(f"{passed} passed, {failed} failed, {len(skipped)} skipped")
     return 0 if passed and not failed else 1
 

@@ -8,7 +8,7 @@
 namespace tiom {
 namespace {
 
-constexpr double kProbeSeconds = 0.3;
+constexpr double kProbeSeconds = 0.4;
 
 unsigned widest_io(const Options& options) {
   unsigned widest = 1;

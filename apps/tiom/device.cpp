@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint64_t kMostProbeBytes = uint64_t{256} << 20;
 constexpr size_t kMostLatencies = 100'000;
+constexpr double kWarmUpSeconds = 0.2;
 
 void check(int64_t result, const char* what) {
   if (result < 0) {
@@ -24,7 +25,7 @@ void check(int64_t result, const char* what) {
   }
 }
 
-/// Keeps requests in flight until a time, then lets them end. One thread.
+/// Keeps requests in flight for a time, then lets them end. One thread.
 class Probe {
  public:
   Probe(iow_service* service, const ProbeSettings& settings, const BlockOrder& order)
@@ -41,20 +42,20 @@ class Probe {
   }
 
   ProbeFigures run() {
-    const uint64_t start_ns = ioweave::now_ns();
-    const uint64_t end_ns = start_ns + static_cast<uint64_t>(settings_.seconds * 1e9);
     for (size_t i = 0; i < slots_.size(); ++i) {
       slots_[i].probe = this;
       slots_[i].buffer = buffers_.at(i);
       submit(slots_[i]);
     }
-    while (ioweave::now_ns() < end_ns) step();
+    // What a device banked while it was idle (throttled ones do, and write caches) is spent first.
+    static_cast<void>(run_for(kWarmUpSeconds));
+    latencies_us_.clear();
+    const auto [completed, seconds] = run_for(settings_.seconds);
     stopping_ = true;
     while (in_flight_ > 0) step();
     check(error_, "a transfer failed");
-    const double seconds = static_cast<double>(ioweave::now_ns() - start_ns) / 1e9;
     const double bytes =
-        static_cast<double>(completed_) * static_cast<double>(settings_.block_bytes);
+        static_cast<double>(completed) * static_cast<double>(settings_.block_bytes);
     return {settings_.depth, bytes / 1e6 / seconds, median(latencies_us_)};
   }
 
@@ -65,6 +66,20 @@ class Probe {
     std::byte* buffer = nullptr;
     uint64_t submitted_ns = 0;
   };
+
+  struct Window {
+    uint64_t completed;
+    double seconds;
+  };
+
+  /// For so long, and until every place in the queue had its turn on a slow device.
+  Window run_for(double seconds) {
+    const uint64_t start_ns = ioweave::now_ns();
+    const uint64_t end_ns = start_ns + static_cast<uint64_t>(seconds * 1e9);
+    const uint64_t before = completed_;
+    while (ioweave::now_ns() < end_ns || completed_ - before < slots_.size()) step();
+    return {completed_ - before, static_cast<double>(ioweave::now_ns() - start_ns) / 1e9};
+  }
 
   void step() {
     check(iow_poll(service_, 1, -1), "iow_poll");

@@ -12,7 +12,7 @@ struct ProbeSettings {
   bool write;
   uint64_t block_bytes;
   unsigned depth;  ///< transfers in flight
-  double seconds;
+  double seconds;  ///< behind the warm-up
 };
 
 struct ProbeFigures {
@@ -22,7 +22,8 @@ struct ProbeFigures {
 };
 
 /// What the device does for one thread that keeps `depth` transfers in flight and computes nothing.
-/// Every transfer is made at least once per place in the queue. Throws std::runtime_error.
+/// In steady state: a warm-up of 0.2 s is not counted. Every place in the queue has its turn in
+/// either, which takes longer on a slow device. Throws std::runtime_error.
 ProbeFigures probe_device(iow_service* service, const ProbeSettings& settings,
                           const BlockOrder& order);
 

@@ -1,19 +1,11 @@
 #include "progress.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include <unistd.h>
 
 namespace tiom {
-
-std::string waiting_text(double seconds) {
-  const auto whole = static_cast<long>(std::lround(std::max(0.0, seconds)));
-  if (whole < 60) return std::to_string(whole) + "s";
-  if (whole < 3600) return std::to_string(whole / 60) + "m" + std::to_string(whole % 60) + "s";
-  return std::to_string(whole / 3600) + "h" + std::to_string(whole % 3600 / 60) + "m";
-}
 
 Progress::Progress(size_t cells, double expected_s)
     : cells_(cells), expected_s_(expected_s), terminal_(isatty(STDERR_FILENO) == 1) {}

@@ -2,12 +2,12 @@
 
 #include <string>
 
+#include "base/waiting_text.hpp"
 #include "cell.hpp"
 
 namespace tiom {
 
-/// Seconds as somebody waits for them: "40s", "3m20s", "5h10m".
-std::string waiting_text(double seconds);
+using ioweave::waiting_text;
 
 /// Tells on standard error how far the sweep is: on a terminal one line that is rewritten, else a
 /// line for each cell.

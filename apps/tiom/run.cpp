@@ -28,7 +28,7 @@ BlockOrder::BlockOrder(uint64_t blocks, bool random) : blocks_(blocks) {
 }
 
 Buffers::Buffers(uint64_t count, uint64_t block_bytes)
-    : stride_((block_bytes + 4095) / 4096 * 4096), bytes_(stride_ * count) {
+    : count_(count), stride_((block_bytes + 4095) / 4096 * 4096), bytes_(stride_ * count) {
   void* const memory =
       mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -43,6 +43,24 @@ Buffers::Buffers(uint64_t count, uint64_t block_bytes)
 
 Buffers::~Buffers() {
   munmap(memory_, bytes_);
+}
+
+FreeBuffers::FreeBuffers(const Buffers& buffers) : ring_(buffers.count()), count_(ring_.size()) {
+  for (size_t i = 0; i < count_; ++i) ring_[i] = buffers.at(i);
+}
+
+std::byte* FreeBuffers::take() {
+  const std::lock_guard guard(lock_);
+  std::byte* const buffer = ring_.at(first_);
+  first_ = (first_ + 1) % ring_.size();
+  --count_;
+  return buffer;
+}
+
+void FreeBuffers::give_back(std::byte* buffer) {
+  const std::lock_guard guard(lock_);
+  ring_[(first_ + count_) % ring_.size()] = buffer;
+  ++count_;
 }
 
 ssize_t transfer_plainly(const Transfer& transfer) {
@@ -60,7 +78,8 @@ ssize_t transfer_plainly(const Transfer& transfer) {
   return static_cast<ssize_t>(done);
 }
 
-void Run::moved(int64_t result) {
+void Run::moved(const Task& task, int64_t result) {
+  free_buffers_.give_back(buffers_in_use_[lane(task)]);
   if (result < 0) {
     fail(static_cast<int>(-result));
   } else if (static_cast<uint64_t>(result) != workload_.cell.block_bytes) {

@@ -5,7 +5,7 @@
 //
 //   if (run.begin()) {
 //     run.compute(task);
-//     if (run.does_io(task)) run.moved(<carry out run.transfer(task)>);
+//     if (run.does_io(task)) run.moved(task, <carry out run.transfer(task)>);
 //   }
 //   if (run.ended(task, release)) <that was the last task>;
 //
@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,11 +54,30 @@ class Buffers {
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
   [[nodiscard]] std::byte* at(uint64_t index) const { return memory_ + index * stride_; }
+  [[nodiscard]] uint64_t count() const { return count_; }
 
  private:
   std::byte* memory_;
+  uint64_t count_;
   size_t stride_;
   size_t bytes_;
+};
+
+/// Who may use which buffer. The one that has been free longest is handed out, so that all variants
+/// move the same memory: with two transfers in flight two buffers would do, and would stay in the
+/// processor's caches, which the data of a program that has so many series does not.
+class FreeBuffers {
+ public:
+  explicit FreeBuffers(const Buffers& buffers);
+  /// There is one: not more are in use than may be in flight.
+  [[nodiscard]] std::byte* take();
+  void give_back(std::byte* buffer);
+
+ private:
+  std::mutex lock_;
+  std::vector<std::byte*> ring_;
+  size_t first_ = 0;
+  size_t count_;
 };
 
 struct Transfer {
@@ -87,7 +107,11 @@ struct Workload {
 class Run {
  public:
   explicit Run(const Workload& workload)
-      : workload_(workload), series_(workload.shape), stages_(stages_of(workload.shape.mode)) {}
+      : workload_(workload),
+        series_(workload.shape),
+        stages_(stages_of(workload.shape.mode)),
+        free_buffers_(*workload.buffers),
+        buffers_in_use_(lanes()) {}
 
   [[nodiscard]] const Shape& shape() const { return workload_.shape; }
 
@@ -134,14 +158,16 @@ class Run {
     return uint64_t{workload_.shape.series} * stage_width(workload_.shape.mode);
   }
 
-  [[nodiscard]] Transfer transfer(const Task& task) const {
+  /// With a buffer, which the transfer has until moved().
+  [[nodiscard]] Transfer transfer(const Task& task) {
     const uint64_t block = workload_.order->block(workload_.shape.io_number(task));
-    return {workload_.fd, workload_.write, workload_.buffers->at(lane(task)),
-            workload_.cell.block_bytes, static_cast<off_t>(block * workload_.cell.block_bytes)};
+    std::byte* const buffer = buffers_in_use_[lane(task)] = free_buffers_.take();
+    return {workload_.fd, workload_.write, buffer, workload_.cell.block_bytes,
+            static_cast<off_t>(block * workload_.cell.block_bytes)};
   }
 
-  /// The result of a transfer: bytes, or -errno, which ends the run.
-  void moved(int64_t result);
+  /// The result of a task's transfer: bytes, or -errno, which ends the run.
+  void moved(const Task& task, int64_t result);
 
   /// Ends the run for an error that is not of a transfer.
   void fail(int error);
@@ -169,6 +195,8 @@ class Run {
   const Workload workload_;
   SeriesSet series_;
   const std::span<const Stage> stages_;
+  FreeBuffers free_buffers_;
+  std::vector<std::byte*> buffers_in_use_;  ///< by lane
   uint64_t start_ns_ = 0;
   uint64_t end_ns_ = 0;
   std::atomic<bool> stop_{false};

@@ -99,11 +99,12 @@ ssize_t transfer_blocking(iow_service* service, const Transfer& transfer) {
              : iow_pread(service, transfer.fd, transfer.buffer, transfer.bytes, transfer.offset);
 }
 
-int transfer_bound(iow_service* service, const Transfer& transfer, ssize_t* result) {
-  return transfer.write ? iow_ta_pwrite(service, transfer.fd, transfer.buffer, transfer.bytes,
-                                        transfer.offset, result)
-                        : iow_ta_pread(service, transfer.fd, transfer.buffer, transfer.bytes,
-                                       transfer.offset, result);
+void transfer_bound(iow_service* service, const Transfer& transfer, ssize_t* result) {
+  if (transfer.write) {
+    iow_ta_pwrite(service, transfer.fd, transfer.buffer, transfer.bytes, transfer.offset, result);
+  } else {
+    iow_ta_pread(service, transfer.fd, transfer.buffer, transfer.bytes, transfer.offset, result);
+  }
 }
 
 iow_request request_of(const Transfer& transfer) {

@@ -74,11 +74,31 @@ class Service {
 /// The transfer by iow_pread() or iow_pwrite(), which pause the task where there is one.
 ssize_t transfer_blocking(iow_service* service, const Transfer& transfer);
 
-/// Binds the transfer to the calling task by iow_ta_pread() or iow_ta_pwrite(). 0, or -errno where
-/// nothing was started.
-int transfer_bound(iow_service* service, const Transfer& transfer, ssize_t* result);
+/// Binds the transfer to the calling task by iow_ta_pread() or iow_ta_pwrite(). `result` receives
+/// -errno, too, where nothing was started.
+void transfer_bound(iow_service* service, const Transfer& transfer, ssize_t* result);
 
 /// The transfer as a request, without a callback.
 iow_request request_of(const Transfer& transfer);
+
+/// The steps of a task whose plain and blocking transfers have ended when the call returns:
+/// ended(worked) then. That of the nonblocking variant is started by start_io(), and its end is
+/// the caller's to tell.
+template <typename StartIo, typename Ended>
+void perform(Run& run, const Task& task, Variant variant, iow_service* service, StartIo&& start_io,
+             Ended&& ended) {
+  const bool works = run.begin();
+  if (works) run.compute(task);
+  if (!works || !run.does_io(task)) {
+    ended(works);
+  } else if (variant == Variant::nonblocking) {
+    start_io();
+  } else {
+    const Transfer transfer = run.transfer(task);
+    run.moved(task, variant == Variant::standalone ? transfer_plainly(transfer)
+                                                   : transfer_blocking(service, transfer));
+    ended(true);
+  }
+}
 
 }  // namespace tiom

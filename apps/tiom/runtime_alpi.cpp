@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <dlfcn.h>
@@ -40,9 +41,12 @@ bool find(void* library, const char* symbol, Function& function) {
 /// Where to look, in order: what was named, and nothing else then.
 std::vector<std::string> candidates(const std::string& named) {
   if (!named.empty()) return {named};
-  const char* const prefix = std::getenv("NOSV_PREFIX");
-  if (prefix != nullptr && *prefix != '\0') {
-    return {std::string(prefix) + "/lib/libnosv.so", std::string(prefix) + "/lib64/libnosv.so"};
+  for (const auto& [variable, library] :
+       {std::pair{"NOSV_PREFIX", "libnosv.so"}, std::pair{"NANOS6_PREFIX", "libnanos6.so"}}) {
+    const char* const prefix = std::getenv(variable);
+    if (prefix != nullptr && *prefix != '\0') {
+      return {std::string(prefix) + "/lib/" + library, std::string(prefix) + "/lib64/" + library};
+    }
   }
   return {"libnosv.so.0", "libnosv.so", "libnodes.so", "libnanos6.so"};
 }
@@ -59,15 +63,16 @@ Alpi load(const std::string& named) {
   }
   if (alpi.library == nullptr) {
     throw std::runtime_error("no ALPI runtime was found (" + tried +
-                             "); install nOS-V and set NOSV_PREFIX, or name its library with "
+                             "); install nOS-V and set NOSV_PREFIX, or Nanos6 and NANOS6_PREFIX, "
+                             "or name its library with "
                              "--alpi-library");
   }
   if (!find(alpi.library, "alpi_task_spawn", alpi.spawn) ||
       !find(alpi.library, "alpi_cpu_count", alpi.cpu_count) ||
       !find(alpi.library, "alpi_error_string", alpi.error_string)) {
     throw std::runtime_error(
-        "the library of --alpi-library or NOSV_PREFIX is no ALPI runtime: it lacks "
-        "alpi_task_spawn, alpi_cpu_count or alpi_error_string");
+        "the library of --alpi-library, NOSV_PREFIX or NANOS6_PREFIX is no ALPI runtime: it lacks "
+        "alpi_task_spawn, alpi_cpu_count or alpi_error_string; name another");
   }
   // nOS-V has to be started; the other runtimes start themselves.
   int (*start)() = nullptr;
@@ -163,19 +168,18 @@ class AlpiRuntime final : public Runtime {
     const Transfer transfer = run.transfer(pending.task);
     if (runtime.variant_ == Variant::nonblocking) {
       pending.bound = true;
-      const int refused = transfer_bound(runtime.service(), transfer, &pending.result);
-      if (refused != 0) pending.result = refused;
+      transfer_bound(runtime.service(), transfer, &pending.result);
     } else {
-      run.moved(runtime.variant_ == Variant::standalone
-                    ? transfer_plainly(transfer)
-                    : transfer_blocking(runtime.service(), transfer));
+      run.moved(pending.task, runtime.variant_ == Variant::standalone
+                                  ? transfer_plainly(transfer)
+                                  : transfer_blocking(runtime.service(), transfer));
     }
   }
 
   /// Body and events have ended.
   static void completed(Pending& pending) {
     AlpiRuntime& runtime = *pending.runtime;
-    if (pending.bound) runtime.run_->moved(pending.result);
+    if (pending.bound) runtime.run_->moved(pending.task, pending.result);
     const Task task = pending.task;
     if (runtime.run_->ended(task, pending.worked, [&](const Task& next) { runtime.spawn(next); })) {
       runtime.finish();

@@ -76,9 +76,9 @@ class CoroutineRuntime final : public Runtime {
       if (run_->does_io(task)) {
         const Transfer transfer = run_->transfer(task);
         if (variant_ == Variant::standalone) {
-          run_->moved(transfer_plainly(transfer));
+          run_->moved(task, transfer_plainly(transfer));
         } else {
-          run_->moved(co_await await_transfer(transfer));
+          run_->moved(task, co_await await_transfer(transfer));
         }
       }
     }

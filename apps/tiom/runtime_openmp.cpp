@@ -156,7 +156,7 @@ class OpenmpRuntime final : public Runtime {
     const bool works = run_->begin();
     if (works) {
       run_->compute(task);
-      if (run_->does_io(task)) run_->moved(transfer_plainly(run_->transfer(task)));
+      if (run_->does_io(task)) run_->moved(task, transfer_plainly(run_->transfer(task)));
     }
     run_->count_task(works);
     free_.release();
@@ -167,9 +167,8 @@ class OpenmpRuntime final : public Runtime {
     pending.worked = run_->begin();
     if (pending.worked) run_->compute(task);
     pending.result = iow_omp_begin(service_.get(), event);
-    if (pending.result == 0 && pending.worked) {
-      const int refused = transfer_bound(service_.get(), run_->transfer(task), &pending.result);
-      if (refused != 0) pending.result = refused;
+    if (pending.worked && pending.result == 0) {
+      transfer_bound(service_.get(), run_->transfer(task), &pending.result);
     }
     iow_omp_end(service_.get());
   }
@@ -177,7 +176,7 @@ class OpenmpRuntime final : public Runtime {
   /// The I/O of the task has ended, and the next task of this place has not begun.
   void collect(const Task& task) {
     const Pending& pending = pending_[run_->task_lane(task)];
-    if (pending.worked) run_->moved(pending.result);
+    if (pending.worked) run_->moved(task, pending.result);
     run_->count_task(pending.worked);
     free_.release();
   }

@@ -58,31 +58,17 @@ class TbbRuntime final : public Runtime {
   }
 
   void perform(const Task& task) {
-    Run& run = *run_;
-    const bool works = run.begin();
-    if (works) run.compute(task);
-    if (!works || !run.does_io(task)) {
-      ended(task, works);
-    } else if (variant_ == Variant::nonblocking) {
-      start_io(task);
-    } else {
-      const Transfer transfer = run.transfer(task);
-      run.moved(variant_ == Variant::standalone ? transfer_plainly(transfer)
-                                                : transfer_blocking(service_.raw(), transfer));
-      ended(task, true);
-    }
+    tiom::perform(
+        *run_, task, variant_, service_.raw(), [&] { start_io(task); },
+        [&](bool worked) { ended(task, worked); });
   }
 
   void start_io(const Task& task) {
     ssize_t& result = results_[run_->lane(task)];
     ioweave::tbb::run_io(
-        service_, *group_,
-        [&] {
-          const int refused = transfer_bound(service_.raw(), run_->transfer(task), &result);
-          if (refused != 0) result = refused;
-        },
+        service_, *group_, [&] { transfer_bound(service_.raw(), run_->transfer(task), &result); },
         [this, task, &result] {
-          run_->moved(result);
+          run_->moved(task, result);
           ended(task, true);
         });
   }

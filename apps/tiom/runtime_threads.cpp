@@ -84,19 +84,9 @@ class ThreadsRuntime final : public Runtime {
   }
 
   void perform(const Task& task) {
-    Run& run = *run_;
-    const bool works = run.begin();
-    if (works) run.compute(task);
-    if (!works || !run.does_io(task)) {
-      ended(task, works);
-    } else if (variant_ == Variant::nonblocking) {
-      submit(task);
-    } else {
-      const Transfer transfer = run.transfer(task);
-      run.moved(variant_ == Variant::standalone ? transfer_plainly(transfer)
-                                                : transfer_blocking(service_.get(), transfer));
-      ended(task, true);
-    }
+    tiom::perform(
+        *run_, task, variant_, service_.get(), [&] { submit(task); },
+        [&](bool worked) { ended(task, worked); });
   }
 
   void submit(const Task& task) {
@@ -109,13 +99,13 @@ class ThreadsRuntime final : public Runtime {
       const Pending& done = *static_cast<Pending*>(user);
       const Task finished_task = done.task;
       ThreadsRuntime& runtime = *done.runtime;
-      runtime.run_->moved(request->result);
+      runtime.run_->moved(finished_task, request->result);
       runtime.ended(finished_task, true);
     };
     iow_request* request = &pending.request;
     const int taken = iow_submit(service_.get(), &request, 1);
     if (taken == 1) return;
-    run_->fail(taken < 0 ? -taken : EAGAIN);
+    run_->moved(task, taken < 0 ? taken : -EAGAIN);
     ended(task, false);
   }
 
@@ -126,7 +116,6 @@ class ThreadsRuntime final : public Runtime {
     idle_.notify_one();
   }
 
-  Service service_;
   std::mutex mutex_;
   std::condition_variable ready_;
   std::condition_variable idle_;
@@ -138,7 +127,10 @@ class ThreadsRuntime final : public Runtime {
   Run* run_ = nullptr;
   Variant variant_ = Variant::standalone;
   std::vector<Pending> pending_;
-  std::vector<std::jthread> workers_;  // last: they end before the rest does
+  // Last, in this order: workers submit to the service, whose callbacks may still be waking a
+  // worker when the run has ended.
+  Service service_;
+  std::vector<std::jthread> workers_;
 };
 
 }  // namespace

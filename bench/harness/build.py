@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import site
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +68,30 @@ class Build:
             if name in wanted:
                 found[name] = value
         return found
+
+
+def use_python_package(build: Build) -> None:
+    """From now on `import ioweave` gives the package of this build, and what its pictures need is
+    found in build/venv, if that is there (`make test` makes it).
+
+    Raises:
+        BuildFailed: It is not there, or was built for another Python.
+    """
+    folder = build.folder / "python"
+    try:
+        if not any((folder / "ioweave").glob("_core.*")):  # else another one may be imported
+            raise ImportError("there is none")
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+            places = {"base": str(ROOT / "build/venv")}
+            site.addsitedir(sysconfig.get_path("purelib", "posix_prefix", places))
+        importlib.import_module("ioweave._core")
+    except ImportError as error:
+        raise BuildFailed(
+            f"{folder} has no module of Ioweave for {sys.executable} ({error}): build the target "
+            f"'ioweave_python' in {build.folder}, which takes nanobind (`make test` installs "
+            "it), or start bench/run with the Python that it was built for"
+        ) from error
 
 
 def _run(command: list[str]) -> None:

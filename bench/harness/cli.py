@@ -20,6 +20,7 @@ examples:
   bench/run engine                 one benchmark, printed and written to bench/results/
   bench/run all --quick            a look at everything, under a minute each
   bench/run interposer --json r.json --build-dir build/release
+  bench/run tasks --long           and pictures, and clusters of 1,000 and 10,000 nodes
 
 Files are made in build/bench-data (or --dir): its file system and disk are what is measured.
 bench/README.md says what each benchmark measures, how, and what the bars are.
@@ -35,7 +36,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     known = "; ".join(f"{name}: {entry.summary}" for name, entry in BENCHMARKS.items())
     parser.add_argument("name", choices=[*BENCHMARKS, "all"], help=known)
-    parser.add_argument("--quick", action="store_true", help="fewer samples: under a minute each")
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument("--quick", action="store_true", help="fewer samples: under a minute each")
+    effort.add_argument(
+        "--long",
+        action="store_true",
+        help="tasks: also draw the paper's figures, beside the JSON document, and simulate 1,000 "
+        "and 10,000 nodes; the others are as without it",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="default: in bench/results/")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="make the files there")
     parser.add_argument(
@@ -92,7 +100,13 @@ def main(arguments: Sequence[str]) -> int:
             surroundings = environment.describe(tools, base)
             for name in names:
                 print(f"{name}: {BENCHMARKS[name].summary}", file=sys.stderr, flush=True)
-                with session(tools, base, quick=options.quick) as running:
+                with session(
+                    tools,
+                    base,
+                    quick=options.quick,
+                    long=options.long,
+                    results=destination.with_suffix(""),
+                ) as running:
                     outcomes.append(_measure(name, running))
                 _print(outcomes[-1])
                 # After each, so that a run of all that is cut short leaves what it had.

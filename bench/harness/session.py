@@ -29,14 +29,18 @@ class Session:
         build: The programs to measure.
         folder: An empty folder on the file system to measure; it is removed afterwards.
         data: A folder beside it that stays, for input that is costly to make.
+        results: Where pictures and the like go that belong to the results; made by whoever writes.
         quick: Whether the whole benchmark must end within a minute.
+        long: Whether to do also what takes long: see `bench/run --help`.
         notes: What a reader of the results must know, e.g. what was left out and why.
     """
 
     build: Build
     folder: Path
     data: Path
+    results: Path
     quick: bool
+    long: bool = False
     notes: list[str] = field(default_factory=list)
 
     def program(self, name: str) -> Path:
@@ -78,22 +82,36 @@ def _unmount_below(folder: Path) -> None:
                     break
 
 
-def _alive(pid: str) -> bool:
-    return pid.isdigit() and Path(f"/proc/{pid}").exists()
-
-
-def remove_stale(base: Path) -> None:
+def remove_stale(base: Path, prefix: str = _PREFIX) -> None:
     """Removes folders of benchmarks that were killed before they could do it themselves."""
-    for folder in base.glob(f"{_PREFIX}*"):
-        if not _alive(folder.name.removeprefix(_PREFIX).partition("-")[0]):
+    for folder in base.glob(f"{prefix}*-*"):
+        pid = folder.name.removeprefix(prefix).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             _unmount_below(folder.resolve())
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def session(build: Build, base: Path, *, quick: bool) -> Iterator[Session]:
-    """A session whose folder lies below `base`."""
+def own_folder(base: Path, prefix: str) -> Iterator[Path]:
+    """An empty folder below `base` that is removed afterwards; if this process is killed before, by
+    the next one that makes one there."""
+    remove_stale(base, prefix)
+    with tempfile.TemporaryDirectory(prefix=f"{prefix}{os.getpid()}-", dir=base) as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def session(
+    build: Build, base: Path, *, quick: bool, long: bool = False, results: Path | None = None
+) -> Iterator[Session]:
+    """A session whose folder lies below `base`. Results go there too unless told elsewhere."""
     base.mkdir(parents=True, exist_ok=True)
-    remove_stale(base)
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=base) as name:
-        yield Session(build=build, folder=Path(name), data=base, quick=quick)
+    with own_folder(base, _PREFIX) as folder:
+        yield Session(
+            build=build,
+            folder=folder,
+            data=base,
+            results=results or base / "results",
+            quick=quick,
+            long=long,
+        )

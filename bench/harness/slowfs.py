@@ -14,6 +14,8 @@ from pathlib import Path
 from harness.process import ProgramFailed
 
 READY_TIMEOUT_S = 10.0
+#: Requests at once that a device with an efficiency tells apart.
+MOST_STREAMS = 512
 
 
 class SlowfsUnavailable(RuntimeError):
@@ -22,11 +24,33 @@ class SlowfsUnavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Speed:
-    """The emulated device: MB/s (10^6 bytes) each way, and the latency of every data request."""
+    """The emulated device.
+
+    Attributes:
+        read_mb_s: Bandwidth in MB/s (10^6 bytes); reads and writes share it.
+        write_mb_s: The same for writes.
+        latency_us: Of every data request.
+        efficiency: The part of the bandwidth that a number of streams get together, as points;
+            empty: all of it, whatever the number.
+    """
 
     read_mb_s: float
     write_mb_s: float
     latency_us: int
+    efficiency: tuple[tuple[float, float], ...] = ()
+
+    def options(self) -> list[str]:
+        """Those of ioweave-slowfs."""
+        words = [
+            f"--read-mb-s={self.read_mb_s:g}",
+            f"--write-mb-s={self.write_mb_s:g}",
+            f"--latency-us={self.latency_us}",
+        ]
+        if self.efficiency:
+            points = ",".join(f"{streams:g}:{part:g}" for streams, part in self.efficiency)
+            # Requests that wait in the kernel are no streams: as many as there may be I/O threads.
+            words += [f"--efficiency={points}", f"--max-background={MOST_STREAMS}"]
+        return words
 
 
 @dataclass(frozen=True)
@@ -52,8 +76,12 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def mounted(program: Path, source: Path, mountpoint: Path, speed: Speed) -> Iterator[Mounted]:
+def mounted(
+    program: Path, source: Path, mountpoint: Path, speed: Speed, *, discard: bool = False
+) -> Iterator[Mounted]:
     """Mounts `source` at `mountpoint`, both existing directories, for the time of the block.
+
+    With `discard` files keep the length of what is written to them, and not the bytes.
 
     Raises:
         SlowfsUnavailable: No FUSE here, or not for this user.
@@ -70,9 +98,8 @@ def mounted(program: Path, source: Path, mountpoint: Path, speed: Speed) -> Iter
             str(program),
             "--foreground",
             f"--ready-fd={announce}",
-            f"--read-mb-s={speed.read_mb_s:g}",
-            f"--write-mb-s={speed.write_mb_s:g}",
-            f"--latency-us={speed.latency_us}",
+            *speed.options(),
+            *(["--discard"] if discard else []),
             str(source),
             str(mountpoint),
         ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ class Sweep:
     Attributes:
         blocks: Bytes of one I/O, as the option takes them.
         computes: Computation of one task, as the option takes it.
+        series: Chains of tasks side by side.
         file_bytes: Bytes a run moves at most, and size of the file.
         limit_s: A run ends then, and is rated by its rate.
         repetitions: Of each cell.
@@ -29,6 +30,7 @@ class Sweep:
     modes: Sequence[str]
     blocks: Sequence[str]
     computes: Sequence[str]
+    series: int
     file_bytes: int
     limit_s: float
     repetitions: int
@@ -39,10 +41,26 @@ class Sweep:
             f"--mode={','.join(self.modes)}",
             f"--block={','.join(self.blocks)}",
             f"--compute={','.join(self.computes)}",
+            f"--series={self.series}",
             f"--bytes={self.file_bytes}",
             f"--time-limit={self.limit_s * 1e3:g}ms",
             f"--repetitions={self.repetitions}",
         ]
+
+    def seconds(self) -> float:
+        """How long it takes, about: a run ends at its limit, three variants take turns."""
+        cells = len(self.modes) * len(self.blocks) * len(self.computes)
+        return cells * self.repetitions * 3 * self.limit_s
+
+    def only(self, cell: Cell, repetitions: int) -> Sweep:
+        """The same for one cell."""
+        return replace(
+            self,
+            modes=[cell.mode],
+            blocks=[str(cell.block_bytes)],
+            computes=[f"{cell.compute_ns / 1e6:g}ms"],
+            repetitions=repetitions,
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +69,8 @@ class Cell:
 
     Attributes:
         speed_ups: By variant: rate over the standalone rate of the same turn, one each.
-        over_bound: By variant: time over what cores and device allow, median.
+        over_bound: By variant: time over what cores and device allow, median. That of standalone is
+            the most that any speed-up can be.
         balance: Time the device needs over the time the cores need.
     """
 
@@ -65,11 +84,15 @@ class Cell:
     @property
     def name(self) -> str:
         """For people."""
-        return f"{self.mode}, {self.block_bytes >> 10} KiB, {self.compute_ns / 1e6:g} ms"
+        return _name(vars(self))
 
     def speed_up(self, variant: str) -> float:
         """The median over the pairs."""
         return statistics.median(self.speed_ups[variant])
+
+
+def _name(cell: Mapping[str, Any]) -> str:
+    return f"{cell['mode']}, {cell['block_bytes'] >> 10} KiB, {cell['compute_ns'] / 1e6:g} ms"
 
 
 def _cell(data: dict[str, Any]) -> Cell:
@@ -94,10 +117,38 @@ def cells_of(document: dict[str, Any]) -> list[Cell]:
     return [_cell(data) for data in document["cells"]]
 
 
-def run(command: Sequence[str | Path], sweep: Sweep, output: Path) -> list[Cell]:
+def run(
+    command: Sequence[str | Path],
+    sweep: Sweep,
+    output: Path,
+    environment: Mapping[str, str] | None = None,
+) -> list[Cell]:
     """Runs the sweep; `output` receives the document."""
-    process.run([*command, *sweep.options(), f"--json={output}"])
-    return cells_of(json.loads(output.read_text(encoding="utf-8")))
+    return cells_of(_document(command, sweep, output, environment))
+
+
+def standalone_rates(
+    command: Sequence[str | Path], sweep: Sweep, output: Path, environment: Mapping[str, str]
+) -> dict[str, float]:
+    """Runs a sweep of plain calls alone: median rates in MB/s, by cell."""
+    return {
+        _name(data): data["variants"][0]["mb_per_s"]["median"]
+        for data in _document(command, sweep, output, environment)["cells"]
+    }
+
+
+def _document(
+    command: Sequence[str | Path],
+    sweep: Sweep,
+    output: Path,
+    environment: Mapping[str, str] | None,
+) -> Any:
+    process.run(
+        [*command, *sweep.options(), f"--json={output}"],
+        environment=environment,
+        timeout_s=process.TIMEOUT_S + 4 * sweep.seconds(),
+    )
+    return json.loads(output.read_text(encoding="utf-8"))
 
 
 def worst(cells: Iterable[Cell], variant: str) -> Cell:
@@ -110,9 +161,17 @@ def best(cells: Iterable[Cell], variant: str) -> Cell:
     return max(cells, key=lambda cell: cell.speed_up(variant))
 
 
-def geometric_mean(cells: Sequence[Cell], variant: str) -> Summary:
-    """Over the cells' medians; the spread is that between the cells."""
-    medians = [cell.speed_up(variant) for cell in cells]
+def mean_speed_up(cells: Iterable[Cell], variant: str) -> Summary:
+    """Geometric mean of the cells' medians; the spread is that between the cells."""
+    return _geometric_mean([cell.speed_up(variant) for cell in cells])
+
+
+def mean_room(cells: Iterable[Cell]) -> Summary:
+    """The same of the most that the speed-ups can be."""
+    return _geometric_mean([cell.over_bound["standalone"] for cell in cells])
+
+
+def _geometric_mean(medians: Sequence[float]) -> Summary:
     kind = "range" if len(medians) < FEWEST_FOR_QUARTILES else "iqr"
     spread = summarize(medians)
     return Summary(statistics.geometric_mean(medians), spread.low, spread.high, kind, len(medians))

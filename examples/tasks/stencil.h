@@ -50,6 +50,7 @@ typedef struct stencil_options {
   int steps;        /* Jacobi steps */
   int every;        /* steps from one checkpoint to the next */
   int direct;       /* open the file with O_DIRECT */
+  int blocking;     /* pause the task that writes */
   int recompute;    /* check every checkpoint, not only the last one */
   const char* path; /* the checkpoint file */
 } stencil_options;
@@ -67,12 +68,16 @@ typedef struct stencil {
 static inline void stencil_usage(FILE* to, const char* program) {
   fprintf(
       to,
-      "usage: %s [--size N] [--steps N] [--every N] [--blocks N] [--direct] [--recompute] FILE\n"
+      "usage: %s [--size N] [--steps N] [--every N] [--blocks N] [--direct] [--blocking]\n"
+      "       [--recompute] FILE\n"
       "  --size N      points in each direction (1024)\n"
       "  --steps N     Jacobi steps (40)\n"
       "  --every N     steps from one checkpoint to the next (10)\n"
       "  --blocks N    blocks of rows, a task each (16)\n"
       "  --direct      write past the page cache (O_DIRECT)\n"
+      "  --blocking    pause the task that writes, where the runtime can (oneTBB, ALPI), instead "
+      "of\n"
+      "                binding the write to it\n"
       "  --recompute   check every checkpoint against a second computation, not only the last\n",
       program);
 }
@@ -91,6 +96,7 @@ static inline int stencil_number(const char* option, const char* text, int most)
 static inline int stencil_take_option(stencil_options* options, char** argv, int* at) {
   const char* const word = argv[*at];
   if (strcmp(word, "--direct") == 0) return options->direct = 1;
+  if (strcmp(word, "--blocking") == 0) return options->blocking = 1;
   if (strcmp(word, "--recompute") == 0) return options->recompute = 1;
   int* number = NULL;
   if (strcmp(word, "--size") == 0) number = &options->size;
@@ -107,7 +113,7 @@ static inline int stencil_take_option(stencil_options* options, char** argv, int
 
 /* 0, or after a message the exit status 2; -1 after --help, which is no error. */
 static inline int stencil_parse(stencil_options* options, int argc, char** argv) {
-  *options = (stencil_options){1024, 16, 40, 10, 0, 0, NULL};
+  *options = (stencil_options){1024, 16, 40, 10, 0, 0, 0, NULL};
   for (int at = 1; at < argc; ++at) {
     if (strcmp(argv[at], "--help") == 0) return stencil_usage(stdout, argv[0]), -1;
     if (argv[at][0] != '-' && options->path == NULL) {
@@ -290,6 +296,24 @@ static inline int stencil_finish(const stencil* s, int fd) {
          stencil_checksum(s, s->options.steps), s->options.steps, s->checkpoints, s->options.blocks,
          s->block_bytes);
   return 0;
+}
+
+/* The program around the tasks. `run` carries all out and returns stencil_finish(), or after a
+ * message 1. Returns the exit status. */
+static inline int stencil_main(int argc, char** argv, int (*run)(const stencil* plate, int fd)) {
+  stencil_options options;
+  stencil plate;
+  const int error = stencil_parse(&options, argc, argv);
+  if (error != 0) return error < 0 ? 0 : error;
+  if (stencil_init(&plate, &options) != 0) {
+    fprintf(stderr, "not enough memory for the plate; choose a smaller --size\n");
+    return 1;
+  }
+  const int fd = stencil_create_file(&plate);
+  const int status = fd >= 0 ? run(&plate, fd) : 1;
+  if (fd >= 0) close(fd);
+  stencil_free(&plate);
+  return status;
 }
 
 #ifdef __cplusplus

@@ -1,11 +1,12 @@
 // The checkpointing stencil as tasks of a runtime with ALPI, the interface that nOS-V, Nanos6 and
 // NODES share. A task that writes binds the write by iow_ta_pwrite() and returns; the runtime calls
-// its completion when the write has ended, too, and that releases what waited for it.
+// its completion when the write has ended, too, and that releases what waited for it. With
+// --blocking it calls iow_pwrite(), which pauses the task while the device works.
 //
 // It links to no runtime, but takes the one it finds in the process:
 //
 //   LD_PRELOAD=.../libnosv.so stencil_alpi [--size N] [--steps N] [--every N] [--blocks N]
-//                                          [--direct] [--recompute] FILE
+//                                          [--direct] [--blocking] [--recompute] FILE
 //
 // The tests run it on the provider of tests/support/alpi_provider.
 #include <condition_variable>
@@ -17,7 +18,6 @@
 #include <system_error>
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <ioweave/ioweave.hpp>
 #include <ioweave/tasks.h>
@@ -122,11 +122,12 @@ class Run {
   void write(int step, int block) {
     const int checkpoint = stencil_checkpoint_of(&plate_, step);
     ssize_t* const result = stencil_result(&plate_, checkpoint, block);
-    const int error =
-        iow_ta_pwrite(service_.raw(), fd_, stencil_block(&plate_, step, block), plate_.block_bytes,
-                      stencil_offset(&plate_, checkpoint, block), result);
-    if (error != 0) {
-      *result = error;
+    const double* const from = stencil_block(&plate_, step, block);
+    const off_t to = stencil_offset(&plate_, checkpoint, block);
+    if (plate_.options.blocking != 0) {
+      *result = iow_pwrite(service_.raw(), fd_, from, plate_.block_bytes, to);
+    } else {
+      iow_ta_pwrite(service_.raw(), fd_, from, plate_.block_bytes, to, result);
     }
   }
 
@@ -156,27 +157,14 @@ class Run {
 }  // namespace
 
 int main(int argc, char** argv) {
-  stencil_options options;
-  stencil plate;
-  if (const int error = stencil_parse(&options, argc, argv); error != 0) {
-    return error < 0 ? 0 : error;
-  }
-  if (stencil_init(&plate, &options) != 0) {
-    std::fprintf(stderr, "not enough memory for the plate; choose a smaller --size\n");
-    return 1;
-  }
-  const int fd = stencil_create_file(&plate);
-  int status = 1;
-  if (fd >= 0) {
+  return stencil_main(argc, argv, [](const stencil* plate, int fd) {
     try {
-      Run run(plate, fd);
+      Run run(*plate, fd);
       run.all_steps();
-      status = stencil_finish(&plate, fd);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "stencil_alpi: %s\n", error.what());
+      return 1;
     }
-    ::close(fd);
-  }
-  stencil_free(&plate);
-  return status;
+    return stencil_finish(plate, fd);
+  });
 }

@@ -14,8 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
 #include <ioweave/coroutine.hpp>
 #include <ioweave/coroutine_task.hpp>
 
@@ -93,27 +91,18 @@ class Run {
 }  // namespace
 
 int main(int argc, char** argv) {
-  stencil_options options;
-  stencil plate;
-  if (const int error = stencil_parse(&options, argc, argv); error != 0) {
-    return error < 0 ? 0 : error;
-  }
-  if (stencil_init(&plate, &options) != 0) {
-    std::fprintf(stderr, "not enough memory for the plate; choose a smaller --size\n");
-    return 1;
-  }
-  const int fd = stencil_create_file(&plate);
-  int status = 1;
-  if (fd >= 0) {
+  return stencil_main(argc, argv, [](const stencil* plate, int fd) {
+    if (plate->options.blocking != 0) {
+      std::fprintf(stderr, "stencil_coroutine: coroutines always wait so; leave --blocking out\n");
+      return 2;
+    }
     try {
-      Run run(plate, fd);
+      Run run(*plate, fd);
       ioweave::sync_wait(run.all_steps());
-      status = stencil_finish(&plate, fd);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "stencil_coroutine: %s\n", error.what());
+      return 1;
     }
-    ::close(fd);
-  }
-  stencil_free(&plate);
-  return status;
+    return stencil_finish(plate, fd);
+  });
 }

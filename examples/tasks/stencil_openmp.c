@@ -28,12 +28,11 @@ static void write_in_task(const stencil* plate, iow_service* service, int fd, in
   omp_event_handle_t event = 0;
 #pragma omp task detach(event) depend(in : from[0])
   {
-    int error = iow_omp_begin(service, event);
-    if (error == 0) {
-      error = iow_ta_pwrite(service, fd, from, plate->block_bytes,
-                            stencil_offset(plate, checkpoint, block), result);
+    *result = iow_omp_begin(service, event);
+    if (*result == 0) {
+      iow_ta_pwrite(service, fd, from, plate->block_bytes, stencil_offset(plate, checkpoint, block),
+                    result);
     }
-    if (error != 0) *result = error;
     iow_omp_end(service);
   }
 }
@@ -54,6 +53,10 @@ static void all_steps(const stencil* plate, iow_service* service, int fd) {
 
 /* Returns the exit status. */
 static int run(const stencil* plate, int fd) {
+  if (plate->options.blocking) {
+    fprintf(stderr, "stencil_openmp: OpenMP cannot pause tasks; leave --blocking out\n");
+    return 2;
+  }
   const char* why = NULL;
   if (iow_omp_check(&why) != 0) {
     fprintf(stderr, "stencil_openmp: %s\n", why);
@@ -74,17 +77,5 @@ static int run(const stencil* plate, int fd) {
 }
 
 int main(int argc, char** argv) {
-  stencil_options options;
-  stencil plate;
-  const int error = stencil_parse(&options, argc, argv);
-  if (error != 0) return error < 0 ? 0 : error;
-  if (stencil_init(&plate, &options) != 0) {
-    fprintf(stderr, "not enough memory for the plate; choose a smaller --size\n");
-    return 1;
-  }
-  const int fd = stencil_create_file(&plate);
-  const int status = fd >= 0 ? run(&plate, fd) : 1;
-  if (fd >= 0) close(fd);
-  stencil_free(&plate);
-  return status;
+  return stencil_main(argc, argv, run);
 }

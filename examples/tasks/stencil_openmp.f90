@@ -359,8 +359,8 @@ contains
     !$omp task detach(event) depend(in: room(1, block, modulo(step, 2))) private(error) &
     !$omp firstprivate(result, from, bytes, offset)
     error = iow_omp_begin(service, event)
+    result = error
     if (error == 0) error = iow_ta_pwrite_ptr(service, fd, from, bytes, offset, result)
-    if (error /= 0) result = error
     if (iow_omp_end(service) /= 0) continue ! as the beginning
     !$omp end task
   end subroutine

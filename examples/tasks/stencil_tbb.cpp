@@ -5,14 +5,10 @@
 //   stencil_tbb ...              the task binds the write by iow_ta_pwrite() and ends; when the
 //                                block is written, run_io() runs what waits for that
 //
-//   stencil_tbb [--blocking] [--size N] [--steps N] [--every N] [--blocks N] [--direct]
+//   stencil_tbb [--size N] [--steps N] [--every N] [--blocks N] [--direct] [--blocking]
 //               [--recompute] FILE
 #include <cstdio>
-#include <cstring>
 #include <exception>
-#include <vector>
-
-#include <unistd.h>
 
 #include <ioweave/tbb.hpp>
 
@@ -23,11 +19,11 @@ namespace {
 
 class Run {
  public:
-  Run(const stencil& plate, int fd, bool blocking)
+  Run(const stencil& plate, int fd)
       : plate_(plate),
         fd_(fd),
-        is_blocking_(blocking),
-        service_(options(blocking)),
+        is_blocking_(plate.options.blocking != 0),
+        service_(options(is_blocking_)),
         order_(plate) {}
 
   void all_steps() {
@@ -76,12 +72,8 @@ class Run {
     ioweave::tbb::run_io(
         service_, group_,
         [&] {
-          const int error =
-              iow_ta_pwrite(service_.raw(), fd_, stencil_block(&plate_, step, block),
-                            plate_.block_bytes, stencil_offset(&plate_, checkpoint, block), result);
-          if (error != 0) {
-            *result = error;
-          }
+          iow_ta_pwrite(service_.raw(), fd_, stencil_block(&plate_, step, block),
+                        plate_.block_bytes, stencil_offset(&plate_, checkpoint, block), result);
         },
         [this, step, block] { release(step + 2, block); });
   }
@@ -94,45 +86,17 @@ class Run {
   ioweave::tbb::TaskGroup group_;
 };
 
-/// Takes --blocking out of the arguments.
-bool take_blocking(std::vector<char*>& arguments) {
-  return std::erase_if(arguments, [](const char* argument) {
-           return std::strcmp(argument, "--blocking") == 0;
-         }) != 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<char*> arguments(argv, argv + argc);
-  const bool blocking = take_blocking(arguments);
-  arguments.push_back(nullptr);
-  stencil_options options;
-  stencil plate;
-  if (const int error =
-          stencil_parse(&options, static_cast<int>(arguments.size()) - 1, arguments.data());
-      error != 0) {
-    std::fprintf(
-        error < 0 ? stdout : stderr,
-        "  --blocking    pause the task that writes, instead of binding the write to it\n");
-    return error < 0 ? 0 : error;
-  }
-  if (stencil_init(&plate, &options) != 0) {
-    std::fprintf(stderr, "not enough memory for the plate; choose a smaller --size\n");
-    return 1;
-  }
-  const int fd = stencil_create_file(&plate);
-  int status = 1;
-  if (fd >= 0) {
+  return stencil_main(argc, argv, [](const stencil* plate, int fd) {
     try {
-      Run run(plate, fd, blocking);
+      Run run(*plate, fd);
       run.all_steps();
-      status = stencil_finish(&plate, fd);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "stencil_tbb: %s\n", error.what());
+      return 1;
     }
-    ::close(fd);
-  }
-  stencil_free(&plate);
-  return status;
+    return stencil_finish(plate, fd);
+  });
 }

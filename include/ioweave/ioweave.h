@@ -83,7 +83,7 @@ typedef enum iow_tasks {
   IOW_TASKS_TBB = 3   /* oneTBB: a task may go on on another thread than it paused on */
 } iow_tasks;
 
-/* Who collects what tasks wait for. */
+/* Who collects what tasks wait for. A runtime that cannot run such a task gets the thread. */
 typedef enum iow_task_reaper {
   IOW_REAPER_AUTO = 0,   /* a thread */
   IOW_REAPER_THREAD = 1, /* the service's thread, asleep in the kernel */
@@ -105,10 +105,11 @@ typedef struct iow_options {
   iow_task_reaper task_reaper;
   uint32_t max_paused;  /* most tasks paused at once: 1..1000000, default 1024. One more makes the
                            plain call: each paused task holds a stack, on nOS-V a thread.
-                           oneTBB can hold 2048 */
+                           oneTBB can hold 2048, and more count as that */
   uint32_t poll_min_us; /* of IOW_REAPER_TASK: the shortest and longest time between two looks, in
-                           microseconds: 1..1000000, default 20 and 1000. It looks more often */
-  uint32_t poll_max_us; /* while it finds something, and not at all while nothing is in flight */
+                           microseconds: 1..1000000, min <= max, default 20 and 1000. It looks */
+  uint32_t
+      poll_max_us; /* more often while it finds something, and not while nothing is in flight */
   uint32_t reserved[3];
 } iow_options;
 
@@ -146,7 +147,8 @@ IOW_API const char* iow_service_engine(const iow_service* service, const char** 
  * interrupted calls are repeated and short transfers continued, also above 2 GiB: fewer bytes than
  * asked means end of file, or for a write the bytes written before an error that the next call
  * will report. Errors: those of the system call, negated; -EINVAL for an offset below 0, for
- * vectors outside 0..IOV_MAX or NULL, or for bytes or their sum above SSIZE_MAX.
+ * vectors outside 0..IOV_MAX or NULL, or for bytes or their sum above SSIZE_MAX. No call of this
+ * library is a cancellation point (pthread_cancel(3)).
  */
 IOW_API ssize_t iow_pread(iow_service* service, int fd, void* buffer, size_t bytes,
                           off_t offset) IOW_NOEXCEPT;

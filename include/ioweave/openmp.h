@@ -28,6 +28,12 @@
  *     thread that is not its own. libomp: it goes on too early, and finds the rest of the task
  *     among those of a later region. So each task with pending transfers creates two small ones
  *     (iow_omp_arm()), which costs 0.3 us with libgomp and 4 us with libomp.
+ *   - libomp: what is left to do of a task that a thread from outside fulfils is not waited for by
+ *     the end of the region, and runs into the next one. So regions with such tasks end with one
+ *     more barrier, for which __kmpc_fork_call() is wrapped.
+ *   - libomp: no barrier waits for a task with `detach` whose parent task has ended. Where nothing
+ *     else does (the parent inside `taskwait`, a `taskgroup` around them), iow_omp_end() waits for
+ *     the transfers. The entries of tasks are wrapped to know it, and taskwait and taskgroup.
  *   - libomp before 19: `detach` in a team of one thread, which includes everything outside a
  *     parallel region, makes a later region abort or hang. __kmpc_omp_task_alloc() is wrapped to
  *     take the clause from such tasks; iow_omp_end() waits for the transfers.
@@ -58,6 +64,7 @@
 #include <errno.h>
 #include <omp.h>
 #include <semaphore.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,8 +79,6 @@
 
 /* One copy in each program or library, whatever the number of sources that include the header. */
 #define IOW_OMP_ONE __attribute__((weak, visibility("hidden")))
-
-/* NOLINTBEGIN(modernize-use-nullptr): this is C, too */
 
 #ifdef __cplusplus
 extern "C" {
@@ -155,309 +160,10 @@ static inline void iow_omp_release(iow_omp_task* task) {
   free(task);
 }
 
-#if !IOW_OMP_LLVM
-
-/* ---- libgomp ---- */
-
-#ifdef __cplusplus
-typedef bool iow_omp_bool;
+#if IOW_OMP_LLVM
+#include "ioweave/openmp/libomp.h"
 #else
-typedef _Bool iow_omp_bool;
-#endif
-
-/* As GCC calls it, from version 11 on. The label is what makes it GCC's: the name is a builtin. */
-IOW_OMP_ONE void iow_omp_create(void (*body)(void*), void* data, void (*copy)(void*, void*),
-                                long bytes, long alignment, iow_omp_bool deferrable, unsigned flags,
-                                void** depend, int priority, void* detach) __asm__("GOMP_task");
-IOW_OMP_ONE void iow_omp_taskwait_depend(void** depend) __asm__("GOMP_taskwait_depend");
-
-typedef void (*iow_omp_create_function)(void (*)(void*), void*, void (*)(void*, void*), long, long,
-                                        iow_omp_bool, unsigned, void**, int, void*);
-
-/* Found by whoever comes first; all find the same, so the order of their stores does not matter. */
-IOW_OMP_ONE iow_omp_create_function iow_omp_real_create = NULL;
-
-IOW_OMP_ONE void iow_omp_create(void (*body)(void*), void* data, void (*copy)(void*, void*),
-                                long bytes, long alignment, iow_omp_bool deferrable, unsigned flags,
-                                void** depend, int priority, void* detach) {
-  iow_omp_create_function real = __atomic_load_n(&iow_omp_real_create, __ATOMIC_RELAXED);
-  if (real == NULL) {
-    real = (iow_omp_create_function)iow_omp_find("GOMP_task");
-    __atomic_store_n(&iow_omp_real_create, real, __ATOMIC_RELAXED);
-  }
-  ++iow_omp_self.creating;
-  real(body, data, copy, bytes, alignment, deferrable, flags, depend, priority, detach);
-  --iow_omp_self.creating;
-}
-
-IOW_OMP_ONE void iow_omp_taskwait_depend(void** depend) {
-  ++iow_omp_self.creating;
-  ((void (*)(void**))iow_omp_find("GOMP_taskwait_depend"))(depend);
-  --iow_omp_self.creating;
-}
-
-enum { IOW_OMP_DETACHES = 1, IOW_OMP_IS_WRAPPED = 2 };
-
-/*
- * Whether `detach` does something, tried out. libomp ignores what GCC says of it and leaves the
- * event as it was, so that the body, too, must look at the variable outside.
- */
-static inline int iow_omp_try(void) {
-  omp_event_handle_t event = (omp_event_handle_t)0;
-  omp_event_handle_t* const outside = &event;
-  int found = 0;
-#pragma omp task if (0) detach(event) shared(found) firstprivate(outside)
-  {
-    if (iow_omp_self.creating > 0) found |= IOW_OMP_IS_WRAPPED;
-    if (*outside != (omp_event_handle_t)0) {
-      found |= IOW_OMP_DETACHES;
-      omp_fulfill_event(*outside);
-    }
-  }
-  return found;
-}
-
-/* What iow_omp_try() found, plus one; 0 before. */
-IOW_OMP_ONE int iow_omp_found = 0;
-
-static inline int iow_omp_check(const char** why) {
-  int found = __atomic_load_n(&iow_omp_found, __ATOMIC_RELAXED);
-  if (found == 0) {
-    found = iow_omp_try() + 1;
-    __atomic_store_n(&iow_omp_found, found, __ATOMIC_RELAXED);
-  }
-  const char* text = "";
-  if (((found - 1) & IOW_OMP_DETACHES) == 0) {
-    text =
-        "This program was built by GCC and runs on a library that ignores GCC's detach clause "
-        "(LLVM's libomp): use libgomp, or build it by Clang.";
-  } else if (((found - 1) & IOW_OMP_IS_WRAPPED) == 0) {
-    text =
-        "GOMP_task() of libgomp is not the one of ioweave/openmp.h, which needs it to go round "
-        "faults of detach: link libgomp shared.";
-  }
-  if (why != NULL) *why = text;
-  return *text != '\0' ? -ENOTSUP : 0;
-}
-
-/*
- * Whether the task must end with its body. A cancelled region (OMP_CANCELLATION) drops tasks,
- * which the one of iow_omp_arm() must not be.
- */
-static inline int iow_omp_is_forced(void) {
-  return iow_omp_self.creating > 0 || omp_get_cancellation();
-}
-
-/*
- * The body of the task whose event is fulfilled after that of `task`. Where libgomp would end it
- * with its body it must not end before its event is fulfilled. That happens only inside the body
- * of `task`: while it is created, when it is not needed any more, or later, when it waits.
- */
-static inline void iow_omp_kick_body(iow_omp_task* task, omp_event_handle_t kick) {
-  if (iow_omp_self.creating > 0 && task->owner == &iow_omp_self) {
-    if (task->armed) {
-      iow_omp_await(task);
-    } else {
-      task->no_kick = 1;
-      omp_fulfill_event(kick);
-    }
-  }
-  iow_omp_release(task);
-}
-
-/* Fulfils the events of a task that is armed, by whichever thread. */
-static inline void iow_omp_fulfil(iow_omp_task* task) {
-  omp_fulfill_event(task->event);
-  omp_fulfill_event(task->kick);
-  sem_post(&task->ended);
-  iow_omp_release(task);
-}
-
-static inline void iow_omp_do_nothing(void) {}
-
-/*
- * Leaves the event to whoever ends the last transfer. libgomp wakes a team from its barrier for a
- * task that becomes ready, but where none does the woken thread goes to sleep again without seeing
- * that all have ended. So there is one that becomes ready: it depends on a task whose event is
- * fulfilled after that of `task`. Returns 0 where that cannot be had now.
- */
-static inline int iow_omp_arm(iow_omp_task* task) {
-  char key = 0;
-  (void)key; /* only its address is used, by which the second task depends on the first */
-  omp_event_handle_t kick = (omp_event_handle_t)0;
-  __atomic_store_n(&task->references, 2, __ATOMIC_RELAXED);
-#pragma omp task detach(kick) depend(out : key) firstprivate(task)
-  iow_omp_kick_body(task, kick);
-  if (task->no_kick) return 0;
-  task->kick = kick;
-  task->armed = 1;
-  if (__atomic_exchange_n(&task->state, IOW_OMP_ARMED, __ATOMIC_ACQ_REL) == IOW_OMP_DONE) {
-    iow_omp_fulfil(task);
-    return 1;
-  }
-#pragma omp task depend(in : key)
-  iow_omp_do_nothing();
-  return 1;
-}
-
-#else
-
-/* ---- libomp ---- */
-
-/*
- * Task teams of one thread were mended in LLVM 19, which has no call that says its version, but a
- * function that none before it has.
- */
-static inline int iow_omp_is_fragile(void) {
-  return omp_get_num_threads() == 1 && dlsym(NULL, "__kmpc_push_num_threads_strict") == NULL;
-}
-
-/* As Clang calls them. The first one creates a task, the others stand around the body of one with
-   `if(0)`; `where` and `task` belong to the runtime. */
-IOW_OMP_ONE void* __kmpc_omp_task_alloc(void* where, int32_t thread, int32_t flags,
-                                        size_t task_bytes, size_t shared_bytes, void* entry);
-IOW_OMP_ONE void __kmpc_omp_task_begin_if0(void* where, int32_t thread, void* task);
-IOW_OMP_ONE void __kmpc_omp_task_complete_if0(void* where, int32_t thread, void* task);
-
-IOW_OMP_ONE void __kmpc_omp_wait_deps(void* where, int32_t thread, int32_t count, void* list,
-                                      int32_t other_count, void* other_list);
-IOW_OMP_ONE void __kmpc_omp_taskwait_deps_51(void* where, int32_t thread, int32_t count, void* list,
-                                             int32_t other_count, void* other_list,
-                                             int32_t has_no_wait);
-
-/* Of libomp itself. */
-int32_t __kmpc_omp_task_with_deps(void* where, int32_t thread, void* task, int32_t count,
-                                  void* list, int32_t other_count, void* other_list);
-int32_t __kmpc_omp_taskyield(void* where, int32_t thread, int end_part);
-
-typedef void (*iow_omp_wait_function)(void*, int32_t, int32_t, void*, int32_t, void*);
-typedef void (*iow_omp_taskwait_function)(void*, int32_t, int32_t, void*, int32_t, void*, int32_t);
-typedef void* (*iow_omp_alloc_function)(void*, int32_t, int32_t, size_t, size_t, void*);
-typedef void (*iow_omp_if0_function)(void*, int32_t, void*);
-
-/* Found by whoever comes first; all find the same, so the order of their stores does not matter. */
-IOW_OMP_ONE iow_omp_alloc_function iow_omp_real_alloc = NULL;
-
-IOW_OMP_ONE void* __kmpc_omp_task_alloc(void* where, int32_t thread, int32_t flags,
-                                        size_t task_bytes, size_t shared_bytes, void* entry) {
-  const int32_t detachable = 0x40;
-  iow_omp_alloc_function real = __atomic_load_n(&iow_omp_real_alloc, __ATOMIC_RELAXED);
-  if (real == NULL) {
-    real = (iow_omp_alloc_function)iow_omp_find("__kmpc_omp_task_alloc");
-    __atomic_store_n(&iow_omp_real_alloc, real, __ATOMIC_RELAXED);
-  }
-  if ((flags & detachable) != 0 && iow_omp_is_fragile()) flags &= ~detachable;
-  return real(where, thread, flags, task_bytes, shared_bytes, entry);
-}
-
-IOW_OMP_ONE void __kmpc_omp_task_begin_if0(void* where, int32_t thread, void* task) {
-  ++iow_omp_self.creating;
-  ((iow_omp_if0_function)iow_omp_find("__kmpc_omp_task_begin_if0"))(where, thread, task);
-}
-
-IOW_OMP_ONE void __kmpc_omp_task_complete_if0(void* where, int32_t thread, void* task) {
-  ((iow_omp_if0_function)iow_omp_find("__kmpc_omp_task_complete_if0"))(where, thread, task);
-  --iow_omp_self.creating;
-}
-
-/* The body of iow_omp_wait_in_task()'s task; a task begins with the address of what is shared. */
-static inline int32_t iow_omp_waited_for(int32_t thread, void* task) {
-  (void)thread;
-  __atomic_store_n(**(int***)task, 1, __ATOMIC_RELEASE);
-  return 0;
-}
-
-/*
- * `taskwait depend`. That of libomp is a node of dependencies on the stack, which it may leave
- * while a thread that ends one of the tasks still uses it. So it is a task here, and tasks are run
- * until it has run. The bytes and the flag are as Clang has them: an ordinary task.
- */
-static inline void iow_omp_wait_in_task(void* where, int32_t thread, int32_t count, void* list,
-                                        int32_t other_count, void* other_list) {
-  enum { IOW_OMP_TIED = 1, IOW_OMP_TASK_BYTES = 40 };
-  int done = 0;
-  void* const task = __kmpc_omp_task_alloc(where, thread, IOW_OMP_TIED, IOW_OMP_TASK_BYTES,
-                                           sizeof(int*), (void*)(uintptr_t)&iow_omp_waited_for);
-  **(int***)task = &done;
-  __kmpc_omp_task_with_deps(where, thread, task, count, list, other_count, other_list);
-  while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) {
-    __kmpc_omp_taskyield(where, thread, 0);
-    if (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) sched_yield();
-  }
-}
-
-/*
- * What Clang calls for it: before version 14, and since. A taskwait with `nowait` does not wait. In
- * a team of one nobody else uses the node, and the runtime does not run tasks when one yields.
- */
-IOW_OMP_ONE void __kmpc_omp_wait_deps(void* where, int32_t thread, int32_t count, void* list,
-                                      int32_t other_count, void* other_list) {
-  if (omp_get_num_threads() == 1) {
-    ((iow_omp_wait_function)iow_omp_find("__kmpc_omp_wait_deps"))(where, thread, count, list,
-                                                                  other_count, other_list);
-  } else {
-    iow_omp_wait_in_task(where, thread, count, list, other_count, other_list);
-  }
-}
-
-IOW_OMP_ONE void __kmpc_omp_taskwait_deps_51(void* where, int32_t thread, int32_t count, void* list,
-                                             int32_t other_count, void* other_list,
-                                             int32_t has_no_wait) {
-  if (has_no_wait || omp_get_num_threads() == 1) {
-    ((iow_omp_taskwait_function)iow_omp_find("__kmpc_omp_taskwait_deps_51"))(
-        where, thread, count, list, other_count, other_list, has_no_wait);
-  } else {
-    iow_omp_wait_in_task(where, thread, count, list, other_count, other_list);
-  }
-}
-
-static inline int iow_omp_check(const char** why) {
-  const int is_shared = dlsym(NULL, "__kmpc_omp_task_alloc") != NULL;
-  if (why != NULL) {
-    *why = is_shared
-               ? ""
-               : "__kmpc_omp_task_alloc() of libomp is not the one of ioweave/openmp.h, which "
-                 "needs it to go round faults of detach: link libomp shared.";
-  }
-  return is_shared ? 0 : -ENOTSUP;
-}
-
-/* Whether the task must end with its body; see iow_omp_is_forced() above for cancellation. */
-static inline int iow_omp_is_forced(void) {
-  return iow_omp_self.creating > 0 || omp_in_final() || omp_get_cancellation() ||
-         iow_omp_is_fragile();
-}
-
-/* Fulfils the first event of a task that is armed, by whichever thread; a task does the rest. */
-static inline void iow_omp_fulfil(iow_omp_task* task) {
-  omp_fulfill_event(task->kick);
-}
-
-/*
- * Leaves the event to whoever ends the last transfer, and to a task. Where a thread from outside
- * fulfils an event, libomp queues what is left to do, in a queue of the team, but counts the task
- * as ended at once; the team may go on, and find the rest later, among the tasks of another region.
- * So the thread fulfils the event of a task made for that, on which another one depends, which
- * fulfils the event of `task` on a thread of the team. Returns 1, as it always succeeds.
- */
-static inline int iow_omp_arm(iow_omp_task* task) {
-  char key = 0;
-  (void)key; /* only its address is used, by which the second task depends on the first */
-  omp_event_handle_t kick = (omp_event_handle_t)0;
-#pragma omp task untied detach(kick) depend(out : key)
-  {}
-#pragma omp task untied depend(in : key) firstprivate(task)
-  {
-    omp_fulfill_event(task->event);
-    iow_omp_release(task);
-  }
-  task->kick = kick;
-  if (__atomic_exchange_n(&task->state, IOW_OMP_ARMED, __ATOMIC_ACQ_REL) == IOW_OMP_DONE) {
-    iow_omp_fulfil(task);
-  }
-  return 1;
-}
-
+#include "ioweave/openmp/libgomp.h"
 #endif
 
 /* ---- Both ---- */
@@ -526,13 +232,11 @@ static inline int iow_omp_end(iow_service* service) {
   iow_omp_self.top = task->outer;
   iow_omp_self.failures = task->outer_failures;
   const int error = iow_task_end(service);
-  if (error != 0) iow_omp_done(task); /* nothing was under way, so nobody else calls it */
+  if (error != 0) iow_omp_done(task); /* its own count was never dropped: nobody else does */
   const int is_done = __atomic_load_n(&task->state, __ATOMIC_ACQUIRE) == IOW_OMP_DONE;
   if (is_done || iow_omp_is_forced() || !iow_omp_arm(task)) iow_omp_finish_in_body(task);
   return error;
 }
-
-/* NOLINTEND(modernize-use-nullptr) */
 
 #ifdef __cplusplus
 }

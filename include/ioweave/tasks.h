@@ -30,8 +30,8 @@ extern "C" {
 
 /*
  * The task runtime in use: "ALPI 1.2 (nOS-V 3.1)", "oneTBB" or "none"; *why, unless NULL, receives
- * a sentence on what is missing and who can mend it, or "". Both live as long as the service. A
- * runtime that is loaded later is not noticed.
+ * a sentence on what is missing and who can mend it, or "": also that more tasks were to be paused
+ * than may be. Both live as long as the service. A runtime that is loaded later is not noticed.
  */
 IOW_API const char* iow_service_tasks(const iow_service* service, const char** why) IOW_NOEXCEPT;
 
@@ -44,8 +44,9 @@ IOW_API const char* iow_service_tasks(const iow_service* service, const char** w
  * Interruptions and short transfers are handled as by iow_pread().
  *
  * 0, or without anything started: -ESRCH outside a task, or inside one whose runtime has no
- * external events (iow_service_tasks() names it), -EINVAL for NULL as `result` and as iow_pread(),
- * -ENOMEM. *result is -EINPROGRESS until the end.
+ * external events or refuses one (iow_service_tasks() names it), -EINVAL for NULL as `result` and
+ * as iow_pread(), -ENOMEM. *result is then the same error, so that successors need to look there
+ * only. Else it is -EINPROGRESS until the end.
  */
 IOW_API int iow_ta_pread(iow_service* service, int fd, void* buffer, size_t bytes, off_t offset,
                          ssize_t* result) IOW_NOEXCEPT;
@@ -66,8 +67,9 @@ IOW_API int iow_ta_fdatasync(iow_service* service, int fd, ssize_t* result) IOW_
  * releases the successors: fulfils an event, enqueues a task.
  *
  * Pairs nest: a task that begins inside another, because the runtime runs it on top, hides the
- * outer one until its end. Begin and end must be on the same thread: a task that pauses between
- * them and goes on elsewhere is refused at the end.
+ * outer one until its end. Begin and end must be on the same thread. So where the runtime lets
+ * tasks go on elsewhere (oneTBB), iow_pread() and its like do not pause between the two but are the
+ * plain calls, and the task must not pause by other means.
  *
  * Begin: 0; -EINVAL for NULL as `done`; -ENOMEM (then there is no task, and `done` does not run).
  * End: 0, or -ESRCH where no task of this service has begun on this thread.
@@ -83,7 +85,8 @@ typedef struct iow_task_stats {
   uint32_t reserved;
   uint64_t pauses;        /* blocking calls that paused their task */
   uint64_t at_once;       /* calls of either kind that ended without waiting for a device */
-  uint64_t made_plain;    /* blocking calls that found max_paused tasks paused already */
+  uint64_t made_plain;    /* blocking calls that would have waited and could not pause the task:
+                             max_paused were (iow_service_tasks() says so), or iow_task_begin() */
   uint64_t bound;         /* transfers that were bound to a task */
   uint64_t bound_pending; /* of these, not ended */
 } iow_task_stats;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <string_view>
 
@@ -15,6 +16,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "base/nearest_name.hpp"
+#include "cli/device_curve.hpp"
 #include "cli/format.hpp"
 #include "cli/output.hpp"
 
@@ -317,6 +319,47 @@ constexpr const char* kPathExamples = R"(Examples:
   cmake -DCMAKE_PREFIX_PATH=$(ioweave path --cmake) ...
   PKG_CONFIG_PATH=$(ioweave path --pkgconfig) pkg-config --cflags --libs ioweave)";
 
+constexpr const char* kMeasureExamples = R"(Examples:
+  ioweave measure /scratch                     MB/s that 1, 2, 4, ... 64 streams write together
+  ioweave measure --toml scratch /scratch >>ioweave.toml
+  ioweave measure --streams 1-16,32 --seconds 5 --json=scratch.json /scratch
+  ioweave measure --read --direct --size 256m /scratch
+
+Nothing else should use the device meanwhile. Files have no names and are gone with the command,
+however it ends. Exit code: 0, or 125 where it could not be measured.)";
+
+constexpr unsigned kMostStreams = 512;
+constexpr unsigned kDefaultStreams = 64;
+constexpr uint64_t kLeastFile = 64u << 10;
+constexpr uint64_t kMostFile = uint64_t{1} << 40;
+
+/// What is wrong with the values of `measure`, or empty.
+std::string take_measure(const std::string& streams, const std::string& size,
+                         MeasureOptions& options) {
+  std::string why;
+  options.streams =
+      streams.empty() ? doubling_to(kDefaultStreams) : parse_streams(streams, kMostStreams, why);
+  if (options.streams.empty()) return why;
+  const auto bytes = size.empty() ? options.bytes : parse_size(size);
+  if (!bytes || *bytes < kLeastFile || *bytes > kMostFile || *bytes % 4096 != 0) {
+    return "size '" + size + "' is no multiple of 4k from 64k to 1t, such as 32m";
+  }
+  options.bytes = *bytes;
+  if (std::isnan(options.seconds) || std::isnan(options.warm_up_s)) {
+    return "--seconds and --warm-up are numbers, not nan";  // nan is within any CLI::Range
+  }
+  if (options.toml && options.name.empty()) return "--toml needs the name of the device";
+  if (options.toml && options.json && options.json_file.empty()) {
+    return "--toml and --json both take the place of the table; give --json=FILE";
+  }
+  return {};
+}
+
+constexpr const char* kReportExamples = R"(Examples:
+  ioweave report run.jsonl                     the summary of `ioweave run -o run.jsonl`
+  ioweave report tasks.jsonl                   or of Runtime(run_file="tasks.jsonl") in Python
+  python -m ioweave.pictures tasks.jsonl       the same as pictures)";
+
 }  // namespace
 
 std::optional<int> parse_run(Arguments arguments, RunOptions& options) {
@@ -342,6 +385,14 @@ std::optional<int> parse_doctor(Arguments arguments, DoctorOptions& options) {
                   help_lines("A folder or data file to do real I/O in, or a program to examine"));
   app->add_flag("--json", options.json, "The findings as JSON");
   return parse_with(*app, "doctor", texts(arguments));
+}
+
+std::optional<int> parse_report(Arguments arguments, ReportOptions& options) {
+  const auto app =
+      make_app("Tells what a run file holds.", "ioweave report [OPTIONS] FILE", kReportExamples);
+  app->add_option("FILE", options.run_file, "A run file")->required();
+  app->add_flag("-v,--verbose", options.verbose, "List all files");
+  return parse_with(*app, "report", texts(arguments));
 }
 
 std::optional<int> parse_config(Arguments arguments, ConfigOptions& options) {
@@ -380,6 +431,59 @@ std::optional<int> parse_path(Arguments arguments, PathOptions& options) {
   if (const auto code = parse_with(*app, "path", texts(arguments))) return code;
   if (!options.preload && !options.cmake && !options.pkgconfig) {
     return refuse("path", "say which: --preload, --cmake or --pkgconfig");
+  }
+  return std::nullopt;
+}
+
+std::optional<int> parse_measure(Arguments arguments, MeasureOptions& options) {
+  const auto app = make_app(
+      "Measures how many MB/s a device moves with 1, 2, 4, ... streams at once, and how many of "
+      "them are best. A stream writes a file and calls fsync, as a task does that writes a "
+      "checkpoint.",
+      "ioweave measure [OPTIONS] FOLDER", kMeasureExamples);
+  std::string streams;
+  std::string size;
+  app->add_option("FOLDER", options.folder, "A folder on the device")->required();
+  app->add_option("--streams", streams,
+                  help_lines("How many at once: a list such as 1,2,8 or 1-16. Default: 1,2,4 and "
+                             "so on to 64."))
+      ->type_name("LIST");
+  app->add_option("--seconds", options.seconds, help_lines("Of each sample. Default: 1."))
+      ->type_name("S")
+      ->check(CLI::Range(0.05, 3600.0).description(""));
+  app->add_option("--repetitions", options.repetitions,
+                  help_lines("Samples of each number of streams, in random order. Default: 5."))
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000).description(""));
+  app->add_option("--size", size, help_lines("Of each stream's file. Default: 32m."))
+      ->type_name("SIZE");
+  app->add_option("--warm-up", options.warm_up_s,
+                  help_lines("Least seconds of writing before: longer where the device starts "
+                             "fast, with a cache or saved-up credit. Default: 3."))
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 86400.0).description(""));
+  app->add_flag("--direct", options.direct, "O_DIRECT in pieces of 1 MiB, not by the page cache");
+  app->add_flag("--read", options.read, "Measure reading, too");
+  const auto* const toml =
+      app->add_option("--toml", options.name,
+                      help_lines("Print a [[device]] of that name for ioweave.toml in place of the "
+                                 "table, which goes to standard error."))
+          ->type_name("NAME");
+  const auto* const json =
+      app->add_option("--json", options.json_file,
+                      help_lines("The report with all samples as JSON in place of the table, or to "
+                                 "a file beside it: --json=FILE."))
+          ->type_name("[=FILE]")
+          ->expected(0, 1);
+  // "--json /scratch" names the folder: a file stands behind an equals sign.
+  std::vector<std::string> words = texts(arguments);
+  std::ranges::replace(words, std::string("--json"), std::string("--json=-"));
+  if (const auto code = parse_with(*app, "measure", std::move(words))) return code;
+  options.toml = toml->count() > 0;
+  options.json = json->count() > 0;
+  if (options.json_file == "-") options.json_file.clear();
+  if (const std::string mistake = take_measure(streams, size, options); !mistake.empty()) {
+    return refuse("measure", mistake);
   }
   return std::nullopt;
 }

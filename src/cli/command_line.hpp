@@ -25,6 +25,11 @@ struct RunOptions {
   unsigned verbose = 0;
 };
 
+struct ReportOptions {
+  std::string run_file;
+  bool verbose = false;
+};
+
 struct DoctorOptions {
   std::string path;
   bool json = false;
@@ -43,12 +48,29 @@ struct PathOptions {
   bool pkgconfig = false;
 };
 
+struct MeasureOptions {
+  std::string folder;
+  std::vector<unsigned> streams;  ///< ascending
+  double seconds = 1;             ///< of each sample
+  uint64_t bytes = 32u << 20;     ///< of each stream's file
+  unsigned repetitions = 5;
+  double warm_up_s = 3;
+  bool direct = false;
+  bool read = false;
+  bool toml = false;      ///< the device as TOML in place of the table
+  std::string name;       ///< of the device; empty: guessed
+  bool json = false;      ///< the report as JSON
+  std::string json_file;  ///< there; empty: in place of the table
+};
+
 // Each returns nothing where the command shall go on, else its exit code: help was printed (0), or
 // the mistake was named with the nearest right word (125).
 [[nodiscard]] std::optional<int> parse_run(Arguments arguments, RunOptions& options);
 [[nodiscard]] std::optional<int> parse_stat(Arguments arguments, RunOptions& options);
+[[nodiscard]] std::optional<int> parse_report(Arguments arguments, ReportOptions& options);
 [[nodiscard]] std::optional<int> parse_doctor(Arguments arguments, DoctorOptions& options);
 [[nodiscard]] std::optional<int> parse_config(Arguments arguments, ConfigOptions& options);
 [[nodiscard]] std::optional<int> parse_path(Arguments arguments, PathOptions& options);
+[[nodiscard]] std::optional<int> parse_measure(Arguments arguments, MeasureOptions& options);
 
 }  // namespace ioweave::cli

@@ -10,6 +10,8 @@ namespace ioweave::cli {
 [[nodiscard]] int doctor_command(Arguments arguments);
 [[nodiscard]] int config_command(Arguments arguments);
 [[nodiscard]] int path_command(Arguments arguments);
+[[nodiscard]] int report_command(Arguments arguments);
 [[nodiscard]] int tiom_command(Arguments arguments);
+[[nodiscard]] int measure_command(Arguments arguments);
 
 }  // namespace ioweave::cli

@@ -17,6 +17,11 @@ bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
 }
 
+/// The second byte of U+0080 to U+009F in UTF-8, which terminals obey too: U+009B is "ESC [".
+bool is_second_of_control(char c) {
+  return static_cast<unsigned char>(c) >= 0x80 && static_cast<unsigned char>(c) < 0xa0;
+}
+
 std::string quoted_word(const std::string& word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
@@ -62,9 +67,20 @@ std::string rate_text(uint64_t bytes, double seconds) {
   return printed("%.0f", static_cast<double>(bytes) / seconds / 1e6);
 }
 
+std::string without_controls(std::string_view text) {
+  std::string shown(text);
+  for (size_t i = 0; i < shown.size(); ++i) {
+    if (is_control(shown[i])) {
+      shown[i] = '?';
+    } else if (shown[i] == '\xc2' && i + 1 < shown.size() && is_second_of_control(shown[i + 1])) {
+      shown.replace(i, 2, "?");
+    }
+  }
+  return shown;
+}
+
 std::string shown_name(std::string_view name, size_t most) {
-  std::string shown(name);
-  std::ranges::replace_if(shown, is_control, '?');
+  std::string shown = without_controls(name);
   if (shown.size() <= most) return shown;
   size_t start = shown.size() - most + 3;
   // Not within a character.
@@ -79,7 +95,7 @@ std::string shown_command(const std::vector<std::string>& words, size_t most) {
     text += quoted_word(word);
     if (text.size() > most) break;
   }
-  std::ranges::replace_if(text, is_control, '?');
+  text = without_controls(text);
   if (text.size() <= most) return text;
   size_t end = most - 3;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;

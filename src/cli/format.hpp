@@ -14,6 +14,9 @@ namespace ioweave::cli {
 [[nodiscard]] std::string percent_text(double share);    ///< 0.774 -> "77 %", 0.004 -> "0.4 %"
 [[nodiscard]] std::string rate_text(uint64_t bytes, double seconds);  ///< MB/s, "-" where unknown
 
+/// Text that somebody else wrote as a terminal may get it: each control character becomes '?'.
+[[nodiscard]] std::string without_controls(std::string_view text);
+
 /// A name as it may be shown on a terminal: control characters become '?', and of a long one the
 /// end is kept behind "...".
 [[nodiscard]] std::string shown_name(std::string_view name, size_t most);

@@ -135,10 +135,13 @@ const stats::MountPoint* mount_of(const std::vector<stats::MountPoint>& mounts,
   return best;
 }
 
-void add_file_systems(stats::RunReport& report) {
+std::vector<stats::MountPoint> this_mounts() {
   constexpr size_t kMostBytes = 8u << 20;
-  const std::vector<stats::MountPoint> mounts =
-      parse_mountinfo(read_proc("/proc/self/mountinfo", kMostBytes));
+  return parse_mountinfo(read_proc("/proc/self/mountinfo", kMostBytes));
+}
+
+void add_file_systems(stats::RunReport& report) {
+  const std::vector<stats::MountPoint> mounts = this_mounts();
   for (stats::FileReport& file : report.files) {
     const stats::MountPoint* const mount = mount_of(mounts, file.path);
     if (mount == nullptr) continue;

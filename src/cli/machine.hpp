@@ -16,6 +16,9 @@ namespace ioweave::cli {
 /// Parses /proc/PID/mountinfo.
 [[nodiscard]] std::vector<stats::MountPoint> parse_mountinfo(std::string_view text);
 
+/// Those of this process.
+[[nodiscard]] std::vector<stats::MountPoint> this_mounts();
+
 /// The mount that holds an absolute path (the last of the longest), or null.
 [[nodiscard]] const stats::MountPoint* mount_of(const std::vector<stats::MountPoint>& mounts,
                                                 std::string_view path);

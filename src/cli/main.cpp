@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -19,11 +20,13 @@ struct Command {
   int (*function)(Arguments);
 };
 
-constexpr std::array<Command, 6> kCommands{{{"run", &ioweave::cli::run_command},
+constexpr std::array<Command, 8> kCommands{{{"run", &ioweave::cli::run_command},
                                             {"stat", &ioweave::cli::stat_command},
+                                            {"report", &ioweave::cli::report_command},
                                             {"doctor", &ioweave::cli::doctor_command},
                                             {"config", &ioweave::cli::config_command},
                                             {"path", &ioweave::cli::path_command},
+                                            {"measure", &ioweave::cli::measure_command},
                                             {"tiom", &ioweave::cli::tiom_command}}};
 
 constexpr const char* kVersion = "ioweave " IOWEAVE_VERSION "\n";
@@ -35,9 +38,11 @@ Usage: ioweave COMMAND [OPTIONS] ...
 Commands:
   run      run a program and hide its I/O behind its computation
   stat     run a program, change nothing, and tell what I/O it did
+  report   tell what a run file holds
   doctor   tell what can be used here, what is missing and who can mend it
   config   show or explain settings
   path     print where parts of this installation lie
+  measure  measure what a storage device moves with 1, 2, 4, ... streams at once
   tiom     measure what task-aware I/O gains, for series of tasks that compute and do I/O
 
 Options:
@@ -48,8 +53,10 @@ Examples:
   ioweave run -- ./simulate input.dat
   ioweave run -o run.jsonl --policy overlap -- ./simulate input.dat
   ioweave stat -- ./simulate input.dat
+  ioweave report run.jsonl
   ioweave doctor /scratch
   ioweave config explain /scratch/run7.h5
+  ioweave measure --toml scratch /scratch >>ioweave.toml
   ioweave tiom --advise -b 64k -c 1ms -f /scratch/tiom.dat
 )";
 
@@ -105,7 +112,12 @@ int main(int argc, char** argv) {
   ioweave::cli::guard_standard_streams();
   try {
     const auto words = static_cast<size_t>(std::max(argc, 1));
-    return dispatch(Arguments(argv, words).subspan(argc > 0 ? 1 : 0));
+    const int code = dispatch(Arguments(argv, words).subspan(argc > 0 ? 1 : 0));
+    const int error = ioweave::cli::print_failure();
+    if (error == 0 || code == ioweave::cli::kFailed) return code;
+    ioweave::cli::complain("cannot write to standard output: " +
+                           std::string(std::strerror(-error)));
+    return ioweave::cli::kFailed;
   } catch (const std::exception& error) {
     // Only memory can run out here: everything else is handled where it happens.
     ioweave::cli::complain(error.what());

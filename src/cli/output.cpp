@@ -1,5 +1,6 @@
 #include "cli/output.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <string>
 
@@ -11,14 +12,17 @@
 namespace ioweave::cli {
 namespace {
 
-void write_to(int fd, std::string_view text) noexcept {
+int first_error = 0;  // of print(); the command is one thread
+
+int write_to(int fd, std::string_view text) noexcept {
   // After the program has been started or where there is none: its disposition is not touched.
   struct sigaction ignore {};
   struct sigaction before {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &before);
-  [[maybe_unused]] const int error = stats::write_all(fd, text);
+  const int error = stats::write_all(fd, text);
   sigaction(SIGPIPE, &before, nullptr);
+  return error == -EPIPE ? 0 : error;
 }
 
 }  // namespace
@@ -32,8 +36,14 @@ void guard_standard_streams() noexcept {
   if (fd >= 0) close(fd);
 }
 
-void print(std::string_view text) noexcept {
-  write_to(STDOUT_FILENO, text);
+int print(std::string_view text) noexcept {
+  const int error = write_to(STDOUT_FILENO, text);
+  if (first_error == 0) first_error = error;
+  return error;
+}
+
+int print_failure() noexcept {
+  return first_error;
 }
 
 void print_error(std::string_view text) noexcept {

@@ -14,7 +14,10 @@ inline constexpr int kNotFound = 127;       ///< there is no such program
 void guard_standard_streams() noexcept;
 
 /// Writes to standard output or error. A reader that has gone away is not an error worth a word.
-void print(std::string_view text) noexcept;
+/// 0 or -errno, for those whose output took hours; main() tells of it for all others.
+int print(std::string_view text) noexcept;
+/// The first error of print(), or 0.
+[[nodiscard]] int print_failure() noexcept;
 void print_error(std::string_view text) noexcept;
 
 /// "ioweave: TEXT\n" on standard error.

@@ -83,7 +83,8 @@ void add_figures(std::string& text, const stats::RunReport& report) {
        percent_text(totals.hidden_share()) + " of the I/O time");
   line(text, "exposed", seconds_text(totals.exposed_seconds), share_of_wall(report));
   add_prefetch(text, totals);
-  line(text, "engine", report.engine.empty() ? "none needed" : report.engine,
+  line(text, "engine",
+       report.engine.empty() ? "none needed" : shown_name(report.engine, kPathColumns),
        engine_in_use(report));
   const uint64_t count = totals.processes;
   line(text, "processes", std::to_string(count),
@@ -133,7 +134,7 @@ void add_files(std::string& text, const stats::RunReport& report, const Detail& 
 
 void add_remarks(std::string& text, const stats::RunReport& report, size_t most) {
   for (size_t i = 0; i < std::min(most, report.remarks.size()); ++i) {
-    text += "  " + wrapped(report.remarks[i], kWidth, 2) + "\n";
+    text += "  " + wrapped(without_controls(report.remarks[i]), kWidth, 2) + "\n";
   }
 }
 
@@ -151,6 +152,30 @@ std::string summary_text(const stats::RunReport& report, const Detail& detail) {
   }
   add_remarks(text, report, detail.remarks);
   return text;
+}
+
+std::string tasks_text(const stats::RunReport& report) {
+  std::string text = headline(report);
+  const stats::RunTotals& totals = report.totals;
+  line(text, "wall", seconds_text(report.outcome.wall_seconds),
+       "runtime " + shown_name(report.runtime, kPathColumns));
+  line(text, "I/O time", seconds_text(totals.io_seconds), "while any I/O task ran");
+  line(text, "hidden", seconds_text(totals.hidden_seconds),
+       percent_text(totals.hidden_share()) + " of the I/O time");
+  line(text, "exposed", seconds_text(totals.exposed_seconds), share_of_wall(report));
+  Table table;
+  table.row({"task", "calls", "failed", "bytes", "mean", "limit", ""});
+  for (const stats::TaskReport& task : report.tasks) {
+    const bool computes = task.device.empty();
+    const double mean = task.calls > 0 ? task.seconds / static_cast<double>(task.calls) : 0;
+    table.row({shown_name(task.name, kPathColumns), std::to_string(task.calls),
+               task.failed > 0 ? std::to_string(task.failed) : "-", bytes_text(task.bytes),
+               seconds_text(mean), task.limit > 0 ? std::to_string(task.limit) : "-",
+               computes ? ""
+                        : shown_name(task.policy, kPathColumns) + " on " +
+                              shown_name(task.device, kPathColumns)});
+  }
+  return report.tasks.empty() ? text : text + table.text();
 }
 
 std::string stat_text(const stats::RunReport& report, const Detail& detail) {

@@ -17,6 +17,9 @@ struct Detail {
 /// What `ioweave run` prints at the end: at most 15 lines with the usual detail.
 [[nodiscard]] std::string summary_text(const stats::RunReport& report, const Detail& detail);
 
+/// What `ioweave report` prints of a Python runtime: a row per task.
+[[nodiscard]] std::string tasks_text(const stats::RunReport& report);
+
 /// What `ioweave stat` prints: one row per file and call class.
 [[nodiscard]] std::string stat_text(const stats::RunReport& report, const Detail& detail);
 

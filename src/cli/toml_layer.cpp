@@ -25,7 +25,7 @@ class TomlReader {
         read_rules(node);
       } else if (key.str() == "lock") {
         read_locks(node);
-      } else {
+      } else if (key.str() != "device" && key.str() != "node") {  // the Python package checks those
         read_setting(std::string(key.str()), node);
       }
     }

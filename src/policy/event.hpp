@@ -25,7 +25,7 @@ inline constexpr unsigned kClasses = 3;
 struct Ready {
   OperationId operation;
   FlowId flow;
-  NodeId node;  ///< where it may run; kAnyNode lets the policy place it
+  NodeId node;  ///< where it may run, which has the device; kAnyNode lets the policy place it
   uint64_t bytes;
   bool operator==(const Ready&) const = default;
 };
@@ -63,9 +63,9 @@ struct Cancelled {
 struct Sample {
   DeviceId device;
   NodeId node;
-  double bytes_per_second;
-  uint32_t concurrency;
-  bool limit_reached;  ///< the limit, not a lack of work, held operations back meanwhile
+  double bytes_per_second;  ///< mean since the last sample of the node
+  uint32_t concurrency;     ///< operations that ran meanwhile, mean
+  bool limit_reached;       ///< the limit, not a lack of work, held operations back meanwhile
   bool operator==(const Sample&) const = default;
 };
 
@@ -92,13 +92,21 @@ struct NodeDown {
   bool operator==(const NodeDown&) const = default;
 };
 
+/// The node, which is up, has this device, which is not on every node (DeviceConfig::everywhere);
+/// it has it until it goes down.
+struct DeviceUp {
+  DeviceId device;
+  NodeId node;
+  bool operator==(const DeviceUp&) const = default;
+};
+
 /// Time passes: for policies that act on their own (probing, ageing).
 struct Tick {
   bool operator==(const Tick&) const = default;
 };
 
 using Event = std::variant<Ready, Started, Finished, Failed, Cancelled, Sample, Activity, NodeUp,
-                           NodeDown, Tick>;
+                           NodeDown, DeviceUp, Tick>;
 
 // ---- Decisions ---------------------------------------------------------------------------------
 

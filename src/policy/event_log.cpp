@@ -7,6 +7,9 @@
 #include <span>
 #include <utility>
 
+#include "policy/constraint_text.hpp"
+#include "policy/number_text.hpp"
+
 namespace ioweave::policy {
 namespace {
 
@@ -15,18 +18,9 @@ constexpr std::array<std::string_view, 3> kSchedulings{"none", "strict", "weight
 constexpr std::array<std::string_view, kClasses> kClassNames{"foreground", "write_behind",
                                                              "prefetch"};
 constexpr std::string_view kAny = "any";
-constexpr std::string_view kNoConstraint = "none";
-constexpr std::string_view kFixed = "fixed:";
 constexpr std::string_view kDecisionMark = "> ";
 
 // ---- Writing -----------------------------------------------------------------------------------
-
-template <class Number>
-void append_number(std::string& out, Number number) {
-  std::array<char, 32> digits{};  // The longest double takes 24.
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-  out.append(digits.data(), end);
-}
 
 bool is_plain(char c) {
   return static_cast<unsigned char>(c) > ' ' && c != '%' && c != '\x7f';
@@ -110,6 +104,11 @@ struct AppendEvent {
   }
   void operator()(const NodeDown& event) const {
     out += "node_down";
+    append_node(out, event.node);
+  }
+  void operator()(const DeviceUp& event) const {
+    out += "device_up";
+    append_field(out, "device", event.device);
     append_node(out, event.node);
   }
   void operator()(const Tick&) const { out += "tick"; }
@@ -215,8 +214,20 @@ class Fields {
     expected(std::string(key) + "=" + known, found);
   }
 
-  void name(std::string& out) {
-    const std::string_view found = value("name");
+  // Of a key that a line may end without.
+  void last_name(std::string_view key, std::string& out) {
+    if (ok_ && !at_end_) {
+      name(key, out);
+    }
+  }
+  void last_flag(std::string_view key, bool& out) {
+    if (ok_ && !at_end_) {
+      flag(key, out);
+    }
+  }
+
+  void name(std::string_view key, std::string& out) {
+    const std::string_view found = value(key);
     out.clear();
     for (size_t i = 0; ok_ && i < found.size(); ++i) {
       if (found[i] != '%') {
@@ -228,7 +239,7 @@ class Fields {
       const auto [end, error] =
           std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
       if (error != std::errc() || digits.size() != 2 || end != digits.data() + 2) {
-        expected("two hexadecimal digits after % in name", found);
+        expected("two hexadecimal digits after % in " + std::string(key), found);
       }
       out += static_cast<char>(byte);
       i += 2;
@@ -237,12 +248,7 @@ class Fields {
 
   void constraint(Constraint& out) {
     const std::string_view found = value("constraint");
-    if (found.substr(0, kFixed.size()) == kFixed) {
-      out.kind = Constraint::Kind::fixed;
-      to_number("fixed constraint", found.substr(kFixed.size()), out.mb_per_s);
-    } else if (found != kNoConstraint) {
-      expected("constraint=none|fixed:MB_PER_S", found);
-    }
+    ok_ = ok_ && parse_constraint(found, out, why_);
   }
 
   void weights(std::array<uint32_t, kClasses>& out) {
@@ -276,22 +282,24 @@ class Fields {
 
 DeviceConfig read_device(Fields& fields) {
   DeviceConfig device;
-  fields.name(device.name);
+  fields.name("name", device.name);
   fields.choice("scope", kScopes, device.scope);
   fields.number("budget_mb_per_s", device.budget_mb_per_s);
   fields.number("max_in_flight", device.max_in_flight);
   fields.choice("scheduling", kSchedulings, device.scheduling);
   fields.weights(device.weights);
+  fields.last_flag("everywhere", device.everywhere);
   return device;
 }
 
 FlowConfig read_flow(Fields& fields) {
   FlowConfig flow;
-  fields.name(flow.name);
+  fields.name("name", flow.name);
   fields.number("device", flow.device);
   fields.choice("class", kClassNames, flow.priority);
   fields.constraint(flow.constraint);
   fields.number("max_in_flight", flow.max_in_flight);
+  fields.last_name("learned", flow.learned);
   return flow;
 }
 
@@ -364,13 +372,20 @@ Event read_activity(Fields& fields) {
   return event;
 }
 
+Event read_device_up(Fields& fields) {
+  DeviceUp event{};
+  fields.number("device", event.device);
+  fields.node(event.node);
+  return event;
+}
+
 Event read_tick(Fields&) {
   return Tick{};
 }
 
 Event read_event(Fields& fields) {
   using Read = Event (*)(Fields&);
-  static constexpr std::array<std::pair<std::string_view, Read>, 10> kVerbs{{
+  static constexpr std::array<std::pair<std::string_view, Read>, 11> kVerbs{{
       {"ready", read_ready},
       {"started", read_of_operation<Started>},
       {"finished", read_finished},
@@ -380,6 +395,7 @@ Event read_event(Fields& fields) {
       {"activity", read_activity},
       {"node_up", read_of_node<NodeUp>},
       {"node_down", read_of_node<NodeDown>},
+      {"device_up", read_device_up},
       {"tick", read_tick},
   }};
   const std::string_view verb = fields.word();
@@ -427,6 +443,9 @@ void append_line(std::string& out, const DeviceConfig& device) {
     i == 0 ? append_key(out, "weights") : out.push_back(',');
     append_number(out, device.weights[i]);
   }
+  if (!device.everywhere) {
+    append_field(out, "everywhere", 0);
+  }
 }
 
 void append_line(std::string& out, const FlowConfig& flow) {
@@ -434,13 +453,13 @@ void append_line(std::string& out, const FlowConfig& flow) {
   append_name(out, flow.name);
   append_field(out, "device", flow.device);
   append_word(out, "class", kClassNames[static_cast<unsigned>(flow.priority)]);
-  if (flow.constraint.kind == Constraint::Kind::fixed) {
-    append_word(out, "constraint", kFixed);
-    append_number(out, flow.constraint.mb_per_s);
-  } else {
-    append_word(out, "constraint", kNoConstraint);
-  }
+  append_key(out, "constraint");
+  append_constraint(out, flow.constraint);
   append_field(out, "max_in_flight", flow.max_in_flight);
+  if (!flow.learned.empty()) {
+    append_key(out, "learned");
+    append_name(out, flow.learned);
+  }
 }
 
 void append_line(std::string& out, const Event& event, uint64_t now_ns) {

@@ -18,9 +18,12 @@ uint64_t lane_key(FlowId flow, NodeId node) {
   return (uint64_t{flow} << 32) | node;
 }
 
-/// Of a flow with operations for any node.
+/// Whether some nodes may not take its next operation whatever room there is; the rooms of a device
+/// of scope node leave out those without it.
 bool is_limited(const Flow& flow) {
-  return flow.any->limit.at_once != Limit{}.at_once;
+  const Device& device = *flow.device;
+  return flow.limit.at_once != Limit{}.at_once ||
+         (device.shared != nullptr && !device.config.everywhere);
 }
 
 }  // namespace
@@ -50,7 +53,7 @@ Lane& Scheduler::lane_at(Flow& flow, Node& node) {
 
 Lane& Scheduler::any_lane(Flow& flow) {
   if (flow.any == nullptr) {
-    flow.any = &open_lane(flow, flow.device->shared.get());
+    flow.any = &open_lane(flow, flow.home != nullptr ? flow.home : flow.device->shared.get());
     flow.device->places = flow.device->shared == nullptr;
   }
   return *flow.any;
@@ -60,24 +63,33 @@ Lane& Scheduler::any_lane(Flow& flow) {
 Lane& Scheduler::open_lane(Flow& flow, Cell* cell) {
   Lane& lane = *lane_pool_.acquire();
   lane.flow = &flow;
-  lane.limit = flow.limiter->limit();
-  if (flow.device->budget_bytes_per_s == 0) {
-    lane.limit.hold_bytes_per_s = 0;  // Nothing to hold a part of.
-  }
-  const bool shared = flow.device->shared != nullptr;
-  lane.stream = shared && flow.shared != nullptr ? flow.shared : &open_stream(flow, cell);
-  flow.shared = shared ? lane.stream : nullptr;
+  lane.stream = &stream_of(flow, cell);
   return lane;
+}
+
+/// That of the flow in this cell, or at the device.
+Stream& Scheduler::stream_of(Flow& flow, Cell* cell) {
+  if (cell != nullptr && cell->node != nullptr) {
+    const Lane* const lane = find_lane(flow, cell->node->id);
+    return lane != nullptr ? *lane->stream : open_stream(flow, cell);
+  }
+  Stream*& stream = cell != nullptr ? flow.shared : flow.placed;
+  if (stream == nullptr) {
+    stream = &open_stream(flow, cell);
+  }
+  return *stream;
 }
 
 Stream& Scheduler::open_stream(Flow& flow, Cell* cell) {
   Stream& stream = *stream_pool_.acquire();
+  stream.flow = &flow;
   stream.queues = cell != nullptr ? &cell->queues : &flow.device->placed;
   stream.cell = cell;
   stream.ring = flow.ring;
   auto& streams = stream.queues->streams[flow.ring];
   stream.slot = static_cast<uint32_t>(streams.size());
   streams.push_back(&stream);
+  stream.held_back = is_held_back(stream);
   return stream;
 }
 
@@ -106,9 +118,9 @@ Cell& Scheduler::cell_of(Device& device, Node& node) {
 /// The first node, in order of NodeUp, where the flow's next operation for any node may start now.
 Node* Scheduler::first_node(Flow& flow) {
   Device& device = *flow.device;
-  if (device.shared != nullptr) {
-    Node* const node = first_below_limit(flow);
-    return node != nullptr && admits(*device.shared, *flow.any) ? node : nullptr;
+  if (Cell* const cell = flow.any->stream->cell) {
+    Node* const node = node_for_any(flow, *cell);
+    return node != nullptr && admits(*cell, *flow.any) ? node : nullptr;
   }
   if (waits_above(device, flow.ring)) {
     device.held_back[flow.ring] = true;
@@ -119,7 +131,7 @@ Node* Scheduler::first_node(Flow& flow) {
   const MinTree& rooms = device.rooms[flow.ring];
   uint32_t position = 0;
   for (;;) {
-    position = rooms.find(position, -flow.any->limit.hold_bytes_per_s);
+    position = rooms.find(position, -flow.limit.hold_bytes_per_s);
     if (position == MinTree::kNone) {
       return nullptr;
     }
@@ -134,6 +146,14 @@ Node* Scheduler::first_node(Flow& flow) {
     }
     position = agreed;
   }
+}
+
+/// Where in this cell the flow's next operation for any node goes, if its limit lets it.
+Node* Scheduler::node_for_any(Flow& flow, const Cell& cell) {
+  if (cell.node == nullptr) {
+    return first_below_limit(flow);
+  }
+  return below_limit(flow, *cell.node) ? cell.node : nullptr;
 }
 
 Node* Scheduler::first_below_limit(Flow& flow) {
@@ -235,7 +255,8 @@ void Scheduler::touch(const Cell& cell) {
     return;
   }
   for (unsigned ring = 0; ring < kClasses; ++ring) {
-    device.rooms[ring].set(cell.node->position, -room(cell, ring).others);
+    const int64_t most = keeps_out(cell, ring) ? -1 : room(cell, ring).others;
+    device.rooms[ring].set(cell.node->position, -most);
   }
 }
 
@@ -260,7 +281,7 @@ void Scheduler::build_rooms(Device& device) {
     tree.clear();
   }
   for (Node* const node : order_) {
-    if (node != nullptr) {
+    if (node != nullptr && has(*node, device)) {
       add_to_rooms(device, *node);
     }
   }
@@ -281,7 +302,7 @@ void Scheduler::build_below_limit(Flow& flow) {
   flow.below_limit_built = true;
   flow.below_limit.clear();
   for (const Node* const node : order_) {
-    if (node != nullptr && below_limit(flow, *node)) {
+    if (node != nullptr && has(*node, *flow.device) && below_limit(flow, *node)) {
       flow.below_limit.set(node->position, kBelowLimit);
     }
   }
@@ -291,7 +312,7 @@ void Scheduler::build_below_limit(Flow& flow) {
 
 void Scheduler::activity(const Activity& event, Decisions& out) {
   Device& device = devices[event.device];
-  Node& node = *nodes_.find(event.node);
+  Node& node = node_with(device, event.node);
   Cell& cell = cell_of(device, node);
   const auto priority = static_cast<unsigned>(event.priority);
   uint32_t& told = use_of(device, node).active[priority];
@@ -310,26 +331,63 @@ void Scheduler::node_up(NodeId id, Decisions& out) {
   node.position = static_cast<uint32_t>(order_.size());
   order_.push_back(&node);
   ++up_;
-  for (Flow& flow : flows) {
-    if (flow.below_limit_built) {
-      flow.below_limit.set(node.position, kBelowLimit);
-    }
-    if (flow.any != nullptr) {
-      relist(*flow.any);
-    }
-  }
   for (Device& device : devices) {
-    if (device.rooms_built) {
-      add_to_rooms(device, node);
-    }
-    if (device.shared != nullptr || !device.placed.empty()) {
-      schedule(cell_of(device, node), out);
+    if (device.config.everywhere) {
+      enter(device, node, out);
     }
   }
 }
 
+void Scheduler::device_up(const DeviceUp& event, Decisions& out) {
+  Device& device = devices[event.device];
+  Node* const node = nodes_.find(event.node);
+  IOW_ASSERT(node != nullptr && !has(*node, device));
+  use_of(device, *node).told = true;
+  enter(device, *node, out);
+}
+
+bool Scheduler::has(const Node& node, const Device& device) noexcept {
+  return device.config.everywhere || (device.id < node.uses.size() && node.uses[device.id].told);
+}
+
+Node& Scheduler::node_with(const Device& device, NodeId id) {
+  Node* const node = nodes_.find(id);
+  IOW_ASSERT(node != nullptr && has(*node, device));
+  return *node;
+}
+
+bool Scheduler::has(NodeId id, const Device& device) const noexcept {
+  const Node* const node = nodes_.find(id);
+  return node != nullptr && has(*node, device);
+}
+
+/// The node has the device from now on.
+void Scheduler::enter(Device& device, Node& node, Decisions& out) {
+  ++device.nodes;
+  for (Flow* const flow : device.flows) {
+    if (flow->limiter->learning() && flow->any != nullptr && !flow->any->waiting.empty()) {
+      settle_home(*flow, kAnyNode);
+    }
+    if (flow->below_limit_built) {
+      flow->below_limit.set(node.position, kBelowLimit);
+    }
+    if (flow->any != nullptr) {
+      relist(*flow->any);
+    }
+  }
+  if (device.rooms_built) {
+    add_to_rooms(device, node);
+  }
+  const bool is_home = use_of(device, node).cell != nullptr;
+  if (device.shared != nullptr || !device.placed.empty() || is_home) {
+    schedule(cell_of(device, node), out);
+  }
+}
+
 void Scheduler::node_down(NodeId id, Decisions& out) {
-  Node& node = *nodes_.erase(id);
+  Node& node = *nodes_.find(id);
+  leave_homes_at(node);
+  nodes_.erase(id);
   for (Lane* const lane : node.lanes) {
     close_lane(*lane);
   }
@@ -343,10 +401,14 @@ void Scheduler::node_down(NodeId id, Decisions& out) {
     }
   }
   for (Device& device : devices) {
+    if (device.climber != nullptr) {
+      device.climber->node_down(id);
+    }
     if (device.shared != nullptr) {
       schedule(*device.shared, out);
     }
   }
+  review_homes(out);
 }
 
 void Scheduler::close_lane(Lane& lane) {
@@ -355,8 +417,14 @@ void Scheduler::close_lane(Lane& lane) {
   }
   relist(lane);
   while (Operation* const operation = lane.running.first()) {
+    if (operation->epoch != kNoEpoch) {
+      lane.flow->limiter->ended(operation->epoch, std::nullopt);
+    }
     leave(*operation);
     forget(*operation);
+  }
+  if (lane.stream == lane.flow->shared) {
+    hold_back_or_offer(*lane.stream);
   }
   lanes_.erase(lane_key(lane.flow->id, lane.node->id));
   lane_pool_.release(&lane);
@@ -365,6 +433,9 @@ void Scheduler::close_lane(Lane& lane) {
 void Scheduler::remove_from_order(const Node& node) {
   order_[node.position] = nullptr;
   --up_;
+  for (Device& device : devices) {
+    device.nodes -= has(node, device) ? 1 : 0;
+  }
   while (first_up_ < order_.size() && order_[first_up_] == nullptr) {
     ++first_up_;
   }

@@ -2,23 +2,21 @@
 
 #include "policy/policy.hpp"
 
+#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 
 #include "base/assert.hpp"
+#include "policy/auto_constraint.hpp"
+#include "policy/climb.hpp"
+#include "policy/number_text.hpp"
 #include "policy/scheduler.hpp"
 
 namespace ioweave::policy {
 namespace {
 
 constexpr uint32_t kMostWeight = 10'000;
-
-std::string text(double value) {
-  std::array<char, 32> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-  return {digits.data(), end};
-}
+constexpr uint32_t kMostExecutors = 1'000'000;
 
 int64_t refuse(std::string& why, std::string_view kind, const std::string& name,
                const std::string& reason) {
@@ -35,8 +33,9 @@ std::string problem_of(const DeviceConfig& config) {
   const double budget = config.budget_mb_per_s;
   if (budget != 0 && !(budget >= kLeastMbPerS && budget <= kMostMbPerS)) {
     return between("budget_mb_per_s",
-                   "0 (unlimited) or between " + text(kLeastMbPerS) + " and " + text(kMostMbPerS),
-                   text(budget));
+                   "0 (unlimited) or between " + number_text(kLeastMbPerS) + " and " +
+                       number_text(kMostMbPerS),
+                   number_text(budget));
   }
   if (config.scope != Scope::node && config.scope != Scope::shared) {
     return between("scope", "node or shared", std::to_string(static_cast<unsigned>(config.scope)));
@@ -54,34 +53,89 @@ std::string problem_of(const DeviceConfig& config) {
   return {};
 }
 
+std::string mb_per_s_between(std::string_view setting, double least, double got,
+                             const DeviceConfig& device) {
+  const bool unlimited = device.budget_mb_per_s == 0;
+  const double most = unlimited ? kMostMbPerS : device.budget_mb_per_s;
+  if (got >= least && got <= most) {
+    return {};
+  }
+  const std::string what =
+      unlimited ? std::string() : " (the budget of device '" + device.name + "')";
+  return between(setting,
+                 "between " + number_text(least) + " and " + number_text(most) + " MB/s" + what,
+                 number_text(got));
+}
+
+std::string problem_of_bounded(const Constraint& c, const DeviceConfig& device) {
+  if (std::string problem = mb_per_s_between("min of auto", kLeastMbPerS, c.min_mb_per_s, device);
+      !problem.empty()) {
+    return problem;
+  }
+  if (!(c.max_mb_per_s >= c.min_mb_per_s && c.max_mb_per_s <= kMostMbPerS)) {
+    return between("max of auto",
+                   "between min (" + number_text(c.min_mb_per_s) + ") and " +
+                       number_text(kMostMbPerS) + " MB/s",
+                   number_text(c.max_mb_per_s));
+  }
+  if (!(c.delta > 1 && std::isfinite(c.delta))) {
+    return between("delta of auto", "a factor greater than 1", number_text(c.delta));
+  }
+  if (AutoConstraint::epochs_of(c, device.budget_mb_per_s) > AutoConstraint::kMostEpochs) {
+    return "delta of auto is too small: from min to max it takes more than " +
+           std::to_string(AutoConstraint::kMostEpochs) + " epochs; use a larger one than " +
+           number_text(c.delta);
+  }
+  return {};
+}
+
+std::string problem_of(const Constraint& constraint, const DeviceConfig& device) {
+  using Kind = Constraint::Kind;
+  const bool is_auto =
+      constraint.kind == Kind::auto_unbounded || constraint.kind == Kind::auto_bounded;
+  if (is_auto && device.budget_mb_per_s == 0) {
+    return "auto divides a budget, and device '" + device.name +
+           "' has none: give it a bandwidth in MB/s, or use climb";
+  }
+  switch (constraint.kind) {
+    case Kind::none:
+    case Kind::climb:
+      return {};
+    case Kind::fixed:
+      return mb_per_s_between("the fixed constraint", kLeastMbPerS, constraint.mb_per_s, device);
+    case Kind::auto_bounded:
+      return problem_of_bounded(constraint, device);
+    case Kind::auto_unbounded:
+      break;
+    default:
+      return between("constraint", "none, fixed, auto or climb",
+                     std::to_string(static_cast<unsigned>(constraint.kind)));
+  }
+  const double most = std::min(device.budget_mb_per_s / kLeastMbPerS, double{kMostExecutors});
+  if (constraint.executors < 1 || constraint.executors > most) {
+    return between("the I/O executors of auto", "between 1 and " + number_text(most),
+                   std::to_string(constraint.executors));
+  }
+  return {};
+}
+
 std::string problem_of(const FlowConfig& config, const DeviceConfig& device) {
   if (static_cast<unsigned>(config.priority) >= kClasses) {
     return between("priority", "foreground, write_behind or prefetch",
                    std::to_string(static_cast<unsigned>(config.priority)));
   }
-  if (config.constraint.kind > Constraint::Kind::fixed) {
-    return between("constraint", "none or fixed",
-                   std::to_string(static_cast<unsigned>(config.constraint.kind)));
+  if (!config.learned.empty() && !AutoConstraint::can_read(config.learned) &&
+      !Climber::can_read(config.learned)) {
+    return between("learned", "what learned() said in an earlier run, or empty",
+                   "'" + config.learned + "'");
   }
-  const double held = config.constraint.mb_per_s;
-  const bool unlimited = device.budget_mb_per_s == 0;
-  const double most = unlimited ? kMostMbPerS : device.budget_mb_per_s;
-  if (config.constraint.kind == Constraint::Kind::fixed &&
-      !(held >= kLeastMbPerS && held <= most)) {
-    const std::string what =
-        unlimited ? std::string() : " (the budget of device '" + device.name + "')";
-    return between("the fixed constraint",
-                   "between " + text(kLeastMbPerS) + " and " + text(most) + " MB/s" + what,
-                   text(held));
-  }
-  return {};
+  return problem_of(config.constraint, device);
 }
 
 }  // namespace
 
 struct Policy::State {
   Scheduler scheduler;
-  uint64_t now_ns = 0;
 };
 
 Policy::Policy() : state_(std::make_unique<State>()) {
@@ -130,14 +184,30 @@ const FlowConfig& Policy::flow(FlowId id) const {
 }
 
 bool Policy::unconstrained(FlowId id) const {
-  const FlowConfig& of = flow(id);
-  const DeviceConfig& on = device(of.device);
-  const bool holds_nothing =
-      on.budget_mb_per_s == 0 || of.constraint.kind == Constraint::Kind::none;
-  const bool no_limit = on.max_in_flight == 0 && of.max_in_flight == 0;
-  const bool no_class_above =
-      on.scheduling != Scheduling::strict || of.priority == Class::foreground;
-  return holds_nothing && no_limit && no_class_above;
+  IOW_ASSERT(id < flows());
+  return state_->scheduler.flows[id].free;
+}
+
+bool Policy::has(NodeId node, DeviceId device) const {
+  IOW_ASSERT(device < devices());
+  return state_->scheduler.has(node, state_->scheduler.devices[device]);
+}
+
+uint64_t Policy::nodes_with(DeviceId device) const {
+  IOW_ASSERT(device < devices());
+  return state_->scheduler.devices[device].nodes;
+}
+
+Explanation Policy::explain(FlowId id) const {
+  IOW_ASSERT(id < flows());
+  Explanation explanation;
+  state_->scheduler.explain(state_->scheduler.flows[id], explanation);
+  return explanation;
+}
+
+std::string Policy::learned(FlowId id) const {
+  IOW_ASSERT(id < flows());
+  return state_->scheduler.flows[id].limiter->learned();
 }
 
 uint64_t Policy::waiting() const {
@@ -157,6 +227,11 @@ uint64_t Policy::running() const {
 
 namespace {
 
+/// What can be averaged.
+bool is_measure(double value) {
+  return value >= 0 && std::isfinite(value);
+}
+
 /// Acts on events whose ids and states it checks by assertion.
 struct Hear {
   Scheduler& scheduler;
@@ -171,8 +246,8 @@ struct Hear {
     IOW_ASSERT(operation != nullptr && operation->state == Operation::State::decided);
     operation->state = Operation::State::started;
   }
-  void operator()(const Finished& event) const { ended(event.operation); }
-  void operator()(const Failed& event) const { ended(event.operation); }
+  void operator()(const Finished& event) const { ended(event.operation, &event); }
+  void operator()(const Failed& event) const { ended(event.operation, nullptr); }
   void operator()(const Cancelled& event) const {
     Operation* const operation = scheduler.find(event.operation);
     IOW_ASSERT(operation != nullptr);
@@ -180,12 +255,12 @@ struct Hear {
   }
   void operator()(const Sample& event) const {
     IOW_ASSERT(event.device < scheduler.devices.size());
-    IOW_ASSERT(scheduler.is_up(event.node));
+    IOW_ASSERT(is_measure(event.bytes_per_second));
+    scheduler.sample(event, out);
   }
   void operator()(const Activity& event) const {
     IOW_ASSERT(event.device < scheduler.devices.size());
     IOW_ASSERT(static_cast<unsigned>(event.priority) < kClasses);
-    IOW_ASSERT(scheduler.is_up(event.node));
     scheduler.activity(event, out);
   }
   void operator()(const NodeUp& event) const {
@@ -196,12 +271,17 @@ struct Hear {
     IOW_ASSERT(scheduler.is_up(event.node));
     scheduler.node_down(event.node, out);
   }
+  void operator()(const DeviceUp& event) const {
+    IOW_ASSERT(event.device < scheduler.devices.size());
+    scheduler.device_up(event, out);
+  }
   void operator()(const Tick&) const {}
 
-  void ended(OperationId id) const {
+  void ended(OperationId id, const Finished* finished) const {
     Operation* const operation = scheduler.find(id);
     IOW_ASSERT(operation != nullptr && operation->state != Operation::State::waiting);
-    scheduler.ended(*operation, out);
+    IOW_ASSERT(finished == nullptr || is_measure(finished->seconds));
+    scheduler.ended(*operation, finished, out);
   }
 };
 
@@ -220,7 +300,8 @@ struct Check {
     if (scheduler.find(event.operation) != nullptr) {
       return operation_text(event.operation) + " is already known";
     }
-    return event.node == kAnyNode ? std::string() : up(event.node);
+    return event.node == kAnyNode ? std::string()
+                                  : place(scheduler.flows[event.flow].device->id, event.node);
   }
   std::string operator()(const Started& event) const {
     const std::string problem = decided(event.operation);
@@ -228,10 +309,16 @@ struct Check {
         problem.empty() && scheduler.find(event.operation)->state == Operation::State::started;
     return again ? operation_text(event.operation) + " has already started" : problem;
   }
-  std::string operator()(const Finished& event) const { return decided(event.operation); }
+  std::string operator()(const Finished& event) const {
+    const std::string problem = decided(event.operation);
+    return problem.empty() ? measure("seconds", event.seconds) : problem;
+  }
   std::string operator()(const Failed& event) const { return decided(event.operation); }
   std::string operator()(const Cancelled& event) const { return known(event.operation); }
-  std::string operator()(const Sample& event) const { return place(event.device, event.node); }
+  std::string operator()(const Sample& event) const {
+    const std::string problem = place(event.device, event.node);
+    return problem.empty() ? measure("bytes_per_second", event.bytes_per_second) : problem;
+  }
   std::string operator()(const Activity& event) const {
     if (static_cast<unsigned>(event.priority) >= kClasses) {
       return "there is no class " + std::to_string(static_cast<unsigned>(event.priority));
@@ -246,8 +333,25 @@ struct Check {
                                        : std::string();
   }
   std::string operator()(const NodeDown& event) const { return up(event.node); }
+  std::string operator()(const DeviceUp& event) const {
+    if (event.device >= scheduler.devices.size()) {
+      return no_device(event.device);
+    }
+    const Device& device = scheduler.devices[event.device];
+    if (device.config.everywhere) {
+      return "device '" + device.config.name + "' is on every node";
+    }
+    return scheduler.has(event.node, device)
+               ? "node " + std::to_string(event.node) + " already has device '" +
+                     device.config.name + "'"
+               : up(event.node);
+  }
   std::string operator()(const Tick&) const { return {}; }
 
+  [[nodiscard]] static std::string measure(std::string_view what, double value) {
+    return is_measure(value) ? std::string()
+                             : between(what, "0 or more, and finite", number_text(value));
+  }
   [[nodiscard]] std::string known(OperationId id) const {
     return scheduler.find(id) == nullptr ? operation_text(id) + " is not known" : std::string();
   }
@@ -259,25 +363,33 @@ struct Check {
   [[nodiscard]] std::string up(NodeId id) const {
     return scheduler.is_up(id) ? std::string() : "node " + std::to_string(id) + " is not up";
   }
-  [[nodiscard]] std::string place(DeviceId device, NodeId node) const {
-    return device < scheduler.devices.size()
+  [[nodiscard]] static std::string no_device(DeviceId id) {
+    return "device " + std::to_string(id) + " does not exist";
+  }
+  [[nodiscard]] std::string place(DeviceId id, NodeId node) const {
+    if (id >= scheduler.devices.size()) {
+      return no_device(id);
+    }
+    const Device& device = scheduler.devices[id];
+    return !scheduler.is_up(node) || scheduler.has(node, device)
                ? up(node)
-               : "device " + std::to_string(device) + " does not exist";
+               : "node " + std::to_string(node) + " does not have device '" + device.config.name +
+                     "'";
   }
 };
 
 }  // namespace
 
 void Policy::on(const Event& event, uint64_t now_ns, std::vector<Decision>& out) {
-  IOW_ASSERT(now_ns >= state_->now_ns);
-  state_->now_ns = now_ns;
+  IOW_ASSERT(now_ns >= state_->scheduler.now_ns);
+  state_->scheduler.now_ns = now_ns;
   std::visit(Hear{state_->scheduler, out}, event);
 }
 
 bool Policy::accepts(const Event& event, uint64_t now_ns, std::string& why) const {
   std::string problem = std::visit(Check{state_->scheduler}, event);
-  if (now_ns < state_->now_ns) {
-    problem = "time goes back from " + std::to_string(state_->now_ns) + " to " +
+  if (now_ns < state_->scheduler.now_ns) {
+    problem = "time goes back from " + std::to_string(state_->scheduler.now_ns) + " to " +
               std::to_string(now_ns) + " ns";
   }
   if (problem.empty()) {

@@ -5,9 +5,9 @@
 //
 // Vocabulary: a *device* is a storage target with a bandwidth budget, per node or shared by all
 // nodes. A *flow* is a named stream of similar operations on one device; it has a priority class
-// and a constraint, the bandwidth one of its operations holds while it runs. The sum held on a
-// device never exceeds its budget. Between classes a device schedules by `none`, `strict` or
-// `weighted`.
+// and a constraint, the bandwidth one of its operations holds while it runs, given or found under
+// way. The sum held on a device never exceeds its budget. Between classes a device schedules by
+// `none`, `strict` or `weighted`.
 
 #include <array>
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "policy/event.hpp"
+#include "policy/explanation.hpp"
 
 namespace ioweave::policy {
 
@@ -37,13 +38,24 @@ struct DeviceConfig {
   uint32_t max_in_flight = 0;  ///< operations at once within the scope; 0: unlimited
   Scheduling scheduling = Scheduling::none;
   std::array<uint32_t, kClasses> weights{16, 4, 1};  ///< for weighted; each from 1 to 10000
+  bool everywhere = true;  ///< on every node that comes up; else on those that DeviceUp names
   bool operator==(const DeviceConfig&) const = default;
 };
 
-/// The bandwidth one operation of a flow holds while it runs.
+/// The bandwidth one operation of a flow holds while it runs, or how it is found.
 struct Constraint {
-  enum class Kind : uint8_t { none, fixed } kind = Kind::none;
-  double mb_per_s = 0;  ///< fixed: > 0 and at most the device's budget
+  enum class Kind : uint8_t {
+    none,
+    fixed,
+    auto_unbounded,  ///< `auto` of the I/O-aware tasks paper (auto_constraint.hpp)
+    auto_bounded,    ///< its `auto(min,max,delta)`
+    climb,           ///< follows the measured throughput (climb.hpp)
+  } kind = Kind::none;
+  double mb_per_s = 0;      ///< fixed: > 0 and at most the device's budget
+  uint32_t executors = 0;   ///< auto_unbounded: I/O executors of a node; it begins at budget / this
+  double min_mb_per_s = 0;  ///< auto_bounded: where it begins, at most the budget
+  double max_mb_per_s = 0;  ///< auto_bounded: the last it may try
+  double delta = 0;         ///< auto_bounded: the factor from one to the next, > 1
   bool operator==(const Constraint&) const = default;
 };
 
@@ -53,6 +65,9 @@ struct FlowConfig {
   Class priority = Class::foreground;
   Constraint constraint;
   uint32_t max_in_flight = 0;  ///< operations of this flow at once on a node; 0: unlimited
+  /// What learned() said of such a flow in an earlier run, to begin there; empty: nothing known.
+  /// What was learned under another kind of constraint, or above the budget of today, is not used.
+  std::string learned = {};
   bool operator==(const FlowConfig&) const = default;
 };
 
@@ -81,10 +96,35 @@ struct FlowConfig {
 /// that went because others did not fit owes them 16 of its operations at most. An operation counts
 /// as at least 4 KiB and at most 64 GiB.
 ///
-/// *kAnyNode.* Placed on the first node, in order of NodeUp, where it may start now; node 0 is up
-/// from the beginning. While it waits it takes turns with the node's own operations wherever room
-/// appears. Where smaller ones have passed it 16 times, on whichever nodes, the last of these nodes
-/// keeps its room for it.
+/// *kAnyNode.* Placed on the first node, in order of NodeUp, that has the device and where it may
+/// start now; node 0 is up from the beginning. While it waits it takes turns with the node's own
+/// operations wherever room appears. Where smaller ones have passed it 16 times, on whichever
+/// nodes, the last of these nodes keeps its room for it. While no node has the device
+/// (nodes_with()), it waits.
+///
+/// *Constraints found under way.* An operation holds what its flow's constraint was when it
+/// started, whatever it is later; only where the limit of `climb` rises, those that run give back
+/// what they hold above the new part, and where it falls on a device without a budget, they hold as
+/// much as new ones. SetLimit precedes what the new limit lets start.
+///
+/// *auto* (auto_constraint.hpp) learns on one node of its own, where others can go elsewhere. On a
+/// device of scope node a flow that learns has a *learning node*: the first where no other flow
+/// learns, or the one its first operation is bound to. Its operations for any node wait for that
+/// node; once all operations of an epoch have started there, more of them wait until all have
+/// ended. Those bound elsewhere run there under the constraint of the epoch and do not count; where
+/// nothing of the flow is on the learning node, it moves to where the next one is bound. While the
+/// flow has operations there, no other operation starts on this device there, but for flows that
+/// are unconstrained() and higher classes under `strict`. This exclusiveness ends with the
+/// learning, when an epoch has lost as many operations as it needs (failed or cancelled), and it is
+/// never given where two flows learn on one node or no node that has the device would be left
+/// without a learner: so on a single node flows learn together, disturbing each other, and nobody
+/// starves. Where the node
+/// goes down, the epoch begins again on another. On a shared device there is no learning node:
+/// operations on all nodes count, and wait for the next epoch.
+///
+/// *climb* (climb.hpp) limits the operations of all its flows of a device together, on each node
+/// or, on a shared device, over all. Its Samples are of one node's part of the device; on a shared
+/// device they are of the whole device, told for any one node.
 ///
 /// *Activity* counts in strict only: what did not pass through the policy holds nothing.
 class Policy {
@@ -106,20 +146,35 @@ class Policy {
 
   /// Tells the policy what happened at `now_ns` (never decreasing) and appends what follows from
   /// it to `out`. Amortised O(log flows + log nodes) for each event of an operation and for each
-  /// operation started, without allocation once the peak was reached; NodeUp and NodeDown cost
-  /// O(devices + flows) and what the node held. Programmer errors (an unknown id, an operation told
-  /// twice, an end before its start was decided) are assertions.
+  /// operation started, without allocation once the peak was reached; NodeUp, NodeDown and
+  /// DeviceUp cost O(devices + flows) and what the node held, a limit that changes O(nodes).
+  /// Programmer errors (an unknown id, an operation told twice, an end before its start was
+  /// decided, a node that lacks the device) are assertions.
   void on(const Event& event, uint64_t now_ns, std::vector<Decision>& out);
 
   /// Whether on() may be told this event now, and if not, why. For drivers whose events come from
   /// outside: a log, another process, another language.
   [[nodiscard]] bool accepts(const Event& event, uint64_t now_ns, std::string& why) const;
 
-  /// True where an operation of this flow never has to wait in any state of the policy: it holds
-  /// none of a budget, neither flow nor device has a max_in_flight, and no class above it could
-  /// hold it back (it is foreground, or scheduling is not strict). It does not change as flows are
-  /// added. The driver may then skip the policy, and owes a strict device Activity events instead.
+  /// True where an operation of this flow never has to wait on a node that has the device: it holds
+  /// none of a budget nor climbs, neither flow nor device has a max_in_flight, and no class above
+  /// it could hold it back (it is foreground, or scheduling is not strict). It does not change as
+  /// flows are added. The driver may then skip the policy, and owes a strict device Activity events
+  /// instead.
   [[nodiscard]] bool unconstrained(FlowId id) const;
+
+  /// Whether this node is up and has the device, and how many such nodes there are: where there is
+  /// none, what is ready for any node waits for one.
+  [[nodiscard]] bool has(NodeId node, DeviceId device) const;
+  [[nodiscard]] uint64_t nodes_with(DeviceId device) const;
+
+  /// Why the flow's constraint is what it is. Costs a copy of what it remembers.
+  [[nodiscard]] Explanation explain(FlowId id) const;
+
+  /// What `auto` or `climb` has learned, for FlowConfig::learned of a later run; empty where
+  /// nothing is known yet. Flows with `climb` share what their device has learned, and the first of
+  /// them brings it.
+  [[nodiscard]] std::string learned(FlowId id) const;
 
   /// Operations that are ready and not started, of all flows, and those of one class of a device.
   [[nodiscard]] uint64_t waiting() const;

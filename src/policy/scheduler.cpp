@@ -54,6 +54,7 @@ DeviceId Scheduler::add_device(const DeviceConfig& config) {
   device.id = static_cast<DeviceId>(devices.size() - 1);
   device.budget_bytes_per_s = budget_bytes_per_s(config.budget_mb_per_s);
   device.slots = config.max_in_flight;
+  device.nodes = config.everywhere ? static_cast<uint32_t>(up_) : 0;
   for (unsigned i = 0; i < kClasses; ++i) {
     device.stride[i] = kLagOfWeightOne / config.weights[i];
   }
@@ -69,10 +70,36 @@ FlowId Scheduler::add_flow(const FlowConfig& config) {
   flow.config = config;
   flow.id = static_cast<FlowId>(flows.size() - 1);
   flow.device = &devices[config.device];
+  flow.device->flows.push_back(&flow);
   flow.priority = static_cast<unsigned>(config.priority);
   flow.ring = flow.device->config.scheduling == Scheduling::none ? 0 : flow.priority;
-  flow.limiter = make_limiter(config);
+  flow.climbs = config.constraint.kind == Constraint::Kind::climb;
+  if (flow.climbs) {
+    add_climber(flow);
+  }
+  flow.limiter = make_limiter(config, flow.device->config, flow.device->climber.get());
+  flow.limit = flow.limiter->limit();
+  flow.told_limit = flow.limiter->told_limit();
+  flow.adapts = flow.limiter->adapts();
+  flow.home = flow.limiter->learning() ? flow.device->shared.get() : nullptr;
+  const Device& device = *flow.device;
+  flow.free = flow.limit.hold_bytes_per_s == 0 && device.slots == 0 && config.max_in_flight == 0 &&
+              !flow.climbs && (!device.strict() || flow.priority == 0);
   return flow.id;
+}
+
+void Scheduler::add_climber(Flow& flow) {
+  Device& device = *flow.device;
+  device.climbing.push_back(&flow);
+  if (device.climber != nullptr) {
+    return;
+  }
+  device.climber = std::make_unique<Climber>(device.config);
+  device.climber->begin_with(flow.config.learned);
+  if (device.budget_bytes_per_s == 0) {
+    device.budget_bytes_per_s = ClimbConstraint::kNominalBudget;  // Others hold nothing of it.
+    device.rooms_built = false;
+  }
 }
 
 // ---- Events of operations ----------------------------------------------------------------------
@@ -84,26 +111,29 @@ void Scheduler::ready(const Ready& event, Decisions& out) {
   IOW_ASSERT(is_new);
   operation.id = event.operation;
   operation.bytes = event.bytes;
+  const bool retuned = flow.adapts && heard_ready(flow, event.node, out);
 
   Lane* waits_in = nullptr;
   Lane* runs_in = nullptr;
   if (event.node == kAnyNode) {
     waits_in = &any_lane(flow);
-    Node* const node = waits_in->waiting.empty() ? first_node(flow) : nullptr;
+    const bool is_next = waits_in->waiting.empty() && !retuned;
+    Node* const node = is_next ? first_node(flow) : nullptr;
     runs_in = node == nullptr ? nullptr : &lane_at(flow, *node);
   } else {
     waits_in = find_lane(flow, event.node);
     if (waits_in == nullptr) {
-      Node* const node = nodes_.find(event.node);
-      IOW_ASSERT(node != nullptr);
-      waits_in = &lane_at(flow, *node);
+      waits_in = &lane_at(flow, node_with(*flow.device, event.node));
     }
-    const bool starts = waits_in->waiting.empty() && waits_in->below_limit() &&
+    const bool starts = waits_in->waiting.empty() && !retuned && waits_in->below_limit() &&
                         admits(*waits_in->stream->cell, *waits_in);
     runs_in = starts ? waits_in : nullptr;
   }
   if (runs_in == nullptr) {
     enqueue(operation, *waits_in);
+    if (retuned) {
+      schedule_flow(flow, out);
+    }
     return;
   }
   Stream& stream = *waits_in->stream;
@@ -112,23 +142,36 @@ void Scheduler::ready(const Ready& event, Decisions& out) {
   settle(*runs_in->stream->cell, operation, nullptr);
 }
 
-void Scheduler::ended(Operation& operation, Decisions& out) {
+void Scheduler::ended(Operation& operation, const Finished* finished, Decisions& out) {
+  Flow& flow = *operation.lane->flow;
   Cell& cell = *operation.lane->stream->cell;
+  const EpochId epoch = operation.epoch;
+  if (flow.climbs && finished != nullptr) {
+    ++cell.climbing.ended;
+    cell.climbing.ended_bytes += finished->bytes;
+  }
   leave(operation);
   forget(operation);
   touch(cell);
+  if (flow.adapts) {
+    const auto seconds = finished != nullptr ? std::optional(finished->seconds) : std::nullopt;
+    heard_end(flow, epoch, seconds, out);
+  }
   schedule(cell, out);
 }
 
 void Scheduler::cancelled(Operation& operation, Decisions& out) {
   if (operation.state != Operation::State::waiting) {
-    ended(operation, out);
+    ended(operation, nullptr, out);
     return;
   }
   // Whoever waited behind it, or because of it, may be able to start now.
   Lane& lane = *operation.lane;
   forget(dequeue(lane, operation));
   relist(lane);
+  if (lane.flow->home != nullptr) {
+    review_home(*lane.flow);
+  }
   if (lane.stream->cell != nullptr) {
     schedule(*lane.stream->cell, out);
   } else {
@@ -155,7 +198,8 @@ Scheduler::Room Scheduler::room(const Cell& cell, unsigned ring) noexcept {
   if (device.budget_bytes_per_s == 0) {
     return {kUnlimitedRoom, kUnlimitedRoom, kUnlimitedRoom};
   }
-  const int64_t left = device.budget_bytes_per_s - cell.held_bytes_per_s;
+  // Operations of `climb` may hold more than there is once its limit has fallen.
+  const int64_t left = std::max<int64_t>(0, device.budget_bytes_per_s - cell.held_bytes_per_s);
   const auto reserved = [&](unsigned r) {
     return cell.queues.rings[r].closed() || device.promised[r] == &cell;
   };
@@ -170,7 +214,7 @@ Scheduler::Room Scheduler::room(const Cell& cell, unsigned ring) noexcept {
 
 bool Scheduler::admits(Cell& cell, const Lane& lane) {
   const unsigned ring = lane.flow->ring;
-  if (room(cell, ring).others < lane.limit.hold_bytes_per_s) {
+  if (lane.stream->held_back || room(cell, ring).others < lane.flow->limit.hold_bytes_per_s) {
     return false;
   }
   if (waits_above(*cell.device, ring)) {
@@ -242,13 +286,16 @@ bool Scheduler::start_one(Cell& cell, unsigned ring, Decisions& out) {
 
 /// The lane in this cell for an operation that may run on any node.
 Lane& Scheduler::target_in(const Cell& cell, Flow& flow) {
-  return lane_at(flow, cell.node != nullptr ? *cell.node : *first_below_limit(flow));
+  return lane_at(flow, *node_for_any(flow, cell));
 }
 
 /// Who of those for any node starts here: flows that are at their limit on this node are stepped
 /// over, one by one.
 uint32_t Scheduler::pick_placed(const Cell& cell, unsigned ring, const Room& free) {
   Queues& placed = cell.device->placed;
+  if (keeps_out(cell, ring)) {
+    return TurnRing::kNone;
+  }
   TurnRing& waiting_there = placed.rings[ring];
   const uint32_t first = waiting_there.pick(free.placed_holder, free.others);
   uint32_t slot = first;
@@ -279,14 +326,18 @@ void Scheduler::run(Operation& operation, Lane& lane, Decisions& out) {
   Cell& cell = *lane.stream->cell;
   operation.state = Operation::State::decided;
   operation.lane = &lane;
-  operation.hold_bytes_per_s = lane.limit.hold_bytes_per_s;
+  operation.hold_bytes_per_s = lane.flow->limit.hold_bytes_per_s;
   lane.running.push_back(operation);
   ++lane.running_count;
   cell.held_bytes_per_s += operation.hold_bytes_per_s;
   ++cell.in_flight;
   ++cell.running[lane.flow->priority];
+  cell.climbing.running += lane.flow->climbs ? 1 : 0;
   ++running;
   out.emplace_back(Start{operation.id, lane.node->id});
+  if (lane.flow->home == &cell) {
+    count_start(operation);
+  }
   if (!lane.below_limit()) {
     limit_changed(lane);
   }
@@ -302,6 +353,7 @@ void Scheduler::leave(Operation& operation) {
   cell.held_bytes_per_s -= operation.hold_bytes_per_s;
   --cell.in_flight;
   --cell.running[lane.flow->priority];
+  cell.climbing.running -= lane.flow->climbs ? 1 : 0;
   --running;
   if (was_at_limit) {
     limit_changed(lane);
@@ -336,7 +388,7 @@ void Scheduler::pass_over(Cell& cell, unsigned ring, const TurnRing* by_right) {
       bound_ring.passed_over();
     }
     TurnRing& placed_ring = placed.rings[r];
-    if (&placed_ring == by_right || placed_ring.empty()) {
+    if (&placed_ring == by_right || placed_ring.empty() || keeps_out(cell, r)) {
       continue;
     }
     const Flow& flow = *placed.streams[r][placed_ring.holder()]->first->flow;
@@ -371,6 +423,8 @@ void Scheduler::enqueue(Operation& operation, Lane& lane) {
   operation.lane = &lane;
   lane.waiting.push_back(operation);
   ++waiting;
+  ++lane.flow->waiting;
+  lane.flow->waiting_bound += lane.node != nullptr ? 1 : 0;
   ++lane.flow->device->waiting[lane.flow->priority];
   relist(lane);
 }
@@ -379,6 +433,8 @@ void Scheduler::enqueue(Operation& operation, Lane& lane) {
 Operation& Scheduler::dequeue(Lane& lane, Operation& operation) {
   lane.waiting.remove(operation);
   --waiting;
+  --lane.flow->waiting;
+  lane.flow->waiting_bound -= lane.node != nullptr ? 1 : 0;
   --lane.flow->device->waiting[lane.flow->priority];
   return operation;
 }
@@ -391,25 +447,31 @@ void Scheduler::forget(Operation& operation) {
 /// Brings the lane's place in its stream, and the stream's in its ring, in line with whether its
 /// next operation could start as far as its own limit goes.
 void Scheduler::relist(Lane& lane) {
-  Stream& stream = *lane.stream;
+  Cell* const cell = lane.stream->cell;
   const bool may_run = lane.node != nullptr
                            ? lane.below_limit()
-                           : stream.cell == nullptr || first_below_limit(*lane.flow) != nullptr;
+                           : cell == nullptr || node_for_any(*lane.flow, *cell) != nullptr;
   const bool listed = may_run && !lane.waiting.empty();
   if (listed == lane.listed) {
     return;
   }
   lane.listed = listed;
-  TurnRing& ring = stream.queues->rings[stream.ring];
-  const bool was_idle = stream.first == nullptr;
   listed ? link(lane) : unlink(lane);
-  if (stream.first == nullptr) {
-    ring.idle(stream.slot);
-    --stream.queues->listed;
+  offer(*lane.stream);
+}
+
+/// Brings the stream's place in its ring in line with its first lane and what its flow needs now.
+void Scheduler::offer(Stream& stream) {
+  TurnRing& ring = stream.queues->rings[stream.ring];
+  const bool offered = stream.first != nullptr && !stream.held_back;
+  if (offered) {
+    ring.wait(stream.slot, stream.flow->limit.hold_bytes_per_s);
   } else {
-    ring.wait(stream.slot, stream.first->limit.hold_bytes_per_s);
-    stream.queues->listed += was_idle ? 1 : 0;
+    ring.idle(stream.slot);
   }
+  stream.queues->listed += offered ? 1 : 0;
+  stream.queues->listed -= stream.offered ? 1 : 0;
+  stream.offered = offered;
   if (stream.cell != nullptr) {
     touch(*stream.cell);
   }

@@ -22,13 +22,22 @@
 //   - where smaller ones have passed one of them too often, the node where that happened is
 //     *promised* to it;
 //   - under `strict`, cells in which a lower class could have started are *stalled*.
+//
+// A flow whose limiter learns in epochs has a *home*: on a device of scope node the cell of one
+// node, else the shared cell. Its epochs count there and its operations for any node wait there, in
+// its stream of that cell, as if they were bound to it. Streams are *held back*, not offered to
+// their ring, where the epoch of their flow is full, or where the cell is the home of a learner
+// that has it to itself (Cell::learner). tuning.cpp holds this and what follows from a limit that
+// changes.
 
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "policy/climb.hpp"
 #include "policy/id_map.hpp"
 #include "policy/limiter.hpp"
 #include "policy/min_tree.hpp"
@@ -48,6 +57,7 @@ struct Operation {
   Operation* previous = nullptr;
   uint64_t bytes = 0;
   int64_t hold_bytes_per_s = 0;  ///< taken from the cell while it runs
+  EpochId epoch = kNoEpoch;      ///< of learning, in which it counts
   enum class State : uint8_t { waiting, decided, started } state = State::waiting;
 };
 
@@ -74,11 +84,15 @@ struct Queues {
 };
 
 struct Device;
+struct Flow;
 struct Node;
 
 struct Cell {
   Device* device = nullptr;
-  Node* node = nullptr;  ///< null: shared by all
+  Node* node = nullptr;           ///< null: shared by all
+  const Flow* learner = nullptr;  ///< who has it to itself, if any
+  uint32_t homes = 0;             ///< flows that learn here
+  Climbing climbing;              ///< operations of flows with `climb`
   int64_t held_bytes_per_s = 0;
   uint32_t in_flight = 0;
   std::array<uint32_t, kClasses> running{};
@@ -94,9 +108,14 @@ struct Device {
   DeviceId id = 0;
   int64_t budget_bytes_per_s = 0;
   uint32_t slots = 0;
+  uint32_t nodes = 0;  ///< that are up and have it
+  std::vector<Flow*> flows;
   std::array<uint64_t, kClasses> stride{};  ///< weighted: lag of one byte
   std::array<uint64_t, kClasses> waiting{};
-  std::unique_ptr<Cell> shared;  ///< scope shared only
+  std::unique_ptr<Cell> shared;      ///< scope shared only
+  std::unique_ptr<Climber> climber;  ///< once it has a flow with `climb`
+  std::vector<Flow*> climbing;       ///< these flows
+  uint32_t learners = 0;             ///< cells that a learner has to itself
 
   // Scope node only, once an operation for any node has come (`places`).
   bool places = false;
@@ -121,10 +140,19 @@ struct Flow {
   unsigned priority = 0;
   unsigned ring = 0;
   std::unique_ptr<Limiter> limiter;
-  Lane* any = nullptr;       ///< operations for any node
-  Stream* shared = nullptr;  ///< its stream where the device is shared
-  /// Where it has a limit and operations for any node: 0 at each position where the limit leaves
-  /// room, nothing elsewhere.
+  Limit limit;              ///< the limiter's
+  bool adapts = false;      ///< the limiter's
+  bool climbs = false;      ///< it is in Device::climbing
+  bool free = false;        ///< Policy::unconstrained()
+  uint32_t told_limit = 0;  ///< by the last SetLimit
+  Cell* home = nullptr;     ///< while it learns: where; null until it is known, or if no node is up
+  uint64_t waiting = 0;
+  uint64_t waiting_bound = 0;  ///< of these, not for any node
+  Lane* any = nullptr;         ///< operations for any node
+  Stream* shared = nullptr;    ///< its stream where the device is shared
+  Stream* placed = nullptr;    ///< its stream in Device::placed
+  /// For operations for any node, where it has a limit, or its device is shared by some nodes only:
+  /// 0 at each position where the limit leaves room and the device is, nothing elsewhere.
   MinTree below_limit;
   bool below_limit_built = false;
 };
@@ -137,6 +165,7 @@ struct Node {
   struct Use {
     Cell* cell = nullptr;                     ///< scope node
     std::array<uint32_t, kClasses> active{};  ///< as last told
+    bool told = false;                        ///< by DeviceUp
   };
   std::vector<Use> uses;
 };
@@ -145,7 +174,6 @@ struct Lane {
   Flow* flow = nullptr;
   Node* node = nullptr;  ///< null: any
   Stream* stream = nullptr;
-  Limit limit;
   uint32_t running_count = 0;
   bool listed = false;  ///< in its stream: it has a waiting operation and its limit lets it start
   OperationList waiting;
@@ -153,15 +181,18 @@ struct Lane {
   Lane* next = nullptr;  ///< circular, among the listed lanes of its stream
   Lane* previous = nullptr;
 
-  [[nodiscard]] bool below_limit() const noexcept { return running_count < limit.at_once; }
+  [[nodiscard]] bool below_limit() const noexcept { return running_count < flow->limit.at_once; }
 };
 
 struct Stream {
+  const Flow* flow = nullptr;
   Queues* queues = nullptr;
   Cell* cell = nullptr;  ///< null: of Device::placed
   unsigned ring = 0;
   uint32_t slot = 0;
-  Lane* first = nullptr;  ///< whose operation is next; null: idle
+  Lane* first = nullptr;   ///< whose operation is next; null: idle
+  bool held_back = false;  ///< by learning, its own or that of another flow
+  bool offered = false;    ///< to its ring
 };
 
 /// One thread at a time. The caller has checked ids and states.
@@ -173,19 +204,27 @@ class Scheduler {
   FlowId add_flow(const FlowConfig& config);
 
   void ready(const Ready& event, Decisions& out);
-  void ended(Operation& operation, Decisions& out);  ///< it ran
+  /// It ran; `finished` is null where it failed or was cancelled.
+  void ended(Operation& operation, const Finished* finished, Decisions& out);
   void cancelled(Operation& operation, Decisions& out);
+  void sample(const Sample& event, Decisions& out);
   void activity(const Activity& event, Decisions& out);
   void node_up(NodeId id, Decisions& out);
   void node_down(NodeId id, Decisions& out);
+  void device_up(const DeviceUp& event, Decisions& out);
 
   [[nodiscard]] Operation* find(OperationId id) const noexcept { return operations_.find(id); }
   [[nodiscard]] bool is_up(NodeId id) const noexcept { return nodes_.find(id) != nullptr; }
+  /// It is up and has the device.
+  [[nodiscard]] bool has(NodeId id, const Device& device) const noexcept;
 
   std::deque<Device> devices;  ///< a deque: addresses stay
   std::deque<Flow> flows;
   uint64_t waiting = 0;
   uint64_t running = 0;
+  uint64_t now_ns = 0;  ///< of the event
+
+  void explain(const Flow& flow, Explanation& out) const;
 
  private:
   // scheduler.cpp: the rules of a cell.
@@ -210,13 +249,39 @@ class Scheduler {
   [[nodiscard]] Lane& target_in(const Cell& cell, Flow& flow);
   [[nodiscard]] uint32_t pick_placed(const Cell& cell, unsigned ring, const Room& free);
 
+  static void add_climber(Flow& flow);
   void enqueue(Operation& operation, Lane& lane);
   Operation& dequeue(Lane& lane, Operation& operation);
   void leave(Operation& operation);
   void forget(Operation& operation);
   void relist(Lane& lane);
+  static void offer(Stream& stream);
   static void link(Lane& lane);
   static void unlink(Lane& lane);
+
+  // tuning.cpp: limits that change under way, and where flows learn.
+  [[nodiscard]] uint64_t of_each_node(const Flow& flow, uint64_t operations) const;
+  [[nodiscard]] bool heard_ready(Flow& flow, NodeId node, Decisions& out);
+  void heard_end(Flow& flow, EpochId epoch, std::optional<double> seconds, Decisions& out);
+  static void count_start(Operation& operation);
+  bool take_limit(Flow& flow, Decisions& out);
+  static void hold_anew(Lane& lane);
+  void schedule_flow(Flow& flow, Decisions& out);
+  [[nodiscard]] Node* pick_home(Device& device, NodeId wanted);
+  [[nodiscard]] bool busy_at_home(const Flow& flow) const;
+  void settle_home(Flow& flow, NodeId wanted);
+  void enter_home(Flow& flow, Node& node);
+  void leave_home(Flow& flow);
+  void leave_homes_at(const Node& node);
+  void review_homes(Decisions& out);
+  void move_any_lane(Flow& flow, Stream& to);
+  void claim(Flow& flow);
+  void give_up_claim(Flow& flow);
+  void review_home(Flow& flow);
+  [[nodiscard]] static bool keeps_out(const Cell& cell, unsigned ring) noexcept;
+  [[nodiscard]] static bool is_held_back(const Stream& stream) noexcept;
+  static void hold_back_or_offer(Stream& stream);
+  static void review_streams(Cell& cell);
 
   // placement.cpp: nodes, lanes and operations for any node.
   [[nodiscard]] Lane* find_lane(const Flow& flow, NodeId node) const noexcept;
@@ -224,7 +289,9 @@ class Scheduler {
   [[nodiscard]] Lane& lane_at(Flow& flow, Node& node);
   [[nodiscard]] Lane& any_lane(Flow& flow);
   [[nodiscard]] Lane& open_lane(Flow& flow, Cell* cell);
+  [[nodiscard]] Stream& stream_of(Flow& flow, Cell* cell);
   [[nodiscard]] Stream& open_stream(Flow& flow, Cell* cell);
+  [[nodiscard]] Node* node_for_any(Flow& flow, const Cell& cell);
   [[nodiscard]] static Node::Use& use_of(const Device& device, Node& node);
   [[nodiscard]] Cell& cell_of(Device& device, Node& node);
   [[nodiscard]] Node* first_node(Flow& flow);
@@ -239,6 +306,9 @@ class Scheduler {
   void build_rooms(Device& device);
   static void add_to_rooms(Device& device, Node& node);
   void build_below_limit(Flow& flow);
+  [[nodiscard]] static bool has(const Node& node, const Device& device) noexcept;
+  [[nodiscard]] Node& node_with(const Device& device, NodeId id);
+  void enter(Device& device, Node& node, Decisions& out);
   void close_lane(Lane& lane);
   void close_cells(Node& node);
   void close_cell(Cell& cell);

@@ -10,6 +10,14 @@
 #include "service/inline_io.hpp"
 
 namespace ioweave::service {
+namespace {
+
+/// Of two times to sleep; -1: without end.
+int64_t sooner(int64_t a, int64_t b) noexcept {
+  return a < 0 ? b : b < 0 ? a : std::min(a, b);
+}
+
+}  // namespace
 
 /// Leader only. One reap of the lane and what follows from it; how many requests without a callback
 /// ended. The lane keeps the others, for the owner to run their callbacks and to count them.
@@ -60,7 +68,7 @@ void Service::Impl::resubmit(iow_request& request, Lane& lane, bool is_owner) no
     lane.unflushed = true;
     return;
   }
-  pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
+  pumped_unfinished_.fetch_add(1, std::memory_order_seq_cst);  // against TaskPoller::Park
   lane.sent_elsewhere();
   journey.lane.store(nullptr, std::memory_order_release);
   post(request);
@@ -173,22 +181,23 @@ unsigned Service::Impl::collect_elsewhere(Lane& lane) noexcept {
 unsigned Service::Impl::collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept {
   unsigned ended = 0;
   RequestList ready;
+  const int64_t patience_ns = want == 0 ? 0 : sooner(deadline.left_ns(), help_reaper());
   if (lane.backend() == nullptr) {
     const Lane::OwnerSleep sleep(lane, false);
-    lane.sleep_until_end_elsewhere(want == 0 ? 0 : deadline.left_ns());
+    lane.sleep_until_end_elsewhere(patience_ns);
   } else if (lane.try_lead()) {
     // Another leader may have collected a callback of ours: do not sleep on it.
     const Lane::OwnerSleep sleep(lane, true);
     if (lane.has_callbacks() || lane.news_from_elsewhere()) {
       want = 0;
     }
-    ended = lead_once(lane, want, want == 0 ? 0 : deadline.left_ns(), true);
+    ended = lead_once(lane, want, want == 0 ? 0 : patience_ns, true);
     lane.take_callbacks(ready);
     lane.stop_leading();
   } else if (want > 0) {
     const Lane::OwnerSleep sleep(lane, false);
     if (!lane.news_from_elsewhere()) {
-      lane.follow(deadline.left_ns());
+      lane.follow(patience_ns);
     }
   }
   ended += run_callbacks(ready);
@@ -232,7 +241,7 @@ int Service::Impl::wait(iow_request& request, const Deadline& deadline) noexcept
       flush(*own);
     }
     if (lane == nullptr) {
-      journey.event.sleep(deadline.left_ns());
+      journey.event.sleep(sooner(deadline.left_ns(), help_reaper()));
     } else if (!lane->try_lead()) {
       lane->follow(deadline.left_ns());
     } else {
@@ -278,7 +287,7 @@ int Service::Impl::cancel(iow_request& request) noexcept {
   if (!ours() || journey.event.done() || journey.event.idle()) {
     return -EALREADY;
   }
-  journey.cancel_wanted.store(true, std::memory_order_relaxed);
+  journey.cancel_wanted.store(true, std::memory_order_seq_cst);  // against Pump::submit_one()
   RequestList start;
   const bool withdrawn = journey.station.load(std::memory_order_relaxed) == Station::held &&
                          governor_.withdraw(request, start);
@@ -298,6 +307,9 @@ int Service::Impl::cancel(iow_request& request) noexcept {
   }
   if (Lane* const lane = journey.lane.load(std::memory_order_acquire); lane != nullptr) {
     return lane->backend()->cancel(journey.operation) == 0 ? 0 : -EALREADY;
+  }
+  if (journey.station.load(std::memory_order_seq_cst) == Station::posted) {
+    return 0;  // the pump will see it
   }
   const uint32_t started = pumps_started_.load(std::memory_order_acquire);
   const bool given_up = ((started & kReaperBit) != 0 && reaper_.cancel(journey.operation) == 0) ||

@@ -76,6 +76,10 @@ class Service::Impl final : public PumpClient, public LaneHost {
     tasks_.host = tasking::open_task_host(options.tasks, tasks_.why);
     tasks_.max_paused =
         tasks_.host != nullptr ? std::min(options.max_paused, tasks_.host->most_paused()) : 0;
+    tasks_.too_many_text = "more than " + std::to_string(tasks_.max_paused) +
+                           " tasks were to be paused at once (max_paused): calls beyond that are "
+                           "plain; raise it, or bind the transfers by iow_ta_*(), which needs no "
+                           "stack for each";
     tasks_.reap_in_task = options.reap_in_task;
     tasks_.poll_min_ns = options.poll_min_us * uint64_t{1000};
     tasks_.poll_max_ns = options.poll_max_us * uint64_t{1000};
@@ -107,6 +111,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   void post_all(RequestList& start) noexcept;
 
   int bind(const Call& call, ssize_t* result) noexcept;
+  int start_bound(const Call& call, ssize_t* result) noexcept;
   [[nodiscard]] bool in_pausable_task() const noexcept;
   void task_statistics(iow_task_stats& stats) const noexcept;
 

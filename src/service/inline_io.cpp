@@ -3,42 +3,32 @@
 #include <cerrno>
 
 #include <fcntl.h>
-#include <sys/uio.h>
-#include <unistd.h>
+
+#include "engine/raw_syscall.hpp"
 
 namespace ioweave::service {
 namespace {
 
-int64_t or_errno(int64_t result) noexcept {
-  return result < 0 ? -errno : result;
+// Raw: callers may be noexcept, where a cancellation point would end the program.
+using engine::raw_syscall;
+
+bool is_current(const engine::Operation& operation) noexcept {
+  return operation.offset == engine::kCurrentPosition;
 }
 
-int64_t read_one(const engine::Operation& operation) noexcept {
-  return or_errno(
-      operation.offset == engine::kCurrentPosition
-          ? ::read(operation.fd, operation.buffer, operation.length)
-          : ::pread(operation.fd, operation.buffer, operation.length, operation.offset));
+int64_t move_one(long at_position, long at_offset, const engine::Operation& operation) noexcept {
+  return is_current(operation)
+             ? raw_syscall(at_position, operation.fd, operation.buffer, operation.length)
+             : raw_syscall(at_offset, operation.fd, operation.buffer, operation.length,
+                           operation.offset);
 }
 
-int64_t write_one(const engine::Operation& operation) noexcept {
-  return or_errno(
-      operation.offset == engine::kCurrentPosition
-          ? ::write(operation.fd, operation.buffer, operation.length)
-          : ::pwrite(operation.fd, operation.buffer, operation.length, operation.offset));
-}
-
-int64_t read_vectors(const engine::Operation& operation) noexcept {
-  const int count = static_cast<int>(operation.vector_count);
-  return or_errno(operation.offset == engine::kCurrentPosition
-                      ? ::readv(operation.fd, operation.vectors, count)
-                      : ::preadv(operation.fd, operation.vectors, count, operation.offset));
-}
-
-int64_t write_vectors(const engine::Operation& operation) noexcept {
-  const int count = static_cast<int>(operation.vector_count);
-  return or_errno(operation.offset == engine::kCurrentPosition
-                      ? ::writev(operation.fd, operation.vectors, count)
-                      : ::pwritev(operation.fd, operation.vectors, count, operation.offset));
+int64_t move_vectors(long at_position, long at_offset,
+                     const engine::Operation& operation) noexcept {
+  return is_current(operation)
+             ? raw_syscall(at_position, operation.fd, operation.vectors, operation.vector_count)
+             : raw_syscall(at_offset, operation.fd, operation.vectors, operation.vector_count,
+                           operation.offset, 0);
 }
 
 /// The hint only: a forked child or a process without threads has nobody to await it.
@@ -55,17 +45,17 @@ int64_t perform_inline(const engine::Operation& operation) noexcept {
     case engine::Op::nop:
       return 0;
     case engine::Op::read:
-      return read_one(operation);
+      return move_one(SYS_read, SYS_pread64, operation);
     case engine::Op::write:
-      return write_one(operation);
+      return move_one(SYS_write, SYS_pwrite64, operation);
     case engine::Op::readv:
-      return read_vectors(operation);
+      return move_vectors(SYS_readv, SYS_preadv, operation);
     case engine::Op::writev:
-      return write_vectors(operation);
+      return move_vectors(SYS_writev, SYS_pwritev, operation);
     case engine::Op::fsync:
-      return or_errno(::fsync(operation.fd));
+      return raw_syscall(SYS_fsync, operation.fd);
     case engine::Op::fdatasync:
-      return or_errno(::fdatasync(operation.fd));
+      return raw_syscall(SYS_fdatasync, operation.fd);
     case engine::Op::prefetch:
       return start_prefetch(operation);
   }

@@ -100,7 +100,7 @@ void Pump::post(iow_request& request) noexcept {
 
 /// Submits what is in the inbox, unless somebody drives the pump: he looks again before he leaves.
 void Pump::drive_submission() noexcept {
-  while (!inbox_.empty() && !driving_.exchange(true, std::memory_order_acquire)) {
+  while (!inbox_.empty() && !driving_.exchange(true, std::memory_order_seq_cst)) {
     inbox_.take(backlog_);
     submit_backlog();
     static_cast<void>(backend_->flush());  // what is refused stays queued for the next flush
@@ -175,16 +175,18 @@ void Pump::submit_backlog() noexcept {
 /// False where no more may be in flight.
 bool Pump::submit_one(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
-  if (journey.cancel_wanted.load(std::memory_order_relaxed)) {
+  const uint64_t bytes = bytes_to_move(request);
+  const bool has_room = in_flight_ == 0 || bytes_in_flight_ + bytes <= kMostBytesInFlight;
+  // seq_cst against cancel(): either it finds it in flight, or we see that it is not wanted.
+  journey.station.store(has_room ? Station::in_flight : Station::posted, std::memory_order_seq_cst);
+  if (journey.cancel_wanted.load(std::memory_order_seq_cst)) {
     journey.operation.result = -ECANCELED;
     client_.ended(request, *this);
     return true;
   }
-  const uint64_t bytes = bytes_to_move(request);
-  if (in_flight_ != 0 && bytes_in_flight_ + bytes > kMostBytesInFlight) {
+  if (!has_room) {
     return false;
   }
-  journey.station.store(Station::in_flight, std::memory_order_relaxed);
   switch (backend_->submit(journey.operation)) {
     case engine::Submitted::queued:
       ++in_flight_;
@@ -197,6 +199,7 @@ bool Pump::submit_one(iow_request& request) noexcept {
       client_.refused(request, *this);
       return true;
     case engine::Submitted::busy:
+      journey.station.store(Station::posted, std::memory_order_seq_cst);
       break;
   }
   return false;

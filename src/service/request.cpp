@@ -145,11 +145,13 @@ void load_operation(iow_request& request) noexcept {
 
 Advance advance(iow_request& request, int64_t result) noexcept {
   Journey& journey = journey_of(request);
-  if (!is_exact(request)) {
-    if (result < 0 && worth_repeating(journey, result)) {
-      ++journey.attempts;
-      return {Step::again, false, true};
-    }
+  const bool exact = is_exact(request);
+  // What the kernel cancelled unasked is no result of a system call.
+  if (result < 0 && (!exact || result == -ECANCELED) && worth_repeating(journey, result)) {
+    ++journey.attempts;
+    return {Step::again, false, true};
+  }
+  if (!exact) {
     if (result > 0) {
       journey.attempts = 0;
       journey.done_bytes += static_cast<uint64_t>(result);

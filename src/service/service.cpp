@@ -236,7 +236,12 @@ const char* Service::task_host_name() const noexcept {
 }
 const char* Service::task_host_reason() const noexcept {
   const TaskIo& tasks = impl_->tasks_;
-  return tasks.host != nullptr ? tasks.host->missing() : tasks.why.c_str();
+  if (tasks.host == nullptr) {
+    return tasks.why.c_str();
+  }
+  const char* const missing = tasks.host->missing();
+  const bool too_many = tasks.counters.too_many.load(std::memory_order_relaxed);
+  return *missing == '\0' && too_many ? tasks.too_many_text.c_str() : missing;
 }
 void Service::task_statistics(iow_task_stats& stats) const noexcept {
   impl_->task_statistics(stats);

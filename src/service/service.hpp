@@ -10,7 +10,8 @@
 // lock; what it starts, and what completes by callback, goes through a *pump*: a thread with a back
 // end of its own that takes submissions from an inbox, submits, reaps in batches and runs
 // callbacks. There are two, the reaper on the engine and the workers for what the engine cannot do.
-// Blocking calls are plain system calls on the calling thread.
+// Blocking calls are plain system calls on the calling thread, but in a task that can be paused:
+// there, as transfers bound to a task, they go to the reaper (task_io.cpp).
 //
 // What passes by the policy is told to it as Activity, so that `strict` holds for the fast path
 // too.

@@ -242,14 +242,19 @@ bool Service::Impl::start_poller() noexcept {
   if (!tasks_.reap_in_task) {
     return false;
   }
-  std::string why = "the task runtime cannot run a task that polls";
-  if (tasks_.host == nullptr || !tasks_.host->can_poll() || reaper_.start_driven(why) != 0 ||
-      !poller_.start(*tasks_.host, tasks_.poll_min_ns, tasks_.poll_max_ns)) {
+  const std::string refused = "the task runtime cannot run a task that polls";
+  std::string why;
+  if (tasks_.host == nullptr || !tasks_.host->can_poll()) {
+    why = refused;
+  } else if (reaper_.start_driven(why) == 0) {
+    if (poller_.start(*tasks_.host, tasks_.poll_min_ns, tasks_.poll_max_ns)) {
+      return true;
+    }
+    why = refused;
     reaper_.stop();
-    explain("a thread reaps instead of a task", why);
-    return false;
   }
-  return true;
+  explain("a thread reaps instead of a task", why);
+  return false;
 }
 
 /// Nobody else can do it: neither a ring for the reaper nor a thread is to be had. Slow, but

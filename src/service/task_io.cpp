@@ -19,10 +19,10 @@
 
 #include <fcntl.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
+#include "engine/raw_syscall.hpp"
 #include "service/impl.hpp"
 #include "service/inline_io.hpp"
 
@@ -44,14 +44,19 @@ bool is_transfer(engine::Op op) noexcept {
 int64_t read_cached(const engine::Operation& operation) noexcept {
   const iovec one{operation.buffer, operation.length};
   const bool vectored = operation.op == engine::Op::readv;
-  const ssize_t result = ::preadv2(operation.fd, vectored ? operation.vectors : &one,
-                                   vectored ? static_cast<int>(operation.vector_count) : 1,
-                                   operation.offset, RWF_NOWAIT);
-  if (result >= 0) {
-    return result;
+  const long result =
+      engine::raw_syscall(SYS_preadv2, operation.fd, vectored ? operation.vectors : &one,
+                          vectored ? operation.vector_count : 1u, operation.offset, 0, RWF_NOWAIT);
+  switch (result) {
+    case 0:  // the end of the file; Linux 5.9 and 5.10 say so in its midst, too
+      return perform_inline(operation);
+    case -EAGAIN:
+    case -EOPNOTSUPP:  // a file system that cannot say so
+    case -EINTR:       // may be told for what it never tried
+      return kWouldWait;
+    default:
+      return result;
   }
-  // EOPNOTSUPP: a file system that cannot say so; EINTR may be told for what it never tried.
-  return errno == EAGAIN || errno == EOPNOTSUPP || errno == EINTR ? kWouldWait : -errno;
 }
 
 uint64_t bytes_of(const engine::Operation& operation) noexcept {
@@ -83,9 +88,9 @@ int64_t without_waiting(const engine::Operation& operation, CachedWrites& writes
   if (bytes_of(operation) == 0) {
     return perform_inline(operation);  // waits for nothing; preadv2(2) leaves out some checks
   }
-  const int flags = ::fcntl(operation.fd, F_GETFL);
+  const long flags = engine::raw_syscall(SYS_fcntl, operation.fd, F_GETFL, 0);
   if (flags < 0) {
-    return -errno;
+    return flags;
   }
   const int waits = is_read(operation.op) ? O_DIRECT : O_DIRECT | O_SYNC | O_DSYNC;
   if ((flags & waits) == 0) {
@@ -97,9 +102,14 @@ int64_t without_waiting(const engine::Operation& operation, CachedWrites& writes
 /// Pipes, sockets and the like, where a positional call is an error and io_uring would use the
 /// stream. The kernel tells by a call that moves nothing; that lseek(2) works is another matter.
 bool is_stream(const engine::Operation& operation) noexcept {
-  const ssize_t result = is_read(operation.op) ? ::preadv(operation.fd, nullptr, 0, 0)
-                                               : ::pwritev(operation.fd, nullptr, 0, 0);
-  return result < 0 && errno == ESPIPE;
+  const long number = is_read(operation.op) ? SYS_preadv : SYS_pwritev;
+  return engine::raw_syscall(number, operation.fd, nullptr, 0, 0, 0) == -ESPIPE;
+}
+
+/// On this thread.
+void perform_rest(iow_request& request) noexcept {
+  while (advance(request, perform_inline(journey_of(request).operation)).step == Step::again) {
+  }
 }
 
 void raise(std::atomic<uint32_t>& most, uint32_t value) noexcept {
@@ -167,7 +177,14 @@ int Service::Impl::try_at_once(iow_request& request) noexcept {
     return error;
   }
   Journey& journey = journey_of(request);
-  if (!ended_at_once(request) || request.result < 0) {
+  if (!ended_at_once(request)) {
+    if (is_read(op) || journey.done_bytes == 0) {
+      journey.event.retract();
+      return 0;
+    }
+    perform_rest(request);  // what is written must not be submitted again
+  }
+  if (request.result < 0) {
     journey.event.retract();
     return 0;  // an error, too, is for the submission to find: it treats streams otherwise
   }
@@ -239,12 +256,17 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
   return request.result;  // its bytes are in the counters of the pump
 }
 
-/// Counts the caller as paused, unless too many tasks are.
+/// Counts the caller as paused, unless too many tasks are, or it is in a task of iow_task_begin()
+/// that it would leave behind on this thread.
 bool Service::Impl::may_pause() noexcept {
+  if (!tasks_.host->keeps_thread() && tasking::CountingEvent::any()) {
+    return false;
+  }
   TaskCounters& counters = tasks_.counters;
   const uint32_t paused = counters.paused.fetch_add(1, std::memory_order_relaxed) + 1;
   if (paused > tasks_.max_paused) {
     counters.paused.fetch_sub(1, std::memory_order_relaxed);
+    counters.too_many.store(true, std::memory_order_relaxed);
     return false;
   }
   raise(counters.most_paused, paused);
@@ -257,8 +279,7 @@ int64_t Service::Impl::finish_on_thread(const Call& call, iow_request& request) 
   if (journey_of(request).done_bytes == 0) {
     return transfer_on_thread(call);
   }
-  while (advance(request, perform_inline(journey_of(request).operation)).step == Step::again) {
-  }
+  perform_rest(request);
   blocking_bytes_.add(is_read(call.op), request.result);
   return request.result;
 }
@@ -316,7 +337,18 @@ bool Service::Impl::in_bindable_task() noexcept {
 }
 
 int Service::Impl::bind(const Call& call, ssize_t* result) noexcept {
-  if (result == nullptr || call.offset < 0) {
+  if (result == nullptr) {
+    return -EINVAL;
+  }
+  const int error = start_bound(call, result);
+  if (error != 0) {
+    *result = error;
+  }
+  return error;
+}
+
+int Service::Impl::start_bound(const Call& call, ssize_t* result) noexcept {
+  if (call.offset < 0) {
     return -EINVAL;
   }
   if (!in_bindable_task()) {
@@ -340,7 +372,13 @@ int Service::Impl::bind(const Call& call, ssize_t* result) noexcept {
     *result = -ESPIPE;
     return 0;
   }
-  return bind_rest(call, journey_of(request).done_bytes, result);
+  const uint64_t done = journey_of(request).done_bytes;
+  const int error = bind_rest(call, done, result);
+  if (error == 0 || done == 0 || is_read(call.op)) {
+    return error;
+  }
+  *result = static_cast<ssize_t>(finish_on_thread(call, request));  // a part is written already
+  return 0;
 }
 
 /// Submits what is left of a call after `done` bytes, bound to the current task.

@@ -53,6 +53,7 @@ struct TaskCounters {
   std::atomic<uint64_t> pauses{0};
   std::atomic<uint64_t> at_once{0};
   std::atomic<uint64_t> made_plain{0};
+  std::atomic<bool> too_many{false};  ///< max_paused was met
   std::atomic<uint64_t> bound{0};
   std::atomic<uint64_t> bound_pending{0};
 };
@@ -88,6 +89,7 @@ struct TaskIo {
   std::unique_ptr<tasking::TaskHost> host;
   std::string why;  ///< why there is no host
   uint32_t max_paused = 0;
+  std::string too_many_text;  ///< what to say once max_paused was met
   bool reap_in_task = false;
   uint64_t poll_min_ns = 0;
   uint64_t poll_max_ns = 0;

@@ -2,9 +2,10 @@
 
 // The run file: what `ioweave run -o FILE` leaves behind and every later tool starts from. JSON
 // lines, one object a line, each with a "type": first "run", then one "process" per process image,
-// one "file" per path, last "summary". A file without its summary is incomplete. docs/run-file.md
-// is the schema; a reader ignores keys and types it does not know and takes a degrade reason it
-// does not know for "other", so that all three may be added without a new version.
+// one "file" per path, last "summary". Python runtimes write the same schema with types of their
+// own. A file without its summary is incomplete. docs/run-file.md is the schema; a reader ignores
+// keys and types it does not know and takes a degrade reason it does not know for "other", so that
+// all three may be added without a new version.
 
 #include <string>
 #include <string_view>

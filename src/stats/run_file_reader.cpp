@@ -167,6 +167,7 @@ void read_run(const Fields& fields, RunReport& report) {
     report.mounts.push_back({mount.text("path"), mount.text("type"), mount.text("source")});
   }
   report.config = read_config(fields.object("config"));
+  if (fields.has("runtime")) report.runtime = fields.object("runtime").text("kind");
 }
 
 ProcessReport read_process(const Fields& fields) {
@@ -206,6 +207,22 @@ FileReport read_file(const Fields& fields) {
   file.prefetched_used_bytes = prefetch.count("used_bytes");
   file.prefetch_seconds = prefetch.seconds("seconds");
   return file;
+}
+
+TaskReport read_task(const Fields& fields) {
+  TaskReport task;
+  task.name = fields.text("name");
+  if (fields.has("device")) task.device = fields.text("device");
+  task.calls = fields.count("calls");
+  task.failed = fields.count("failed");
+  task.bytes = fields.count("bytes");
+  task.seconds = fields.seconds("seconds");
+  if (fields.has("explanation")) {
+    const Fields explanation = fields.object("explanation");
+    task.policy = explanation.text("policy");
+    task.limit = explanation.count<uint32_t>("limit");
+  }
+  return task;
 }
 
 void read_summary(const Fields& fields, RunReport& report) {
@@ -252,6 +269,8 @@ class Reader {
       report_.processes.push_back(read_process(fields));
     } else if (type == "file") {
       report_.files.push_back(read_file(fields));
+    } else if (type == "task") {
+      report_.tasks.push_back(read_task(fields));
     } else if (type == "summary") {
       read_summary(fields, report_);
       has_summary_ = true;

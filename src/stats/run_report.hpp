@@ -78,6 +78,18 @@ struct ProcessReport {
 inline constexpr std::array<std::string_view, 4> kProcessEndNames{"running", "exited", "replaced",
                                                                   "killed"};
 
+/// A task of a Python runtime; one that does I/O on each of its devices.
+struct TaskReport {
+  std::string name;
+  std::string device;  ///< empty: it computes
+  uint64_t calls = 0;
+  uint64_t failed = 0;
+  uint64_t bytes = 0;
+  double seconds = 0;  ///< summed over calls
+  std::string policy;  ///< of its constraint
+  uint32_t limit = 0;  ///< calls at once on a node, at last; 0: any number
+};
+
 /// Sums over all processes of a run.
 struct RunTotals {
   double io_seconds = 0;
@@ -135,6 +147,8 @@ struct RunReport {
   Outcome outcome;
   std::vector<ProcessReport> processes;
   std::vector<FileReport> files;  ///< most exposed first
+  std::string runtime;            ///< kind of the Python runtime that ran it; empty: `ioweave run`
+  std::vector<TaskReport> tasks;  ///< of such a runtime
   RunTotals totals;
   std::string engine;                ///< engine in use, empty where none was needed
   std::vector<std::string> remarks;  ///< sentences: why nothing was seen or gained, faults

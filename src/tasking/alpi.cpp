@@ -14,10 +14,10 @@
 
 #include <array>
 #include <atomic>
-#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <dlfcn.h>
@@ -42,7 +42,6 @@ using Handle = ::alpi_task*;
 
 struct Entries {
   // 1.0
-  const char* (*error_string)(int) = nullptr;
   int (*version_check)(int major, int minor) = nullptr;
   int (*version_get)(int* major, int* minor) = nullptr;
   int (*task_self)(Handle*) = nullptr;
@@ -65,7 +64,6 @@ void find(Function& entry, const char* symbol) noexcept {
 
 Entries look_up() noexcept {
   Entries alpi;
-  find(alpi.error_string, "alpi_error_string");
   find(alpi.version_check, "alpi_version_check");
   find(alpi.version_get, "alpi_version_get");
   find(alpi.task_self, "alpi_task_self");
@@ -138,6 +136,7 @@ class AlpiHost final : public TaskHost {
     return alpi_.task_self(&task) == kSuccess ? task : nullptr;
   }
 
+  [[nodiscard]] bool keeps_thread() const noexcept override { return true; }
   [[nodiscard]] bool can_pause() const noexcept override {
     return can_pause_.load(std::memory_order_relaxed);
   }
@@ -216,10 +215,7 @@ class AlpiHost final : public TaskHost {
     errands_running_.fetch_add(1, std::memory_order_relaxed);
     if (!spawn([](void* self) { static_cast<AlpiHost*>(self)->run_errands(); }, &errand_ended,
                this)) {
-      {
-        const std::lock_guard guard(errands_lock_);
-        runner_is_due_ = false;  // the next errand tries again, for this one as well
-      }
+      run_errands_here();
       errand_ended(this);
     }
   }
@@ -230,17 +226,32 @@ class AlpiHost final : public TaskHost {
     futex_wake(word);  // the host may be gone: a wake needs its address only
   }
 
-  void run_errands() noexcept {
-    std::vector<Errand> errands;
-    {
-      const std::lock_guard guard(errands_lock_);
-      errands.swap(errands_);
-      runner_is_due_ = false;
+  [[nodiscard]] std::vector<Errand> take_errands() noexcept {
+    const std::lock_guard guard(errands_lock_);
+    runner_is_due_ = false;
+    return std::exchange(errands_, {});
+  }
+
+  [[nodiscard]] int run(const Errand& errand) const noexcept {
+    const auto task = static_cast<Handle>(errand.task);
+    return errand.kind == Errand::unblock ? alpi_.task_unblock(task)
+                                          : alpi_.events_decrease(task, 1);
+  }
+
+  /// No task is to be had. What is only documented not to be for this thread may work all the same;
+  /// what is refused waits for the next errand, which tries to spawn again.
+  void run_errands_here() noexcept {
+    for (const Errand& errand : take_errands()) {
+      if (run(errand) != kSuccess) {
+        const std::lock_guard guard(errands_lock_);
+        errands_.push_back(errand);
+      }
     }
-    for (const Errand& errand : errands) {
-      const auto task = static_cast<Handle>(errand.task);
-      const int error = errand.kind == Errand::unblock ? alpi_.task_unblock(task)
-                                                       : alpi_.events_decrease(task, 1);
+  }
+
+  void run_errands() noexcept {
+    for (const Errand& errand : take_errands()) {
+      const int error = run(errand);
       // Refused even to a task of the runtime: the task it belongs to can never go on. But where
       // that was refused to block, it went on by itself, and may have ended.
       const bool not_needed = errand.kind == Errand::unblock && refused_.load();
@@ -276,7 +287,7 @@ std::unique_ptr<TaskHost> open_alpi(std::string& why) {
   if (alpi.version_get(&major, &minor) != kSuccess || major != kMajor ||
       alpi.version_check(kMajor, 0) != kSuccess) {
     why = "the loaded runtime has ALPI " + std::to_string(major) + "." + std::to_string(minor) +
-          "; Ioweave knows 1.0 to 1.2";
+          "; Ioweave knows 1.0 to 1.2: use a runtime of these, or go without (IOW_TASKS_NONE)";
     return nullptr;
   }
   auto host = std::make_unique<AlpiHost>(alpi, describe(alpi, major, minor));

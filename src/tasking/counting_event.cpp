@@ -32,6 +32,10 @@ CountingEvent* CountingEvent::current(const void* owner) noexcept {
   return innermost != nullptr && innermost->owner_ == owner ? innermost : nullptr;
 }
 
+bool CountingEvent::any() noexcept {
+  return innermost != nullptr;
+}
+
 void CountingEvent::drop() noexcept {
   // Release: this transfer's result; acquire: those of the others, for whoever runs `done`.
   if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) {

@@ -23,6 +23,8 @@ class CountingEvent {
   [[nodiscard]] static bool end(const void* owner) noexcept;
   /// The innermost task of this thread if it is of this owner, or null.
   [[nodiscard]] static CountingEvent* current(const void* owner) noexcept;
+  /// Whether this thread is in a task of any owner.
+  [[nodiscard]] static bool any() noexcept;
 
   void hold() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   /// Publishes everything written before to whoever runs `done`, and through it to its successors.

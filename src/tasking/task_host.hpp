@@ -88,8 +88,9 @@ class TaskHost {
   [[nodiscard]] virtual bool can_pause() const noexcept = 0;
   /// Tasks at once, as far as the runtime can.
   [[nodiscard]] virtual uint32_t most_paused() const noexcept { return UINT32_MAX; }
-  /// Inside a task: calls pause.start() once and returns when the pause is done. The task may go on
-  /// on another thread.
+  /// Whether a task goes on on the thread that it paused on.
+  [[nodiscard]] virtual bool keeps_thread() const noexcept = 0;
+  /// Inside a task: calls pause.start() once and returns when the pause is done.
   virtual void pause(TaskPause& pause) noexcept = 0;
   /// Any thread. The task has slept or is about to, see TaskPause.
   virtual void resume(Task task) noexcept = 0;

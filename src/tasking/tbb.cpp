@@ -45,6 +45,7 @@ class TbbHost final : public TaskHost {
   /// An arena counts those who hold on to it, suspended tasks among them, in 12 bits.
   [[nodiscard]] uint32_t most_paused() const noexcept override { return 2048; }
 
+  [[nodiscard]] bool keeps_thread() const noexcept override { return false; }
   void pause(TaskPause& pause) noexcept override {
     tbb_.suspend(
         [](void* user, SuspendPoint point) {
@@ -79,7 +80,8 @@ std::unique_ptr<TaskHost> open_tbb(std::string& why) {
   const auto find = [&](auto& entry, const char* symbol) {
     entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(::dlsym(library, symbol));
     if (entry == nullptr && why.empty()) {
-      why = std::string("this oneTBB cannot suspend tasks: it lacks ") + symbol;
+      why = std::string("this oneTBB cannot suspend tasks (it lacks ") + symbol +
+            "): install oneTBB 2021 or newer";
     }
   };
   find(tbb.execution_slot, "_ZN3tbb6detail2r114execution_slotEPKNS0_2d114execution_dataE");

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 
@@ -35,7 +36,7 @@ TEST(Command, HelpAndVersionGoToStandardOutput) {
     EXPECT_THAT(ran.out, HasSubstr("Examples:"));
   }
   EXPECT_EQ(run_ioweave({"--version"}).out, "ioweave " IOWEAVE_VERSION "\n");
-  for (const char* const name : {"run", "stat", "doctor", "config", "path"}) {
+  for (const char* const name : {"run", "stat", "report", "doctor", "config", "path", "measure"}) {
     const Ran ran = run_ioweave({name, "--help"});
     EXPECT_EQ(ran.code, 0) << name;
     EXPECT_THAT(ran.out, HasSubstr("Examples:")) << name;
@@ -64,6 +65,20 @@ TEST(Command, AReaderThatWentAwayIsNoCrash) {
   Surroundings how;
   how.in_child = [] { fclose(stdout); };
   EXPECT_EQ(run_any({"/bin/sh", "-c", "'" IOWEAVE_COMMAND "' run --help | head -1"}).code, 0);
+}
+
+TEST(Command, AFullStandardOutputIsSaid) {
+  Surroundings full;
+  full.in_child = [] { dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO); };
+  for (const auto& words : {std::vector<std::string>{"--version"},
+                            {"--help"},
+                            {"run", "--help"},
+                            {"path", "--preload"},
+                            {"config", "show"}}) {
+    const Ran ran = run_ioweave(words, full);
+    EXPECT_EQ(ran.code, 125) << words[0];
+    EXPECT_THAT(ran.err, HasSubstr("cannot write to standard output: No space left on device"));
+  }
 }
 
 TEST(Path, PrintsTheInterposer) {

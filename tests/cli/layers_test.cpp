@@ -71,6 +71,14 @@ TEST(TomlLayer, AnUnknownTableIsLeftToResolve) {
   EXPECT_THAT(resolve(layers).warnings, ElementsAre(HasSubstr("unknown setting 'prefetch'")));
 }
 
+TEST(TomlLayer, DevicesAreLeftToThePythonPackage) {
+  const Layer layer = parse(
+      "[[device]]\nname = \"ssd\"\nbandwidth = 450\nnodes = [\"bb*\"]\n"
+      "[[node]]\nname = \"bb\"\ncount = 2\ncores = 48\n");
+  const std::vector<Layer> layers{layer};
+  EXPECT_THAT(resolve(layers).warnings, IsEmpty());
+}
+
 TEST(TomlLayer, TheSiteMayLock) {
   const Layer layer = parse("lock = [\"policy\", \"rule\"]\n", LayerKind::site);
   ASSERT_EQ(layer.locks.size(), 2u);

@@ -293,6 +293,18 @@ TEST(Run, AKilledProgramStillHasFigures) {
   EXPECT_EQ(report.outcome.signal, SIGKILL);
 }
 
+TEST(Run, ItsFileIsReportedAsTheRunWas) {
+  const TempDir folder;
+  const std::string file = folder.file("run.jsonl");
+  const Ran ran = run_ioweave({"run", "-o", file, "/bin/true"});
+  const Ran reported = run_ioweave({"report", file});
+  EXPECT_EQ(reported.code, 0);
+  EXPECT_EQ(reported.out, ran.err);
+  const Ran missing = run_ioweave({"report", folder.file("none.jsonl")});
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("none.jsonl: No such file"));
+}
+
 TEST(Run, TheRunFileIsWholeAndReadable) {
   const TempDir folder;
   const std::string file = folder.file("run.jsonl");

@@ -75,6 +75,10 @@ TEST(Format, BytesAndSharesAndRates) {
 
 TEST(Format, NamesCannotControlTheTerminal) {
   EXPECT_EQ(shown_name("a\x1b[31mb\nc", 100), "a?[31mb?c");
+  EXPECT_EQ(shown_name("\xc2\x9b"
+                       "2Jgr\xc3\xbc\xc3\x9f",
+                       100),
+            "?2Jgr\xc3\xbc\xc3\x9f");
   EXPECT_EQ(shown_name("/very/long/path", 8), ".../path");
   EXPECT_EQ(shown_command({"a", "b c", "it's", ""}, 100), "a 'b c' 'it'\\''s' ''");
   EXPECT_EQ(shown_command({"abcdefgh", "ijkl"}, 10), "abcdefg...");
@@ -124,6 +128,19 @@ TEST(Summary, WithoutObservationItShowsNoZeros) {
   const std::string text = summary_text(report, {});
   EXPECT_THAT(text, HasSubstr("Nothing was observed: reason."));
   EXPECT_THAT(text, Not(HasSubstr("exposed")));
+}
+
+TEST(Summary, WhatARunFileHoldsCannotControlTheTerminal) {
+  const std::string evil = "\x1b]0;x\x07";
+  RunReport report;
+  report.command = {evil};
+  report.runtime = report.engine = evil;
+  report.remarks = {evil};
+  stats::TaskReport task;
+  task.name = task.device = task.policy = evil;
+  report.tasks = {task};
+  EXPECT_THAT(tasks_text(report), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(summary_text(report, Detail{}), Not(HasSubstr("\x1b")));
 }
 
 TEST(Stat, HasARowPerCallClass) {

@@ -66,6 +66,11 @@ class CheckIncludes(unittest.TestCase):
             "bench/a.cpp", '#include "engine/a.hpp"\n', "may include only base, ioweave"
         )
 
+    def test_python_includes_only_public_headers_policy_and_base(self) -> None:
+        self.assert_allowed("python/src/a.cpp", '#include "policy/policy.hpp"\n')
+        self.assert_allowed("python/src/a.cpp", '#include "ioweave/ioweave.hpp"\n')
+        self.assert_breach("python/src/a.cpp", '#include "service/a.hpp"\n', "may include only")
+
     def test_policy_is_closed_to_io_clocks_and_threads(self) -> None:
         self.assert_allowed("src/policy/a.cpp", "#include <vector>\n#include <cerrno>\n")
         for header in ("mutex", "chrono", "unistd.h", "sys/uio.h"):

@@ -12,7 +12,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import test_summary
 
 PASSED = '<testcase name="A.Ok" status="run"><system-out>[  PASSED  ]</system-out></testcase>'
-FAILED = '<testcase name="A.Bad" status="fail"><failure message=""/></testcase>'
+FAILED = """<testcase name="A.Bad" status="fail"><failure message=""/>
+  <system-out>a.cpp:7: 1 is not 2
+Aborted
+</system-out></testcase>"""
 SKIPPED = """<testcase name="A.Uring" status="notrun">
   <skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
   <system-out>[ RUN      ] A.Uring
@@ -45,7 +48,13 @@ class TestSummary(unittest.TestCase):
         self.assertEqual(self.summary_of(PASSED), (0, ["1 passed, 0 failed, 0 skipped"]))
 
     def test_a_failure_fails(self) -> None:
-        self.assertEqual(self.summary_of(PASSED, FAILED), (1, ["1 passed, 1 failed, 0 skipped"]))
+        status, lines = self.summary_of(PASSED, FAILED)
+        self.assertEqual(status, 1)
+        self.assertEqual(lines[-1], "1 passed, 1 failed, 0 skipped")
+
+    def test_a_failure_is_shown_with_the_end_of_its_output(self) -> None:
+        _, lines = self.summary_of(PASSED, FAILED)
+        self.assertEqual(lines[:3], ["failed A.Bad", "    a.cpp:7: 1 is not 2", "    Aborted"])
 
     def test_a_skip_is_shown_with_its_reason(self) -> None:
         status, lines = self.summary_of(PASSED, SKIPPED, SKIPPED_SCRIPT, DISABLED)
@@ -61,7 +70,8 @@ class TestSummary(unittest.TestCase):
         )
 
     def test_what_could_not_start_has_failed(self) -> None:
-        self.assertEqual(self.summary_of(PASSED, NOT_FOUND), (1, ["1 passed, 1 failed, 0 skipped"]))
+        status, lines = self.summary_of(PASSED, NOT_FOUND)
+        self.assertEqual((status, lines[-1]), (1, "1 passed, 1 failed, 0 skipped"))
 
     def test_a_run_in_which_nothing_passed_fails(self) -> None:
         self.assertEqual(self.summary_of(SKIPPED)[0], 1)

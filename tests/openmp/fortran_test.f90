@@ -39,6 +39,7 @@ program fortran_test
   call check(fd >= 0, "a file is created")
   call blocking_calls
   call errors
+  call vectors
   do team = 1, 4
     call tasks(team)
   end do
@@ -108,11 +109,48 @@ contains
     got = iow_pread(service, -1_c_int, nothing, 4_c_size_t, 0_c_int64_t)
     call check(got == -9, "EBADF")
     call check(iow_error_text(got) == "Bad file descriptor", iow_error_text(got))
+    call check(iow_error_text(-9_c_int) == iow_error_text(got), "the same of any kind")
     result = 1
     call check(iow_ta_fsync(service, fd, result) == -3, "outside a task it is ESRCH")
+    call check(result == -3, "also in the result")
     call check(iow_task_end(service) == -3, "and so is an end")
     call check(iow_omp_end(service) == -3, "and so is an end of an OpenMP task")
-    call check(result == 1, "and the result is left alone")
+  end subroutine
+
+  subroutine vectors
+    real(8), target, asynchronous :: doubles(30), doubles_read(30), bound(30)
+    type(iow_iovec) :: parts(2)
+    integer(c_size_t), target, asynchronous :: results(2)
+    type(iow_task_stats) :: before, after
+    integer(omp_event_handle_kind) :: event
+    call random_number(doubles)
+    parts = [iow_iovec(c_loc(doubles(1)), 80), iow_iovec(c_loc(doubles(11)), 160)]
+    call check(iow_pwritev(service, fd, parts, 2_c_int, 8_c_int64_t) == 240, "pwritev")
+    parts = [iow_iovec(c_loc(doubles_read(1)), 160), iow_iovec(c_loc(doubles_read(21)), 80)]
+    call check(iow_preadv(service, fd, parts, 2_c_int, 8_c_int64_t) == 240, "preadv")
+    call check(all(same(doubles, doubles_read)), "parts come back")
+    call check(iow_service_task_stats(service, before) == 0, "statistics")
+    !$omp parallel num_threads(2)
+    !$omp single
+    !$omp task detach(event) depend(out: results) firstprivate(parts)
+    call check(iow_omp_begin(service, event) == 0, "begin")
+    parts = [iow_iovec(c_loc(doubles(1)), 80), iow_iovec(c_loc(doubles(11)), 160)]
+    call check(iow_ta_pwritev(service, fd, parts, 2_c_int, 16_c_int64_t, results(1)) == 0, "w")
+    call check(iow_omp_end(service) == 0, "end")
+    !$omp end task
+    !$omp task detach(event) depend(inout: results) firstprivate(parts)
+    call check(iow_omp_begin(service, event) == 0, "begin")
+    parts = [iow_iovec(c_loc(bound(1)), 160), iow_iovec(c_loc(bound(21)), 80)]
+    call check(iow_ta_preadv(service, fd, parts, 2_c_int, 16_c_int64_t, results(2)) == 0, "r")
+    call check(iow_omp_end(service) == 0, "end")
+    !$omp end task
+    !$omp end single
+    !$omp end parallel
+    call check(all(results == 240), "parts in tasks")
+    call check(all(same(doubles, bound)), "parts come back from tasks")
+    call check(iow_service_task_stats(service, after) == 0, "statistics")
+    call check(after%at_once + after%bound == before%at_once + before%bound + 2, "both are counted")
+    call check(after%size == 56 .and. after%bound_pending == 0, "of this version")
   end subroutine
 
   ! Blocks are written, synchronised and read in tasks that depend on each other; some of the reads

@@ -8,12 +8,16 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ioweave/tasks.h"
 
@@ -188,7 +192,7 @@ static void outside_a_task_is_refused(void) {
       }
     }
   }
-  CHECK(result == 1);
+  CHECK(result == -ESRCH);
   free(blocks);
 }
 
@@ -212,7 +216,7 @@ static void a_beginning_that_fails_still_ends_the_task(void) {
     CHECK(order == 1);
   }
   begin_error = 0;
-  CHECK(result == 1);
+  CHECK(result == -ESRCH);
   free(blocks);
 }
 
@@ -255,8 +259,8 @@ static void tasks_nest(void) {
 
 /* ---- Ways to wait ---- */
 
-static void read_all_in_tasks(unsigned char (*blocks)[BLOCK], ssize_t* results) {
-  for (int b = 0; b < BLOCKS; ++b) {
+static void read_in_tasks(unsigned char (*blocks)[BLOCK], ssize_t* results, int from, int to) {
+  for (int b = from; b < to; ++b) {
     omp_event_handle_t event = 0; /* Clang takes the clause for a use of it */
 #pragma omp task detach(event) depend(out : blocks[b])
     {
@@ -265,6 +269,10 @@ static void read_all_in_tasks(unsigned char (*blocks)[BLOCK], ssize_t* results) 
       CHECK(iow_omp_end(service) == 0);
     }
   }
+}
+
+static void read_all_in_tasks(unsigned char (*blocks)[BLOCK], ssize_t* results) {
+  read_in_tasks(blocks, results, 0, BLOCKS);
 }
 
 static void check_all(unsigned char (*blocks)[BLOCK], ssize_t* results) {
@@ -299,6 +307,39 @@ static void a_taskgroup_waits_for_transfers(void) {
   free(blocks);
 }
 
+/* Some tasks are dropped; those that began have their data when the group ends. */
+static void a_cancelled_taskgroup_waits_for_transfers(void) {
+  unsigned char(*blocks)[BLOCK] = make_blocks(BLOCKS);
+  CHECK(omp_get_cancellation());
+  for (int round = 0; round < 20; ++round) {
+    ssize_t results[BLOCKS] = {0};
+    int begun[BLOCKS] = {0};
+#pragma omp parallel num_threads(threads)
+#pragma omp single
+    {
+#pragma omp taskgroup
+      for (int b = 0; b < BLOCKS; ++b) {
+        omp_event_handle_t event = 0;
+#pragma omp task detach(event) shared(results, begun)
+        {
+          CHECK(iow_omp_begin(service, event) == 0);
+          begun[b] = 1;
+          read_block(blocks[b], b, &results[b]);
+          CHECK(iow_omp_end(service) == 0);
+          if (b == BLOCKS / 2) {
+#pragma omp cancel taskgroup
+          }
+        }
+      }
+      for (int b = 0; b < BLOCKS; ++b) {
+        CHECK(begun[b] ? results[b] == BLOCK && holds(blocks[b], b + 1) : results[b] == 0);
+      }
+    }
+    memset(blocks, 0, (size_t)BLOCKS * BLOCK);
+  }
+  free(blocks);
+}
+
 /* libgomp: the barrier sleeps for ever when the last event is fulfilled from outside the team. */
 static void a_barrier_waits_for_transfers(void) {
   unsigned char(*blocks)[BLOCK] = make_blocks(BLOCKS);
@@ -316,6 +357,106 @@ static void a_barrier_waits_for_transfers(void) {
     check_all(blocks, results);
   }
   free(blocks);
+}
+
+/* libomp: the barrier does not wait for a task whose parent has ended. */
+static void a_barrier_waits_for_transfers_of_grandchildren(void) {
+  unsigned char(*blocks)[BLOCK] = make_blocks(BLOCKS);
+  for (int round = 0; round < 50; ++round) {
+    ssize_t results[BLOCKS] = {0};
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp single
+      {
+#pragma omp task shared(results)
+        for (int b = 0; b < BLOCKS; b += 4) {
+#pragma omp task shared(results) firstprivate(b)
+          read_in_tasks(blocks, results, b, b + 4);
+        }
+      }
+#pragma omp single
+      check_all(blocks, results);
+#pragma omp single nowait
+#pragma omp task shared(results)
+      read_in_tasks(blocks, results, 0, BLOCKS);
+    }
+    check_all(blocks, results);
+  }
+  free(blocks);
+}
+
+/* Now and then the thread that a signal finds stands still, as if the kernel had preempted it. */
+static void stand_still(int signal) {
+  static unsigned calls;
+  const unsigned mixed = __atomic_add_fetch(&calls, 2654435761U, __ATOMIC_RELAXED) >> 16;
+  const int error = errno;
+  (void)signal;
+  if (mixed % 4 == 0) {
+    const struct timespec pause = {0, 1000000};
+    nanosleep(&pause, NULL);
+  }
+  errno = error;
+}
+
+/* libomp: a thread that runs the rest of a task is met by the next region. */
+static void regions_follow_while_threads_stand_still(void) {
+  enum { ROUNDS = 600, EACH = 6 };
+  unsigned char(*blocks)[BLOCK] = make_blocks(BLOCKS);
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = stand_still;
+  action.sa_flags = SA_RESTART;
+  CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+  int there = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : there)
+  there += 1;
+  CHECK(there == threads); /* they take the signals: this one does not */
+  sigset_t alarms;
+  sigset_t before;
+  CHECK(sigemptyset(&alarms) == 0 && sigaddset(&alarms, SIGALRM) == 0);
+  CHECK(pthread_sigmask(SIG_BLOCK, &alarms, &before) == 0);
+  struct itimerval every = {{0, 100}, {0, 100}};
+  CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
+  for (int round = 0; round < ROUNDS; ++round) {
+    ssize_t results[EACH] = {0};
+    const int count = round == 0 ? 0 : EACH; /* nothing shows, at first, that the region has any */
+#pragma omp parallel num_threads(threads)
+#pragma omp master
+    read_in_tasks(blocks, results, 0, count);
+    for (int b = 0; b < count; ++b) CHECK(results[b] == BLOCK && holds(blocks[b], b + 1));
+  }
+  memset(&every, 0, sizeof every);
+  CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
+  CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0); /* one that came in between is taken */
+  free(blocks);
+}
+
+/* libomp: regions are called through a function of the header. */
+static void regions_have_their_variables(void) {
+  int a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8, i = 9, j = 10, k = 11, l = 12, m = 13,
+      n = 14, o = 15, p = 16, q = 17, r = 18;
+  long double wide = 0.5L;
+  int sums[4] = {0};
+#pragma omp parallel num_threads(threads)
+  {
+#pragma omp atomic
+    sums[0] += a;
+  }
+#pragma omp parallel num_threads(threads) firstprivate(b)
+  {
+#pragma omp atomic
+    sums[1] += a + b + c + d + e + f + g;
+  }
+#pragma omp parallel num_threads(threads) firstprivate(wide, r)
+  {
+#pragma omp atomic
+    sums[2] += a + b + c + d + e + f + g + h + i + j + k + l + m + n + o + p + q + r;
+#pragma omp atomic
+    sums[3] += (int)(wide * 2);
+  }
+  CHECK(sums[0] == threads && sums[1] == 28 * threads && sums[2] == 171 * threads);
+  CHECK(sums[3] == threads);
+  a = b = c = d = e = f = g = h = i = j = k = l = m = n = o = p = q = r = 0;
 }
 
 static void a_single_transfer_ends_a_region(void) {
@@ -522,7 +663,7 @@ static int detach_that_is_ignored_is_refused(void) {
 #pragma omp task depend(inout : order)
     CHECK(order == 1);
   }
-  CHECK(result == 1);
+  CHECK(result == -ESRCH);
   iow_service_close(service);
   return 0;
 }
@@ -544,7 +685,11 @@ static const struct {
     CASE(tasks_nest),
     CASE(a_taskwait_waits_for_transfers),
     CASE(a_taskgroup_waits_for_transfers),
+    CASE(a_cancelled_taskgroup_waits_for_transfers),
     CASE(a_barrier_waits_for_transfers),
+    CASE(a_barrier_waits_for_transfers_of_grandchildren),
+    CASE(regions_follow_while_threads_stand_still),
+    CASE(regions_have_their_variables),
     CASE(a_single_transfer_ends_a_region),
     CASE(a_taskwait_with_depend_waits_for_transfers),
     CASE(many_taskwaits_with_depend),
@@ -596,7 +741,19 @@ static int run(void (*test)(void)) {
 int main(int argc, char** argv) {
   for (int i = 0; i < CASES; ++i) {
     if (argc < 2) puts(cases[i].name);
-    if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) return run(cases[i].run);
+    if (argc < 2 || strcmp(argv[1], cases[i].name) != 0) continue;
+    if (cases[i].run == a_cancelled_taskgroup_waits_for_transfers && IOW_OMP_LLVM) {
+      puts(
+          "skipped: libomp waits for ever for the events of tasks that it dropped, also without "
+          "us");
+      return SKIPPED;
+    }
+    if (cases[i].run == a_cancelled_taskgroup_waits_for_transfers && !omp_get_cancellation()) {
+      /* The library looks for it when the program starts. */
+      setenv("OMP_CANCELLATION", "true", 1);
+      execv("/proc/self/exe", argv);
+    }
+    return run(cases[i].run);
   }
   if (argc < 2) return 0;
   if (strcmp(argv[1], "detach_that_is_ignored_is_refused") == 0) {

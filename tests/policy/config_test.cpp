@@ -69,6 +69,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "none, strict or weighted, not 9"}),
     [](const auto& instance) { return instance.param.name; });
 
+Constraint bounded(double min, double max, double delta) {
+  return {Constraint::Kind::auto_bounded, 0, 0, min, max, delta};
+}
+
 struct BadFlow {
   const char* name;
   void (*change)(FlowConfig&);
@@ -113,9 +117,45 @@ INSTANTIATE_TEST_SUITE_P(
                   c.constraint = fixed(HUGE_VAL);
                 },
                 "between 1e-06 and 1e+12 MB/s, not inf"},
+        BadFlow{
+            "AutoWithoutABudget",
+            [](FlowConfig& c) {
+              c.device = 1;
+              c.constraint.kind = Constraint::Kind::auto_unbounded;
+              c.constraint.executors = 225;
+            },
+            "auto divides a budget, and device 'disk' has none: give it a bandwidth in MB/s, or "
+            "use climb"},
+        BadFlow{"AutoWithoutExecutors",
+                [](FlowConfig& c) { c.constraint.kind = Constraint::Kind::auto_unbounded; },
+                "the I/O executors of auto must be between 1 and 1e+06, not 0"},
+        BadFlow{"AutoWithMinAboveTheBudget",
+                [](FlowConfig& c) { c.constraint = bounded(451, 500, 2); },
+                "min of auto must be between 1e-06 and 450 MB/s (the budget of device 'disk'), "
+                "not 451"},
+        BadFlow{"AutoWithMinZero", [](FlowConfig& c) { c.constraint = bounded(0, 256, 2); },
+                "min of auto must be between 1e-06 and 450 MB/s"},
+        BadFlow{"AutoWithMinAboveMax", [](FlowConfig& c) { c.constraint = bounded(20, 10, 2); },
+                "max of auto must be between min (20) and 1e+12 MB/s, not 10"},
+        BadFlow{"AutoWithMaxNotANumber",
+                [](FlowConfig& c) { c.constraint = bounded(2, std::nan(""), 2); }, "not nan"},
+        BadFlow{"AutoThatDoesNotAdvance", [](FlowConfig& c) { c.constraint = bounded(2, 256, 1); },
+                "delta of auto must be a factor greater than 1, not 1"},
+        BadFlow{"AutoThatAdvancesTooSlowly",
+                [](FlowConfig& c) { c.constraint = bounded(2, 256, 1.001); },
+                "delta of auto is too small: from min to max it takes more than 64 epochs; use a "
+                "larger one than 1.001"},
+        BadFlow{"LearnedTextOfSomebodyElse",
+                [](FlowConfig& c) {
+                  c.constraint.kind = Constraint::Kind::climb;
+                  c.learned = "climb 12";
+                },
+                "learned must be what learned() said in an earlier run, or empty, not 'climb 12'"},
+        BadFlow{"LearnedTextThatIsBroken", [](FlowConfig& c) { c.learned = "auto 4:10 2:20"; },
+                "learned must be"},
         BadFlow{"NoSuchConstraint",
                 [](FlowConfig& c) { c.constraint.kind = static_cast<Constraint::Kind>(7); },
-                "constraint must be none or fixed, not 7"},
+                "constraint must be none, fixed, auto or climb, not 7"},
         BadFlow{"NoSuchClass", [](FlowConfig& c) { c.priority = static_cast<Class>(3); },
                 "priority must be foreground, write_behind or prefetch, not 3"}),
     [](const auto& instance) { return instance.param.name; });
@@ -183,6 +223,9 @@ INSTANTIATE_TEST_SUITE_P(
         Freedom{"ConstraintOnABudget", device_with_budget(450),
                 flow_of(Class::foreground, fixed(10)), false},
         Freedom{"ConstraintWithoutBudget", device(), flow_of(Class::foreground, fixed(10)), true},
+        Freedom{"Climb", device(), flow_of(Class::foreground, {Constraint::Kind::climb}), false},
+        Freedom{"Auto", device_with_budget(450),
+                flow_of(Class::foreground, {Constraint::Kind::auto_unbounded, 0, 225}), false},
         Freedom{"DeviceLimit", device_with_slots(64), flow_of(Class::foreground), false},
         Freedom{"FlowLimit", device(), flow_of(Class::foreground, {}, 64), false}),
     [](const auto& instance) { return instance.param.name; });
@@ -225,6 +268,10 @@ INSTANTIATE_TEST_SUITE_P(
                  "operation 2 has not been started by the policy"},
         BadEvent{"FinishedBeforeItsDecision", Finished{2, 1, 1, 1}, 9000,
                  "operation 2 has not been started by the policy"},
+        BadEvent{"FinishedInNegativeTime", Finished{1, -1, 1, 1}, 9000,
+                 "seconds must be 0 or more, and finite, not -1"},
+        BadEvent{"SampleNotANumber", Sample{0, 0, std::nan(""), 1, true}, 9000,
+                 "bytes_per_second must be 0 or more, and finite, not nan"},
         BadEvent{"FailedUnknown", Failed{3}, 9000, "operation 3 is not known"},
         BadEvent{"CancelledUnknown", Cancelled{3}, 9000, "operation 3 is not known"},
         BadEvent{"SampleOfUnknownDevice", Sample{1, 0, 1, 1, true}, 9000,

@@ -60,8 +60,20 @@ INSTANTIATE_TEST_SUITE_P(
         Line{"device name= scope=node budget_mb_per_s=0 max_in_flight=0 scheduling=none "
              "weights=16,4,1",
              DeviceConfig{}},
+        Line{"device name=bb scope=node budget_mb_per_s=0 max_in_flight=0 scheduling=none "
+             "weights=16,4,1 everywhere=0",
+             DeviceConfig{"bb", Scope::node, 0, 0, Scheduling::none, {16, 4, 1}, false}},
         Line{"flow name=f device=3 class=write_behind constraint=fixed:20.5 max_in_flight=7",
              FlowConfig{"f", 3, Class::write_behind, {Constraint::Kind::fixed, 20.5}, 7}},
+        Line{"flow name=f device=0 class=foreground constraint=auto:225 max_in_flight=0",
+             FlowConfig{"f", 0, Class::foreground, {Constraint::Kind::auto_unbounded, 0, 225}, 0}},
+        Line{
+            "flow name=f device=0 class=foreground constraint=auto:2,256,1.5 max_in_flight=0",
+            FlowConfig{
+                "f", 0, Class::foreground, {Constraint::Kind::auto_bounded, 0, 0, 2, 256, 1.5}, 0}},
+        Line{"flow name=f device=0 class=foreground constraint=climb max_in_flight=0 "
+             "learned=climb%2012:431.5",
+             FlowConfig{"f", 0, Class::foreground, {Constraint::Kind::climb}, 0, "climb 12:431.5"}},
         Line{"flow name=f device=0 class=foreground constraint=none max_in_flight=0",
              FlowConfig{"f", 0, Class::foreground, {}, 0}},
         Line{"1200 ready operation=17 flow=2 node=any bytes=4096",
@@ -80,6 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
              TimedEvent{7, Activity{1, 2, Class::foreground, 5}}},
         Line{"7 node_up node=2", TimedEvent{7, NodeUp{2}}},
         Line{"7 node_down node=2", TimedEvent{7, NodeDown{2}}},
+        Line{"7 device_up device=1 node=2", TimedEvent{7, DeviceUp{1, 2}}},
         Line{"7 tick", TimedEvent{7, Tick{}}},
         Line{"> start operation=17 node=0", Decision{Start{17, 0}}},
         Line{"> limit flow=3 limit=9", Decision{SetLimit{3, 9}}}));
@@ -179,11 +192,38 @@ INSTANTIATE_TEST_SUITE_P(
                 "expected two hexadecimal digits after % in name, found 'a%2'"},
         BadLine{"flow name=a%+1 device=0 class=prefetch constraint=none max_in_flight=0",
                 "expected two hexadecimal digits after % in name, found 'a%+1'"},
+        BadLine{"flow name=a device=0 class=prefetch constraint=auto max_in_flight=0",
+                "expected constraint=none|fixed:MB_PER_S|auto:EXECUTORS|auto:MIN,MAX,DELTA|climb, "
+                "found 'auto'"},
+        BadLine{"flow name=a device=0 class=prefetch constraint=auto: max_in_flight=0",
+                "expected constraint=none|fixed:MB_PER_S|auto:EXECUTORS|auto:MIN,MAX,DELTA|climb, "
+                "found 'auto:'"},
+        BadLine{"flow name=a device=0 class=prefetch constraint=auto:2,256 max_in_flight=0",
+                "expected constraint=none|fixed:MB_PER_S|auto:EXECUTORS|auto:MIN,MAX,DELTA|climb, "
+                "found 'auto:2,256'"},
+        BadLine{"flow name=a device=0 class=prefetch constraint=auto:2,256,2, max_in_flight=0",
+                "expected constraint=none|fixed:MB_PER_S|auto:EXECUTORS|auto:MIN,MAX,DELTA|climb, "
+                "found 'auto:2,256,2,'"},
+        BadLine{"flow name=a device=0 class=prefetch constraint=auto:-1 max_in_flight=0",
+                "expected constraint=none|fixed:MB_PER_S|auto:EXECUTORS|auto:MIN,MAX,DELTA|climb, "
+                "found 'auto:-1'"},
+        BadLine{"flow name=a device=0 class=prefetch constraint=climb:3 max_in_flight=0",
+                "expected constraint=none|fixed:MB_PER_S|auto:EXECUTORS|auto:MIN,MAX,DELTA|climb, "
+                "found 'climb:3'"},
+        BadLine{"flow name=a device=0 class=prefetch constraint=fixed:2x max_in_flight=0",
+                "expected constraint=none|fixed:MB_PER_S|auto:EXECUTORS|auto:MIN,MAX,DELTA|climb, "
+                "found 'fixed:2x'"},
+        BadLine{"flow name=a device=0 class=prefetch constraint=climb max_in_flight=0 taught=x",
+                "expected learned=..., found 'taught=x'"},
         BadLine{"flow name=a device=0 class=prefetch constraint=fixed max_in_flight=0",
-                "expected constraint=none|fixed:MB_PER_S, found 'fixed'"},
+                "expected constraint=none|fixed:MB_PER_S|auto:EXECUTORS|auto:MIN,MAX,DELTA|climb, "
+                "found 'fixed'"},
         BadLine{"device name=a scope=node budget_mb_per_s=1 max_in_flight=0 scheduling=none "
                 "weights=1,2",
                 "expected a number as weights, found ''"},
+        BadLine{"device name=a scope=node budget_mb_per_s=1 max_in_flight=0 scheduling=none "
+                "weights=1,2,3 everywhere=2",
+                "expected 0 or 1 as everywhere, found '2'"},
         BadLine{"device name=a scope=node budget_mb_per_s=1 max_in_flight=0 scheduling=none "
                 "weights=1,2,3,4",
                 "expected a number as weights, found '3,4'"}));
@@ -196,10 +236,17 @@ TEST(EventLog, BrokenLinesAreRefusedOrReadBackTheSame) {
   const std::vector<std::string> good{
       line_of(some_device()),
       line_of(FlowConfig{"f", 3, Class::write_behind, {Constraint::Kind::fixed, 20.5}, 7}),
+      line_of(FlowConfig{"f",
+                         3,
+                         Class::foreground,
+                         {Constraint::Kind::auto_bounded, 0, 0, 2, 256, 2},
+                         0,
+                         "auto 2:84"}),
       line_of(TimedEvent{1200, Ready{17, 2, kAnyNode, 4096}}),
       line_of(TimedEvent{7, Finished{1, 9.2e-05, 4096, 3}}),
       line_of(TimedEvent{7, Sample{1, 2, 4.5e8, 12, true}}),
       line_of(TimedEvent{7, Activity{1, 2, Class::foreground, 5}}),
+      line_of(TimedEvent{7, DeviceUp{1, 2}}),
       line_of(Decision{Start{17, 0}})};
   const std::string alphabet = std::string("0159 =,:.%>-+eanyx\t\n") + '\0' + '\xff';
   unsigned accepted = 0;

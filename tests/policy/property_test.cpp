@@ -28,8 +28,10 @@ struct Shape {
   bool placed;   ///< operations for any node
   bool chaos;    ///< nodes come and go
   bool uniform;  ///< one constraint per device: nobody ever has to be passed
+  bool tuned;    ///< constraints that are found under way
   unsigned events;
   uint64_t first_seed;
+  bool partial = false;  ///< devices that some nodes do not have
 
   /// Room is never kept for a large one: there is none, or not time enough to pass it that often.
   [[nodiscard]] bool work_conserving() const {
@@ -63,7 +65,10 @@ class Stream {
       tell(NodeUp{0});
     }
     for (DeviceId device = 0; device < model_.devices.size(); ++device) {
-      for (const NodeId node : std::set(model_.up)) {
+      if (model_.nodes_with(device).empty()) {
+        tell(DeviceUp{device, some_of(model_.up)});
+      }
+      for (const NodeId node : model_.nodes_with(device)) {
         for (const Class priority : {Class::foreground, Class::write_behind, Class::prefetch}) {
           tell(Activity{device, node, priority, 0});
         }
@@ -73,6 +78,7 @@ class Stream {
       end_one();
     }
     EXPECT_EQ(policy_.waiting(), 0u) << "operations were lost";
+    check_all_is_free();
   }
 
   [[nodiscard]] const std::string& log() const { return log_; }
@@ -91,6 +97,7 @@ class Stream {
       config.scheduling = static_cast<Scheduling>(below(3));
       config.weights = {static_cast<uint32_t>(1 + below(20)), static_cast<uint32_t>(1 + below(20)),
                         1};
+      config.everywhere = !shape_.partial || one_in(4);
       std::string why;
       ASSERT_GE(recorder_.add_device(config, why), 0) << why;
       model_.devices.push_back(config);
@@ -98,7 +105,6 @@ class Stream {
   }
 
   void add_flows() {
-    std::string why;
     std::vector<Constraint> of_device;
     for (const DeviceConfig& device : model_.devices) {
       of_device.push_back(some_constraint(device));
@@ -110,13 +116,41 @@ class Stream {
       config.priority = static_cast<Class>(below(kClasses));
       config.constraint = shape_.uniform ? of_device[config.device]
                                          : some_constraint(model_.devices[config.device]);
-      config.max_in_flight = one_in(3) ? static_cast<uint32_t>(1 + below(3)) : 0;
-      ASSERT_GE(recorder_.add_flow(config, why), 0) << why;
-      model_.flows.push_back(config);
+      const bool climbs = config.constraint.kind == Constraint::Kind::climb;
+      config.max_in_flight = one_in(3) && !climbs ? static_cast<uint32_t>(1 + below(3)) : 0;
+      add(config);
     }
   }
 
+  FlowId add(const FlowConfig& config) {
+    std::string why;
+    const int64_t id = recorder_.add_flow(config, why);
+    EXPECT_GE(id, 0) << why;
+    model_.add(config, policy_.explain(static_cast<FlowId>(id)));
+    return static_cast<FlowId>(id);
+  }
+
+  Constraint some_tuned_constraint(const DeviceConfig& device) {
+    Constraint constraint;
+    const double most = device.budget_mb_per_s;
+    if (most == 0 || one_in(3)) {
+      constraint.kind = Constraint::Kind::climb;
+    } else if (one_in(2)) {
+      constraint.kind = Constraint::Kind::auto_unbounded;
+      constraint.executors = static_cast<uint32_t>(1 + below(6));
+    } else {
+      constraint.kind = Constraint::Kind::auto_bounded;
+      constraint.min_mb_per_s = most / static_cast<double>(1 + below(6));
+      constraint.max_mb_per_s = most * static_cast<double>(1 + below(2));
+      constraint.delta = 1.5 + static_cast<double>(below(3));
+    }
+    return constraint;
+  }
+
   Constraint some_constraint(const DeviceConfig& device) {
+    if (shape_.tuned && !one_in(3)) {
+      return some_tuned_constraint(device);
+    }
     const double most = device.budget_mb_per_s == 0 ? 50 : device.budget_mb_per_s;
     return one_in(4) ? Constraint{} : fixed(most / static_cast<double>(1 + below(9)));
   }
@@ -132,7 +166,7 @@ class Stream {
     } else if (kind < 17) {
       activity();
     } else if (kind < 18) {
-      tell(Tick{});
+      shape_.tuned ? sample() : tell(Tick{});
     } else {
       node();
     }
@@ -143,8 +177,13 @@ class Stream {
       return;
     }
     const auto flow = static_cast<FlowId>(below(model_.flows.size()));
-    const NodeId node = shape_.placed && one_in(2) ? kAnyNode : some_node();
-    tell(Ready{next_id_++, flow, node, below(1 << 20)});
+    const std::set<NodeId> nodes = model_.nodes_with(model_.flows[flow].device);
+    if (shape_.placed && one_in(2)) {
+      tell(Ready{next_id_++, flow, kAnyNode, below(1 << 20)});
+    } else if (!nodes.empty()) {
+      const NodeId node = some_of(nodes);
+      tell(Ready{next_id_++, flow, node, below(1 << 20)});
+    }
   }
 
   void end_one() {
@@ -173,23 +212,50 @@ class Stream {
   }
 
   void activity() {
-    if (!model_.up.empty()) {
-      tell(Activity{static_cast<DeviceId>(below(model_.devices.size())), some_node(),
-                    static_cast<Class>(below(kClasses)), static_cast<uint32_t>(below(3))});
+    if (model_.up.empty()) {
+      return;
     }
+    const auto device = static_cast<DeviceId>(below(model_.devices.size()));
+    const std::set<NodeId> nodes = model_.nodes_with(device);
+    if (!nodes.empty()) {
+      const NodeId node = some_of(nodes);
+      tell(Activity{device, node, static_cast<Class>(below(kClasses)),
+                    static_cast<uint32_t>(below(3))});
+    }
+  }
+
+  void sample() {
+    if (model_.up.empty()) {
+      return;
+    }
+    const auto device = static_cast<DeviceId>(below(model_.devices.size()));
+    const std::set<NodeId> nodes = model_.nodes_with(device);
+    if (nodes.empty()) {
+      return;
+    }
+    const NodeId node = some_of(nodes);
+    // From the first flow's limit, so that many samples count.
+    const uint32_t limit = policy_.explain(0).limit;
+    tell(Sample{device, node, static_cast<double>(below(1000)) * 1e6,
+                limit + static_cast<uint32_t>(below(2)), !one_in(4)});
   }
 
   void node() {
     const auto id = static_cast<NodeId>(below(5));
     if (model_.up.count(id) == 0) {
       tell(NodeUp{id});
+    } else if (shape_.partial && !one_in(4)) {
+      const auto device = static_cast<DeviceId>(below(model_.devices.size()));
+      if (!model_.has(id, device)) {
+        tell(DeviceUp{device, id});
+      }
     } else if (shape_.chaos) {
       tell(NodeDown{id});
     }
   }
 
-  NodeId some_node() {
-    return *std::next(model_.up.begin(), static_cast<ptrdiff_t>(below(model_.up.size())));
+  NodeId some_of(const std::set<NodeId>& nodes) {
+    return *std::next(nodes.begin(), static_cast<ptrdiff_t>(below(nodes.size())));
   }
 
   OperationId some_operation(bool running) {
@@ -215,8 +281,13 @@ class Stream {
     model_.hear(event);
     decisions_.clear();
     recorder_.on(event, now_ns_ += 1000, decisions_);
+    model_.tune(policy_);
     for (const Decision& decision : decisions_) {
-      model_.start(std::get<Start>(decision));
+      if (const auto* const limit = std::get_if<SetLimit>(&decision)) {
+        ASSERT_EQ(policy_.explain(limit->flow).limit, limit->limit);
+      } else {
+        model_.start(std::get<Start>(decision));
+      }
       if (::testing::Test::HasFatalFailure()) {
         return;
       }
@@ -225,10 +296,25 @@ class Stream {
     check_nobody_waits_for_nothing();
   }
 
+  /// No bandwidth or slot was lost on the way: an operation that takes it all starts everywhere.
+  void check_all_is_free() {
+    for (DeviceId device = 0; device < model_.devices.size(); ++device) {
+      const double budget = model_.devices[device].budget_mb_per_s;
+      const FlowId all = add(FlowConfig{"all", device, Class::prefetch,
+                                        budget == 0 ? Constraint{} : fixed(budget), 0});
+      for (const NodeId node : model_.nodes_with(device)) {
+        tell(Ready{next_id_, all, node, 1});
+        ASSERT_EQ(policy_.running(), 1u) << "device " << device << ", node " << node;
+        tell(Finished{next_id_++, 1, 1, 1});
+      }
+    }
+  }
+
   void check_counts() {
     ASSERT_EQ(policy_.waiting(), model_.count(false));
     ASSERT_EQ(policy_.running(), model_.count(true));
     for (DeviceId device = 0; device < model_.devices.size(); ++device) {
+      ASSERT_EQ(policy_.nodes_with(device), model_.nodes_with(device).size());
       for (const Class priority : {Class::foreground, Class::write_behind, Class::prefetch}) {
         ASSERT_EQ(policy_.waiting(device, priority), model_.waiting(device, priority));
       }
@@ -240,12 +326,14 @@ class Stream {
   void check_nobody_waits_for_nothing() {
     for (const auto& [id, operation] : model_.operations) {
       for (const NodeId node : model_.up) {
-        if (operation.running || (operation.node != kAnyNode && operation.node != node)) {
+        if (operation.running || (operation.node != kAnyNode && operation.node != node) ||
+            !model_.has(node, model_.flows[operation.flow].device)) {
           continue;
         }
         ASSERT_FALSE(policy_.unconstrained(operation.flow))
             << "operation " << id << " of an unconstrained flow waits";
-        if (shape_.work_conserving() || model_.nothing_in_the_way(id, node)) {
+        if (!model_.held_back(operation, node) &&
+            (shape_.work_conserving() || model_.nothing_in_the_way(id, node))) {
           ASSERT_NE(model_.reason_to_wait(id, node), "")
               << "operation " << id << " could start on node " << node;
         }
@@ -284,19 +372,29 @@ TEST_P(PolicyProperty, TheRulesHoldOverRandomEvents) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Policy, PolicyProperty,
-                         ::testing::Values(Shape{"Bound", 400, false, false, false, 80, 1'000},
-                                           Shape{"BoundUniform", 400, false, true, true, 80, 2'000},
-                                           Shape{"BoundShort", 800, false, true, false, 30, 3'000},
-                                           Shape{"Placed", 400, true, false, false, 80, 4'000},
-                                           Shape{"PlacedUniform", 400, true, true, true, 80, 5'000},
-                                           Shape{"PlacedShort", 1500, true, true, false, 30, 6'000},
-                                           Shape{"PlacedWithChaos", 400, true, true, false, 200,
-                                                 8'000}),
-                         [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Policy, PolicyProperty,
+    ::testing::Values(Shape{"Bound", 400, false, false, false, false, 80, 1'000},
+                      Shape{"BoundUniform", 400, false, true, true, false, 80, 2'000},
+                      Shape{"BoundShort", 800, false, true, false, false, 30, 3'000},
+                      Shape{"Placed", 400, true, false, false, false, 80, 4'000},
+                      Shape{"PlacedUniform", 400, true, true, true, false, 80, 5'000},
+                      Shape{"PlacedShort", 1500, true, true, false, false, 30, 6'000},
+                      Shape{"PlacedWithChaos", 400, true, true, false, false, 200, 8'000},
+                      Shape{"Tuned", 200, false, false, false, true, 200, 10'000},
+                      Shape{"TunedShort", 800, true, true, false, true, 30, 11'000},
+                      Shape{"TunedPlaced", 200, true, false, false, true, 200, 13'000},
+                      Shape{"TunedWithChaos", 200, true, true, false, true, 300, 14'000},
+                      Shape{"Partial", 400, true, false, true, false, 80, 15'000, true},
+                      Shape{"PartialShort", 1500, true, true, false, false, 30, 16'000, true},
+                      Shape{"PartialWithChaos", 400, true, true, false, false, 200, 18'000, true},
+                      Shape{"PartialTunedShort", 800, true, true, false, true, 30, 19'000, true},
+                      Shape{"PartialTunedWithChaos", 200, true, true, false, true, 300, 20'000,
+                            true}),
+    [](const auto& instance) { return instance.param.name; });
 
 TEST(PolicyProperty, TheSameSeedGivesTheSameLog) {
-  const Shape shape{"", 1, true, true, false, 100, 0};
+  const Shape shape{"", 1, true, true, false, true, 100, 0};
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Stream first(shape, seed);
     Stream second(shape, seed);

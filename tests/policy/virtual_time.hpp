@@ -47,6 +47,11 @@ inline DeviceConfig shared(DeviceConfig config) {
   return config;
 }
 
+inline DeviceConfig on_some_nodes(DeviceConfig config) {
+  config.everywhere = false;
+  return config;
+}
+
 inline Constraint fixed(double mb_per_s) {
   return {Constraint::Kind::fixed, mb_per_s};
 }
@@ -96,6 +101,9 @@ class VirtualTime {
   }
   Starts up(NodeId node) { return tell(NodeUp{node}); }
   Starts down(NodeId node) { return tell(NodeDown{node}); }
+  Starts device_up(NodeId node, DeviceId device = 0) { return tell(DeviceUp{device, node}); }
+
+  void pass(uint64_t seconds) { now_ns_ += seconds * 1'000'000'000; }
 
   Starts tell(const Event& event) {
     std::string why;
@@ -103,9 +111,14 @@ class VirtualTime {
     decisions_.clear();
     policy.on(event, now_ns_ += 1000, decisions_);
     Starts starts;
+    limits.clear();
     for (const Decision& decision : decisions_) {
-      starts.push_back(std::get<Start>(decision));
-      started_.insert(starts.back().operation);
+      if (const auto* const limit = std::get_if<SetLimit>(&decision)) {
+        limits.push_back(*limit);
+      } else {
+        starts.push_back(std::get<Start>(decision));
+        started_.insert(starts.back().operation);
+      }
     }
     return starts;
   }
@@ -114,6 +127,7 @@ class VirtualTime {
   [[nodiscard]] bool started(OperationId id) const { return started_.count(id) != 0; }
 
   Policy policy;
+  std::vector<SetLimit> limits;  ///< by the last event
 
  private:
   std::unordered_set<OperationId> started_;

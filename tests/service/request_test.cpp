@@ -99,6 +99,16 @@ TEST(Advance, RepeatsWhatTheKernelGaveUpForItsOwnReasons) {
   }
 }
 
+TEST(Advance, RepeatsWhatNobodyCancelledAlsoWhereOneSystemCallIsMeant) {
+  iow_request raw = make_request(IOW_OP_READ, 3, buffer.data(), 100, 0);
+  raw.flags = IOW_EXACT;
+  iow_request request = begun(raw);
+  EXPECT_EQ(advance(request, -ECANCELED).step, Step::again);
+  journey_of(request).cancel_wanted = true;
+  EXPECT_EQ(advance(request, -ECANCELED).step, Step::complete);
+  EXPECT_EQ(request.result, -ECANCELED);
+}
+
 TEST(Advance, DoesNotRepeatAgainForEver) {
   iow_request request = begun(make_request(IOW_OP_READ, 3, buffer.data(), 100, 0));
   int repeats = 0;

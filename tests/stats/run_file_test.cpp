@@ -122,6 +122,27 @@ TEST(RunFile, LinesOutOfOrderAreRefused) {
   EXPECT_NE(complaint(text + R"({"type":"file"})").find("after the summary"), std::string::npos);
 }
 
+TEST(RunFile, TheTasksOfAPythonRuntimeAreRead) {
+  RunReport report;
+  std::string why;
+  std::string text =
+      altered(R"({"type":"process")",
+              "{\"type\":\"call\",\"task\":\"save\",\"device\":\"ssd\"}\n"
+              "{\"type\":\"task\",\"name\":\"save\",\"device\":\"ssd\",\"calls\":3,\"failed\":1,"
+              "\"seconds\":1.5,\"bytes\":20,\"explanation\":{\"policy\":\"climb\",\"limit\":6}}\n"
+              R"({"type":"process")");
+  text.insert(1, R"("runtime":{"kind":"embedded"},)");
+  ASSERT_TRUE(parse_run_file(text, report, why)) << why;
+  EXPECT_EQ(report.runtime, "embedded");
+  const TaskReport& task = report.tasks.at(0);
+  EXPECT_EQ(task.name + " " + task.device + " " + task.policy, "save ssd climb");
+  EXPECT_EQ(task.calls, 3u);
+  EXPECT_EQ(task.failed, 1u);
+  EXPECT_EQ(task.bytes, 20u);
+  EXPECT_EQ(task.seconds, 1.5);
+  EXPECT_EQ(task.limit, 6u);
+}
+
 TEST(RunFile, UnknownKeysAndTypesAreIgnored) {
   RunReport report;
   std::string why;

@@ -35,6 +35,7 @@ class GatedBackend final : public engine::Backend {
   static void close_gate() {
     const std::lock_guard guard(lock());
     is_open() = false;
+    most_waiting_bytes() = 0;
   }
   static void open_gate() {
     const std::lock_guard guard(lock());
@@ -44,6 +45,12 @@ class GatedBackend final : public engine::Backend {
     }
   }
 
+  /// Of transfers that waited at the gate at one time, since close_gate().
+  static uint64_t most_bytes() {
+    const std::lock_guard guard(lock());
+    return most_waiting_bytes();
+  }
+
   [[nodiscard]] std::string_view name() const noexcept override { return inner_->name(); }
   [[nodiscard]] engine::Submitted submit(engine::Operation& operation) noexcept override {
     if (in_flight_ == entries_) {
@@ -51,6 +58,12 @@ class GatedBackend final : public engine::Backend {
     }
     ++in_flight_;
     waiting_.push_back(&operation);
+    const std::lock_guard guard(lock());
+    uint64_t bytes = 0;
+    for (const engine::Operation* const each : waiting_) {
+      bytes += each->length;
+    }
+    most_waiting_bytes() = std::max(most_waiting_bytes(), bytes);
     return engine::Submitted::queued;
   }
   [[nodiscard]] int flush() noexcept override {
@@ -76,6 +89,10 @@ class GatedBackend final : public engine::Backend {
   static bool& is_open() {
     static bool open = false;
     return open;
+  }
+  static uint64_t& most_waiting_bytes() {
+    static uint64_t most = 0;
+    return most;
   }
   static std::vector<GatedBackend*>& all() {
     static auto& all = *new std::vector<GatedBackend*>;  // threads may run to the very end

@@ -32,10 +32,15 @@ constexpr unsigned kTasks = 64;
 #endif
 constexpr unsigned kReads = 20;
 
+#ifdef IOWEAVE_TEST_REAL_ALPI
+const auto kPausing = ::testing::Values(HostUnderTest::alpi_thread, HostUnderTest::alpi_task);
+const auto kBinding = kPausing;
+#else
 const auto kPausing =
     ::testing::Values(HostUnderTest::alpi_thread, HostUnderTest::alpi_task, HostUnderTest::tbb);
 const auto kBinding = ::testing::Values(HostUnderTest::alpi_thread, HostUnderTest::alpi_task,
                                         HostUnderTest::tbb, HostUnderTest::begun);
+#endif
 INSTANTIATE_TEST_SUITE_P(, BlockingInTask, kPausing,
                          [](const auto& host) { return name_of(host.param); });
 INSTANTIATE_TEST_SUITE_P(, BoundToTask, kBinding,
@@ -85,6 +90,7 @@ TEST_P(BoundToTask, OutsideOneNothingStarts) {
   ssize_t result = 4711;
   const auto use = [&] {
     EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), 100, 0, &result), -ESRCH);
+    EXPECT_EQ(result, -ESRCH);
     EXPECT_EQ(iow_ta_pwrite(service, file.fd(), buffer.data(), 100, 0, &result), -ESRCH);
     EXPECT_EQ(iow_ta_preadv(service, file.fd(), &vector, 1, 0, &result), -ESRCH);
     EXPECT_EQ(iow_ta_pwritev(service, file.fd(), &vector, 1, 0, &result), -ESRCH);
@@ -94,7 +100,6 @@ TEST_P(BoundToTask, OutsideOneNothingStarts) {
   };
   use();
   std::thread(use).join();
-  EXPECT_EQ(result, 4711);
   EXPECT_EQ(buffer, (std::array<std::byte, 100>{}));
   EXPECT_EQ(stats().bound, 0u);
   EXPECT_EQ(stats().at_once, 0u);
@@ -104,9 +109,13 @@ TEST_P(BoundToTask, TheServiceNamesItsHost) {
   open(1);
   const char* why = nullptr;
   const std::string name = iow_service_tasks(service, &why);
+#ifdef IOWEAVE_TEST_REAL_ALPI
+  EXPECT_EQ(name.substr(0, 7), "ALPI 1.") << name;
+#else
   EXPECT_EQ(name, is_alpi(GetParam())                ? "ALPI 1.2 (ALPI test provider 1)"
                   : GetParam() == HostUnderTest::tbb ? "oneTBB"
                                                      : "none");
+#endif
   EXPECT_STREQ(why, "");
   EXPECT_EQ(iow_service_tasks(service, nullptr), name);
 }
@@ -483,6 +492,11 @@ TEST_P(BlockingInTask, BeyondTheMostPausedCallsArePlain) {
     EXPECT_GE(stats().pauses, 1u);
     EXPECT_EQ(stats().pauses + stats().made_plain, kTasks * kReads);
     EXPECT_EQ(stats().paused, 0u);
+    const char* why = nullptr;
+    iow_service_tasks(service, &why);
+    EXPECT_EQ(std::string(why).find("more than " + std::to_string(most) + " tasks") == 0,
+              stats().made_plain > 0)
+        << why;
     close();
     workers.reset();
   }
@@ -556,6 +570,53 @@ TEST_P(BlockingInTask, ARingOfOneServesAThousandTasks) {
   EXPECT_EQ(stats().pauses + stats().made_plain, kMany);
 }
 
+// What a flow may hold back, and what completes by callback, goes to who reaps for tasks. That may
+// be a task itself, which needs the very worker that waits.
+TEST_P(BlockingInTask, TheOnlyWorkerMayWaitForRequests) {
+  open(1);
+  const DirectFile file;
+  SKIP_WITHOUT_DIRECT(file);
+  static std::atomic<unsigned> called;
+  called = 0;
+  workers->spawn([&] {
+    iow_flow_options one_at_a_time{};
+    one_at_a_time.max_in_flight = 1;
+    const int flow = iow_flow_create(service, "one at a time", &one_at_a_time, nullptr);
+    ASSERT_GT(flow, 0);
+    const Aligned buffer(4 * kBlock);
+    std::array<iow_request, 4> requests{};
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].op = IOW_OP_READ;
+      requests[i].fd = file.fd();
+      requests[i].buffer = buffer.data() + i * kBlock;
+      requests[i].bytes = kBlock;
+      requests[i].offset = offset_of(i);
+      requests[i].flow = static_cast<uint32_t>(flow);
+      if (i >= 2) {
+        requests[i].flags = IOW_CALLBACK_ON_POLL;
+        requests[i].callback = [](iow_request*, void*) { ++called; };
+      }
+    }
+    const auto submit = [&](size_t i) {
+      iow_request* const one = &requests[i];
+      ASSERT_EQ(iow_submit(service, &one, 1), 1);
+    };
+    for (size_t i = 0; i < 3; ++i) {
+      submit(i);
+    }
+    EXPECT_EQ(iow_wait(service, &requests[0], -1), 0);
+    EXPECT_EQ(iow_wait(service, &requests[1], -1), 0);
+    while (called == 0) {
+      EXPECT_GE(iow_poll(service, 1, -1), 0);
+    }
+    submit(3);
+    close();
+    EXPECT_EQ(called, 2u);
+    EXPECT_EQ(buffer.first(4 * kBlock), pattern(0, 4 * kBlock));
+  });
+  workers->wait();
+}
+
 TEST_P(BlockingInTask, ATaskMayCloseTheService) {
   open(1);
   const DirectFile file;
@@ -579,6 +640,7 @@ TEST_P(BoundToTask, ATaskMayCloseTheServiceWhileTransfersArePending) {
   constexpr size_t kPending = 50;
   const Aligned buffer(kPending * kBlock);
   std::array<ssize_t, kPending> results{};
+  std::atomic<bool> all_bound{false};
   std::atomic<bool> successor{false};
   workers->spawn_bound(
       [&] {
@@ -587,9 +649,13 @@ TEST_P(BoundToTask, ATaskMayCloseTheServiceWhileTransfersArePending) {
                                  offset_of(i), &results[i]),
                     0);
         }
+        all_bound = true;
       },
       [&] { successor = true; });
   const auto close_it = [&] {
+    while (!all_bound) {  // with one worker they are
+      std::this_thread::yield();
+    }
     close();
     EXPECT_TRUE(std::all_of(results.begin(), results.end(),
                             [](ssize_t result) { return result == ssize_t{kBlock}; }));
@@ -734,14 +800,15 @@ TEST_P(BoundToTask, WhatCannotBeStartedIsRefused) {
   std::array<std::byte, 10> buffer{};
   workers->spawn_bound(
       [&] {
-        ssize_t result = 4711;
+        std::array<ssize_t, 4> results{};
         const iovec vector{buffer.data(), 10};
         EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), 10, 0, nullptr), -EINVAL);
-        EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), 10, -1, &result), -EINVAL);
-        EXPECT_EQ(iow_ta_preadv(service, file.fd(), nullptr, 1, 0, &result), -EINVAL);
-        EXPECT_EQ(iow_ta_preadv(service, file.fd(), &vector, -1, 0, &result), -EINVAL);
-        EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), SIZE_MAX, 0, &result), -EINVAL);
-        EXPECT_EQ(result, 4711);
+        EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), 10, -1, &results[0]), -EINVAL);
+        EXPECT_EQ(iow_ta_preadv(service, file.fd(), nullptr, 1, 0, &results[1]), -EINVAL);
+        EXPECT_EQ(iow_ta_preadv(service, file.fd(), &vector, -1, 0, &results[2]), -EINVAL);
+        EXPECT_EQ(iow_ta_pread(service, file.fd(), buffer.data(), SIZE_MAX, 0, &results[3]),
+                  -EINVAL);
+        EXPECT_EQ(results, (std::array<ssize_t, 4>{-EINVAL, -EINVAL, -EINVAL, -EINVAL}));
       },
       [] {});
   workers->wait();
@@ -749,9 +816,6 @@ TEST_P(BoundToTask, WhatCannotBeStartedIsRefused) {
 }
 
 TEST_P(BoundToTask, BlockingCallsMayComeBetween) {
-  if (GetParam() == HostUnderTest::tbb) {
-    GTEST_SKIP() << "a task of oneTBB that pauses between begin and end may go on elsewhere";
-  }
   open(2);
   const DirectFile file;
   SKIP_WITHOUT_DIRECT(file);
@@ -777,7 +841,9 @@ TEST_P(BoundToTask, BlockingCallsMayComeBetween) {
         });
   }
   workers->wait();
+  // On oneTBB a paused task might go on elsewhere, and leave its iow_task_begin() behind.
   EXPECT_EQ(stats().pauses, is_alpi(GetParam()) ? kTasks : 0u);
+  EXPECT_EQ(stats().made_plain, GetParam() == HostUnderTest::tbb ? kTasks : 0u);
   EXPECT_EQ(stats().bound, kTasks);
 }
 

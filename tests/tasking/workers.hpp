@@ -15,6 +15,9 @@
 #include <gtest/gtest.h>
 
 #include "support/alpi_tasks.hpp"
+#ifdef IOWEAVE_TEST_REAL_ALPI
+#include "support/real_alpi.hpp"
+#endif
 
 #ifdef IOWEAVE_TEST_TBB
 #include <tbb/global_control.h>
@@ -45,9 +48,11 @@ inline bool is_alpi(HostUnderTest host) {
   return host == HostUnderTest::alpi_thread || host == HostUnderTest::alpi_task;
 }
 
-/// Empty, or why this build has no such host.
+/// Empty, or why there is no such host in this program.
 inline std::string missing(HostUnderTest host) {
-#ifndef IOWEAVE_TEST_TBB
+#if defined(IOWEAVE_TEST_REAL_ALPI)
+  return is_alpi(host) ? find_real_alpi().reason : "only ALPI's tasks are tested by this program";
+#elif !defined(IOWEAVE_TEST_TBB)
   if (host == HostUnderTest::tbb) {
     return "oneTBB's development files are not installed, or this is ThreadSanitizer, which its "
            "library is not built for";

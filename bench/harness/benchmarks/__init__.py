@@ -29,5 +29,6 @@ BENCHMARKS = {
     "engine": Benchmark("engine", "the C interface against fio, bare liburing and pread"),
     "interposer": Benchmark("interposer", "what `ioweave run` adds to a call and to a start"),
     "tiom": Benchmark("tiom", "I/O inside tasks: the Task I/O Meter over a grid, single calls"),
+    "tasks": Benchmark("tasks", "I/O-aware tasks: the paper's evaluation, simulated and real"),
     "demo": Benchmark("overlap", "Hill at C about R: read time hidden, chunk size by chunk size"),
 }

@@ -23,14 +23,20 @@ module ioweave
   private
 
   public :: c_associated, c_null_ptr, c_ptr, c_int, c_int64_t, c_size_t, c_loc
-  public :: iow_options
+  public :: iow_options, iow_iovec, iow_task_stats
   public :: iow_service_open, iow_service_close, iow_service_engine, iow_service_tasks
   public :: iow_version, iow_error_text
   public :: iow_open_file, iow_close_file
   public :: iow_pread, iow_pwrite, iow_pread_ptr, iow_pwrite_ptr, iow_fsync, iow_fdatasync
+  public :: iow_preadv, iow_pwritev
   public :: iow_ta_pread, iow_ta_pwrite, iow_ta_pread_ptr, iow_ta_pwrite_ptr
+  public :: iow_ta_preadv, iow_ta_pwritev
   public :: iow_ta_fsync, iow_ta_fdatasync
-  public :: iow_task_begin, iow_task_end
+  public :: iow_task_begin, iow_task_end, iow_service_task_stats
+
+  interface iow_error_text
+    procedure error_text_of_int, error_text_of_size
+  end interface
 
   ! iow_engine, iow_engine_mode, iow_tasks and iow_task_reaper
   enum, bind(C)
@@ -69,6 +75,18 @@ module ioweave
     integer(c_int32_t) :: poll_min_us = 0
     integer(c_int32_t) :: poll_max_us = 0
     integer(c_int32_t) :: reserved(3) = 0
+  end type
+
+  ! struct iovec: c_loc() of a part of the data, and how long it is.
+  type, bind(C) :: iow_iovec
+    type(c_ptr) :: base = c_null_ptr
+    integer(c_size_t) :: bytes = 0
+  end type
+
+  type, bind(C) :: iow_task_stats
+    integer(c_int32_t) :: size = 56 ! what iow_service_task_stats() is to fill
+    integer(c_int32_t) :: paused = 0, most_paused = 0, reserved = 0
+    integer(c_int64_t) :: pauses = 0, at_once = 0, made_plain = 0, bound = 0, bound_pending = 0
   end type
 
   interface
@@ -110,8 +128,28 @@ module ioweave
       integer(c_int), value :: fd
     end function
 
-    ! Bound to the calling task: 0 or a negated errno. `result` is written when the transfer has
-    ! ended.
+    integer(c_size_t) function iow_preadv(service, fd, vectors, count, offset) &
+        bind(C, name="iow_preadv") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t, iow_iovec
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(iow_iovec), intent(in) :: vectors(*)
+      integer(c_int), value :: count
+      integer(c_int64_t), value :: offset
+    end function
+
+    integer(c_size_t) function iow_pwritev(service, fd, vectors, count, offset) &
+        bind(C, name="iow_pwritev") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t, iow_iovec
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(iow_iovec), intent(in) :: vectors(*)
+      integer(c_int), value :: count
+      integer(c_int64_t), value :: offset
+    end function
+
+    ! Bound to the calling task: 0, or a negated errno, which `result` has then, too. Otherwise
+    ! `result` is written when the transfer has ended.
     integer(c_int) function iow_ta_pread(service, fd, buffer, bytes, offset, result) &
         bind(C, name="iow_ta_pread") result(error)
       import :: c_ptr, c_int, c_size_t, c_int64_t
@@ -130,6 +168,29 @@ module ioweave
       integer(c_int), value :: fd
       type(*), dimension(*), intent(in), asynchronous, target :: buffer
       integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+      integer(c_size_t), intent(inout), asynchronous, target :: result
+    end function
+
+    ! `vectors` is copied, what it points to is not.
+    integer(c_int) function iow_ta_preadv(service, fd, vectors, count, offset, result) &
+        bind(C, name="iow_ta_preadv") result(error)
+      import :: c_ptr, c_int, c_size_t, c_int64_t, iow_iovec
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(iow_iovec), intent(in) :: vectors(*)
+      integer(c_int), value :: count
+      integer(c_int64_t), value :: offset
+      integer(c_size_t), intent(inout), asynchronous, target :: result
+    end function
+
+    integer(c_int) function iow_ta_pwritev(service, fd, vectors, count, offset, result) &
+        bind(C, name="iow_ta_pwritev") result(error)
+      import :: c_ptr, c_int, c_size_t, c_int64_t, iow_iovec
+      type(c_ptr), value :: service
+      integer(c_int), value :: fd
+      type(iow_iovec), intent(in) :: vectors(*)
+      integer(c_int), value :: count
       integer(c_int64_t), value :: offset
       integer(c_size_t), intent(inout), asynchronous, target :: result
     end function
@@ -208,6 +269,13 @@ module ioweave
       type(c_ptr), value :: service
     end function
 
+    integer(c_int) function iow_service_task_stats(service, stats) &
+        bind(C, name="iow_service_task_stats") result(error)
+      import :: c_ptr, c_int, iow_task_stats
+      type(c_ptr), value :: service
+      type(iow_task_stats), intent(inout) :: stats
+    end function
+
     integer(c_int) function iow_close_file(fd) bind(C, name="close") result(error)
       import :: c_int
       integer(c_int), value :: fd
@@ -282,7 +350,7 @@ contains
     error = c_service_open(service, given, text)
     if (present(error_text)) then
       error_text = text_at(text)
-      if (error /= 0 .and. len(error_text) == 0) error_text = iow_error_text(int(error, c_size_t))
+      if (error /= 0 .and. len(error_text) == 0) error_text = iow_error_text(error)
     end if
     if (c_associated(text)) call c_free(text)
   end function
@@ -312,8 +380,15 @@ contains
     version = text_at(c_version_string())
   end function
 
-  ! The words for a negated errno, as every function here returns it or leaves it in `result`.
-  function iow_error_text(error) result(text)
+  ! The words for a negated errno: iow_error_text(error), of what a function here returned or left
+  ! in `result`.
+  function error_text_of_int(error) result(text)
+    integer(c_int), intent(in) :: error
+    character(:), allocatable :: text
+    text = error_text_of_size(int(error, c_size_t))
+  end function
+
+  function error_text_of_size(error) result(text)
     integer(c_size_t), intent(in) :: error
     character(:), allocatable :: text
     character(kind=c_char), target :: buffer(256)

@@ -11,7 +11,7 @@
 !   error = iow_omp_end(service)
 !   !$omp end task
 module ioweave_openmp
-  use, intrinsic :: iso_c_binding, only: c_char, c_f_pointer, c_int, c_intptr_t, c_ptr, c_size_t
+  use, intrinsic :: iso_c_binding, only: c_char, c_int, c_intptr_t, c_ptr, c_size_t
   use omp_lib, only: omp_event_handle_kind
   implicit none
   private

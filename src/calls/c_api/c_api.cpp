@@ -160,9 +160,9 @@ int bind(iow_service* service, const service::Call& call, ssize_t* result) noexc
 
 int bind_vectors(iow_service* service, engine::Op op, int fd, const iovec* vectors, int count,
                  off_t offset, ssize_t* result) noexcept {
-  return count < 0 ? -EINVAL
-                   : bind(service, call_of(op, fd, vectors, static_cast<uint64_t>(count), offset),
-                          result);
+  // No array is so long: what is refused there stays refused.
+  const auto length = count < 0 ? UINT64_MAX : static_cast<uint64_t>(count);
+  return bind(service, call_of(op, fd, vectors, length, offset), result);
 }
 
 /// As much of `now` as the caller's struct says that it holds.

@@ -17,9 +17,11 @@
 #include <string>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.hpp"
 #include "calls/file_size_limit.hpp"
 #include "calls/preload/real.hpp"
 #include "calls/preload/signal_context.hpp"
@@ -38,7 +40,6 @@ using engine::Op;
 enum class Phase : uint32_t { fresh, starting, without, ready };
 std::atomic<Phase> phase{Phase::fresh};
 service::Service* task_service = nullptr;
-bool writes_stay_plain = false;
 std::string* report_path = nullptr;
 
 void say(const std::string& text) noexcept {
@@ -101,9 +102,11 @@ bool open_service() {
 /// it shows in a mask that is not the usual one.
 struct UsualMask {
   static constexpr uint32_t kConvincing = 16;
+  static constexpr uint64_t kConvincingNs = 1'000'000'000;
   uint64_t mask;       ///< known not to be that of a handler; at first: nothing blocked
   uint64_t candidate;  ///< may be a handler's, or a thread's that blocks signals for good:
-  uint32_t seen;       ///< how many calls have met it in a row
+  uint32_t seen;       ///< how many calls have met it in a row,
+  uint64_t since_ns;   ///< and since when. A handler may read a lot, but not for long
 };
 thread_local constinit UsualMask usual{};
 
@@ -112,15 +115,20 @@ __attribute__((noinline)) bool in_signal_handler() noexcept {
   uint64_t blocked = 0;
   ::syscall(SYS_rt_sigprocmask, SIG_BLOCK, nullptr, &blocked, sizeof blocked);
   if (blocked == usual.mask || blocked == 0) [[likely]] {
+    usual.seen = 0;
     return false;
   }
   if (!may_be_in_signal_handler()) {
     usual.mask = blocked;
     return false;
   }
-  usual.seen = usual.candidate == blocked ? usual.seen + 1 : 1;
-  usual.candidate = blocked;
-  if (usual.seen >= UsualMask::kConvincing) {
+  const uint64_t now = now_ns();
+  if (usual.seen == 0 || usual.candidate != blocked) {
+    usual.candidate = blocked;
+    usual.seen = 0;
+    usual.since_ns = now;
+  }
+  if (++usual.seen >= UsualMask::kConvincing && now - usual.since_ns >= UsualMask::kConvincingNs) {
     usual.mask = blocked;
   }
   return true;
@@ -134,7 +142,6 @@ void start() noexcept {
     return;
   }
   const int kept = errno;
-  writes_stay_plain = file_size_is_limited();
   bool opened = false;
   try {
     opened = open_service();
@@ -156,7 +163,8 @@ bool pauses_a_task() noexcept {
 }
 
 /// As a system call: -1 and errno for an error, errno untouched otherwise.
-ssize_t in_task(Op op, int fd, const void* buffer, uint64_t bytes, off_t offset) noexcept {
+ssize_t in_task(Op op, int fd, const void* buffer, uint64_t bytes, off_t offset) {
+  pthread_testcancel();  // the call it stands for is a cancellation point; nothing below is one
   const int kept = errno_of_this_thread();
   const int64_t result =
       task_service->transfer({op, fd, const_cast<void*>(buffer), bytes, offset, true});
@@ -165,7 +173,7 @@ ssize_t in_task(Op op, int fd, const void* buffer, uint64_t bytes, off_t offset)
 }
 
 bool write_pauses_a_task() noexcept {
-  return pauses_a_task() && !writes_stay_plain;
+  return pauses_a_task() && !file_size_is_limited();
 }
 
 }  // namespace

@@ -21,6 +21,8 @@
  *
  * Environment:
  *   ALPI_TEST_CPUS  CPUs of a runtime that alpi_task_spawn() starts; default: those online
+ *   ALPI_TEST_BIND  1 binds the thread of a CPU to a processor of its own, as nOS-V does: where
+ *                   threads take turns on two processors the kernel leaves one idle now and then
  *   ALPI_TEST_MODE  fault modes, as for alpi_test_set_mode(); read when the library is loaded
  *   ALPI_TEST_SEED  seed of the random delays, read at each start; default 1
  *

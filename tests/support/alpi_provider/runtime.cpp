@@ -14,6 +14,7 @@
 #include <cstring>
 #include <system_error>
 
+#include <sched.h>
 #include <unistd.h>
 
 #include "alpi.h"
@@ -55,6 +56,25 @@ uint32_t cpus_from_environment() {
     die("ALPI_TEST_CPUS is 0; a runtime needs at least one CPU");
   }
   return static_cast<uint32_t>(cpus);
+}
+
+/// The processors that CPUs stand for where threads are bound to them; else none.
+std::vector<int> processors_to_bind_to(uint32_t cpus) {
+  std::vector<int> processors;
+  cpu_set_t allowed;
+  if (number_from("ALPI_TEST_BIND", 1, 0) == 0 ||
+      sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+    return processors;
+  }
+  for (int processor = 0; processor < CPU_SETSIZE && processors.size() < cpus; ++processor) {
+    if (CPU_ISSET(processor, &allowed)) {
+      processors.push_back(processor);
+    }
+  }
+  if (processors.size() < cpus) {
+    die("ALPI_TEST_BIND is 1, but there are %u CPUs and %zu processors", cpus, processors.size());
+  }
+  return processors;
 }
 
 void raise(std::atomic<uint64_t>& most, uint64_t value) {
@@ -134,6 +154,7 @@ bool Runtime::start(uint32_t cpus) {
                number_from("ALPI_TEST_SEED", UINT64_MAX, 1));
   const std::lock_guard guard(lock_);
   cpus_.store(cpus, std::memory_order_relaxed);
+  processors_ = processors_to_bind_to(cpus);
   idle_cpus_.clear();
   for (uint32_t cpu = cpus; cpu-- > 0;) {
     idle_cpus_.push_back(cpu);
@@ -166,22 +187,40 @@ void Runtime::stop() {
     ending.swap(threads_);
     idle_.wait(guard, [&] { return idle_threads_.size() == ending.size(); });
     idle_threads_.clear();
-    for (const auto& thread : ending) {
-      grant(*thread, Thread::kEnd);
-    }
   }
   for (const auto& thread : ending) {
+    wake_up(grant(*thread, Thread::kEnd));
     thread->system_thread.join();
   }
 }
 
 // ---- Threads and CPUs ----
 
-void Runtime::grant(Thread& thread, uint32_t what) noexcept {
+/// The thread, if it has to be woken.
+Thread* Runtime::grant(Thread& thread, uint32_t what) noexcept {
+  // Before it wakes: a thread that runs already would have to move.
+  bind(thread, thread.id.load(std::memory_order_relaxed), what);
   // The release pairs with the acquire in sleep().
-  if (thread.grant.exchange(what, std::memory_order_acq_rel) == Thread::kAsleep) {
-    ioweave::futex_wake(thread.grant, 1);
+  const bool asleep = thread.grant.exchange(what, std::memory_order_acq_rel) == Thread::kAsleep;
+  return asleep ? &thread : nullptr;
+}
+
+/// Without the lock: a thread that wakes on the same processor may run before its waker goes on.
+void Runtime::wake_up(Thread* thread) noexcept {
+  if (thread != nullptr) {
+    ioweave::futex_wake(thread->grant, 1);
   }
+}
+
+void Runtime::bind(Thread& thread, pid_t id, uint32_t cpu) const noexcept {
+  if (cpu >= processors_.size() || cpu == thread.bound_to || id == 0) {
+    return;
+  }
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(processors_[cpu], &one);
+  static_cast<void>(sched_setaffinity(id, sizeof one, &one));  // slower without, and no worse
+  thread.bound_to = cpu;
 }
 
 /// Until the thread is granted a CPU. False: the thread is to end.
@@ -199,20 +238,28 @@ bool Runtime::sleep(Thread& me) {
 
 void Runtime::work(Thread& me) {
   this_thread = &me;
+  const pid_t id = gettid();
+  me.id.store(id, std::memory_order_relaxed);
   while (sleep(me)) {
+    bind(me, id, me.cpu);  // where who granted did not know its number yet
     run_body(me);
-    const std::lock_guard guard(lock_);
-    idle_threads_.push_back(&me);  // first, so that this thread takes the next new task itself
-    release_cpu(me.cpu);
-    if (live_ == 0) {
-      idle_.notify_all();  // stop() waits for all threads to be here
+    Thread* next = nullptr;
+    {
+      const std::lock_guard guard(lock_);
+      idle_threads_.push_back(&me);  // first, so that this thread takes the next new task itself
+      next = release_cpu(me.cpu);
+      if (live_ == 0) {
+        idle_.notify_all();  // stop() waits for all threads to be here
+      }
     }
+    wake_up(next);
   }
 }
 
-void Runtime::release_cpu(uint32_t cpu) {
+/// Who is to be woken, as the next two.
+Thread* Runtime::release_cpu(uint32_t cpu) {
   if (cpu >= cpus_.load(std::memory_order_relaxed)) {
-    return;  // one that wake_at_once() lent
+    return nullptr;  // one that wake_at_once() lent
   }
   Task* next = resumed_.pop();
   if (next == nullptr) {
@@ -220,26 +267,37 @@ void Runtime::release_cpu(uint32_t cpu) {
   }
   if (next == nullptr) {
     idle_cpus_.push_back(cpu);
-  } else {
-    run_on(*next, cpu);
+    return nullptr;
   }
+  return run_on(*next, cpu);
 }
 
-void Runtime::run_on(Task& task, uint32_t cpu) {
+Thread* Runtime::run_on(Task& task, uint32_t cpu) {
   if (task.thread == nullptr) {
     task.thread = &pooled_thread();
     task.thread->task = &task;
   }
-  grant(*task.thread, cpu);
+  return grant(*task.thread, cpu);
 }
 
-void Runtime::make_ready(Task& task, TaskQueue& queue) {
+Thread* Runtime::make_ready(Task& task, TaskQueue& queue) {
   queue.push(task);
-  if (!idle_cpus_.empty()) {
-    const uint32_t cpu = idle_cpus_.back();
-    idle_cpus_.pop_back();
-    release_cpu(cpu);
+  if (idle_cpus_.empty()) {
+    return nullptr;
   }
+  const uint32_t cpu = idle_cpus_.back();
+  idle_cpus_.pop_back();
+  return release_cpu(cpu);
+}
+
+/// As make_ready(), without the lock, and wakes.
+void Runtime::start_running(Task& task, TaskQueue& queue) {
+  Thread* next = nullptr;
+  {
+    const std::lock_guard guard(lock_);
+    next = make_ready(task, queue);
+  }
+  wake_up(next);
 }
 
 Thread& Runtime::pooled_thread() {
@@ -268,7 +326,7 @@ Outcome Runtime::spawn(const Spawn& what) {
     // False if another thread was faster: then the runtime runs as well.
     static_cast<void>(start(cpus_from_environment()));
   }
-  const std::lock_guard guard(lock_);
+  std::unique_lock guard(lock_);
   Task* task = table_.take();
   if (task == nullptr) {
     return Outcome::no_memory;
@@ -282,7 +340,9 @@ Outcome Runtime::spawn(const Spawn& what) {
   task->label.fill('\0');
   std::strncpy(task->label.data(), label, task->label.size() - 1);
   ++live_;
-  make_ready(*task, fresh_);
+  Thread* const next = make_ready(*task, fresh_);
+  guard.unlock();
+  wake_up(next);
   return Outcome::done;
 }
 
@@ -306,18 +366,20 @@ void Runtime::run_body(Thread& me) {
 void Runtime::suspend(Task& task) {
   std::unique_lock guard(lock_);
   task.thread = nullptr;
-  if (task.suspend_mode == ALPI_SUSPEND_SUBMIT) {
-    make_ready(task, fresh_);
-  } else if (task.suspend_mode == ALPI_SUSPEND_TIMEOUT_SUBMIT) {
+  if (task.suspend_mode == ALPI_SUSPEND_TIMEOUT_SUBMIT) {
     timer_.at(later(task.suspend_args), Timer::Action::make_ready, handle_of(task));
-  } else if (task.suspend_mode == ALPI_SUSPEND_EVENT_SUBMIT) {
+    return;
+  }
+  if (task.suspend_mode == ALPI_SUSPEND_EVENT_SUBMIT) {
     guard.unlock();
     body_ended(task, true);
-  } else {
-    // Under the lock, for the unblock may come before the next line.
-    if (!take_unblock(task, kStackless)) return;
-    make_ready(task, fresh_);
+    return;
   }
+  // Under the lock, for the unblock may come before this line.
+  const bool is_ready = task.suspend_mode == ALPI_SUSPEND_SUBMIT || take_unblock(task, kStackless);
+  Thread* const next = is_ready ? make_ready(task, fresh_) : nullptr;
+  guard.unlock();
+  wake_up(next);
 }
 
 /// The body counts as an event until here. Afterwards the task may be gone.
@@ -371,9 +433,8 @@ void Runtime::out_of_events(Task& task) {
     complete(task);
     return;
   }
-  const std::lock_guard guard(lock_);
   task.events.store(word_of(generation_of(word), kBodyRuns), std::memory_order_release);
-  make_ready(task, fresh_);
+  start_running(task, fresh_);
 }
 
 void Runtime::complete(Task& task) {
@@ -404,10 +465,12 @@ uint32_t Runtime::cpu() const noexcept {
 
 /// Gives the CPU away and sleeps until the task's thread is granted one again.
 void Runtime::pause(Thread& me) {
+  Thread* next = nullptr;
   {
     const std::lock_guard guard(lock_);
-    release_cpu(me.cpu);
+    next = release_cpu(me.cpu);
   }
+  wake_up(next);
   if (!sleep(me)) {
     die("the runtime was stopped while a task was paused");
   }
@@ -468,17 +531,20 @@ Outcome Runtime::unblock_now(Handle handle) {
   if (low_of(word) == kBlocked) {
     has(kImmediateUnblock) ? wake_at_once(*task) : wake(*task);
   } else if (low_of(word) == kStackless) {
-    const std::lock_guard guard(lock_);
-    make_ready(*task, fresh_);
+    start_running(*task, fresh_);
   }
   return Outcome::done;
 }
 
 void Runtime::wake(Task& task) {
   const Unordered unordered(has(kRelaxedUnblock));
-  const std::lock_guard guard(lock_);
-  --blocked_;
-  make_ready(task, resumed_);
+  Thread* next = nullptr;
+  {
+    const std::lock_guard guard(lock_);
+    --blocked_;
+    next = make_ready(task, resumed_);
+  }
+  wake_up(next);
 }
 
 void Runtime::wake_at_once(Task& task) {
@@ -495,8 +561,9 @@ void Runtime::wake_at_once(Task& task) {
   Thread& thread = *task.thread;
   const uint64_t before = thread.progress.load(std::memory_order_relaxed);
   ++watchers_;
-  grant(thread, cpu);
+  Thread* const asleep = grant(thread, cpu);
   guard.unlock();
+  wake_up(asleep);
   // Two steps: the task goes on, and it pauses again or ends. Bounded, for what the task does next
   // may take long, or may even wait for the caller.
   const auto limit = Timer::Clock::now() + kMostWatched;
@@ -535,8 +602,7 @@ void Runtime::timer_fired(Timer::Action action, Handle handle) {
     static_cast<void>(unblock_now(handle));
     return;
   }
-  const std::lock_guard guard(lock_);
-  make_ready(*table_.find(handle), resumed_);
+  start_running(*table_.find(handle), resumed_);
 }
 
 // ---- Events, misuse ----

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "alpi_test.h"
 #include "tasks.hpp"
 #include "timer.hpp"
@@ -30,8 +32,10 @@ struct Thread {
   std::atomic<uint64_t> progress{0};
 
   std::thread system_thread;
-  uint32_t cpu = 0;      // of the thread itself, while it runs
-  Task* task = nullptr;  // set by who grants, before the grant; cleared by the thread
+  std::atomic<pid_t> id{0};   // of the system; 0 until it has begun
+  uint32_t cpu = 0;           // of the thread itself, while it runs
+  uint32_t bound_to = kNone;  // the CPU whose processor it is bound to: who grants, or itself
+  Task* task = nullptr;       // set by who grants, before the grant; cleared by the thread
 };
 
 /// What a call on a task is refused with; the C interface makes errors of ALPI of them.
@@ -84,14 +88,18 @@ class Runtime {
     void clear() noexcept;
   };
 
-  // Threads and CPUs. All under lock_, but for work() and sleep().
+  // Threads and CPUs. Those that return a thread want it woken when the lock is free.
   void work(Thread& me);
   [[nodiscard]] bool sleep(Thread& me);
-  void release_cpu(uint32_t cpu);
-  void run_on(Task& task, uint32_t cpu);
-  void make_ready(Task& task, TaskQueue& queue);
+  void start_running(Task& task, TaskQueue& queue);
+  static void wake_up(Thread* thread) noexcept;
+  // Under lock_.
+  [[nodiscard]] Thread* release_cpu(uint32_t cpu);
+  [[nodiscard]] Thread* run_on(Task& task, uint32_t cpu);
+  [[nodiscard]] Thread* make_ready(Task& task, TaskQueue& queue);
   [[nodiscard]] Thread& pooled_thread();
-  static void grant(Thread& thread, uint32_t what) noexcept;
+  [[nodiscard]] Thread* grant(Thread& thread, uint32_t what) noexcept;
+  void bind(Thread& thread, pid_t id, uint32_t cpu) const noexcept;
 
   // Steps of a task's life.
   void run_body(Thread& me);
@@ -110,6 +118,7 @@ class Runtime {
   std::mutex control_;  // of start() and stop(); taken before lock_
   std::atomic<bool> running_{false};
   std::atomic<uint32_t> cpus_{0};
+  std::vector<int> processors_;  // of the CPUs, where threads are bound to them; from start() on
   Stats stats_{};
   Timer timer_;
 

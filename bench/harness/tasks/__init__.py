@@ -1,0 +1,1 @@
+"""The parts of `bench/run tasks`. They import ioweave: build.use_python_package() comes before."""

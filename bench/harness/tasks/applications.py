@@ -1,0 +1,436 @@
+"""The paper's applications for real: apps/workflows on a device with a knee, and on the disk.
+
+This machine stands for one of the paper's twelve nodes: a slot for computing on each processor, and
+as many tasks as a node of the paper has (192 searches of HMMER, 144 samples, 42 fragments of
+K-means; not as many for each slot, or there were too few to learn from). Checkpoints are made so
+large that the run without I/O tasks computes and writes in the paper's ratio (`paper.py` infers
+both from what is printed), and the device is one that the paper's run without I/O tasks met: all
+slots at once get two fifths of what the best number of writers gets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ioweave import pictures
+
+from harness import build, process
+from harness.process import ProgramFailed
+from harness.result import Bar, Row, at_most, row
+from harness.samples import alternate
+from harness.session import Session
+from harness.tasks import curves, devices, drawing, paper
+from harness.tasks.devices import Device, DeviceUnavailable
+
+WORKFLOWS = build.ROOT / "apps/workflows"
+#: More than there are processors would let those compute that another's write keeps waiting, which
+#: is just what a program without I/O tasks cannot do.
+SLOTS = len(os.sched_getaffinity(0))
+SSD_MB_S = float(paper.BUDGET)
+TIMEOUT_S = 3600.0
+#: Where computing alone is timed.
+MEMORY = "memory"
+SAVED = "saved as in the paper"
+
+#: The paper's constraints, in MB/s of 450.
+STATICS = (2, 4, 8, 16, 32, 64, 128, 256)
+
+
+def knee(slots: int = SLOTS) -> curves.Curve:
+    """The part of its bandwidth that the device gives to numbers of streams.
+
+    Gunther's law again (curves.py), with its peak where writers are five times the slots: the slots
+    alone get 0.36 to 0.39 of it. A node of the paper moves 100 MB/s with 48 computing tasks that
+    write, 250 with its best number of I/O tasks, and 7 with one (paper.py, curves.py).
+    """
+    peak = 5 * slots
+    times = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1, 1.2, 1.6, 2, 2.8, 3.6, 4.8, 6.4, 9, 13, 23, 50)
+    streams = sorted({max(1, round(peak * part)) for part in times})
+    return tuple((n, curves.scalability(n, peak, 1)) for n in streams)
+
+
+# ---- Computing over writing, without I/O tasks
+
+
+def _written_s(tasks: int, size: int) -> float:
+    """Seconds in which a node's 48 computing tasks write so many times `size` bytes."""
+    return tasks * size / paper.MB / curves.peak(curves.SSD_NON_AWARE)
+
+
+def hmmer_ratio() -> float:
+    return paper.HMMER_COMPUTE_S / _written_s(paper.CORES, paper.HMMER_BYTES)
+
+
+def variants_ratio() -> float:
+    """By which a run saves what the paper saves if it hides all writing but its last checkpoints.
+
+    They are those of 48 of a node's 144 samples, written as fast as I/O tasks can:
+    (computing + last) / (computing + writing) is what is kept of the time.
+    """
+    sizes = sum(paper.VARIANTS_BYTES.values()) + paper.VARIANTS_BYTES["mapped"]
+    samples = paper.VARIANTS_INPUTS / paper.NODES
+    faster = curves.peak(curves.SSD) / curves.peak(curves.SSD_NON_AWARE)
+    last = paper.CORES / samples * paper.VARIANTS_BYTES["grouped"] / sizes / faster
+    saves = paper.VARIANTS_IMPROVEMENT
+    return (1 - saves - last) / saves
+
+
+def kmeans_ratio() -> float:
+    """Of an iteration. What comes before the first one would only dilute the differences."""
+    _, iteration_s = paper.kmeans_compute_s(curves.peak(curves.SSD_NON_AWARE))
+    return iteration_s / _written_s(paper.CORES, paper.KMEANS_BYTES)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """An application and its size.
+
+    Attributes:
+        program: In apps/workflows.
+        tools: Programs it needs.
+        ratio: Computing time over writing time, without I/O tasks.
+        executors: I/O tasks at once at most; and of the run without a constraint.
+        saves: The part of the time that the paper saves; None: none is printed.
+    """
+
+    name: str
+    program: str
+    tools: tuple[str, ...]
+    options: tuple[str, ...]
+    ratio: float
+    executors: tuple[int, int]
+    saves: float | None
+
+
+def hmmer(sequences_each: int) -> Workload:
+    """192 searches: 2304 of the paper on 12 nodes."""
+    return Workload(
+        "HMMER",
+        "hmmer.py",
+        ("hmmscan", "hmmemit"),
+        ("--database=12", "--sequences=16", f"--sequences-each={sequences_each}"),
+        ratio=hmmer_ratio(),
+        executors=(paper.EXECUTORS, 500),
+        saves=paper.HMMER_IMPROVEMENT,
+    )
+
+
+def variants(samples: int, reads: int) -> Workload:
+    """144 samples would be the paper's 1728 on 12 nodes."""
+    return Workload(
+        "variants",
+        "variants.py",
+        ("bwa", "samtools", "wgsim", "bcftools"),
+        (f"--samples={samples}", f"--reads={reads}"),
+        ratio=variants_ratio(),
+        executors=(paper.EXECUTORS, paper.VARIANTS_UNCONSTRAINED_EXECUTORS),
+        saves=paper.VARIANTS_IMPROVEMENT,
+    )
+
+
+def kmeans(iterations: int, points: int) -> Workload:
+    """42 fragments: 500 of the paper on 12 nodes."""
+    return Workload(
+        f"K-means, {iterations} iteration{'s' if iterations > 1 else ''}",
+        "kmeans.py",
+        (),
+        (
+            *("--fragments=42", f"--points={42 * points}", "--dimensions=100", "--centers=1000"),
+            f"--iterations={iterations}",
+        ),
+        ratio=kmeans_ratio(),
+        executors=(paper.EXECUTORS, paper.EXECUTORS),
+        saves=None,
+    )
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is run on a device.
+
+    Attributes:
+        statics: Constraints of the sweep, of `STATICS`.
+        autos: Whether to run "auto", "auto(2,256,2)" and no constraint too.
+        rounds: Of the three that are judged.
+    """
+
+    workloads: tuple[Workload, ...]
+    statics: tuple[float, ...]
+    autos: bool
+    rounds: int
+
+
+# Computing takes 7 s here in the first, 7 to 14 s in the second, up to a minute in the third.
+QUICK = Effort((hmmer(1),), statics=(32,), autos=False, rounds=1)
+NORMAL = Effort(
+    (hmmer(2), variants(96, 100), kmeans(1, 22_000), kmeans(3, 7_400)),
+    statics=(16, 32, 64),
+    autos=True,
+    rounds=3,
+)
+_LARGE = (hmmer(8), variants(144, 1000), kmeans(1, 44_000))
+LONG = Effort((*_LARGE, kmeans(3, 15_000), kmeans(6, 7_400)), statics=STATICS, autos=True, rounds=5)
+#: What the long form adds: a slower device with a knee, and the disk.
+ELSEWHERE = Effort(_LARGE, statics=(32, 64), autos=False, rounds=3)
+SLOWER_MB_S = 150.0
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs applications and remembers what they did.
+
+    Attributes:
+        runs: Of each run its JSON, with application and device.
+        computing: By workload, what was found out about its computing.
+        usable: Programs that can run here, and those that cannot.
+    """
+
+    session: Session
+    python: str
+    work: Path
+    runs: list[dict[str, Any]]
+    computing: dict[str, tuple[float, float]] = field(default_factory=dict)
+    usable: dict[str, bool] = field(default_factory=dict)
+
+    def run(
+        self,
+        workload: Workload,
+        mode: str,
+        checkpoint_mb: float,
+        device: Device,
+    ) -> dict[str, Any]:
+        """What the application printed, with the names of workload and device.
+
+        Raises:
+            ProgramFailed: It failed.
+        """
+        executors = workload.executors[mode == "unconstrained"]
+        command = [
+            *device.prefix,
+            *(self.python, "-B", str(WORKFLOWS / workload.program), *workload.options),
+            *(f"--mode={mode}", f"--checkpoint-mb={checkpoint_mb}", f"--cpus={SLOTS}"),
+            *(f"--work={self.work}", f"--checkpoints={device.folder}"),
+            *(f"--bandwidth={device.mb_s:g}", f"--io-threads={executors}"),
+            *(["--direct"] if device.direct else []),
+        ]
+        environment = {"PYTHONPATH": str(self.session.build.folder / "python")}
+        done = process.run(command, environment=environment, timeout_s=TIMEOUT_S)
+        outcome = json.loads(done.stdout)
+        outcome.update(workload=workload.name, device=device.name, cpu_s=done.cpu_s)
+        outcome["paper_saves"] = paper_saves(workload, device)
+        self.runs.append(outcome)
+        self.session.progress(
+            f"{workload.name}, {device.name}: {mode}: {outcome['seconds']:.2f} s, "
+            f"{outcome['checkpoint_bytes'] / 1e6 / outcome['seconds']:.0f} MB/s"
+        )
+        return dict(outcome)
+
+    def checkpoint_mb(self, workload: Workload, device: Device) -> float:
+        """The size by which the run without I/O tasks computes and writes in the paper's ratio."""
+        if workload.name not in self.computing:
+            self.computing[workload.name] = self._computing(workload)
+        seconds, unit_mb = self.computing[workload.name]
+        total_mb = seconds / workload.ratio * device.non_aware_mb_s
+        self.session.note(
+            f"{workload.name}, {device.name}: computing alone takes {seconds:.2f} s, and "
+            f"{total_mb:.0f} MB are written, a ratio of {workload.ratio:.2f} without I/O tasks"
+        )
+        return total_mb / unit_mb
+
+    def _computing(self, workload: Workload) -> tuple[float, float]:
+        """Seconds of computing alone, and the MB that are written for each of --checkpoint-mb."""
+        size_mb = 0.01
+        memory = Device(MEMORY, self.work, SSD_MB_S, SSD_MB_S, direct=False)
+        # The first run warms up: programs come into memory, and so do the pages of a guest.
+        _, outcome = (self.run(workload, "non-aware", size_mb, memory) for _ in range(2))
+        return outcome["seconds"], outcome["checkpoint_bytes"] / 1e6 / size_mb
+
+    def can_run(self, workload: Workload) -> bool:
+        """Whether this machine has what the application needs; if not, that is noted once."""
+        if workload.program not in self.usable:
+            missing = [tool for tool in workload.tools if shutil.which(tool) is None]
+            complaint = f"no {', '.join(missing)} (tools/install_packages apps)" if missing else ""
+            if workload.program == "kmeans.py" and not self._has_numpy():
+                complaint = f"{self.python} has no numpy (`make test` installs it)"
+            if complaint:
+                self.session.note(f"{workload.program} is left out: {complaint}")
+            self.usable[workload.program] = not complaint
+        return self.usable[workload.program]
+
+    def _has_numpy(self) -> bool:
+        try:
+            process.run([self.python, "-c", "import numpy"])
+        except ProgramFailed:
+            return False
+        return True
+
+
+# ---- One application on one device
+
+
+def _over(rounds: Sequence[dict[str, float]], mode: str, other: str) -> list[float]:
+    return [seconds[mode] / seconds[other] for seconds in rounds]
+
+
+def compare(
+    runner: Runner, workload: Workload, device: Device, checkpoint_mb: float, effort: Effort
+) -> Iterator[Row]:
+    """Runs every mode once, then those that are judged in turn.
+
+    Raises:
+        RuntimeError: Two runs did not compute or write the same.
+    """
+    outcomes: list[dict[str, Any]] = []
+
+    def seconds(mode: str) -> float:
+        outcomes.append(runner.run(workload, mode, checkpoint_mb, device))
+        return float(outcomes[-1]["seconds"])
+
+    # The paper's constraints are for 450 MB/s: on another device the same numbers of tasks at once.
+    scale = device.mb_s / SSD_MB_S
+    statics = {f"{static * scale:g}": static for static in effort.statics}
+    others = ["unconstrained", "auto", f"auto({2 * scale:g},{256 * scale:g},2)"]
+    once = {mode: seconds(mode) for mode in [*statics, *(others if effort.autos else [])]}
+    best = min(statics, key=lambda mode: once[mode])
+
+    contenders: dict[str, Callable[[], float]] = {
+        mode: (lambda mode=mode: seconds(mode))  # type: ignore[misc]
+        for mode in ("non-aware", best, "climb")
+    }
+    rounds = list(alternate(contenders, effort.rounds))
+    done = {(outcome["result"], outcome["checkpoint_bytes"]) for outcome in outcomes}
+    if len(done) != 1:
+        raise RuntimeError(f"{workload.name} on {device.name}: runs differ: {done}")
+
+    where = f"{workload.name}, {device.name}"
+    non_aware = statistics.median(each["non-aware"] for each in rounds)
+    for mode, figure in once.items():
+        yield row(f"{where}: {_called(mode)}", "s", [figure])
+    for mode in contenders:
+        yield row(f"{where}: {_called(mode)}, in turn", "s", [each[mode] for each in rounds])
+    for mode in others if effort.autos else []:
+        yield row(f"{where}: {mode} over non-aware", "ratio", [once[mode] / non_aware])
+    yield row(
+        f"{where}: climb over non-aware",
+        "ratio",
+        _over(rounds, "climb", "non-aware"),
+        bar_of(workload, device),
+    )
+    yield row(
+        f"{where}: climb over the best constraint, {best}",
+        "ratio",
+        _over(rounds, "climb", best),
+        at_most(1.03),
+    )
+
+
+def _called(mode: str) -> str:
+    return f"constraint {mode}" if mode[0].isdigit() else mode
+
+
+def bar_of(workload: Workload, device: Device) -> Bar:
+    """What climb may take over non-aware."""
+    saves = paper_saves(workload, device)
+    return at_most(1.02 if saves is None else round(1 - saves, 4))
+
+
+def paper_saves(workload: Workload, device: Device) -> float | None:
+    """Of the time of non-aware, if the device is such as the paper's."""
+    return workload.saves if device.non_aware_mb_s < device.mb_s else None
+
+
+# ---- All
+
+
+def _python() -> str:
+    """The interpreter that has what the applications need."""
+    ours = build.ROOT / "build/venv/bin/python3"
+    return str(ours) if ours.exists() else sys.executable
+
+
+def _devices(session: Session) -> Iterator[tuple[AbstractContextManager[Device], Effort]]:
+    effort = QUICK if session.quick else LONG if session.long else NORMAL
+    yield devices.with_knee(session, SSD_MB_S, knee(), SLOTS), effort
+    if session.long:
+        yield devices.with_knee(session, SLOWER_MB_S, knee(), SLOTS), ELSEWHERE
+        yield devices.limited_disk(session, SSD_MB_S), ELSEWHERE
+        yield devices.raw_disk(session, SSD_MB_S), ELSEWHERE
+
+
+def run(session: Session) -> Iterator[Row]:
+    """Rows of each application on each device."""
+    with contextlib.ExitStack() as stack:
+        work = stack.enter_context(devices.work_folder(session))
+        runner = Runner(session, _python(), work, [])
+        stack.callback(_keep, session, runner.runs)
+        for context, effort in _devices(session):
+            try:
+                with context as device:
+                    for workload in effort.workloads:
+                        if runner.can_run(workload):
+                            size_mb = runner.checkpoint_mb(workload, device)
+                            yield from compare(runner, workload, device, size_mb, effort)
+            except DeviceUnavailable as error:
+                session.note(f"left out: {error}")
+        if not session.quick:
+            _draw(session, runner.runs)
+
+
+def _draw(session: Session, runs: Sequence[dict[str, Any]]) -> None:
+    """For each device the times of every mode, as figures 10, 14 and 21 have them."""
+    found: list[drawing.Picture] = []
+    for device in dict.fromkeys(run["device"] for run in runs if run["device"] != MEMORY):
+        bars = bars_of([run for run in runs if run["device"] == device])
+        title = f"Real runs on {device}"
+        found.append(
+            (device, functools.partial(pictures.totals, bars, title=title, reference=SAVED))
+        )
+    drawing.draw(session, "applications", found)
+
+
+def bars_of(runs: Sequence[dict[str, Any]]) -> list[pictures.Bar]:
+    """The median of each mode's runs on a device, those without I/O tasks first and climb last."""
+    bars = []
+    for workload in dict.fromkeys(run["workload"] for run in runs):
+        times: dict[str, list[float]] = {}
+        saves = None
+        for run in runs:
+            if run["workload"] == workload:
+                saves = run["paper_saves"]
+                times.setdefault(run["mode"], []).append(run["seconds"])
+        base = statistics.median(times["non-aware"])
+        for mode in sorted(times, key=lambda mode: _ORDER.index(_kind(mode))):
+            low, middle, high = min(times[mode]), statistics.median(times[mode]), max(times[mode])
+            reference = base * (1 - saves) if saves and mode == "climb" else None
+            bars.append(pictures.Bar(mode, middle, _kind(mode), workload, low, high, reference))
+    return bars
+
+
+#: Kinds of bars, in their order.
+_ORDER = ("baseline", "unconstrained", "static", "auto", "climb")
+
+
+def _kind(mode: str) -> str:
+    if mode == "non-aware":
+        return "baseline"
+    if mode[0].isdigit():
+        return "static"
+    return mode.partition("(")[0]
+
+
+def _keep(session: Session, runs: list[dict[str, Any]]) -> None:
+    """Every run, beside the results."""
+    session.results.mkdir(parents=True, exist_ok=True)
+    file = session.results / "applications.json"
+    file.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")

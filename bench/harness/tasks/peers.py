@@ -1,0 +1,251 @@
+"""What a task costs, and how Ioweave stands beside other runtimes that are tuned by hand.
+
+Each contender is a process of `contender.py`. The peers are installed into build/venv-peers, when
+they are first wanted; where they cannot be had they are left out, with a note and a row that counts
+those that ran.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness import build, process
+from harness.process import ProgramFailed
+from harness.result import Row, at_least, row
+from harness.samples import alternate
+from harness.session import Session
+from harness.tasks import applications, contender, devices
+from harness.tasks.devices import Device, DeviceUnavailable
+
+REQUIREMENTS = build.ROOT / "bench/requirements-peers.txt"
+VENV = build.ROOT / "build/venv-peers"
+
+PEERS = ("pools", "dask", "ray", "parsl")
+#: Runtimes of ours that take part beside the peers.
+OURS = ("ioweave", "ioweave-dask")
+CALLED = {
+    "ioweave": "Ioweave",
+    "ioweave-dask": "ioweave.dask",
+    "pools": "two thread pools",
+    "dask": "Dask",
+    "ray": "Ray",
+    "parsl": "Parsl",
+}
+
+#: Tasks of a round, so that a round takes some seconds at most.
+TASKS = {
+    "ioweave": 50_000,
+    "pools": 50_000,
+    "dask": 3_000,
+    "ray": 5_000,
+    "parsl": 10_000,
+}
+
+#: Computing over writing at the device's best: what decides is how well the device is used, and
+#: there is something to do meanwhile.
+RATIO = 0.6
+CPUS = 2
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured.
+
+    Attributes:
+        share: Of `TASKS`.
+        rounds: Of each rate; of the overhead; of the checkpoints that are judged.
+        contenders: Who writes checkpoints.
+        slots: I/O tasks at once that peers are tried with.
+        tasks: Checkpoints of a run, and of a run of the sweep.
+        pieces: MiB of a checkpoint.
+    """
+
+    share: float
+    rates: int
+    overhead: int
+    rounds: int
+    contenders: tuple[str, ...]
+    slots: tuple[int, ...]
+    tasks: tuple[int, int]
+    pieces: int
+
+
+QUICK = Effort(0.1, 3, 3, 1, ("ioweave", "pools"), (8,), (64, 16), 16)
+NORMAL = Effort(1, 7, 7, 3, (*OURS, *PEERS), (4, 8, 16, 32), (256, 64), 24)
+LONG = Effort(1, 15, 15, 5, (*OURS, *PEERS), (2, 4, 6, 8, 12, 16, 24, 32), (512, 128), 24)
+
+
+# ---- The peers' Python
+
+
+def interpreter(session: Session) -> str | None:
+    """The Python that has the peers; None where it cannot be had, which is noted."""
+    python, stamp = VENV / "bin/python", VENV / "installed"
+    wanted = REQUIREMENTS.read_text(encoding="utf-8")
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return str(python)
+    session.progress(f"installing the peers into {VENV}: minutes, the first time")
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    try:
+        process.run([sys.executable, "-m", "venv", "--clear", str(VENV)])
+        process.run([*pip, "--requirement", str(REQUIREMENTS)])
+    except ProgramFailed as error:
+        shutil.rmtree(VENV, ignore_errors=True)
+        session.note(f"Dask, Ray and Parsl are left out: {_last_line(error)}")
+        return None
+    stamp.write_text(wanted, encoding="utf-8")
+    return str(python)
+
+
+def _last_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Starts contenders; those that fail are noted, and then left out."""
+
+    session: Session
+    python: str
+    failed: dict[str, str]
+
+    def run(
+        self, name: str, what: str, *options: str, device: Device | None = None
+    ) -> list[dict[str, float]]:
+        """What it printed; nothing if it failed, now or before."""
+        if name in self.failed:
+            return []
+        prefix = () if device is None else device.prefix
+        command = [*prefix, self.python, "-B", contender.__file__, name, what, *options]
+        environment = {"PYTHONPATH": str(self.session.build.folder / "python")}
+        try:
+            return process.run(command, environment=environment).json_lines()
+        except ProgramFailed as error:
+            self.failed[name] = _last_line(error)
+            self.session.note(f"{CALLED[name]} is left out: {self.failed[name]}")
+            return []
+
+
+# ---- What a task costs
+
+
+def _rates(runner: Runner, names: Sequence[str], effort: Effort) -> Iterator[Row]:
+    for name in names:
+        tasks = int(TASKS[name] * effort.share)
+        found = runner.run(name, "rate", f"--tasks={tasks}", f"--rounds={effort.rates}")
+        if found:
+            bar = at_least(30_000) if name == "ioweave" else None
+            rates = [each["tasks_per_s"] for each in found]
+            yield row(f"trivial tasks: {CALLED[name]}", "1/s", rates, bar)
+
+
+def _dask_overhead(runner: Runner, effort: Effort) -> Iterator[Row]:
+    tasks = int(2_000 * effort.share)
+    found = runner.run("dask", "overhead", f"--tasks={tasks}", f"--rounds={effort.overhead}")
+    for kind, call in (("compute", "submit_compute"), ("io", "submit_io")):
+        ratios = [each[f"ioweave_{kind}"] / each[f"plain_{kind}"] for each in found]
+        if ratios:
+            what = f"trivial tasks on Dask: {call} over plain Dask's submit"
+            yield row(what, "ratio", ratios, at_least(0.95))
+    ratios = [each["runtime_io"] / each["plain_io"] for each in found]
+    if ratios:
+        what = 'trivial tasks on Dask: @ioweave.io of Runtime("dask://") over plain Dask\'s submit'
+        yield row(what, "ratio", ratios)
+
+
+# ---- Computing and checkpoints
+
+
+def iterations_for(seconds: float) -> int:
+    """Of a computation that takes so long on a processor here."""
+    trial = 50_000
+    fastest = float("inf")
+    for number in range(5):
+        began = time.perf_counter()
+        contender.compute(number, trial)
+        fastest = min(fastest, time.perf_counter() - began)
+    return max(1, round(seconds / fastest * trial))
+
+
+def _checkpoints(
+    runner: Runner, device: Device, names: Sequence[str], effort: Effort
+) -> Iterator[Row]:
+    size_mb = effort.pieces * contender.PIECE / 1e6
+    options = [
+        f"--folder={device.folder}",
+        f"--pieces={effort.pieces}",
+        f"--cpus={CPUS}",
+        f"--iterations={iterations_for(RATIO * CPUS * size_mb / device.mb_s)}",
+    ]
+
+    def seconds(name: str, slots: int, tasks: int) -> float | None:
+        words = [*options, f"--slots={slots}", f"--tasks={tasks}"]
+        found = runner.run(name, "checkpoints", *words, device=device)
+        if not found:
+            return None
+        runner.session.progress(f"{name}, {slots} slots: {tasks} in {found[0]['seconds']:.2f} s")
+        return found[0]["seconds"]
+
+    full, part = effort.tasks
+    slots = {"ioweave": 0, "ioweave-dask": max(effort.slots)}
+    for name in names:
+        if name not in slots:
+            tried = {number: seconds(name, number, part) for number in effort.slots}
+            slots[name] = best_of(tried)
+    contenders: Mapping[str, Callable[[], float | None]] = {
+        name: (lambda name=name: seconds(name, slots[name], full))  # type: ignore[misc]
+        for name in names
+    }
+    rounds = list(alternate(contenders, effort.rounds))
+    where = f"checkpoints on {device.name}"
+    for name in names:
+        times = [figure for each in rounds if (figure := each[name]) is not None]
+        if times and name not in runner.failed:
+            yield row(f"{where}: {_tuned(name, slots[name])}", "s", times)
+    for name in names:
+        pairs = [(each["ioweave"], each[name]) for each in rounds]
+        ratios = [ours / its for ours, its in pairs if ours is not None and its is not None]
+        if ratios and name != "ioweave":
+            what = f"{where}: Ioweave, climb over {_tuned(name, slots[name])}"
+            yield row(what, "ratio", ratios)
+
+
+def best_of(tried: Mapping[int, float | None]) -> int:
+    """The number of slots that took least; the first one where none ended.
+
+    >>> best_of({4: 2.0, 8: 1.5, 16: None})
+    8
+    """
+    done = {slots: figure for slots, figure in tried.items() if figure is not None}
+    return min(done, key=lambda slots: done[slots]) if done else next(iter(tried))
+
+
+def _tuned(name: str, slots: int) -> str:
+    if name in OURS:
+        return f"{CALLED[name]}, climb"
+    return f"{CALLED[name]}, {slots} slots, the best tried"
+
+
+# ---- All
+
+
+def run(session: Session) -> Iterator[Row]:
+    """Rows of what a task costs, and of a workload beside the peers."""
+    effort = QUICK if session.quick else LONG if session.long else NORMAL
+    python = interpreter(session)
+    missing = [] if python else [name for name in CALLED if name not in ("ioweave", "pools")]
+    runner = Runner(session, python or sys.executable, dict.fromkeys(missing, "not installed"))
+    yield from _rates(runner, ["ioweave", *PEERS], effort)
+    yield from _dask_overhead(runner, effort)
+    try:
+        with devices.with_knee(session, applications.SSD_MB_S, applications.knee(), CPUS) as device:
+            names = [name for name in effort.contenders if name not in runner.failed]
+            yield from _checkpoints(runner, device, names, effort)
+    except DeviceUnavailable as error:
+        session.note(f"checkpoints beside the peers are left out: {error}")
+    ran = [name for name in PEERS if name not in runner.failed]
+    yield row(f"peers that ran, of {len(PEERS)}", "", [len(ran)])

@@ -1,0 +1,77 @@
+"""Ioweave: storage I/O woven through computation.
+
+Files, read and written at positions:
+
+    with ioweave.open("data.bin") as file:
+        head = file.pread(4096, 0)
+        parts = [file.apread_into(part, i * part.nbytes) for i, part in enumerate(array)]
+        total = sum(part.result() for part in parts)      # or: await each of them
+
+Tasks, those that only move bytes beside those that compute (docs/python.md):
+
+    @ioweave.task
+    def simulate(block): ...
+
+    @ioweave.io
+    def checkpoint(block): ...
+
+    with ioweave.Runtime():
+        for block in blocks:
+            checkpoint(simulate(block))
+"""
+
+from . import targets
+from ._core import Service
+from ._core import version as _version
+from ._file import File, open
+from ._request import Request
+from .devices import Device, Node
+from .errors import CancelledError, CycleError, DependencyFailed, TaskTimeout, WorkerDied
+from .futures import Future
+from .graph import Direction
+from .records import TaskRecord
+from .runtime import Runtime, barrier, wait
+from .simulated import SimulatedRuntime
+from .tasks import Task, io, task
+
+__version__ = _version()
+
+
+def _on_dask() -> type[Runtime]:
+    from .dask.runtime import DaskRuntime  # needs Dask, and takes a second to import
+
+    return DaskRuntime
+
+
+targets.register("sim", lambda: SimulatedRuntime)
+targets.register("dask", _on_dask)
+
+In = Direction.In
+Out = Direction.Out
+InOut = Direction.InOut
+
+__all__ = [
+    "CancelledError",
+    "CycleError",
+    "DependencyFailed",
+    "Device",
+    "Direction",
+    "File",
+    "Future",
+    "In",
+    "InOut",
+    "Node",
+    "Out",
+    "Request",
+    "Runtime",
+    "Service",
+    "Task",
+    "TaskRecord",
+    "TaskTimeout",
+    "WorkerDied",
+    "barrier",
+    "io",
+    "open",
+    "task",
+    "wait",
+]

@@ -1,0 +1,3 @@
+from ioweave._command import main
+
+main()

@@ -1,0 +1,205 @@
+"""Files: reads and writes at an offset, blocking or in flight."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ioweave import _core
+from ioweave._request import Request
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ioweave._core import BufferLike
+
+_MODES = {
+    "r": os.O_RDONLY,
+    "r+": os.O_RDWR,
+    "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+    "w+": os.O_RDWR | os.O_CREAT | os.O_TRUNC,
+}
+
+_default_service: _core.Service | None = None
+
+
+def _forget_default_service() -> None:
+    """In a forked child: that of the parent has no threads here."""
+    global _default_service
+    _default_service = None
+
+
+os.register_at_fork(after_in_child=_forget_default_service)
+
+
+def _service() -> _core.Service:
+    """The one that files share which name none. Two threads may each make one; one stays."""
+    global _default_service
+    service = _default_service
+    if service is None:
+        service = _default_service = _core.Service()
+    return service
+
+
+class File:
+    """An open file, read and written at offsets: it has no position.
+
+    `pread`, `pread_into`, `pwrite` and `fsync` block, without the GIL. The same with an `a` before
+    its name returns a `Request` at once, to `await` or to ask for its `result()`; any number may
+    be in flight, and they end in any order.
+
+    Buffers are whatever has the buffer protocol (bytes, bytearray, memoryview, mmap, numpy arrays)
+    in one C-contiguous block, and are not copied. Leave one alone while a request uses it.
+
+    Any thread may call any method. After os.fork() the child can use the file as well; its requests
+    are then carried out before the call returns.
+
+    Args:
+        path: The file; not a pipe, a socket or a terminal, which have no offsets.
+        mode: "r", "r+" (read and write), "w" (write an empty or new file), "w+" (and read it).
+        direct: Go past the page cache (O_DIRECT). The address and length of buffers and the offset
+            must then be multiples of the device's block, 4096 bytes as a rule; `mmap.mmap(-1, n)`
+            is such a buffer.
+        service: What moves the bytes; None: one that all such files share.
+
+    Raises:
+        OSError: It cannot be opened.
+        ValueError: There is no such mode.
+    """
+
+    def __init__(
+        self,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        mode: str = "r",
+        *,
+        direct: bool = False,
+        service: _core.Service | None = None,
+    ) -> None:
+        if mode not in _MODES:
+            known = ", ".join(repr(known) for known in _MODES)
+            hint = "; to append, write at size()" if "a" in mode else ""
+            raise ValueError(f"mode must be one of {known}, not {mode!r}{hint}")
+        self._path = os.fspath(path)
+        self._mode = mode
+        service = service or _service()
+        fd = os.open(
+            self._path, _MODES[mode] | os.O_CLOEXEC | (os.O_DIRECT if direct else 0), 0o666
+        )
+        # From here on the descriptor is closed with its owner, also where the next line raises.
+        self._file = _core.Descriptor(fd, service, self._path, direct)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._path)
+        self._file.size()  # what has no offsets is refused here
+
+    @property
+    def name(self) -> str | bytes:
+        """The path, as it was given."""
+        return self._path
+
+    @property
+    def mode(self) -> str:
+        return self._mode
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def pread(self, n: int, offset: int) -> bytes:
+        """`n` bytes from `offset` on; fewer only at the end of the file.
+
+        Raises:
+            OSError: The read failed.
+            ValueError: The file is closed, or a number is below 0. So for all methods.
+        """
+        return self._file.pread(n, offset)
+
+    def pread_into(self, buffer: BufferLike, offset: int) -> int:
+        """Fills `buffer` from `offset` on; the number of bytes, fewer only at the end of the file.
+
+        Raises:
+            TypeError: The buffer is read-only or not C-contiguous, or there is none.
+            OSError: The read failed.
+        """
+        return self._file.pread_into(buffer, offset)
+
+    def pwrite(self, buffer: BufferLike, offset: int) -> int:
+        """Writes all of `buffer` at `offset`; the number of its bytes.
+
+        Raises:
+            TypeError: The buffer is not C-contiguous, or there is none.
+            OSError: Not all could be written (ENOSPC, EFBIG, ...); a part of it may have been.
+        """
+        return self._file.pwrite(buffer, offset)
+
+    def fsync(self, data_only: bool = False) -> None:
+        """Returns when what was written is on the device.
+
+        Args:
+            data_only: Leave out what is not needed to read it again, as the time of the change.
+        """
+        self._file.fsync(data_only)
+
+    def apread(self, n: int, offset: int) -> Request[bytes]:
+        """As `pread`, in flight."""
+        return Request(self._file.apread(n, offset))
+
+    def apread_into(self, buffer: BufferLike, offset: int) -> Request[int]:
+        """As `pread_into`, in flight."""
+        return Request(self._file.apread_into(buffer, offset))
+
+    def apwrite(self, buffer: BufferLike, offset: int) -> Request[int]:
+        """As `pwrite`, in flight."""
+        return Request(self._file.apwrite(buffer, offset))
+
+    def afsync(self, data_only: bool = False) -> Request[None]:
+        """As `fsync`, in flight. Does not wait for writes that are: await those first."""
+        return Request(self._file.afsync(data_only))
+
+    def size(self) -> int:
+        """In bytes."""
+        return self._file.size()
+
+    def truncate(self, n: int) -> None:
+        """Makes the file `n` bytes long; what is new reads as zeros."""
+        self._file.truncate(n)
+
+    def fileno(self) -> int:
+        """The descriptor. It is closed with the file."""
+        return self._file.fileno()
+
+    def close(self) -> None:
+        """Waits for what is in flight, then closes. Closing twice is fine.
+
+        Raises:
+            OSError: close(2) reports a write that was lost, as network file systems may.
+        """
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<ioweave.File {self._path!r} mode={self._mode!r}{state}>"
+
+
+def open(
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+    mode: str = "r",
+    *,
+    direct: bool = False,
+    service: _core.Service | None = None,
+) -> File:
+    """Opens a file; see `File`."""
+    return File(path, mode, direct=direct, service=service)

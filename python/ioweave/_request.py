@@ -1,0 +1,110 @@
+"""Transfers in flight as Python sees them: to wait for, or to await."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from weakref import WeakValueDictionary
+
+from ioweave import _core
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+
+class Request(Generic[T]):
+    """A transfer under way: `await` it, or ask for its `result()`.
+
+    Its buffer and its file stay as they are until it has ended, also where the request is dropped
+    or cancelled: the storage device may still be at work. What has ended lets go of them when
+    somebody takes the result, at the latest with the next call of this package.
+
+    Any number of threads and event loops may wait for one request. In a forked child, those that
+    the parent submitted count as cancelled.
+    """
+
+    __slots__ = ("_transfer",)
+
+    def __init__(self, transfer: _core.Transfer) -> None:
+        self._transfer = transfer
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._transfer.done()
+
+    def result(self, timeout: float | None = None) -> T:
+        """What the blocking call of the same name returns; sleeps until it has ended.
+
+        Args:
+            timeout: In seconds; None: for ever.
+
+        Raises:
+            TimeoutError: It has not ended; it stays in flight.
+            concurrent.futures.CancelledError: It was cancelled before anything was moved.
+            OSError: It failed.
+        """
+        try:
+            return cast(T, self._transfer.result(timeout))
+        except OSError as error:
+            if error.errno != errno.ECANCELED:
+                raise
+        # Not at the top: it takes longer to import than all of this package.
+        from concurrent.futures import CancelledError
+
+        raise CancelledError
+
+    def cancel(self) -> bool:
+        """Asks that it be given up; False where it is too late for that.
+
+        It ends in any case, and only the result says how: storage devices finish what they began.
+        """
+        return self._transfer.cancel()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """As result(), on the running event loop. Cancelling the task cancels the request."""
+        if not self._transfer.done():
+            import asyncio
+
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[None] = loop.create_future()
+            if _arrivals_of(loop).expect(self._transfer, future):
+                try:
+                    yield from future
+                except asyncio.CancelledError:
+                    self.cancel()
+                    raise
+        return self.result()
+
+
+class _LoopsOfThread(threading.local):
+    """By the id of a loop. Only the loop holds its arrivals, so that they go when it is closed.
+
+    A loop runs in one thread, so nothing here is shared, nor is there a lock for a fork to leave
+    locked.
+    """
+
+    def __init__(self) -> None:
+        self.arrivals: WeakValueDictionary[int, _core.Arrivals] = WeakValueDictionary()
+
+
+_loops = _LoopsOfThread()
+
+
+def _arrivals_of(loop: asyncio.AbstractEventLoop) -> _core.Arrivals:
+    arrivals = _loops.arrivals.get(id(loop))
+    if arrivals is None:
+        arrivals = _core.Arrivals()
+        loop.add_reader(arrivals.fileno(), _resolve, arrivals)
+        _loops.arrivals[id(loop)] = arrivals
+    return arrivals
+
+
+def _resolve(arrivals: _core.Arrivals) -> None:
+    """All that arrived since the loop last looked, at once."""
+    for future in arrivals.take():
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,328 @@
+"""When an I/O task may start: the runtime's side of the policy core.
+
+One `_core.Policy` decides for all I/O tasks of a runtime, under the runtime's lock: it is told what
+is ready and what ended, and says what starts. This machine is its node 0; a simulation has more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._core import Policy, SetLimit, Start
+from .config import did_you_mean
+from .devices import Device
+from .learning import Learned
+
+if TYPE_CHECKING:
+    from .graph import Call
+    from .sampling import TaskCounter
+    from .tasks import Task
+
+_log = logging.getLogger("ioweave")
+_NODE = 0
+_SHOWN = 3  # names of nodes in a message
+
+
+class DeviceState:
+    """A device that I/O tasks use."""
+
+    __slots__ = (
+        *("device", "id", "nodes", "running", "waiting", "sampled", "held_back", "moved", "tasks"),
+    )
+
+    def __init__(self, device: Device, number: int, nodes: Sequence[int] = ()) -> None:
+        self.device = device
+        self.id = number
+        self.nodes = nodes  # the policy is to be told that these have it; none: all nodes have
+        self.running = 0
+        self.waiting = 0
+        self.sampled = 0  # operations, waiting or running, of flows that need samples
+        self.held_back = False  # something waited all the time since the last sample
+        self.moved = 0  # bytes of the calls that ended well
+        self.tasks: TaskCounter | None = None  # counts what calls move, where it is asked for
+
+
+class Flow:
+    """The calls of one task on one device."""
+
+    __slots__ = ("device", "done", "id", "limit", "moved", "running", "sampled", "task", "waiting")
+
+    def __init__(self, task: Task, device: DeviceState, number: int) -> None:
+        self.task = task
+        self.device = device
+        self.id = number
+        self.sampled = task.constraint is not None and task.constraint.sampled
+        self.waiting = 0
+        self.running = 0
+        self.done = 0  # calls that ended well
+        self.moved = 0  # their bytes
+        self.limit = 0  # calls at once, as the policy last said; 0: no bound
+
+
+class Admission:
+    """The I/O tasks of a runtime and the policy. Every method needs the runtime's lock.
+
+    Args:
+        devices: by name; "default", without a budget, is added if there is none.
+        executors: most I/O tasks at once on a device.
+        log: gets every line of the policy's event log.
+        learned: what earlier runs found out.
+        nodes: names of the nodes that are simulated; None: this machine alone.
+        limit_changed: told the flow when its limit was set.
+
+    The policy's time begins with it.
+    """
+
+    def __init__(
+        self,
+        devices: Mapping[str, Device],
+        *,
+        executors: int,
+        log: Callable[[str], None] | None,
+        learned: Learned,
+        nodes: Sequence[str] | None = None,
+        limit_changed: Callable[[Flow], None] | None = None,
+    ) -> None:
+        self._nodes = nodes
+        self._began_ns = time.monotonic_ns()
+        self._limit_changed = limit_changed
+        self._known = {"default": Device("default"), **devices}
+        self._executors = executors
+        self._learned = learned
+        self._policy = Policy(log)
+        self._devices: dict[str, DeviceState] = {}
+        self._flows: dict[Task, Flow] = {}
+        self._flow_ids: list[Flow] = []
+        self._calls: dict[int, Call] = {}  # by operation: all that the policy knows
+        self._operations = 0
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+    @property
+    def waiting(self) -> int:
+        return self._policy.waiting
+
+    @property
+    def running(self) -> int:
+        return self._policy.running
+
+    @property
+    def devices(self) -> Iterable[DeviceState]:
+        return self._devices.values()
+
+    @property
+    def flows(self) -> Iterable[Flow]:
+        return self._flow_ids
+
+    def flow(self, task: Task) -> Flow:
+        """The flow of a task, made when the task is first called.
+
+        Raises:
+            ValueError: its device is not known, or the device cannot hold its constraint.
+        """
+        flow = self._flows.get(task)
+        if flow is None:
+            flow = Flow(task, *self._make(task))
+            self._flows[task] = flow
+            self._flow_ids.append(flow)
+            # The policy tells of changes only.
+            self._set_limit(flow, self._explain(flow)["limit"])
+        return flow
+
+    def _make(self, task: Task) -> tuple[DeviceState, int]:
+        device = self.device(task, task.device)
+        assert task.constraint is not None  # it is an I/O task
+        text = task.constraint.text(self._executors)
+        known = self._learned.beginning(task, device.device)
+        if known:
+            try:
+                return device, self._add_flow(task, device, text, known)
+            except ValueError as error:
+                _log.warning("what was learned for %s is not used: %s", task.key, error)
+        return device, self._add_flow(task, device, text, "")
+
+    def _add_flow(self, task: Task, device: DeviceState, text: str, learned: str) -> int:
+        try:
+            return self._policy.add_flow(task.name, device.id, constraint=text, learned=learned)
+        except ValueError as error:
+            raise ValueError(
+                f"task {task.name!r} on device {device.device.name!r}: {error}"
+            ) from None
+
+    def device(self, task: Task, name: str) -> DeviceState:
+        """The device of that name, which a task wants to use.
+
+        Raises:
+            ValueError: it is not known.
+        """
+        state = self._devices.get(name)
+        if state is not None:
+            return state
+        device = self._known.get(name)
+        if device is None:
+            raise ValueError(
+                f"task {task.name!r}: there is no device {name!r}"
+                f"{did_you_mean(name, self._known)}; known are "
+                f"{', '.join(map(repr, sorted(self._known)))}. Describe it with "
+                f"Runtime(devices=[ioweave.Device({name!r}, ...)]) or a [[device]] in ioweave.toml"
+            )
+        nodes = self._nodes_with(task, device)
+        if self._nodes is None and device.path is not None and not Path(device.path).exists():
+            raise ValueError(
+                f"task {task.name!r}: the path {str(device.path)!r} of device {name!r} does not "
+                "exist: mount it, or correct the device's path"
+            )
+        number = self._policy.add_device(
+            name,
+            scope=device.scope,
+            budget_mb_per_s=float(device.bandwidth),
+            max_in_flight=min(device.max_in_flight or self._executors, self._executors),
+            everywhere=not nodes,
+        )
+        state = self._devices[name] = DeviceState(device, number, nodes)
+        return state
+
+    def _nodes_with(self, task: Task, device: Device) -> list[int]:
+        """The nodes that have it, by number; empty where all have."""
+        names = [platform.node() or "localhost"] if self._nodes is None else self._nodes
+        nodes = [number for number, name in enumerate(names) if device.is_on(name)]
+        if not nodes:
+            here = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if names[_SHOWN:] else "")
+            raise ValueError(
+                f"task {task.name!r}: device {device.name!r} is only on nodes "
+                f"{', '.join(map(repr, device.nodes or ()))}, and not on {here}: correct its "
+                "nodes=, or run where they are"
+            )
+        return nodes if len(nodes) < len(names) else []
+
+    # ---- Events. Each returns the calls that start. ---------------------------------------------
+
+    def ready(self, call: Call) -> list[Call]:
+        flow = _flow_of(call)
+        self._operations += 1
+        call.operation = self._operations
+        self._calls[call.operation] = call
+        flow.waiting += 1
+        flow.device.waiting += 1
+        flow.device.sampled += flow.sampled
+        return self._apply(
+            self._policy.ready(call.operation, flow.id, _NODE, call.nbytes, self._now_ns())
+        )
+
+    def finished(self, call: Call, seconds: float) -> list[Call]:
+        flow = _flow_of(call)
+        flow.done += 1
+        flow.moved += call.nbytes
+        flow.device.moved += call.nbytes
+        concurrency = flow.running
+        operation = self._forget(call)
+        return self._apply(
+            self._policy.finished(operation, seconds, call.nbytes, concurrency, self._now_ns())
+        )
+
+    def failed(self, call: Call) -> list[Call]:
+        return self._apply(self._policy.failed(self._forget(call), self._now_ns()))
+
+    def cancelled(self, call: Call) -> list[Call]:
+        """`call` will not run, or what it ran is void."""
+        return self._apply(self._policy.cancelled(self._forget(call), self._now_ns()))
+
+    def sample(self, state: DeviceState, bytes_per_second: float) -> list[Call]:
+        """The device moved so much since the last sample."""
+        held_back = state.held_back
+        state.held_back = state.waiting > 0
+        return self._apply(
+            self._policy.sample(
+                state.id, _NODE, bytes_per_second, state.running, held_back, self._now_ns()
+            )
+        )
+
+    def _now_ns(self) -> int:
+        return time.monotonic_ns() - self._began_ns
+
+    def _forget(self, call: Call) -> int:
+        flow, operation = _flow_of(call), call.operation
+        del self._calls[operation]
+        call.operation = -1
+        if call.admitted:
+            call.admitted = False
+            flow.running -= 1
+            flow.device.running -= 1
+        else:
+            self._waits_no_more(flow)
+        flow.device.sampled -= flow.sampled
+        return operation
+
+    def _waits_no_more(self, flow: Flow) -> None:
+        flow.waiting -= 1
+        flow.device.waiting -= 1
+        if flow.device.waiting == 0:
+            flow.device.held_back = False
+
+    def _apply(self, decisions: Iterable[Start | SetLimit]) -> list[Call]:
+        started: list[Call] = []
+        for decision in decisions:
+            if isinstance(decision, SetLimit):
+                self._set_limit(self._flow_ids[decision.flow], decision.limit)
+                continue
+            call = self._calls[decision.operation]
+            flow = _flow_of(call)
+            self._waits_no_more(flow)
+            flow.running += 1
+            flow.device.running += 1
+            call.admitted = True
+            started.append(call)
+        return started
+
+    def _set_limit(self, flow: Flow, limit: int) -> None:
+        flow.limit = limit
+        if self._limit_changed is not None:
+            self._limit_changed(flow)
+
+    # ---- What was decided and learned. ----------------------------------------------------------
+
+    def explain(self, task: Task | str) -> dict[str, Any]:
+        """Why the calls of a task start when they do, as the policy core has it.
+
+        Raises:
+            ValueError: no I/O task of that name was called, or several were.
+        """
+        flows = [flow for flow in self._flow_ids if task in (flow.task, flow.task.name)]
+        if len(flows) == 1:
+            return self._explain(flows[0])
+        name = task if isinstance(task, str) else task.name
+        if flows:
+            raise ValueError(f"several I/O tasks are called {name!r}: pass the task itself")
+        known = sorted({flow.task.name for flow in self._flow_ids})
+        raise ValueError(
+            f"no I/O task {name!r} was called in this runtime{did_you_mean(name, known)}; "
+            f"called were {', '.join(map(repr, known)) or 'none'}"
+        )
+
+    def explanations(self) -> list[dict[str, Any]]:
+        """Of all flows."""
+        return [self._explain(flow) for flow in self._flow_ids]
+
+    def _explain(self, flow: Flow) -> dict[str, Any]:
+        explained: dict[str, Any] = json.loads(self._policy.explain(flow.id))
+        return explained
+
+    def keep_learned(self) -> None:
+        """Hands over what was learned, for runs that follow."""
+        for flow in self._flow_ids:
+            learned = self._policy.learned(flow.id)
+            if learned:
+                self._learned.put(flow.task.key, flow.device.device.name, learned)
+
+
+def _flow_of(call: Call) -> Flow:
+    assert call.flow is not None  # it is a call of an I/O task
+    return call.flow

@@ -1,0 +1,1 @@
+"""Programs written for other task systems, on Ioweave."""

@@ -1,0 +1,114 @@
+"""The calls of `pycompss.api.api`: waiting for tasks, files and groups."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import ioweave
+
+__all__ = [
+    "TaskGroup",
+    "compss_barrier",
+    "compss_delete_directory",
+    "compss_delete_file",
+    "compss_delete_object",
+    "compss_file_exists",
+    "compss_open",
+    "compss_start",
+    "compss_stop",
+    "compss_wait_on",
+    "compss_wait_on_directory",
+    "compss_wait_on_file",
+]
+
+
+@ioweave.io(policy="none")
+def _read(path: Annotated[Path, ioweave.In]) -> None:
+    """Ends when the tasks that write the file have ended."""
+
+
+@ioweave.io(policy="none")
+def _delete(path: Annotated[Path, ioweave.InOut]) -> None:
+    """Deletes once nobody uses it any more."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _wait_for_file(path: object) -> Path:
+    named = Path(str(path))
+    ioweave.wait(_read(named))
+    return named
+
+
+def compss_wait_on(*objects: Any, mode: str = "rw", to_write: bool = True) -> Any:
+    """The values of futures, in lists and dictionaries too; of several arguments a list."""
+    values = [ioweave.wait(each) for each in objects]
+    return values[0] if len(values) == 1 else values
+
+
+def compss_wait_on_file(*paths: Any, mode: str = "rw") -> Any:
+    """Waits for the tasks that write the files; returns their names as they were given."""
+    for path in paths:
+        _wait_for_file(path)
+    return paths[0] if len(paths) == 1 else list(paths)
+
+
+compss_wait_on_directory = compss_wait_on_file
+
+
+def compss_open(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> IO[Any]:
+    """open(), after the tasks that write the file."""
+    return _wait_for_file(path).open(mode, *args, **kwargs)
+
+
+def compss_file_exists(*paths: Any) -> Any:
+    """Whether the files exist after the tasks that write them."""
+    found = [_wait_for_file(path).exists() for path in paths]
+    return found[0] if len(found) == 1 else found
+
+
+def compss_delete_file(*paths: Any) -> Any:
+    """Deletes files once the tasks that use them have ended. True for each."""
+    for path in paths:
+        _delete(Path(str(path)))
+    return True if len(paths) == 1 else [True] * len(paths)
+
+
+compss_delete_directory = compss_delete_file
+
+
+def compss_delete_object(*objects: Any) -> Any:
+    """Objects go when nothing holds them. True for each."""
+    return True if len(objects) == 1 else [True] * len(objects)
+
+
+def compss_barrier(no_more_tasks: bool = False) -> None:
+    """Waits for all tasks so far, and raises the first failure."""
+    ioweave.barrier()
+
+
+def compss_start(*args: Any, **kwargs: Any) -> None:
+    """Nothing: the runtime is started by `python -m ioweave.compat.pycompss` or ioweave.Runtime."""
+
+
+compss_stop = compss_start
+
+
+@contextlib.contextmanager
+def TaskGroup(name: str, implicit_barrier: bool = True, *_: Any, **__: Any) -> Iterator[None]:
+    """Tasks submitted inside belong together. The barrier at its end waits for all tasks so far."""
+    yield
+    if implicit_barrier:
+        ioweave.barrier()
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("compss_"):
+        raise ImportError(
+            f"ioweave.compat.pycompss does not support {name}(). It has {', '.join(__all__)}."
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

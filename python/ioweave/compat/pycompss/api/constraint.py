@@ -1,0 +1,83 @@
+"""`@constraint`: the cores and the storage bandwidth that a task holds while it runs."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .task import TaskFunction, from_environment, task_below
+
+__all__ = ["constraint"]
+
+# What COMPSs can be asked for and a machine of ours is not described by.
+_NOT_ENFORCED = frozenset(
+    {
+        "appsoftware",
+        "hostqueues",
+        "isLocal",
+        "islocal",
+        "memoryaccesstime",
+        "memorysize",
+        "memorytype",
+        "operatingsystemdistribution",
+        "operatingsystemtype",
+        "operatingsystemversion",
+        "processorarchitecture",
+        "processorinternalmemorysize",
+        "processorname",
+        "processors",
+        "processorspeed",
+        "processortype",
+        "storagesize",
+        "storagetype",
+        "wallclocklimit",
+    }
+)
+
+
+def constraint(**wanted: Any) -> Callable[[object], TaskFunction]:
+    """`@constraint(computing_units=2)`, `@constraint(storageBW="auto(2,256,2)")`; any case.
+
+    computing_units: cores of one node. storageBW: MB/s (10^6 bytes), "auto" or
+    "auto(min,max,delta)". Others that PyCOMPSs knows are accepted with a warning: nothing enforces
+    them here.
+    """
+
+    def above(decorated: object) -> TaskFunction:
+        task = task_below("@constraint", decorated)
+        for name, given in wanted.items():
+            _apply(task, name, from_environment(given))
+        return task
+
+    return above
+
+
+def _apply(task: TaskFunction, name: str, value: object) -> None:
+    key = name.lower().replace("_", "")
+    if key == "computingunits":
+        try:
+            task.cpus = int(str(value))
+        except ValueError:
+            raise ValueError(
+                f"@constraint: {name} must be a number of cores, not {value!r}"
+            ) from None
+    elif key in ("storagebw", "storagebandwidth"):
+        if not isinstance(value, (int, float, str)) or isinstance(value, bool):
+            raise ValueError(f"@constraint: {name} must be MB/s or 'auto', not {value!r}")
+        task.storage_bandwidth = _bandwidth(value)
+    elif key in _NOT_ENFORCED:
+        warnings.warn(
+            f"@constraint: {name} is not enforced by ioweave.compat.pycompss", stacklevel=4
+        )
+    else:
+        raise TypeError(
+            f"@constraint: {name!r} is not known; supported are computing_units and storageBW"
+        )
+
+
+def _bandwidth(value: float | str) -> float | str:
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value  # "auto", which ioweave.io reads
+    return value

@@ -1,0 +1,124 @@
+"""How much bandwidth an I/O task holds: what the user writes, and the policy core's words for it.
+
+| bandwidth | policy | the policy core's text |
+|---|---|---|
+| 20, "20" | fixed | fixed:20 |
+| "auto" | paper-unbounded | auto:EXECUTORS |
+| "auto(2,256,2)" | paper-bounded | auto:2,256,2 |
+| - | none | none |
+| - | climb (default) | climb |
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from .config import did_you_mean
+
+POLICIES = ("none", "fixed", "paper-unbounded", "paper-bounded", "climb")
+_BOUNDED = re.compile(r"auto\s*\(([^()]*)\)")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A policy by name with its numbers: (MB/s,) for fixed, (min, max, delta) for paper-bounded."""
+
+    policy: str
+    numbers: tuple[float, ...] = ()
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it needs measurements of the device's throughput."""
+        return self.policy == "climb"
+
+    def text(self, executors: int) -> str:
+        """The policy core's text; `executors`: how many operations a node can run at once."""
+        numbers = ",".join(f"{number:.17g}" for number in self.numbers)
+        if self.policy == "paper-unbounded":
+            return f"auto:{executors}"
+        if self.policy == "paper-bounded":
+            return f"auto:{numbers}"
+        return f"fixed:{numbers}" if self.policy == "fixed" else self.policy
+
+
+def constraint_of(bandwidth: float | str | None, policy: str | None) -> Constraint:
+    """The constraint that the arguments of `@ioweave.io` ask for.
+
+    Raises:
+        ValueError: malformed or out of bounds, or the two contradict each other.
+    """
+    if policy is not None and policy not in POLICIES:
+        raise ValueError(
+            f"policy {policy!r} is not known{did_you_mean(str(policy), POLICIES)}; "
+            f"there are {', '.join(POLICIES)}"
+        )
+    if bandwidth is None:
+        if policy == "fixed":
+            raise ValueError("policy 'fixed' needs a bandwidth in MB/s: bandwidth=20")
+        if policy == "paper-bounded":
+            raise ValueError("policy 'paper-bounded' needs bandwidth='auto(min,max,delta)'")
+        return Constraint(policy or "climb")
+    asked = _parse(bandwidth)
+    if policy is not None and policy != asked.policy:
+        raise ValueError(
+            f"policy {policy!r} contradicts bandwidth={bandwidth!r}, which means "
+            f"{asked.policy!r}: leave one of them out"
+        )
+    return asked
+
+
+def _parse(bandwidth: float | str) -> Constraint:
+    if not isinstance(bandwidth, str):
+        return _fixed(bandwidth, bandwidth)
+    text = bandwidth.strip()
+    if text == "auto":
+        return Constraint("paper-unbounded")
+    bounded = _BOUNDED.fullmatch(text)
+    if bounded:
+        return _bounded(bandwidth, bounded[1])
+    try:
+        number = float(text)
+    except ValueError:
+        raise _malformed(bandwidth) from None
+    return _fixed(bandwidth, number)
+
+
+def _malformed(bandwidth: object) -> ValueError:
+    return ValueError(
+        f"bandwidth={bandwidth!r} is not understood: give MB/s as a number, 'auto', or "
+        "'auto(min,max,delta)' as in 'auto(2,256,2)'"
+    )
+
+
+def _fixed(bandwidth: object, number: object) -> Constraint:
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise _malformed(bandwidth)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(
+            f"bandwidth={bandwidth!r} must be above 0 MB/s; policy='none' holds no bandwidth"
+        )
+    return Constraint("fixed", (float(number),))
+
+
+def _bounded(bandwidth: str, inner: str) -> Constraint:
+    try:
+        numbers = tuple(float(part) for part in inner.split(","))
+    except ValueError:
+        raise _malformed(bandwidth) from None
+    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
+        raise _malformed(bandwidth)
+    least, most, delta = numbers
+    if least <= 0:
+        raise ValueError(f"bandwidth={bandwidth!r}: min, {least:g} MB/s, must be above 0")
+    if least > most:
+        raise ValueError(
+            f"bandwidth={bandwidth!r}: min, {least:g} MB/s, is above max, {most:g} MB/s"
+        )
+    if delta <= 1:
+        raise ValueError(
+            f"bandwidth={bandwidth!r}: delta, {delta:g}, multiplies the constraint from one "
+            "epoch to the next and must be above 1"
+        )
+    return Constraint("paper-bounded", numbers)

@@ -1,0 +1,189 @@
+"""A call of a task on its way to a worker, and there.
+
+The client pickles function and arguments itself, so that what cannot be sent is refused where the
+task is called, and futures are found wherever pickle finds them: each is replaced by the number of
+a Dask input, whose value the worker puts in its place.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextvars
+import copy
+import functools
+import importlib
+import io
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+from distributed import get_worker
+
+from ..arguments import describe
+from ..errors import TaskTimeout
+from ..runtime import add_note, several
+from ..tasks import Task
+from .protocol import BYTES
+
+# Whether this is inside a task: tasks that are called there are plain calls.
+_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("ioweave_inside", default=False)
+
+
+def inside_task() -> bool:
+    return _inside.get()
+
+
+# ---- On the client. -----------------------------------------------------------------------------
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles all but what `number_of` has a number for."""
+
+    def __init__(self, file: io.BytesIO, number_of: Callable[[Any], object | None]) -> None:
+        super().__init__(file, protocol=5)
+        self.persistent_id = number_of
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is Task and not _found_by_name(value):
+            return _blank_task, (), vars(value)
+        return super().reducer_override(value)
+
+
+def _blank_task() -> Task:
+    return Task.__new__(Task)
+
+
+def _found_by_name(task: Task) -> bool:
+    """Whether a worker that imports the task's module has it."""
+    if task.__module__ == "__main__":
+        return False
+    found: Any = importlib.import_module(task.__module__)
+    for name in task.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is task
+
+
+class _Packed(bytes):
+    """Bytes that Dask may put into its messages."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} bytes>"
+
+
+def _dumps(value: Any, number_of: Callable[[Any], object | None]) -> bytes:
+    with io.BytesIO() as file:
+        _Pickler(file, number_of).dump(value)
+        return _Packed(file.getvalue())
+
+
+def dumps_task(task: Task) -> bytes:
+    """
+    Raises:
+        TypeError: the function refers to something that cannot be sent.
+    """
+    try:
+        return _dumps(task, lambda value: None)
+    except Exception as error:
+        raise TypeError(
+            f"task {task.name!r} cannot be sent to a Dask worker ({error}): its function refers to "
+            "something that cannot be pickled: define it at the top of a module that the workers "
+            "can import, or make there what it refers to"
+        ) from error
+
+
+def dumps_arguments(
+    task: Task,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    number_of: Callable[[Any], object | None],
+) -> bytes:
+    """The arguments, without those that `number_of` numbers: (input, whether it is changed).
+
+    Raises:
+        TypeError: an argument cannot be sent; it says which.
+    """
+    try:
+        return _dumps((args, kwargs), number_of)
+    except Exception as error:
+        for name, value in task.signature.bind(*args, **kwargs).arguments.items():
+            try:
+                _dumps(value, number_of)
+            except Exception as reason:
+                raise TypeError(
+                    f"task {task.name!r}: argument {name!r} cannot be sent to a Dask worker "
+                    f"({reason}): pass what it is made from"
+                ) from error
+        raise
+
+
+# ---- On the worker. -----------------------------------------------------------------------------
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, inputs: tuple[Any, ...]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._inputs = inputs
+        self._copies: dict[int, Any] = {}
+
+    def persistent_load(self, number: tuple[int, bool]) -> Any:
+        index, changed = number
+        if not changed:
+            return self._inputs[index]
+        if index not in self._copies:  # the old version stays what it is: others may read it
+            self._copies[index] = copy.deepcopy(self._inputs[index])
+        return self._copies[index]
+
+
+@functools.lru_cache(maxsize=1000)
+def _loads_task(spec: bytes) -> Task:
+    task: Task = pickle.loads(spec)
+    return task
+
+
+def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
+    """Runs a call. Its value; with several values or objects that it changes, a tuple of them all,
+    the objects last."""
+    task = _loads_task(spec)
+    args, kwargs = _Unpickler(arguments, inputs).load()
+    worker = get_worker()
+    token = _inside.set(True)
+    try:
+        if task.constraint is not None and inputs and type(task.bytes) is not int:
+            running = worker.state.tasks[worker.get_current_task()]
+            running.metadata[BYTES] = task.bytes_of(args, kwargs)
+        body = functools.partial(task.function, *args, **kwargs)
+        value = body() if task.timeout is None else _within(task, body)
+        values = several(task, value) if task.returns != 1 else (value,)
+        if task.objects:
+            values = (*values, *task.written_objects(args, kwargs))
+        return value if len(values) == 1 else values
+    except BaseException as error:
+        host = worker.address.rpartition("/")[2].rpartition(":")[0]
+        add_note(error, f"in task {describe(task.name, args, kwargs)} on node {host}")
+        raise
+    finally:
+        _inside.reset(token)
+
+
+def _within(task: Task, body: Callable[[], Any]) -> Any:
+    """A thread cannot be stopped: one that takes too long is left to itself."""
+    outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def fill() -> None:
+        try:
+            outcome.set_result(body())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(fill,), daemon=True, name=task.name).start()
+    try:
+        return outcome.result(task.timeout)
+    except concurrent.futures.TimeoutError:
+        if outcome.done():
+            raise  # its own
+        raise TaskTimeout(f"task {task.name} took longer than {task.timeout} s") from None

@@ -1,0 +1,254 @@
+"""The client's side: computations and I/O tasks on a Dask cluster, as Dask futures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from dask.base import annotate
+from distributed import Client, Future
+
+from ..devices import Device
+from .plugin import IoweaveSchedulerPlugin
+from .protocol import ANNOTATION, CPU, PARKED
+from .worker import IoweaveWorkerPlugin
+
+ANSWER_S = 30.0  # a scheduler that takes longer to answer is given up
+
+
+def connect(client: Client, *, log: str | None = None) -> Any:
+    """Brings Ioweave to the client's cluster, unless it is there already.
+
+    Scheduler and workers need Ioweave installed. Any number of clients may connect; what they
+    declare is shared.
+
+    Args:
+        client: as Dask made it.
+        log: the scheduler writes the policy's event log to this file, on its own machine. Only the
+            first connection of a cluster counts.
+
+    Returns:
+        A Handle; an awaitable of one for an asynchronous client.
+
+    Raises:
+        RuntimeError: the cluster cannot work with Ioweave; the text says why.
+        OSError: the log cannot be written.
+        TimeoutError: the scheduler does not answer.
+    """
+
+    async def register() -> Handle:
+        for plugin in (IoweaveSchedulerPlugin(log), IoweaveWorkerPlugin()):
+            await _within_limit(client, client.register_plugin(plugin))
+        return Handle(client, await ask(client, "capacity"))
+
+    return _sync(client, register)
+
+
+def _sync(client: Client, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The value, or an awaitable of it for an asynchronous client."""
+    return client.sync(function, *args, **kwargs)
+
+
+async def ask(client: Client, question: str, **arguments: Any) -> Any:
+    """What the scheduler plugin answers.
+
+    Raises:
+        ValueError: the arguments are wrong.
+        TimeoutError: it does not answer.
+    """
+    assert client.scheduler is not None  # it is connected
+    asking = client.scheduler.ioweave(question=question, arguments=arguments)
+    answer = json.loads(await _within_limit(client, asking))
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return answer["value"]
+
+
+async def _within_limit(client: Client, asking: Awaitable[Any]) -> Any:
+    try:
+        return await asyncio.wait_for(asking, ANSWER_S)
+    except asyncio.TimeoutError:
+        address = None if client.scheduler is None else client.scheduler.address
+        raise TimeoutError(
+            f"the Dask scheduler at {address} has not answered for {ANSWER_S:g} s: its process is "
+            "stopped, or busy with something else: look at its log, and start it again if need be"
+        ) from None
+
+
+class Handle:
+    """Ioweave on the cluster of a client; made by `connect`. Any thread may use it.
+
+    With an asynchronous client every method but the two of submission returns an awaitable.
+    """
+
+    def __init__(self, client: Client, capacity: dict[str, float | None]) -> None:
+        self.client = client
+        # The most that a worker, or a node, offered; None: there was no worker.
+        self._cpus = capacity["cpus"]
+        self.io_slots = capacity["io_slots"]
+        self._flows: dict[tuple[str, str, str], int] = {}
+
+    def declare_device(
+        self,
+        name: str,
+        *,
+        scope: str = "node",
+        bandwidth: float = 0,
+        max_in_flight: int = 0,
+        path: str | None = None,
+        nodes: Sequence[str] | None = None,
+    ) -> Any:
+        """Makes a storage device known. Again, from whichever client: nothing happens.
+
+        Args:
+            name: what submit_io(device=...) says. "default", without a budget, is known always.
+            scope: "node", a budget on each node (worker host), or "shared" by all of them.
+            bandwidth: MB/s (10^6 bytes) that tasks with a constraint share; 0: no budget.
+            max_in_flight: I/O tasks at once within the scope; 0: of a node's device, as many as the
+                node with most had threads for I/O when it was declared. Of a shared one, and where
+                no worker was there yet, no bound to the policy: what it starts beyond a node's
+                threads waits for one.
+            path: a file or folder on it, to measure its throughput on the workers.
+            nodes: names or globs of the workers, or of their hosts, that have it; None: all.
+
+        Raises:
+            ValueError: a setting is out of range, or was declared differently before.
+        """
+        return _sync(
+            self.client,
+            ask,
+            self.client,
+            "device",
+            name=name,
+            scope=scope,
+            bandwidth=float(bandwidth),
+            max_in_flight=max_in_flight,
+            path=path,
+            nodes=Device(name, nodes=nodes).nodes,
+        )
+
+    def declare_flow(self, name: str, *, device: str = "default", constraint: str = "none") -> Any:
+        """Makes a kind of I/O task known, before the first submit_io of an asynchronous client; a
+        synchronous one does so by itself. Flows of the same name, device and constraint are one,
+        and learn together.
+
+        Args:
+            constraint: MB/s that a task holds of its device's budget while it runs, in the policy's
+                words: "none", "fixed:20", "auto:225", "auto:2,256,2", "climb".
+
+        Raises:
+            ValueError: the device is not known, or cannot hold the constraint.
+        """
+        return _sync(self.client, self._declare_flow, (name, device, constraint))
+
+    async def _declare_flow(self, key: tuple[str, str, str]) -> None:
+        name, device, constraint = key
+        self._flows[key] = await ask(
+            self.client, "flow", name=name, device=device, constraint=constraint
+        )
+
+    def submit_compute(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        cpus: int = 1,
+        retries: int = 0,
+        **kwargs: Any,
+    ) -> Future[Any]:
+        """Runs `function(*args, **kwargs)` on a worker, where it takes `cpus` of its cores.
+
+        Every call runs, also one with the same arguments (Dask's pure=False).
+
+        Raises:
+            ValueError: no worker has so many cores.
+        """
+        self.check_cpus(cpus)
+        return self.client.submit(
+            function, *args, resources={CPU: cpus}, retries=retries, pure=False, **kwargs
+        )
+
+    def check_cpus(self, cpus: int) -> None:
+        if type(cpus) is not int or cpus < 1:
+            raise ValueError(f"cpus must be a whole number from 1 on, not {cpus!r}")
+        if self._cpus is None or cpus <= self._cpus:
+            return
+        if self._cpus == 0:
+            raise ValueError(
+                f"no worker of this cluster offers the resource {CPU!r}: start them with "
+                "--resources cpu=CORES,io=SLOTS (see ioweave.dask.worker_arguments), then connect()"
+            )
+        raise ValueError(
+            f"cpus={cpus}, but the largest worker of this cluster had {self._cpus:g} cores when "
+            "connect() was called: ask for fewer, or connect() again after adding workers"
+        )
+
+    def submit_io(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        flow: str | None = None,
+        device: str = "default",
+        constraint: str = "none",
+        bytes: int | None = None,
+        retries: int = 0,
+        anywhere: bool = False,
+        **kwargs: Any,
+    ) -> Future[Any]:
+        """Runs `function(*args, **kwargs)`, which does I/O on `device`, when the policy says so. It
+        takes none of a worker's cores.
+
+        It runs on the node that holds most of its inputs (futures in `args`), or without inputs on
+        the first node with budget left. A task that was cancelled while it runs holds its place
+        until it ends.
+
+        Args:
+            flow: what tasks of this kind are called; None: the function's name.
+            device, constraint: as for declare_flow.
+            bytes: what the call moves; None: the size of its inputs.
+            anywhere: on the first node with budget left even if inputs are elsewhere: for a working
+                directory that all nodes share.
+
+        Raises:
+            ValueError: as declare_flow, or bytes is negative.
+            RuntimeError: an asynchronous client did not declare the flow.
+        """
+        if bytes is not None and (type(bytes) is not int or bytes < 0):
+            raise ValueError(f"bytes must be a whole number, 0 or more, not {bytes!r}")
+        name: str = getattr(function, "__name__", repr(function)) if flow is None else flow
+        number = self._flow(name, device, constraint)
+        mark = {"flow": number, "bytes": bytes, "anywhere": anywhere}
+        with annotate(**{ANNOTATION: mark}):
+            return self.client.submit(
+                function, *args, resources={PARKED: 1}, retries=retries, pure=False, **kwargs
+            )
+
+    def _flow(self, name: str, device: str, constraint: str) -> int:
+        key = (name, device, constraint)
+        if key not in self._flows:
+            if self.client.asynchronous:
+                raise RuntimeError(
+                    f"flow {name!r} is not declared: with an asynchronous client, first await "
+                    f"handle.declare_flow({name!r}, device={device!r}, constraint={constraint!r})"
+                )
+            self.declare_flow(name, device=device, constraint=constraint)
+        return self._flows[key]
+
+    def explain(
+        self, flow: str, *, device: str | None = None, constraint: str | None = None
+    ) -> Any:
+        """Why the tasks of a flow start when they do, as a dict. `device` and `constraint` say
+        which one if several flows have the name.
+
+        Raises:
+            ValueError: there is no such flow, or several.
+        """
+        where = {"name": flow, "device": device, "constraint": constraint}
+        return _sync(self.client, ask, self.client, "explain", **where)
+
+    def stats(self) -> Any:
+        """What waits and runs on the cluster, as a dict: {"waiting", "running", "nodes": {host:
+        {"workers", "io_running"}}, "flows": [{"flow", "device", "constraint", "limit", "waiting",
+        "running", "bytes"}]}."""
+        return _sync(self.client, ask, self.client, "stats")

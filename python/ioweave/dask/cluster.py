@@ -1,0 +1,116 @@
+"""Workers with threads for I/O beside their cores, and clusters of them on this machine.
+
+A worker has a thread for each core and some more for I/O: `nthreads = cores + io_slots`. It offers
+the resources `cpu = cores`, which computations take, and `io = io_slots`, by which the scheduler
+plugin knows how many I/O tasks it may let go there: so neither kind takes the threads of the other.
+Plain Dask tasks, which ask for nothing, take whatever thread is free.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+from typing import Any
+
+from distributed import Nanny, Scheduler, SpecCluster, Worker
+
+from .protocol import CPU, IO
+
+_FIRST_HOST = ipaddress.IPv4Address("127.0.0.1")
+_MOST_NODES = 65_000  # well below the size of 127.0.0.0/8
+
+
+def worker_options(*, cores: int, io_slots: int) -> dict[str, Any]:
+    """The options of `distributed.Worker` and `Nanny`: {"nthreads": ..., "resources": {...}}.
+
+    Raises:
+        ValueError: one of the numbers is below 1.
+    """
+    for name, value in (("cores", cores), ("io_slots", io_slots)):
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{name} must be a whole number from 1 on, not {value!r}")
+    return {"nthreads": cores + io_slots, "resources": {CPU: cores, IO: io_slots}}
+
+
+def worker_arguments(*, cores: int, io_slots: int) -> list[str]:
+    """The same for the command line: `dask worker SCHEDULER` and these.
+
+    >>> " ".join(worker_arguments(cores=48, io_slots=16))
+    '--nthreads 64 --resources cpu=48,io=16'
+    """
+    options = worker_options(cores=cores, io_slots=io_slots)
+    resources = ",".join(f"{name}={amount}" for name, amount in options["resources"].items())
+    return ["--nthreads", str(options["nthreads"]), "--resources", resources]
+
+
+class LoopbackCluster(SpecCluster):
+    """A cluster on this machine whose workers have loopback addresses of their own, 127.0.0.1,
+    127.0.0.2, ...: to Dask, and so to Ioweave, each is a host. Linux only."""
+
+    def __init__(self, *, nodes: int, worker: dict[str, Any], **options: Any) -> None:
+        self._template = worker
+        super().__init__(  # type: ignore[no-untyped-call]
+            workers={name: self._on_host(name) for name in range(nodes)}, worker=worker, **options
+        )
+
+    def _on_host(self, number: int) -> dict[str, Any]:
+        host = str(_FIRST_HOST + number)
+        return {**self._template, "options": {**self._template["options"], "host": host}}
+
+    def new_worker_spec(self) -> dict[Any, dict[str, Any]]:
+        """The next worker, for `scale` and `adapt`, on the first address that is free."""
+        number = next(n for n in range(_MOST_NODES) if n not in self.worker_spec)
+        return {number: self._on_host(number)}
+
+
+def local_cluster(
+    *,
+    nodes: int = 1,
+    cores: int | None = None,
+    io_slots: int = 4,
+    processes: bool = True,
+    asynchronous: bool = False,
+    dashboard_address: str | None = None,
+    **options: Any,
+) -> LoopbackCluster:
+    """A cluster of `nodes` workers on this machine, each a node of its own to the policy.
+
+    Args:
+        nodes: workers; `cluster.scale` and `cluster.adapt` change it.
+        cores: of each worker; None: this machine's, divided by the nodes.
+        io_slots: threads of each worker for I/O tasks, beside the cores.
+        processes: a process for each worker, which Python's interpreter lock does not hold up and
+            which may be killed; else all of them in this process.
+        asynchronous: for use with `async with`, as in Dask.
+        dashboard_address: of Dask's dashboard, such as ":8787"; None: no dashboard.
+        **options: further options of each worker.
+
+    Raises:
+        ValueError: a number is out of bounds.
+    """
+    if not (type(nodes) is int and 0 <= nodes <= _MOST_NODES):
+        raise ValueError(f"nodes must be from 0 to {_MOST_NODES}, not {nodes!r}")
+    if cores is None:
+        cores = max(1, len(os.sched_getaffinity(0)) // max(1, nodes))
+    dashboard = {
+        "dashboard": dashboard_address is not None,
+        "dashboard_address": dashboard_address or ":0",
+    }
+    worker = {
+        "cls": Nanny if processes else Worker,
+        "options": {
+            **worker_options(cores=cores, io_slots=io_slots),
+            "dashboard": False,
+            **options,
+        },
+    }
+    scheduler = {"cls": Scheduler, "options": {"host": str(_FIRST_HOST), "port": 0, **dashboard}}
+    return LoopbackCluster(
+        nodes=nodes,
+        worker=worker,
+        scheduler=scheduler,
+        asynchronous=asynchronous,
+        silence_logs=logging.WARNING,
+        name="ioweave.dask",
+    )

@@ -1,0 +1,777 @@
+"""Admission of I/O tasks, inside the Dask scheduler.
+
+An I/O task is a Dask task that asks for a resource that nobody offers, so that Dask parks it in the
+state `no-worker` unless the policy starts it at once. In this order:
+
+1. `transition` hears that nothing is missing any more for a task that is `waiting`, which Dask is
+   about to look for a worker for, and tells the policy that the operation is ready: for the node
+   that holds most of its inputs, or for any.
+2. What the policy starts is queued for its node and gets a worker there that has a thread for I/O
+   free, or will have very soon (`_has_room`). If Dask was about to look for one it finds that;
+   else the task is parked, and `_release` lets it go with all others in the next pass of the event
+   loop: not within `transition`, where Dask is in the middle of other transitions. Workers run no
+   more I/O tasks than they have threads for (`queue.py`).
+3. `transition` hears how the task left `processing`, restores what parks it (it may be tried again,
+   or be recomputed), and tells the policy. A task that was taken back while it ran goes on running,
+   since a thread cannot be stopped: it holds its place until its worker says that it left.
+
+So nothing polls, and an operation is known to the policy exactly as long as its task is ready, in
+`no-worker` or `processing`, or still running somewhere.
+
+The calls of the scheduler that this needs and that are not documented are those of `check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.metrics import time as scheduler_time
+from distributed.scheduler import Scheduler, TaskState, WorkerState
+from distributed.worker_state_machine import WorkerState as Worker
+
+from ..devices import is_one_of
+from ..log_file import LogFile
+from .admission import Admission, Device, DeviceSettings, Flow, Operation
+from .protocol import (
+    ANNOTATION,
+    ANSWER,
+    BEGUN,
+    BYTES,
+    CPU,
+    ENDED,
+    IO,
+    MEASURE,
+    MEASURED,
+    PARKED,
+    TAKEN_BACK,
+    TESTED,
+)
+from .queue import QUEUE_NEEDS
+from .runs import Run
+from .sampling import Samples
+
+_log = logging.getLogger("ioweave.dask")
+
+_SILENT_S = 10  # a worker that does not answer for so long is not waited for
+_LATE_S = 60  # the graph of a task comes so much later than its client's word, at the most
+
+# So much work, by what a task took so far, may wait on a worker for a thread: a message to a worker
+# and back takes some milliseconds, in which brief tasks would leave the thread idle.
+_AHEAD_S = 0.05
+_MOST_AHEAD = 64  # tasks for each thread
+
+_TRANSITIONS = (
+    ("waiting", "no-worker"),
+    ("waiting", "processing"),
+    ("no-worker", "processing"),
+    ("no-worker", "released"),
+    ("processing", "released"),
+    ("processing", "memory"),
+    ("processing", "erred"),
+)
+_OF_SCHEDULER = (
+    *("tasks", "workers", "handlers", "stream_handlers", "unrunnable", "no_workers_timeout"),
+    *("transition", "transitions", "worker_send", "plugins", "report", "client_releases_keys"),
+)
+_OF_TASK = (
+    *("annotations", "dependencies", "host_restrictions", "key", "processing_on", "run_id"),
+    *("resource_restrictions", "state", "waiting_on", "who_has", "worker_restrictions"),
+    *("dependents", "get_nbytes"),
+)
+
+
+def check(scheduler: Scheduler) -> None:
+    """That the scheduler still has what this plugin uses of its inside.
+
+    Raises:
+        RuntimeError: it has not; the text names what is missing.
+    """
+    table = getattr(scheduler, "_TRANSITIONS_TABLE", {})
+    missing = [f"Scheduler.{name}" for name in _OF_SCHEDULER if not hasattr(scheduler, name)]
+    missing += [f"TaskState.{name}" for name in _OF_TASK if not hasattr(TaskState, name)]
+    missing += [f"the worker's {name}" for name in QUEUE_NEEDS if not hasattr(Worker, name)]
+    missing += [f"the transition {a} -> {b}" for a, b in _TRANSITIONS if (a, b) not in table]
+    if missing:
+        raise RuntimeError(
+            f"distributed {version('distributed')} has changed inside: {', '.join(missing)} is "
+            f"missing, which Ioweave needs. Install 'distributed>={TESTED[0]},<{TESTED[1]}', or a "
+            "newer Ioweave"
+        )
+
+
+class IoweaveSchedulerPlugin(SchedulerPlugin):
+    """Lets I/O tasks start when the policy says; `connect` registers it.
+
+    Args:
+        log: the scheduler writes the policy's event log to this file, on its own machine.
+    """
+
+    name = "ioweave"
+    idempotent = True  # the first one of a cluster stays, with what it knows
+
+    _scheduler: Scheduler
+    _admission: Admission
+    _samples: Samples
+
+    def __init__(self, log: str | None = None) -> None:
+        self._log_path = log
+
+    async def start(self, scheduler: Scheduler) -> None:
+        check(scheduler)
+        if scheduler.no_workers_timeout is not None:
+            raise RuntimeError(
+                "this cluster fails tasks that no worker takes after "
+                f"{scheduler.no_workers_timeout:g} s (distributed.scheduler.no-workers-timeout), "
+                "and so would fail I/O tasks that wait for their turn: start the scheduler without"
+            )
+        self._scheduler = scheduler
+        self._log_file: LogFile | None = None
+        if self._log_path is not None:
+            self._log_file = LogFile(self._log_path, by_line=True)
+        self._admission = Admission(None if self._log_file is None else self._log_file.write)
+        self._live: dict[Any, Operation] = {}  # by key: the task is in no-worker or processing
+        self._left_behind: dict[tuple[str, Any], list[Operation]] = {}  # by worker and key
+        self._nodes: dict[str, int] = {}  # by host, for ever
+        self._hosts: list[str] = []  # by node
+        self._workers: dict[int, set[str]] = {}  # by node, addresses; only nodes that are up
+        self._started: dict[int, deque[Operation]] = {}  # by node, for want of a thread
+        self._free: dict[str, int] = {}  # threads for I/O, by worker; below 0: tasks sent ahead
+        self._to_release: set[int] = set()  # nodes, in the next pass of the event loop
+        self._going: list[Operation] = []  # parked, with a worker: they go in that pass
+        self._samples = Samples(self._admission, self._workers)
+        self._runs: dict[str, Run] = {}  # of Runtimes, by their ids
+        self._withdrawn: dict[Any, str] = {}  # tasks under way to here, and their clients
+        self._asked: dict[int, tuple[str, asyncio.Future[list[Any] | None]]] = {}  # workers
+        self._last_question = 0
+        self._questions: dict[str, Callable[..., Any]] = {
+            "device": self._add_device,
+            "flow": self._admission.add_flow,
+            "devices": lambda: list(self._admission.devices),
+            "capacity": self._capacity,
+            "learned": lambda flow: self._admission.policy.learned(flow),
+            "begin": self._begin_run,
+            "look": self._look,
+            "end": self._end_run,
+            "begun": self._begun,
+            "withdraw": self._withdraw,
+            "explain": self._explain,
+            "explain_flow": lambda flow: self._account(self._admission.flows[flow]),
+            "log": lambda: self._log_path,
+            "stats": self._stats,
+        }
+        scheduler.handlers["ioweave"] = self._answer
+        scheduler.stream_handlers.update(
+            {ENDED: self._left, MEASURED: self._measured, ANSWER: self._answered}
+        )
+        for worker in scheduler.workers.values():
+            self._join(worker)
+
+    async def close(self) -> None:
+        if self._log_file is not None:
+            self._log_file.close()
+
+    # ---- Tasks. ---------------------------------------------------------------------------------
+
+    def transition(
+        self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str, **kwargs: Any
+    ) -> None:
+        # Called for every transition of every task: most are none of ours. A task that finds no
+        # worker stays what it was before it is parked.
+        if start == finish:
+            return
+        operation = self._live.get(key)
+        try:
+            if operation is not None:
+                self._moved(operation, key, start, finish, kwargs)
+            elif finish in ("waiting", "no-worker"):
+                self._ready(self._scheduler.tasks[key])
+            if finish == "memory":
+                for task in self._scheduler.tasks[key].dependents:
+                    if task.annotations and ANNOTATION in task.annotations:
+                        self._ready(task)
+            if self._runs or self._withdrawn:
+                self._note(key, start, finish, operation, kwargs)
+        except Exception:  # Dask would hide it
+            _log.exception("Ioweave lost track of %r (%s -> %s)", key, start, finish)
+
+    def _moved(
+        self, operation: Operation, key: Any, start: str, finish: str, about: dict[str, Any]
+    ) -> None:
+        if finish == "processing":
+            run = self._scheduler.tasks[key].run_id
+            assert run is not None  # Dask has just numbered it
+            operation.run = run
+        elif start == "processing":
+            self._ran(operation, finish, about)
+        elif finish != "no-worker":
+            self._gone(operation)
+            self._cancelled(operation)
+
+    def _ready(self, task: TaskState) -> None:
+        """Tells the policy, if it is an I/O task that misses nothing, and was not told of yet."""
+        mark = (task.annotations or {}).get(ANNOTATION)
+        if mark is None or "flow" not in mark or task.key in self._live:
+            return
+        if task.state != "no-worker" and (task.state != "waiting" or task.waiting_on):
+            return
+        flows = self._admission.flows
+        if mark["flow"] not in range(len(flows)):
+            self._refuse(task, f"this scheduler does not know its flow ({mark}): connect() again")
+        elif task.worker_restrictions or task.host_restrictions:
+            self._refuse(task, "its worker is chosen by the policy: leave workers= out")
+        else:
+            flow = flows[mark["flow"]]
+            size = mark["bytes"]
+            if size is None:
+                size = sum(dependency.get_nbytes() for dependency in task.dependencies)
+            bound = None if mark["anywhere"] else self._node_of_inputs(task, flow.device)
+            operation = self._live[task.key] = Operation(task.key, flow, size, bound)
+            self._begin(self._admission.ready(operation))
+
+    def _node_of_inputs(self, task: TaskState, device: Device) -> int | None:
+        """The node with the device that holds most bytes of them; None if there is none."""
+        held: dict[int, int] = {}
+        for dependency in task.dependencies:
+            hosts = {worker.host for worker in dependency.who_has or ()}
+            for node in (self._nodes[host] for host in hosts):
+                if node in self._workers and self._admission.has(node, device):
+                    held[node] = held.get(node, 0) + dependency.get_nbytes()
+        return max(held, key=lambda node: (held[node], -node)) if held else None
+
+    def _refuse(self, task: TaskState, why: str) -> None:
+        """Fails a task, as soon as Dask is done with what it is doing."""
+        error = ValueError(f"I/O task {task.key!r} cannot be admitted: {why}")
+
+        def fail() -> None:
+            if task.state == "no-worker":
+                stimulus = f"ioweave-refuse-{time.time()}"
+                recommendations = self._scheduler.transition(
+                    task.key,
+                    "erred",
+                    stimulus,
+                    exception=pickle.dumps(error),
+                    exception_text=repr(error),
+                    cause=task.key,
+                )
+                self._scheduler.transitions(recommendations, stimulus)
+
+        asyncio.get_running_loop().call_soon(fail)
+
+    def _begin(self, started: Iterable[Operation]) -> None:
+        """The policy has started these."""
+        for operation in started:
+            assert operation.node is not None
+            self._started.setdefault(operation.node, deque()).append(operation)
+            task = self._scheduler.tasks.get(operation.key)
+            if task is not None and task.state == "waiting":  # Dask looks for its worker next
+                self._going += self._assign(operation.node)
+            if self._going or task is None or task.state != "waiting":
+                self._soon(operation.node)
+
+    def _soon(self, node: int) -> None:
+        if not self._to_release:
+            asyncio.get_running_loop().call_soon(self._release)
+        self._to_release.add(node)
+
+    def _release(self) -> None:
+        """Lets tasks go that the policy started, as far as their nodes have threads for them."""
+        nodes, self._to_release = self._to_release, set()
+        going, self._going = self._going, []
+        for node in sorted(nodes):
+            going += self._assign(node)
+        recommendations: dict[Any, Any] = {}
+        for operation in reversed(going):  # Dask takes the last one first
+            if self._live.get(operation.key) is operation and operation.worker is not None:
+                recommendations[operation.key] = "processing"
+        self._scheduler.transitions(recommendations, f"ioweave-release-{time.time()}")
+
+    def _assign(self, node: int) -> list[Operation]:
+        """Takes operations off the node's queue and gives each a worker; returns those that are
+        parked."""
+        parked = []
+        queue = self._started.get(node, ())
+        while queue and (worker := self._worker_for(queue[0])):
+            operation = queue.popleft()
+            if not self._waits_for_thread(operation, node):
+                continue
+            operation.worker = worker
+            self._free[worker] -= 1
+            device = operation.flow.device
+            if operation.flow.sampled and self._samples.begin(device, node):
+                for address in self._workers[node]:
+                    self._measure(address, device.name, True)
+            task = self._scheduler.tasks[operation.key]
+            task.worker_restrictions = {worker}
+            offers = IO in self._scheduler.workers[worker].resources
+            task.resource_restrictions = {IO: 1} if offers else None
+            if task.state == "no-worker":
+                parked.append(operation)
+        return parked
+
+    def _waits_for_thread(self, operation: Operation, node: int) -> bool:
+        """Not where it was taken back, or sent elsewhere, since it was queued."""
+        live = self._live.get(operation.key) is operation
+        return live and operation.node == node and operation.worker is None
+
+    def _worker_for(self, operation: Operation) -> str | None:
+        """The worker of its node with a free thread, then most inputs, then most free threads; None
+        if all have enough to do."""
+        workers = self._scheduler.workers
+        room = [
+            address
+            for address in self._workers.get(operation.node or 0, ())
+            if address in workers  # not while Dask takes back the tasks of a lost one
+            and self._has_room(workers[address], operation.flow)
+        ]
+        if len(room) < 2:
+            return room[0] if room else None
+        task = self._scheduler.tasks.get(operation.key)
+
+        def merits(address: str) -> tuple[bool, bool, int, int]:
+            worker = workers[address]
+            held = sum(
+                dependency.get_nbytes()
+                for dependency in (task.dependencies if task else ())
+                if worker in (dependency.who_has or ())
+            )
+            free = self._free[address]
+            return free > 0, worker in self._scheduler.running, held, free
+
+        return max(room, key=merits)
+
+    def _has_room(self, worker: WorkerState, flow: Flow) -> bool:
+        """Whether it has a thread for I/O free, or will have when it hears of the task."""
+        free = self._free[worker.address]
+        if free > 0 or flow.seconds == 0:
+            return free > 0
+        return free > -int(_io_slots(worker) * min(_AHEAD_S / flow.seconds, _MOST_AHEAD))
+
+    def _ran(self, operation: Operation, finish: str, about: dict[str, Any]) -> None:
+        """Its task has left `processing`."""
+        self._gone(operation)
+        if finish == "memory":
+            operation.bytes = (about.get("metadata") or {}).get(BYTES, operation.bytes)
+            started = self._admission.finished(operation, _seconds(about["startstops"]))
+        elif finish == "erred":
+            started = self._admission.failed(operation)
+        else:
+            self._taken_back(operation)
+            return
+        self._give_thread_back(operation)
+        self._begin(started)
+        # A run that was taken back, and asked for again before it ended, is the same run.
+        self._drop(str(operation.worker), operation.key, operation.run)
+
+    def _taken_back(self, operation: Operation) -> None:
+        """Its task was, and may still run: the worker says when it does not."""
+        worker = operation.worker
+        if worker in self._scheduler.workers:
+            self._left_behind.setdefault((worker, operation.key), []).append(operation)
+            message = {"op": TAKEN_BACK, "key": operation.key, "run": operation.run}
+            self._scheduler.worker_send(worker, message)
+        else:
+            self._cancelled(operation)
+
+    def _cancelled(self, operation: Operation) -> None:
+        started = self._admission.cancelled(operation)
+        self._give_thread_back(operation)
+        self._begin(started)
+
+    def _give_thread_back(self, operation: Operation) -> None:
+        node, worker = operation.node, operation.worker
+        if worker in self._free and node is not None:
+            self._free[worker] += 1
+            if self._started.get(node):
+                self._soon(node)
+
+    def _gone(self, operation: Operation) -> None:
+        """Its task may come again, and is parked then."""
+        del self._live[operation.key]
+        self._park(self._scheduler.tasks[operation.key])
+
+    def _park(self, task: TaskState) -> None:
+        task.worker_restrictions = None
+        task.resource_restrictions = {PARKED: 1}
+
+    def _left(self, key: Any, run: int, worker: str) -> None:
+        """The worker does not run this task any more."""
+        self._drop(worker, key, run)
+
+    def _drop(self, worker: str, key: Any, run: int) -> None:
+        """Gives back what runs of a task that were taken back held there, up to this one."""
+        operations = self._left_behind.pop((worker, key), [])
+        later = [operation for operation in operations if operation.run > run]
+        if later:
+            self._left_behind[worker, key] = later
+        for operation in operations:
+            if operation.run <= run:
+                self._cancelled(operation)
+
+    def restart(self, scheduler: Scheduler) -> None:
+        """Dask has forgotten all tasks; those that run do so until their workers end."""
+        for operation in list(self._live.values()):
+            del self._live[operation.key]
+            self._taken_back(operation)
+
+    # ---- Runtimes. ------------------------------------------------------------------------------
+
+    def _begin_run(self, run: str, of: str, records: bool) -> None:
+        self._runs[run] = Run(of, scheduler_time(), keep=records)
+
+    def _end_run(self, run: str) -> None:
+        self._runs.pop(run, None)
+        asyncio.get_running_loop().call_later(_LATE_S, self._never_came, run)
+
+    def _never_came(self, run: str) -> None:
+        """Tasks whose inputs were gone before their graph was unpacked."""
+        for key in [key for key in self._withdrawn if str(key).endswith(run)]:
+            del self._withdrawn[key]
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        asyncio.get_running_loop().call_later(_LATE_S, self._never_returned, client)
+        self._withdrawn = {key: of for key, of in self._withdrawn.items() if of != client}
+
+    def _never_returned(self, client: str) -> None:
+        """One that has only lost its connection comes again, with the same name."""
+        if client not in self._scheduler.clients:
+            self._runs = {name: run for name, run in self._runs.items() if run.client != client}
+
+    def _note(
+        self,
+        key: Any,
+        start: str,
+        finish: str,
+        operation: Operation | None,
+        about: dict[str, Any],
+    ) -> None:
+        """Keeps when and where the tasks of Runtimes ran."""
+        if key in self._withdrawn:
+            client = self._withdrawn.pop(key)
+            asyncio.get_running_loop().call_soon(
+                self._scheduler.client_releases_keys, [key], client
+            )
+        task = self._scheduler.tasks.get(key)
+        if task is None or not task.annotations or ANNOTATION not in task.annotations:
+            return
+        run = self._runs.get(task.annotations[ANNOTATION].get("run"))
+        if run is None:
+            return
+        if finish == "waiting":
+            run.waits(key, task.retries)
+        elif start == "waiting":
+            run.ready(key, scheduler_time())
+        elif finish == "memory" and start == "processing":
+            node = self._nodes[self._scheduler.workers[about["worker"]].host]
+            size = (about.get("metadata") or {}).get(BYTES, operation.bytes if operation else 0)
+            device = operation.flow.device.name if operation else None
+            run.ran(key, device, node, _span(about["startstops"]), size)
+        elif finish in ("forgotten", "erred"):
+            run.gone(key)
+
+    def _look(self, run: str, flows: Sequence[int]) -> dict[str, Any]:
+        """All that a Runtime asks for now and then."""
+        return {
+            "stats": self._stats(),
+            "accounts": [self._account(self._admission.flows[flow]) for flow in flows],
+            "retried": self._runs[run].retried,
+            "records": self._runs[run].take_records(),
+        }
+
+    async def _begun(self, keys: Sequence[str]) -> list[str]:
+        """Which of these tasks run, or have run, as far as the workers say."""
+        there, begun, _ = self._sort(keys)
+        answers = await self._ask_workers(there, hold=False)
+        return begun + [key for answer in answers if answer for key in answer]
+
+    def _sort(self, keys: Sequence[str]) -> tuple[dict[str, dict[str, int]], list[str], list[str]]:
+        """Those on workers, as {worker: {key: run}}; those that have ended; the others."""
+        there: dict[str, dict[str, int]] = {}
+        ended, others = [], []
+        for key in keys:
+            task = self._scheduler.tasks.get(key)
+            if task is None or task.state in ("released", "waiting", "no-worker", "queued"):
+                others.append(key)
+            elif task.processing_on is None:
+                ended.append(key)
+            else:
+                there.setdefault(task.processing_on.address, {})[key] = task.run_id or 0
+        return there, ended, others
+
+    async def _withdraw(self, keys: Sequence[str], of: str) -> list[str]:
+        """Takes back those tasks of a client that have not begun; returns the others.
+
+        A worker gives a task up as it says that it has not begun. Until all are either taken back
+        or begun: a task may have gone elsewhere while its worker was asked.
+
+        Dask may hear of a task after its client has cancelled it, since a graph is unpacked on
+        another thread; such a task is forgotten when it comes.
+        """
+        begun: list[str] = []
+        while keys:
+            there, ended, others = self._sort(keys)
+            begun += ended
+            self._withdrawn |= {key: of for key in others if key not in self._scheduler.tasks}
+            self._take_back(others, of)
+            keys = []
+            answers = await self._ask_workers(there, hold=True)
+            for runs, answer in zip(there.values(), answers, strict=True):
+                idle = [key for key in runs if answer is None or key not in answer]
+                begun += [key for key in runs if key not in idle]
+                same = [key for key in idle if answer is not None and self._is(key, runs[key])]
+                self._take_back(same, of)
+                keys += [key for key in idle if key not in same]
+        return begun
+
+    def _is(self, key: str, run: int) -> bool:
+        task = self._scheduler.tasks.get(key)
+        return task is not None and task.state == "processing" and task.run_id == run
+
+    def _take_back(self, keys: Sequence[str], of: str) -> None:
+        """With all that needs them, for the client, which is told."""
+        taken: dict[Any, None] = {key: None for key in keys if key in self._scheduler.tasks}
+        left = list(taken)
+        while left:
+            for task in self._scheduler.tasks[left.pop()].dependents:
+                if task.key not in taken:
+                    taken[task.key] = None
+                    left.append(task.key)
+        if taken and of in self._scheduler.clients:
+            self._scheduler.client_releases_keys(list(taken), of)
+            # Without a reason, of which a client of 2024 does not know.
+            self._scheduler.report({"op": "cancelled-keys", "keys": list(taken)}, client=of)
+
+    async def _ask_workers(
+        self, there: dict[str, dict[str, int]], *, hold: bool
+    ) -> list[list[str] | None]:
+        """Which of their tasks have begun, by worker, all of those of one that is silent; None for
+        one that is lost. With `hold` they give up the others."""
+        return await asyncio.gather(
+            *(self._ask_worker(worker, list(runs), hold) for worker, runs in there.items())
+        )
+
+    async def _ask_worker(self, worker: str, keys: list[str], hold: bool) -> list[str] | None:
+        answer: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
+        self._last_question = number = self._last_question + 1
+        self._asked[number] = worker, answer
+        question = {"op": BEGUN, "question": number, "keys": keys, "hold": hold}
+        self._scheduler.worker_send(worker, question)
+        try:
+            return await asyncio.wait_for(answer, _SILENT_S)
+        except asyncio.TimeoutError:
+            return keys
+        finally:
+            self._asked.pop(number, None)
+
+    def _answered(
+        self, question: int, begun: Sequence[str], given_up: Sequence[str], worker: str
+    ) -> None:
+        asked = self._asked.pop(question, None)
+        if asked is not None and not asked[1].done():
+            asked[1].set_result(list(begun))
+            return
+        # Nobody waits for it any more, so the tasks that the worker gave up are to run.
+        state = self._scheduler.workers.get(worker)
+        tasks = (self._scheduler.tasks.get(key) for key in given_up)
+        again = {task.key: "released" for task in tasks if task and task.processing_on is state}
+        self._scheduler.transitions(again, f"ioweave-again-{time.time()}")  # type: ignore[arg-type]
+
+    # ---- Workers. -------------------------------------------------------------------------------
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        self._join(scheduler.workers[worker])
+
+    def _join(self, worker: WorkerState) -> None:
+        node = self._nodes.setdefault(worker.host, len(self._hosts))
+        if node == len(self._hosts):
+            self._hosts.append(worker.host)
+        if CPU not in worker.resources:
+            _log.warning(
+                "worker %s offers no resource %r: it runs no task of submit_compute(). Start it "
+                "with the options of ioweave.dask.worker_options()",
+                worker.address,
+                CPU,
+            )
+        self._free[worker.address] = _io_slots(worker)
+        if node in self._workers:
+            self._workers[node].add(worker.address)
+            self._soon(node)
+            for device in self._samples.measured_on(node):
+                self._measure(worker.address, device.name, True)
+        else:
+            self._workers[node] = {worker.address}
+            self._begin(self._admission.node_up(node))
+        for device in self._admission.devices.values():
+            self._find(device, node)
+
+    def _find(self, device: Device, node: int) -> None:
+        """Tells the policy of the device if the node, or one of its workers, is called so."""
+        if self._admission.has(node, device):
+            return
+        workers = [self._scheduler.workers[address] for address in self._workers[node]]
+        names = {str(name) for worker in workers for name in (worker.host, worker.name)}
+        if any(is_one_of(name, device.settings.nodes or ()) for name in names):
+            self._begin(self._admission.device_up(device, node))
+
+    def remove_worker(
+        self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any
+    ) -> None:
+        """Dask has taken back the worker's tasks before it calls this."""
+        for address, answer in list(self._asked.values()):
+            if address == worker and not answer.done():
+                answer.set_result(None)
+        del self._free[worker]
+        for address, key in list(self._left_behind):
+            if address == worker:
+                for operation in self._left_behind.pop((address, key)):
+                    self._cancelled(operation)
+        node = next(node for node, workers in self._workers.items() if worker in workers)
+        self._workers[node].discard(worker)
+        for operation in self._live.values():
+            if operation.worker == worker:  # let go while the worker was paused, and so not gone
+                operation.worker = None
+                self._park(scheduler.tasks[operation.key])
+                self._begin([operation])
+        if self._workers[node]:
+            return
+        del self._workers[node]
+        self._started.pop(node, None)
+        self._samples.forget(node)
+        lost, started = self._admission.node_down(node)
+        self._begin(started)
+        for operation in lost:  # they wait still, for Dask: somewhere else then
+            task = scheduler.tasks[operation.key]
+            self._park(task)
+            if operation.bound is not None:
+                operation.bound = self._node_of_inputs(task, operation.flow.device)
+            self._begin(self._admission.ready(operation))
+
+    # ---- Throughput. ----------------------------------------------------------------------------
+
+    def _measure(self, worker: str, device: str, on: bool) -> None:
+        path = self._admission.devices[device].settings.path
+        message = {"op": MEASURE, "device": device, "path": path, "on": on}
+        self._scheduler.worker_send(worker, message)
+
+    def _measured(self, device: str, counter: str, bytes_per_second: float, worker: str) -> None:
+        state = self._scheduler.workers.get(worker)
+        if state is None:
+            return
+        on = self._admission.devices[device]
+        if on.sampled:
+            self._begin(
+                self._samples.heard(on, self._nodes[state.host], worker, counter, bytes_per_second)
+            )
+        else:
+            self._measure(worker, device, False)
+            self._samples.end(on)
+
+    # ---- What clients ask. ----------------------------------------------------------------------
+
+    async def _answer(self, question: str, arguments: dict[str, Any]) -> str:
+        """In JSON: {"value": ...}, or {"error": text} where the arguments are wrong."""
+        try:
+            value = self._questions[question](**arguments)
+            return json.dumps({"value": await value if inspect.isawaitable(value) else value})
+        except ValueError as error:  # the client's, and none of the scheduler's
+            return json.dumps({"error": str(error)})
+
+    def _add_device(
+        self,
+        name: str,
+        scope: str,
+        bandwidth: float,
+        max_in_flight: int,
+        path: str | None,
+        nodes: list[str] | None = None,
+    ) -> None:
+        globs = None if nodes is None else tuple(nodes)
+        settings = DeviceSettings(scope, bandwidth, max_in_flight, path, globs)
+        self._admission.add_device(name, settings, slots=int(self._capacity()["io_slots"] or 0))
+        for node in self._workers:
+            self._find(self._admission.devices[name], node)
+
+    def _capacity(self) -> dict[str, float | None]:
+        """The most cores that a worker offers, and the most I/O slots of a node; None: there is no
+        worker yet."""
+        workers = self._scheduler.workers
+        cpus = [worker.resources.get(CPU, 0.0) for worker in workers.values()]
+        slots = [
+            sum(_io_slots(workers[address]) for address in addresses)
+            for addresses in self._workers.values()
+        ]
+        return {"cpus": max(cpus, default=None), "io_slots": max(slots, default=None)}
+
+    def _explain(self, name: str, device: str | None, constraint: str | None) -> dict[str, Any]:
+        return self._account(self._flow(name, device, constraint))
+
+    def _account(self, flow: Flow) -> dict[str, Any]:
+        account: dict[str, Any] = json.loads(self._admission.policy.explain(flow.id))
+        return self._admission.describe(flow) | account
+
+    def _flow(self, name: str, device: str | None, constraint: str | None) -> Flow:
+        flows = [
+            flow
+            for flow in self._admission.flows
+            if flow.name == name
+            and device in (None, flow.device.name)
+            and constraint in (None, flow.constraint)
+        ]
+        if len(flows) == 1:
+            return flows[0]
+        if flows:
+            found = "; ".join(
+                f"device={flow.device.name!r}, constraint={flow.constraint!r}" for flow in flows
+            )
+            raise ValueError(f"several flows are called {name!r}: say which one of {found}")
+        known = ", ".join(sorted({repr(flow.name) for flow in self._admission.flows})) or "none"
+        raise ValueError(f"there is no flow {name!r} on this cluster; known are {known}")
+
+    def _stats(self) -> dict[str, Any]:
+        admission = self._admission
+        workers = self._scheduler.workers.values()
+        cpus = sum(worker.resources.get(CPU, 0) for worker in workers)
+        return {
+            "waiting": admission.policy.waiting,
+            "running": admission.policy.running,
+            "cpus": cpus,
+            "cpus_free": cpus - sum(worker.used_resources.get(CPU, 0) for worker in workers),
+            "threads": sum(worker.nthreads for worker in workers),
+            "io_slots": sum(map(_io_slots, workers)),
+            "nodes": {
+                self._hosts[node]: {
+                    "workers": len(workers),
+                    "io_running": sum(
+                        device.running[node] for device in admission.devices.values()
+                    ),
+                }
+                for node, workers in self._workers.items()
+            },
+            "flows": [admission.describe(flow) for flow in admission.flows],
+        }
+
+
+def _io_slots(worker: WorkerState) -> int:
+    return int(worker.resources.get(IO, worker.nthreads))
+
+
+def _span(startstops: Iterable[dict[str, Any]]) -> tuple[float, float]:
+    """When the function began and ended, by the scheduler's clock."""
+    spans = [span for span in startstops if span["action"] == "compute"]
+    return (spans[0]["start"], spans[-1]["stop"]) if spans else (0.0, 0.0)
+
+
+def _seconds(startstops: Iterable[dict[str, Any]]) -> float:
+    """How long the function itself ran, without the transfer of its inputs."""
+    spans = (span for span in startstops if span["action"] == "compute")
+    seconds: float = sum(span["stop"] - span["start"] for span in spans)
+    return max(0.0, seconds)  # the worker's clock may be set back

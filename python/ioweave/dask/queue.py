@@ -1,0 +1,78 @@
+"""The queue of a worker's tasks that ask for resources, one for each kind of resource.
+
+Dask keeps them all in one, whose head has to start before anything behind it: a computation that
+waits for a core would hold up the I/O behind it, and the other way round.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, MutableSet
+
+from distributed.collections import HeapSet
+from distributed.worker_state_machine import TaskState, WorkerState
+
+#: Of WorkerState, not documented.
+QUEUE_NEEDS = ("constrained", "_resource_restrictions_satisfied")
+
+
+class ByResource(MutableSet[TaskState]):
+    """Tasks in the order of their priority, but those that ask for other resources than a task that
+    has to wait overtake it.
+
+    Args:
+        startable: whether a task's resources are free.
+    """
+
+    def __init__(self, startable: Callable[[TaskState], bool]) -> None:
+        self._startable = startable
+        self._queues: dict[frozenset[str], HeapSet[TaskState]] = {}  # by names of resources
+
+    @classmethod
+    def replace(cls, state: WorkerState) -> None:
+        """Makes it the queue of a worker, with what is in it."""
+        if not isinstance(state.constrained, cls):
+            queue = cls(state._resource_restrictions_satisfied)
+            for task in state.constrained.sorted():
+                queue.add(task)
+            state.constrained = queue  # type: ignore[assignment]
+
+    def add(self, value: TaskState) -> None:
+        names = frozenset(value.resource_restrictions)
+        queue = self._queues.get(names)
+        if queue is None:
+            queue = self._queues[names] = HeapSet(key=operator.attrgetter("priority"))
+        queue.add(value)
+
+    def discard(self, value: TaskState) -> None:
+        for queue in self._queues.values():
+            queue.discard(value)
+
+    def peek(self) -> TaskState:
+        """The next one that may start; if none may, the first of all.
+
+        Raises:
+            KeyError: there is none.
+        """
+        heads = [queue.peek() for queue in self._queues.values() if queue]
+        if not heads:
+            raise KeyError("peek into an empty queue")
+        return min(heads, key=lambda task: (not self._startable(task), task.priority))
+
+    def pop(self) -> TaskState:
+        task = self.peek()
+        self.discard(task)
+        return task
+
+    def sorted(self) -> Iterator[TaskState]:
+        return iter(sorted(self, key=operator.attrgetter("priority")))
+
+    def __contains__(self, value: object) -> bool:
+        return any(value in queue for queue in self._queues.values())
+
+    def __iter__(self) -> Iterator[TaskState]:
+        for queue in self._queues.values():
+            yield from queue
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))

@@ -1,0 +1,102 @@
+"""What the scheduler tells a client about its tasks, heard at once and in order.
+
+Dask's own callbacks of futures come late, in any order, and cost a coroutine and a thread's turn
+each. So the handlers of the client's stream are wrapped, which is not documented; `check_client`
+says so when they are gone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any
+
+from distributed import Client, Future
+
+from .protocol import TESTED
+
+_HANDLERS = ("key-in-memory", "task-erred", "cancelled-keys")
+# As the worker names the type of None, in a message or to Dask's client.
+_NONE = ("NoneType", type(None))
+
+Heard = Callable[[str, "BaseException | None", "TracebackType | None", bool], None]
+
+
+def check_client(client: Client) -> None:
+    """
+    Raises:
+        RuntimeError: the client has changed inside; the text names what is missing.
+    """
+    handlers = getattr(client, "_stream_handlers", {})
+    missing = [f"the handler of {name!r}" for name in _HANDLERS if name not in handlers]
+    missing += [f"Client.{name}" for name in ("futures", "loop") if not hasattr(client, name)]
+    if missing:
+        raise RuntimeError(
+            f"distributed {version('distributed')} has changed inside: {', '.join(missing)} of the "
+            f"client is missing, which Ioweave needs. Install 'distributed>={TESTED[0]},"
+            f"<{TESTED[1]}', or a newer Ioweave"
+        )
+
+
+class Reports:
+    """Tells a runtime what its client hears, on the thread of the client's event loop.
+
+    Args:
+        client: whose.
+        heard: told key, error and traceback (None: it ended well), and whether the value is None.
+        lost: told why all tasks are gone: the cluster was restarted, or the connection is lost.
+    """
+
+    def __init__(self, client: Client, heard: Heard, lost: Callable[[str], None]) -> None:
+        check_client(client)
+        self._client = client
+        self._heard = heard
+        self._lost = lost
+        self._open = True
+        handlers = client._stream_handlers
+        self._dasks: dict[str, Any] = {name: handlers[name] for name in _HANDLERS}
+        ours: list[Any] = [self._memory, self._erred, self._cancelled]
+        self._ours: dict[str, Any] = dict(zip(_HANDLERS, ours, strict=True))
+        handlers.update(self._ours)
+        self._watch()
+
+    def close(self) -> None:
+        self._open = False
+        self._watched.release()  # or the client, closed as the interpreter ends, calls back
+        handlers = self._client._stream_handlers
+        for name, ours in self._ours.items():
+            if handlers[name] == ours:
+                handlers[name] = self._dasks[name]
+
+    def _watch(self) -> None:
+        """A future that no task has ends when the client gives all of them up."""
+        self._watched: Future[Any] = Future(f"ioweave-watch-{uuid.uuid4().hex}", self._client)
+        self._watched.add_done_callback(self._gave_up)
+
+    def _gave_up(self, future: Future[Any]) -> None:
+        if self._open:
+            state: Any = future._state
+            self._lost(str(state.exception))
+            if self._client.status in ("running", "connecting"):
+                self._watch()
+
+    def _memory(self, key: Any = None, **message: Any) -> None:
+        self._dasks["key-in-memory"](key=key, **message)
+        state = self._client.futures.get(key)
+        if self._open and state is not None:
+            self._heard(key, None, None, state.type in _NONE)
+
+    def _erred(self, key: Any = None, **message: Any) -> None:
+        self._dasks["task-erred"](key=key, **message)
+        state = self._client.futures.get(key)
+        if self._open and state is not None:
+            self._heard(key, state.exception, state.traceback, False)
+
+    def _cancelled(self, keys: Any = (), **message: Any) -> None:
+        self._dasks["cancelled-keys"](keys=keys, **message)
+        for key in keys:
+            state = self._client.futures.get(key)
+            if self._open and state is not None:
+                self._heard(key, state.exception, None, False)

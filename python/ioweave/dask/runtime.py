@@ -1,0 +1,837 @@
+"""The runtime whose tasks run on a Dask cluster: `Runtime("dask://host:8786")`, `Runtime(client)`.
+
+It links calls by the same rules as the embedded one, whose parts it is made of. What differs:
+
+1. `submit` pickles the arguments (`calls.py`). The futures in them become inputs of a Dask task,
+   and so do objects that an earlier task changes: each version of an object is a Dask key.
+2. A call goes to Dask as soon as all calls whose *data* it needs have gone, so that Dask starts it
+   without asking here. One that only has to follow others (it writes a file that they read) stays
+   here until they are done: a dependency of Dask's would fail it with them.
+3. `Reports` hears what Dask tells the client about keys. `_heard` makes calls done, on the thread
+   of Dask's event loop, under the lock; callbacks of the user's run on a thread of their own.
+4. Values stay on the cluster until somebody asks (`fetch`), but None, of which the report says it.
+
+Inside a task, on a worker, tasks are plain calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import logging
+import operator
+import os
+import re
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+import distributed
+from dask.base import annotate
+
+from .. import graph
+from .._request import Request
+from ..arguments import Found, replace_requests
+from ..config import did_you_mean
+from ..devices import Device
+from ..errors import CancelledError, TaskTimeout, WorkerDied
+from ..futures import Future
+from ..graph import DONE, READY, WAITING, Call, Direction, Key
+from ..interrupts import Interrupts
+from ..learning import of_this_process
+from ..options import Options, takes_options
+from ..processes import update_in_place
+from ..records import TaskRecord
+from ..runtime import (
+    GUARDED,
+    KEPT_FAILURES,
+    FlowStats,
+    Runtime,
+    Stats,
+    Todo,
+    run_callbacks,
+)
+from ..tasks import Task
+from . import calls
+from .client import Handle, ask, connect
+from .protocol import ANNOTATION, CPU, PARKED
+from .reports import Reports
+
+_log = logging.getLogger("ioweave")
+_LOOK_S = 1.0  # what ran is asked for so often
+_TARGET = re.compile(r"dask://[^/]+:\d+")
+_NO_CLUSTER = {"cpus": 0, "cpus_free": 0, "threads": 0, "io_slots": 0, "flows": ()}
+
+
+class DaskCall(Call):
+    """A call and its Dask task."""
+
+    __slots__ = (
+        *("arguments", "inputs", "after", "ordered"),
+        *("key", "sent", "dask", "parts", "values", "lease"),
+    )
+
+    def __init__(
+        self, runtime: DaskRuntime, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        super().__init__(runtime, task, args, kwargs)
+        self.key = ""
+        self.arguments = b""  # pickled
+        self.inputs: list[tuple[Any, int]] = []  # calls, and which of their values
+        self.after: list[Any] = []  # calls that it needs for what they leave in files
+        self.ordered = False  # it has to follow calls whose data it does not need
+        self.sent = False  # it goes to Dask, or went
+        self.dask: distributed.Future[Any] | None = None
+        self.parts: dict[int, distributed.Future[Any]] = {}  # one of several values
+        self.values: dict[int, Any] = {}  # those that are here
+        self.lease: Lease | None = None
+
+    def forget_arguments(self) -> None:
+        self.arguments, self.inputs, self.after = b"", [], []
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the value is known to be None, so that the Dask task is not needed."""
+        return not self.many and self.values.get(0, self) is None
+
+    @property
+    def many(self) -> bool:
+        """Whether the Dask task gives a tuple: several values, or objects that it changes."""
+        return self.task.returns != 1 or bool(_changed(self.task))
+
+
+def _changed(task: Task) -> list[str]:
+    return [name for name, way in task.objects.items() if way is not Direction.In]
+
+
+class Lease:
+    """Keeps a client that the runtime made open, as long as there are values to be fetched."""
+
+    def __init__(self, client: distributed.Client) -> None:
+        # Closing waits for the client's event loop, whose thread may be the one that lets go.
+        close = threading.Thread(target=client.close, daemon=True, name="ioweave-dask-close")
+        weakref.finalize(self, close.start).atexit = False
+
+
+class Version:
+    """What became of an object, or of the value of a future, that a task changes."""
+
+    __slots__ = ("index", "keep", "writer")
+
+    def __init__(
+        self, thing: Any, writer: DaskCall, index: int, gone: Callable[[Version], None]
+    ) -> None:
+        self.writer = writer
+        self.index = index  # among the values of the writer
+        self.keep: Callable[[], Any]  # gives the object
+        try:
+            self.keep = weakref.ref(thing, lambda _: gone(self))
+        except TypeError:  # lists and dicts: kept, or another could get the id
+            self.keep = lambda: thing
+
+
+class Versions:
+    """The last version of each object that tasks change."""
+
+    def __init__(self) -> None:
+        # Guards a step from one version to the next; whoever has it may take the runtime's lock.
+        self.lock = threading.RLock()
+        self._table: dict[int, Version] = {}  # by id
+
+    def add(self, thing: Any, writer: DaskCall, index: int) -> None:
+        number = id(thing)
+
+        def gone(version: Version) -> None:  # from any thread, whatever it holds: no lock
+            if self._table.get(number) is version:
+                del self._table[number]
+
+        self._table[number] = Version(thing, writer, index, gone)
+
+    def of(self, thing: Any) -> Version | None:
+        version = self._table.get(id(thing))
+        return version if version is not None and version.keep() is thing else None
+
+    def drop(self, thing: Any, version: Version) -> bool:
+        """The object is what the version is; False if there is a later one."""
+        with self.lock:
+            last = self._table.get(id(thing)) is version
+            if last:
+                del self._table[id(thing)]
+            return last
+
+    def things(self) -> list[Any]:
+        found = [version.keep() for version in tuple(self._table.values())]
+        return [thing for thing in found if thing is not None]
+
+
+class DaskRuntime(Runtime):
+    """Runs the tasks that are called while its block is open on a Dask cluster.
+
+    It takes the arguments of ioweave.Runtime. The target is "dask://host:port", or a
+    distributed.Client (for TLS, say), which stays open. Devices are declared on the cluster when a
+    task first uses them; records are of calls that ended well, and asked for from time to time.
+
+    Raises:
+        ValueError: an argument is wrong, or the client is asynchronous.
+    """
+
+    @takes_options
+    def __init__(self, options: Options) -> None:
+        target = options.target
+        if isinstance(target, distributed.Client):
+            if target.asynchronous:
+                raise ValueError(
+                    "Runtime(client) needs a client that is not asynchronous: its tasks may be "
+                    "awaited all the same"
+                )
+        elif not (isinstance(target, str) and _TARGET.fullmatch(target)):
+            raise ValueError(
+                f"target {target!r} is not understood: give dask://HOST:PORT, as the scheduler "
+                "prints it (tcp://HOST:PORT; its usual port is 8786)"
+            )
+        self._init_calls(options)
+        self._interrupts = Interrupts(GUARDED | {__file__})
+        self._target: str | distributed.Client = target
+        self._anywhere = options.shared_directory
+        self._id = uuid.uuid4().hex[:12]
+        self._client: distributed.Client
+        self._handle: Handle
+        self._reports: Reports
+        self._lease: Lease | None = None
+        self._flows: dict[Task, int] = {}
+        self._specs: dict[Task, bytes] = {}
+        self._versions = Versions()
+        self._by_key: dict[str, DaskCall] = {}  # those sent and not done
+        self._withdrawing = 0  # threads that cancel calls
+        self._heard_meanwhile: list[tuple[str, BaseException]] = []  # that Dask cancelled
+        # What the scheduler last said: it is asked until the runtime is closed.
+        self._over = True  # or not begun
+        self._looking = threading.Lock()  # what was taken from the scheduler is under way to here
+        self._closing = threading.Event()
+        self._looker: threading.Thread | None = None
+        self._cluster: dict[str, Any] = dict(_NO_CLUSTER)
+        self._explained: dict[int, dict[str, Any]] = {}
+        self._callbacks: concurrent.futures.ThreadPoolExecutor | None = None
+
+    # ---- Beginning and end. ---------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if isinstance(self._target, distributed.Client):
+            self._client = self._target
+        else:
+            address = "tcp://" + self._target.removeprefix("dask://")
+            try:
+                self._client = distributed.Client(address, set_as_default=False)
+            except OSError as error:
+                raise ConnectionError(
+                    f"{self._target}: no Dask scheduler answers there ({error}): start one with "
+                    "`dask scheduler`, or correct the address"
+                ) from error
+            self._lease = Lease(self._client)
+        try:
+            log = None if self._log_path is None else os.fspath(self._log_path)
+            self._handle = connect(self._client, log=log)
+            if log is not None and self._ask("log") != log:
+                raise ValueError(
+                    f"log={log!r}: Ioweave was brought to this cluster before, and its log is "
+                    f"{self._ask('log')!r}: the first connection says where it is"
+                )
+            self._ask(
+                "begin",
+                run=self._id,
+                of=self._client.id,
+                records=self._recorder is not None,
+            )
+            self._reports = Reports(self._client, self._heard, self._lost)
+        except BaseException:
+            self._lease = None
+            raise
+        self._over = False
+        if self._recorder is not None:
+            self._looker = threading.Thread(
+                target=self._look_on, daemon=True, name="ioweave-dask-records"
+            )
+            self._looker.start()
+
+    def _ask(self, question: str, **arguments: Any) -> Any:
+        """
+        Raises:
+            TimeoutError: the scheduler does not answer.
+        """
+        loop: Any = self._client.loop
+        asking = asyncio.run_coroutine_threadsafe(
+            ask(self._client, question, **arguments), loop.asyncio_loop
+        )
+        self._wait_here(asking, None)
+        return asking.result()
+
+    def _wait_here(self, awaited: concurrent.futures.Future[Any], timeout: float | None) -> bool:
+        """Waits for the client's event loop, so that Ctrl-C ends that; False after `timeout`."""
+        gate = threading.Lock()
+        gate.acquire()
+        awaited.add_done_callback(lambda _: gate.release())
+        over = False
+        try:
+            over = self._interrupts.block(gate, timeout)
+        finally:
+            if not over:
+                awaited.cancel()
+        return over
+
+    def _end_workers(self) -> None:
+        """Objects that tasks changed have their new contents here afterwards."""
+        if not self._cancelling:
+            things = self._versions.things()
+            self.bring_back([thing for thing in things if not isinstance(thing, Future)])
+
+    def _close_down(self) -> None:
+        self._closing.set()
+        if self._looker is not None:
+            self._looker.join()
+        try:
+            if self._reachable():
+                self._take_leave()
+        except Exception as error:
+            _log.warning("the cluster did not say what it kept of this Runtime: %s", error)
+        finally:
+            self._over = True
+            self._reports.close()
+            self._lost("the Runtime was closed")  # what was left running: nobody hears of its end
+            if self._callbacks is not None:
+                self._callbacks.shutdown(wait=True)
+            self._lease = None
+
+    def _take_leave(self) -> None:
+        for task, flow in self._flows.items():
+            learned = self._ask("learned", flow=flow)
+            if learned:
+                of_this_process.put(task.key, task.device, learned)
+        self._look_back()
+        self._ask("end", run=self._id)
+
+    def _reachable(self) -> bool:
+        """Whether the scheduler can be asked, and knows of this runtime."""
+        return not self._over and self._client.status == "running"
+
+    def _inside_task(self) -> bool:
+        return calls.inside_task()
+
+    def _worker(self) -> None:
+        return None
+
+    # ---- Submission. ----------------------------------------------------------------------------
+
+    def submit(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As Runtime.submit(); inside a task it is the plain call.
+
+        Raises:
+            TypeError: an argument cannot be sent to a worker.
+        """
+        if calls.inside_task():
+            return task.function(*args, **kwargs)
+        call = DaskCall(self, task, args, kwargs)
+        found = self._examine(call)
+        if task.constraint is None:
+            self._check_cpus(task)
+        else:
+            if task not in self._flows:
+                self._flows[task] = self._make_flow(task)
+            if not call.has_futures:
+                call.nbytes = task.bytes_of(args, kwargs)
+        if task not in self._specs:
+            self._specs[task] = calls.dumps_task(task)
+        uses = task.accesses(args, kwargs) if task.files or task.objects else {}
+        todo: Todo = []
+        with self._lock:
+            if len(self._live) >= self._max_pending or self._pending_bytes > 0:
+                self._wait_for_room(call)
+        # Reading the last version of an object and making the next one is one step.
+        with self._versions.lock:
+            changed = self._dump(call, uses)
+            files: dict[Key, Any] = {key: use for key, use in uses.items() if isinstance(key, str)}
+            with self._lock:
+                self._enter(call, found, files, todo)
+            for index, thing in enumerate(changed, task.returns):
+                self._versions.add(thing, call, index)
+        for step in todo:
+            step()
+        return self._futures_of(call)
+
+    def _take_requests(self, call: Call) -> None:
+        # What a request reads is here: it can be sent when it has ended.
+        call.args, call.kwargs = replace_requests((call.args, call.kwargs), Request.result)
+
+    def _check_cpus(self, task: Task) -> None:
+        try:
+            self._handle.check_cpus(task.cpus)
+        except ValueError as error:
+            raise ValueError(f"task {task.name!r}: {error}") from None
+
+    def _make_flow(self, task: Task) -> int:
+        constraint = task.constraint
+        assert constraint is not None  # it is an I/O task
+        device = self._devices.get(task.device)
+        if device is None:
+            known = sorted({*self._devices, *self._ask("devices")})
+            if task.device not in known:
+                raise ValueError(
+                    f"task {task.name!r}: there is no device {task.device!r}"
+                    f"{did_you_mean(task.device, known)}; known are "
+                    f"{', '.join(map(repr, known))}. Describe it with "
+                    f"Runtime(devices=[ioweave.Device({task.device!r}, ...)]) or a [[device]] in "
+                    "ioweave.toml"
+                )
+        else:
+            self._handle.declare_device(
+                device.name,
+                scope=device.scope,
+                bandwidth=device.bandwidth,
+                max_in_flight=device.max_in_flight,
+                path=None if device.path is None else os.fspath(device.path),
+                nodes=device.nodes,
+            )
+        try:
+            flow: int = self._ask(
+                "flow",
+                name=task.name,
+                device=task.device,
+                constraint=constraint.text(int(self._handle.io_slots or 1)),
+                learned=of_this_process.beginning(task, device or Device(task.device)),
+            )
+            return flow
+        except ValueError as error:
+            raise ValueError(f"task {task.name!r} on device {task.device!r}: {error}") from None
+
+    def _dump(self, call: DaskCall, uses: dict[Key, tuple[Any, Direction]]) -> list[Any]:
+        """Pickles the arguments; returns the objects that the call changes, in the order in which
+        the worker gives them back."""
+        task = call.task
+        changed = task.written_objects(call.args, call.kwargs) if _changed(task) else []
+        ids = {id(thing) for thing in changed}
+        reads = {id(t) for t, way in uses.values() if way is not Direction.Out}
+        numbers: dict[int, tuple[int, bool]] = {}
+
+        def number_of(value: Any) -> tuple[int, bool] | None:
+            source: tuple[Any, int]
+            if id(value) in numbers:
+                return numbers[id(value)]
+            version = self._versions.of(value)
+            if version is not None and (id(value) in reads or id(value) not in ids):
+                source = version.writer, version.index
+            elif type(value) is Future and value._call.runtime is self:
+                source = value._call, value._index or 0
+            else:
+                return None
+            numbers[id(value)] = len(call.inputs), id(value) in ids
+            call.inputs.append(source)
+            return numbers[id(value)]
+
+        call.arguments = calls.dumps_arguments(task, call.args, call.kwargs, number_of)
+        call.has_futures = bool(call.inputs)
+        return changed
+
+    def _link(
+        self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
+    ) -> Call | None:
+        assert isinstance(call, DaskCall)  # made by submit
+        failed: Call | None = None
+        for needed, _ in call.inputs:
+            failed = graph.link(call, needed, data=True) or failed
+        for key, (thing, direction) in uses.items():
+            failed = self._accesses.enter(call, key, thing, direction) or failed
+        # The edge that was made last is the last one of its list.
+        needs = dict.fromkeys(call.needs or ())
+        call.ordered = any(need.followers and need.followers[-1] is call for need in needs)
+        inputs = {needed for needed, _ in call.inputs}
+        call.after = [need for need in needs if need not in inputs]
+        return failed
+
+    # ---- From submitted to done. ----------------------------------------------------------------
+
+    def _enter(
+        self,
+        call: Call,
+        found: Found | None,
+        uses: dict[Key, tuple[Any, Direction]],
+        todo: Todo,
+    ) -> None:
+        assert isinstance(call, DaskCall)  # made by submit
+        super()._enter(call, found, uses, todo)
+        call.key = f"{call.task.name}-{call.number}-{self._id}"
+        if self._may_go(call):
+            self._send_soon(call, todo)
+
+    def _release(self, call: Call, todo: Todo) -> None:
+        assert isinstance(call, DaskCall)  # made by submit
+        call.state = READY
+        call.needs = None
+        self._send_soon(call, todo)
+
+    def _may_go(self, call: Call) -> bool:
+        """Whether Dask can wait for all that `call` needs. Needs the lock."""
+        assert isinstance(call, DaskCall)  # made by submit
+        if call.state != WAITING or call.ordered or call.sent:
+            return False
+        return all(
+            need.state == DONE or (isinstance(need, DaskCall) and need.dask is not None)
+            for need in call.needs or ()
+        )
+
+    def _send_soon(self, call: DaskCall, todo: Todo) -> None:
+        if not call.sent:
+            call.sent = True
+            todo.append(functools.partial(self._send, call))
+
+    def _send(self, call: DaskCall) -> None:
+        """Hands `call` to Dask, and then those that waited for that. Without the lock."""
+        going = [call]
+        while going:
+            call = going.pop()
+            self._send_one(call)
+            with self._lock:
+                for other in call.successors or ():
+                    if self._may_go(other):
+                        assert isinstance(other, DaskCall)  # made by submit
+                        other.sent = True
+                        going.append(other)
+
+    def _send_one(self, call: DaskCall) -> None:
+        with self._lock:
+            if call.state == DONE:
+                return
+            self._by_key[call.key] = call
+        try:
+            future = self._submit(call)
+        except Exception as error:
+            todo: Todo = []
+            with self._lock:
+                self._finish(call, error.__traceback__, error, todo)
+            self._do(todo)
+            return
+        with self._lock:
+            if call.error is None and not call.is_none:
+                call.dask, call.lease = future, self._lease
+            call.forget_arguments()
+
+    def _submit(self, call: DaskCall) -> distributed.Future[Any]:
+        task = call.task
+        mark: dict[str, Any] = {"run": self._id}
+        resources: dict[str, float] = {CPU: task.cpus}
+        if task.constraint is not None:
+            size = None if call.has_futures else call.nbytes  # None: that of its inputs
+            if type(task.bytes) is int:
+                size = task.bytes
+            mark |= {"flow": self._flows[task], "bytes": size, "anywhere": self._anywhere}
+            resources = {PARKED: 1}
+        inputs = [self._input(needed, index) for needed, index in call.inputs]
+        inputs += [needed.dask for needed in call.after if needed.dask is not None]
+        with annotate(**{ANNOTATION: mark}):
+            return self._client.submit(
+                calls.run,
+                self._specs[task],
+                call.arguments,
+                *inputs,
+                key=call.key,
+                resources=resources,
+                retries=task.retries,
+                pure=False,
+            )
+
+    def _input(self, call: DaskCall, index: int) -> Any:
+        """One of the values of a call, as an argument of a Dask task."""
+        if not call.many:
+            return None if call.dask is None else call.dask
+        part = call.parts.get(index)
+        if part is None:
+            key = f"{call.task.name}-{call.number}-{self._id}-{index}"
+            part = self._client.submit(operator.getitem, call.dask, index, key=key, pure=False)
+            part = call.parts.setdefault(index, part)
+        return part
+
+    def _heard(self, key: str, error: BaseException | None, trace: Any, is_none: bool) -> None:
+        """Dask says that a task has ended. On the thread of Dask's event loop."""
+        todo: Todo = []
+        with self._lock:
+            call = self._by_key.get(key)
+            if call is None or call.state == DONE:
+                return
+            if self._withdrawing and isinstance(error, concurrent.futures.CancelledError):
+                # It may need a call that is being cancelled, which then says why it is not run.
+                self._heard_meanwhile.append((key, error))
+                return
+            if error is not None:
+                error, trace = _own_error(call, error, trace)
+                self._not_asked_for(call)
+                self._timed_out += isinstance(error, TaskTimeout)
+            elif is_none and not call.many:
+                call.values[0] = None
+                call.dask = None  # so Dask need not run it again if the worker is lost
+            self._finish(call, trace, error, todo)
+        self._do(todo)
+
+    def _lost(self, reason: str) -> None:
+        """The cluster has forgotten all tasks, or the connection is lost."""
+        todo: Todo = []
+        with self._lock:
+            for call in list(self._by_key.values()):
+                if call.state != DONE:
+                    error = CancelledError(f"task {call.name} was cancelled: {reason}")
+                    self._not_asked_for(call)
+                    self._finish(call, None, error, todo)
+        self._do(todo)
+
+    def _not_asked_for(self, call: Call) -> None:
+        """That it fails, be it as cancelled: the end of the block must not be silent about it."""
+        if len(self._failures) < KEPT_FAILURES:
+            self._failures[call] = None
+
+    def _done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
+        assert isinstance(call, DaskCall)  # made by submit
+        super()._done(call, value, error, todo)
+        self._by_key.pop(call.key, None)
+        if error is not None:
+            call.dask = None  # Dask takes back what nobody holds
+            call.parts = {}
+        if call.sent is False or error is not None:
+            call.forget_arguments()
+
+    def _do(self, todo: Todo) -> None:
+        for step in todo:
+            step()
+
+    def _call_back(self, callbacks: list[tuple[Future[Any], Callable[[Any], object]]]) -> None:
+        # They may wait for other tasks, which end on the thread of Dask's event loop.
+        with self._lock:
+            if self._callbacks is None:
+                self._callbacks = concurrent.futures.ThreadPoolExecutor(1, "ioweave-callback")
+        self._callbacks.submit(run_callbacks, callbacks)
+
+    # ---- For futures. ---------------------------------------------------------------------------
+
+    def cancel(self, call: Call) -> bool:
+        self._withdraw([call])
+        return call.state == DONE and isinstance(call.error, CancelledError)
+
+    def _cancel_all(self, calls: Iterable[Call]) -> None:
+        self._withdraw(calls)
+
+    def _withdraw(self, withdrawn: Iterable[Call]) -> None:
+        """Cancels those that have not begun."""
+        with self._lock:
+            live = {
+                call.key: call
+                for call in withdrawn
+                if isinstance(call, DaskCall) and call.state != DONE
+            }
+            sent = [key for key, call in live.items() if call.sent]
+            self._withdrawing += 1
+        try:
+            if sent:
+                for key in self._ask("withdraw", keys=sent, of=self._client.id):
+                    del live[key]
+            for call in live.values():
+                super().cancel(call)
+        finally:
+            heard = []
+            with self._lock:
+                self._withdrawing -= 1
+                if self._withdrawing == 0:
+                    heard, self._heard_meanwhile = self._heard_meanwhile, []
+            for key, error in heard:
+                self._heard(key, error, None, False)
+
+    def _withdrawn(self) -> None:
+        pass
+
+    def is_running(self, call: Call) -> bool:
+        assert isinstance(call, DaskCall)  # made by submit
+        return not call.done and call.sent and bool(self._ask("begun", keys=[call.key]))
+
+    def value_of(self, future: Future[Any], timeout: float | None) -> Any:
+        source = self._source(future)
+        self._fetch([source], timeout)
+        call, index = source
+        return call.values[index]
+
+    def _source(self, future: Future[Any]) -> tuple[DaskCall, int]:
+        """Where the value of a future is: with a task that changed it, if there was one."""
+        version = self._versions.of(future)
+        if version is not None and version.writer.done and version.writer.error is None:
+            return version.writer, version.index
+        call = future._call
+        assert isinstance(call, DaskCall)  # made by submit
+        return call, future._index or 0
+
+    def fetch(self, futures: Iterable[Future[Any]]) -> None:
+        ended = [f for f in futures if f._call.runtime is self and f._call.error is None]
+        self._fetch([self._source(future) for future in ended], None)
+
+    def _fetch(self, sources: Iterable[tuple[DaskCall, int]], timeout: float | None) -> None:
+        """Brings values here.
+
+        Raises:
+            TimeoutError: not within `timeout` seconds.
+        """
+        far = {(call, index): None for call, index in sources if index not in call.values}
+        if not far:
+            return
+        gathering = self._gathering(list(far))
+        if not self._wait_here(gathering, timeout):
+            raise TimeoutError(f"the value is not here after {timeout} s")
+        gathering.result()
+
+    def _gathering(self, far: list[tuple[DaskCall, int]]) -> concurrent.futures.Future[None]:
+        keys = [self._input(call, index) for call, index in far]
+
+        async def gather() -> None:
+            values = await self._client.gather(keys, asynchronous=True)
+            for (call, index), value in zip(far, values, strict=True):
+                call.values.setdefault(index, value)
+
+        loop: Any = self._client.loop
+        return asyncio.run_coroutine_threadsafe(gather(), loop.asyncio_loop)
+
+    def fetching(self, future: Future[Any]) -> concurrent.futures.Future[Any] | None:
+        call, index = self._source(future)
+        if call.error is not None or index in call.values:
+            return None
+        return self._gathering([(call, index)])
+
+    def bring_back(self, objects: Iterable[Any]) -> None:
+        ready = []
+        for thing in objects:
+            version = self._versions.of(thing)
+            if version is not None and version.writer.done and version.writer.error is None:
+                ready.append((thing, version))
+        self._fetch([(version.writer, version.index) for _, version in ready], None)
+        for thing, version in ready:
+            if self._versions.drop(thing, version):
+                new = version.writer.values[version.index]
+                update_in_place(version.writer.task.name, thing, new)
+
+    def writers(self, things: Iterable[Any]) -> list[Call]:
+        found: list[Call] = []
+        files = []
+        for thing in things:
+            version = self._versions.of(thing)
+            if version is not None:
+                found.append(version.writer)
+            elif isinstance(thing, os.PathLike):
+                files.append(thing)
+        return [*found, *super().writers(files)]
+
+    # ---- Looking inside. ------------------------------------------------------------------------
+
+    def explain(self, task: Task | str) -> dict[str, Any]:
+        tasks = [known for known in self._flows if task in (known, known.name)]
+        if len(tasks) != 1:
+            name = task if isinstance(task, str) else task.name
+            if tasks:
+                raise ValueError(f"several I/O tasks are called {name!r}: pass the task itself")
+            names = sorted({known.name for known in self._flows})
+            raise ValueError(
+                f"no I/O task {name!r} was called in this runtime{did_you_mean(name, names)}; "
+                f"called were {', '.join(map(repr, names)) or 'none'}"
+            )
+        flow = self._flows[tasks[0]]
+        if self._reachable():
+            self._explained[flow] = self._ask("explain_flow", flow=flow)
+        if flow not in self._explained:
+            raise RuntimeError("the cluster is gone, which alone could explain its decisions")
+        return self._explained[flow]
+
+    def stats(self) -> Stats:
+        """Counts of this runtime's tasks, and of the cluster's cores and threads."""
+        self._look_back()
+        cluster = self._cluster
+        flows = {flow["id"]: flow for flow in cluster["flows"]}
+        ours = [flows[n] for n in dict.fromkeys(self._flows.values()) if n in flows]
+        with self._lock:
+            return Stats(
+                submitted=self._submitted,
+                succeeded=self._succeeded,
+                failed=self._failed,
+                cancelled=self._cancelled,
+                retried=self._retried,
+                timed_out=self._timed_out,
+                pending=len(self._live),
+                pending_bytes=self._pending_bytes,
+                cpus=int(cluster["cpus"]),
+                cpus_free=int(cluster["cpus_free"]),
+                threads=cluster["threads"],
+                io_threads=cluster["io_slots"],
+                io_waiting=sum(flow["waiting"] for flow in ours),
+                io_running=sum(flow["running"] for flow in ours),
+                flows=tuple(
+                    FlowStats(
+                        task=flow["flow"],
+                        device=flow["device"],
+                        waiting=flow["waiting"],
+                        running=flow["running"],
+                        bytes=flow["bytes"],
+                        limit=flow["limit"],
+                        done=flow["done"],
+                    )
+                    for flow in ours
+                ),
+            )
+
+    def records(self) -> list[TaskRecord]:
+        self._look_back()
+        return super().records()
+
+    def _explanations(self) -> list[dict[str, Any]]:
+        return list(self._explained.values())  # as stats() last found them
+
+    def _described(self) -> dict[str, Any]:
+        target = self._target if isinstance(self._target, str) else "dask"
+        return {"kind": "dask", "target": target}
+
+    def _look_back(self) -> None:
+        """Asks for what the scheduler keeps of this runtime, as long as it keeps it."""
+        with self._looking:
+            if not self._reachable():
+                return
+            flows = list(self._flows.values())
+            found = self._ask("look", run=self._id, flows=flows)
+            self._cluster, self._retried = found["stats"], found["retried"]
+            self._explained |= zip(flows, found["accounts"], strict=True)
+            if self._recorder is None:
+                return
+            for key, device, node, ready, start, end, size in found["records"]:
+                name = key.rsplit("-", 2)[0]
+                self._recorder.add(TaskRecord(name, device, node, ready, start, end, size))
+
+    def _look_on(self) -> None:
+        """So that the run file is there if program or cluster are not, and the scheduler need not
+        keep all records."""
+        while not self._closing.wait(_LOOK_S):
+            try:
+                self._look_back()
+            except Exception as error:
+                _log.debug("the scheduler was not asked for records: %s", error)
+
+
+def _own_error(
+    call: Call, error: BaseException, trace: TracebackType | None
+) -> tuple[BaseException, TracebackType | None]:
+    """In the words of the other runtimes; the traceback begins with the user's code."""
+    if isinstance(error, distributed.KilledWorker):
+        died = WorkerDied(f"task {call.name}: {error}")
+        died.__cause__ = error
+        return died, None
+    if isinstance(error, concurrent.futures.CancelledError):
+        return CancelledError(f"task {call.name} was cancelled on the cluster: {error}"), None
+    notes: list[str] = getattr(error, "__notes__", [])
+    if call.task.retries and notes:
+        notes[-1] += f", attempt {call.task.retries + 1}"
+    while trace is not None and trace.tb_frame.f_code.co_filename.endswith(_CALLS):
+        trace = trace.tb_next
+    return error, trace
+
+
+_CALLS = "ioweave/dask/calls.py"  # wherever it is on the worker

@@ -1,0 +1,42 @@
+"""What can go wrong with a task besides its own exceptions."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+
+__all__ = ["CancelledError", "CycleError", "DependencyFailed", "TaskTimeout", "WorkerDied"]
+
+# Names of a chain that a message shows: the first and the last ones.
+_SHOWN = 6
+
+
+class DependencyFailed(CancelledError):
+    """A task was not run, because one that it needs failed, was cancelled, or was not run either.
+
+    `__cause__` is the exception at the beginning of the chain.
+
+    Attributes:
+        chain: names of the tasks from the one that failed to the one that was not run; of a long
+            chain the first one and the last ones.
+    """
+
+    def __init__(self, chain: tuple[str, ...], cause: BaseException) -> None:
+        if len(chain) > _SHOWN:
+            chain = (chain[0], *chain[1 - _SHOWN :])
+        needs = ", which needs ".join(reversed(chain[:-1]))
+        kind = "was cancelled" if isinstance(cause, CancelledError) else f"failed: {cause!r}"
+        super().__init__(f"task {chain[-1]} was not run: it needs {needs}, which {kind}")
+        self.chain = chain
+        self.__cause__ = cause
+
+
+class TaskTimeout(Exception):
+    """A task ran for longer than its `timeout`. Not a TimeoutError: that one is result(timeout)."""
+
+
+class WorkerDied(Exception):
+    """The worker process of a task ended before the task did: killed, out of memory, os._exit."""
+
+
+class CycleError(RuntimeError):
+    """A task waits for a future that cannot be done before the task itself is."""

@@ -1,0 +1,134 @@
+"""The promise of a task's value."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from .errors import CancelledError
+
+if TYPE_CHECKING:
+    from .graph import Call
+
+T = TypeVar("T")
+
+
+class Future(Generic[T]):
+    """What a task returns while a runtime is active. Any thread may use it.
+
+    Pass it to other tasks, inside lists, dicts and dataclasses too: they start when it is done and
+    get its value. `await` works in any asyncio loop; a cancelled `await` leaves the task alone.
+    """
+
+    __slots__ = ("__weakref__", "_call", "_index")
+
+    def __init__(self, call: Call, index: int | None = None) -> None:
+        self._call = call
+        self._index = index  # which of several values (returns=n); None: the only one
+
+    def result(self, timeout: float | None = None) -> T:
+        """The task's value; waits for it at most `timeout` seconds.
+
+        Raises:
+            TimeoutError: it is not done by then (the task goes on).
+            CancelledError: it was cancelled; DependencyFailed: a task that it needs failed.
+            CycleError: the task that calls this is needed for the value.
+            Exception: whatever the task raised, with its traceback.
+        """
+        error = self._outcome(timeout)
+        if error is None:
+            value: T = self._call.runtime.value_of(self, timeout)
+            return value
+        try:
+            # The same object may be raised in many places: each begins with the task's own frames.
+            raise error.with_traceback(self._call.value)
+        finally:
+            del error, self  # a frame in a traceback must not hold what holds the traceback
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the task raised, or None. Waits, and raises TimeoutError and CancelledError, as
+        result() does; a DependencyFailed is returned."""
+        error = self._outcome(timeout)
+        if type(error) is CancelledError:
+            raise error
+        return error
+
+    def _outcome(self, timeout: float | None) -> BaseException | None:
+        call = self._call
+        if not call.done and not call.runtime.wait_for((call,), timeout):
+            raise TimeoutError(f"task {call.name} is not done after {timeout} s")
+        if call.error is not None:
+            call.runtime.fetched(call)
+        return call.error
+
+    def done(self) -> bool:
+        """Whether result() would return or raise at once."""
+        return self._call.done
+
+    def running(self) -> bool:
+        """Whether the task has begun and not ended."""
+        return self._call.runtime.is_running(self._call)
+
+    def cancelled(self) -> bool:
+        """Whether the task was not run: by cancel(), or because one that it needs failed."""
+        return self._call.done and isinstance(self._call.error, CancelledError)
+
+    def cancel(self) -> bool:
+        """Takes the task back unless it has begun; tasks that need it are not run either.
+
+        Returns:
+            Whether the task is cancelled. With `returns=n`, so are its other futures.
+        """
+        return self._call.runtime.cancel(self._call)
+
+    def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
+        """Calls `callback(self)` when the task is done: on the thread that ends it, or here and now
+        if it is done already. What a callback raises is logged and otherwise ignored."""
+        self._call.runtime.add_callback(self._call, self, callback)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        self._call.runtime.awaited(self._call)
+        if not self._call.done:
+            import asyncio  # slow to import, and most programs have no event loop
+
+            loop = asyncio.get_running_loop()
+            waiter = loop.create_future()
+
+            def wake() -> None:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+            def tell(_: Future[T]) -> None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                    loop.call_soon_threadsafe(wake)
+
+            self.add_done_callback(tell)
+            yield from waiter
+        fetching = self._call.runtime.fetching(self)
+        if fetching is not None:
+            import asyncio
+
+            yield from asyncio.wrap_future(fetching)
+        return self.result()
+
+    def __bool__(self) -> bool:
+        # True would be the answer of every object, whatever the value: a program that is right
+        # without a Runtime would silently go wrong with one.
+        raise TypeError(
+            f"the truth of {self!r} is not known before its value is: ask for "
+            "ioweave.wait(future), or `future is None`"
+        )
+
+    def __repr__(self) -> str:
+        call = self._call
+        if not call.done:
+            state = "running" if call.running else "pending"
+        else:
+            state = "done" if call.error is None else type(call.error).__name__
+        return f"<Future of {call.name}: {state}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"{self!r} cannot be pickled: pass it to a task as an argument, or its result()"
+        )

@@ -1,0 +1,232 @@
+"""The graph of calls: who waits for whom, and who may touch a file or an object when.
+
+A `Call` is one call of a task. It is WAITING while calls that it needs are not DONE (`missing`
+counts them), then READY until it has a place to run, RUNNING, and DONE. An edge to a *successor*
+carries data: if this call fails, the successor is not run. An edge to a *follower* is of order
+only: who writes a file after somebody read it does not care whether the reader failed.
+
+`Accesses` remembers for each file (by absolute path) and object (by identity) the last call that
+writes it and those that read it since. From that follow read after write, write after read and
+write after write. An object that is written changes in place, so the same object, or the same
+future, is the new version to whoever gets it later.
+
+All of it is guarded by the runtime's lock.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .errors import CycleError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .admission import Flow
+    from .futures import Future
+    from .runtime import Runtime
+    from .tasks import Task
+
+WAITING, READY, RUNNING, DONE = range(4)
+
+
+class Direction(enum.Enum):
+    """What a task does with a parameter: `Annotated[Path, ioweave.Out]`."""
+
+    In = "In"
+    Out = "Out"
+    InOut = "InOut"
+
+
+class Latch:
+    """Opens `gate` when `remaining` calls are done."""
+
+    __slots__ = ("gate", "remaining")
+
+    def __init__(self, remaining: int) -> None:
+        self.remaining = remaining
+        self.gate = threading.Lock()
+        self.gate.acquire()
+
+
+class Call:
+    """One call of a task, from submission on. After it is done only value and error remain."""
+
+    __slots__ = (
+        *("runtime", "task", "args", "kwargs", "number", "state", "value", "error"),
+        *("has_futures", "nbytes", "prepared", "payload", "attempt"),
+        *("operation", "admitted", "flow"),
+        *("missing", "needs", "successors", "followers", "accesses"),
+        *("latches", "callbacks", "waits_for"),
+        *("ready_s", "start_s"),  # in monotonic time; set only where somebody records them
+    )
+
+    def __init__(
+        self, runtime: Runtime, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.ready_s: float
+        self.start_s: float
+        self.runtime = runtime
+        self.task = task
+        self.args = args
+        self.kwargs = kwargs
+        self.number = 0
+        self.state = WAITING
+        self.value: Any = None  # of a call that failed: its traceback
+        self.error: BaseException | None = None
+        self.has_futures = False  # in the arguments, to be replaced before it runs
+        self.nbytes = 0
+        self.prepared = False  # nbytes is known, and the futures are replaced (I/O tasks)
+        self.payload: bytes | None = None  # the pickled arguments, where they may be early
+        self.attempt = 1
+        self.operation = -1  # of the policy; -1: the policy does not know it
+        self.admitted = False  # the policy has started it
+        self.flow: Flow | None = None  # of an I/O task
+        self.missing = 0
+        self.needs: list[Call] | None = None
+        self.successors: list[Call] | None = None
+        self.followers: list[Call] | None = None
+        self.accesses: list[tuple[Key, Access]] | None = None
+        self.latches: list[Latch] | None = None
+        self.callbacks: list[tuple[Future[Any], Callable[[Any], object]]] | None = None
+        self.waits_for: tuple[Call, ...] = ()  # what its body waits for just now
+
+    @property
+    def name(self) -> str:
+        """The task's name and a number: unique in a run, and runs none of the user's code."""
+        return f"{self.task.name}#{self.number}"
+
+    @property
+    def done(self) -> bool:
+        return self.state == DONE
+
+    @property
+    def running(self) -> bool:
+        return self.state == RUNNING
+
+
+def link(call: Call, other: Call, *, data: bool) -> Call | None:
+    """Lets `call` start after `other`. Returns `other` if it has failed and its data is needed."""
+    if other is call:
+        return None
+    failed = None
+    if other.state == DONE:
+        failed = other if data and other.error is not None else None
+        if other.missing == 0:
+            return failed
+        data = False  # not run, while what it had to follow goes on: so that is to be followed
+    edges = other.successors if data else other.followers
+    if edges is None:
+        edges = []
+        if data:
+            other.successors = edges
+        else:
+            other.followers = edges
+    edges.append(call)
+    if call.needs is None:
+        call.needs = []
+    call.needs.append(other)
+    call.missing += 1
+    return failed
+
+
+def check_no_cycle(waiter: Call, targets: Iterable[Call]) -> None:
+    """Raises CycleError if one of the targets cannot be done before `waiter` is."""
+    seen: set[int] = set()
+    stack: list[tuple[Call, tuple[str, ...]]] = [(call, (call.name,)) for call in targets]
+    while stack:
+        call, way = stack.pop()
+        if call is waiter:
+            through = f" (through {', '.join(way[:-1][:6])})" if len(way) > 1 else ""
+            raise CycleError(
+                f"task {waiter.name} waits for a future that waits for {waiter.name} "
+                f"itself{through}: it would never end"
+            )
+        if id(call) in seen or call.state == DONE:
+            continue
+        seen.add(id(call))
+        stack += [(n, (*way[:8], n.name)) for n in (*(call.needs or ()), *call.waits_for)]
+
+
+Key: TypeAlias = str | int  # a file's absolute path, or an object's id
+
+
+def file_key(path: str | os.PathLike[str]) -> Key:
+    """Symbolic links are not followed: where they lead may change before the task runs."""
+    return os.path.abspath(path)  # noqa: PTH100 (Path has no such function)
+
+
+class Access:
+    """Who uses a file or an object."""
+
+    __slots__ = ("keep", "readers", "users", "writer")
+
+    def __init__(self, keep: object) -> None:
+        self.keep = keep  # the object itself: its id is the key and must not be reused meanwhile
+        self.writer: Call | None = None  # the last one, if it is not done or has failed
+        self.readers: set[Call] = set()  # since then, those not done
+        self.users = 0  # calls not done that use it
+
+
+class Accesses:
+    """The files and objects that calls in a runtime use."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self) -> None:
+        self._table: dict[Key, Access] = {}
+
+    def enter(self, call: Call, key: Key, keep: object, direction: Direction) -> Call | None:
+        """Orders `call` among the users of `key`. Returns the call that should have written what
+        it reads and failed, if so."""
+        access = self._table.get(key)
+        if access is None:
+            access = self._table[key] = Access(keep)
+        failed = None
+        reads = direction is not Direction.Out
+        if access.writer is not None:
+            failed = link(call, access.writer, data=reads)
+        if direction is Direction.In:
+            access.readers.add(call)
+        else:
+            for reader in access.readers:
+                link(call, reader, data=False)
+            access.readers = set()
+            access.writer = call
+        access.users += 1
+        if call.accesses is None:
+            call.accesses = []
+        call.accesses.append((key, access))
+        return failed
+
+    def note_reader(self, call: Call, key: Key, keep: object) -> None:
+        """`call`, submitted before anybody wrote `key`, reads it."""
+        access = self._table.get(key)
+        if access is None:
+            access = self._table[key] = Access(keep)
+        access.readers.add(call)
+        access.users += 1
+        if call.accesses is None:
+            call.accesses = []
+        call.accesses.append((key, access))
+
+    def leave(self, call: Call) -> None:
+        """`call` is done."""
+        for key, access in call.accesses or ():
+            access.users -= 1
+            access.readers.discard(call)
+            if access.writer is call and call.error is None:
+                access.writer = None
+            # A failed writer is remembered, or who reads it later would get half of it.
+            if access.users == 0 and access.writer is None and self._table.get(key) is access:
+                del self._table[key]
+        call.accesses = None
+
+    def writer(self, key: Key) -> Call | None:
+        """The call to wait for before reading what `key` names."""
+        access = self._table.get(key)
+        return access.writer if access is not None else None

@@ -1,0 +1,828 @@
+"""Pictures of what a runtime did, as in the I/O-aware PyCOMPSs paper.
+
+| function | picture | of the paper |
+|---|---|---|
+| timeline | which tasks ran where and when, and what they moved | 3, 6 |
+| totals | total time by mode | 10, 14, 21, 22 |
+| against_constraint | throughput and task time against the constraint | 11 |
+| learning | how a constraint was found | 12, 15 to 19 |
+
+Each writes the file that it is given, as PNG, SVG or PDF by the suffix of its name. They need
+matplotlib (`pip install 'ioweave[pictures]'`), which is imported when the first one is drawn, and
+leave its global state alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .records import TaskRecord
+from .run_file import RunFile, read
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+_FORMATS = (".png", ".svg", ".pdf")
+_STYLE: Any = {
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": "medium",
+    "figure.constrained_layout.use": True,
+    "font.size": 9.0,
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text: smaller, and found by who searches
+    "svg.hashsalt": "ioweave",  # the same picture is the same file
+}
+# By the kind of a mode: the paper's colours for the first three, then those that tune themselves.
+_KINDS = {
+    "baseline": "#c44e52",
+    "unconstrained": "#e5ae38",
+    "static": "#4c72b0",
+    "auto": "#55a868",
+    "climb": "#8172b2",
+}
+_COOL = ("#4c72b0", "#64b5cd", "#8172b2", "#8c8c8c", "#2f4b7c", "#a0c4e0")  # tasks that compute
+_WARM = ("#dd8452", "#c44e52", "#e5ae38", "#937860", "#da8bc3", "#7f2704")  # I/O tasks
+_GREY = "#767676"
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The time of a run, for `totals`.
+
+    Attributes:
+        name: of the mode, such as "none", "8", "auto(2,256,2)".
+        seconds: it took.
+        kind: "baseline", "unconstrained", "static", "auto" or "climb".
+        group: bars of a group stand together: an application, a number of iterations.
+        low, high: the spread of several runs, in seconds; None: one run.
+        reference: what somebody else measured, such as the paper; in seconds.
+    """
+
+    name: str
+    seconds: float
+    kind: str = "static"
+    group: str = ""
+    low: float | None = None
+    high: float | None = None
+    reference: float | None = None
+
+
+@dataclass(frozen=True)
+class Point:
+    """What I/O tasks reached under a constraint, for `against_constraint`.
+
+    Attributes:
+        name: of the mode, as in Bar.
+        constraint: MB/s; of those that tune themselves, where they ended. None: no constraint.
+        mb_per_s: of all I/O tasks together.
+        task_s: mean time of an I/O task.
+        kind: as in Bar.
+    """
+
+    name: str
+    constraint: float | None
+    mb_per_s: float
+    task_s: float
+    kind: str = "static"
+
+
+def timeline(records: Sequence[TaskRecord], path: PathLike, *, title: str = "") -> None:
+    """Draws which tasks ran where and when, and the throughput of the I/O tasks below.
+
+    A few calls are drawn one by one, in as many lanes as ran at once; of many, how many calls of
+    each task ran at once on each node, and of many nodes, on so many nodes together.
+
+    Throughput assumes that a call moves its bytes evenly while it runs, be it one that computes
+    first.
+
+    Raises:
+        ValueError: no records, or the path's suffix is none of .png, .svg and .pdf.
+        ModuleNotFoundError: there is no matplotlib.
+    """
+    if not records:
+        raise ValueError("no call has ended: there is nothing to draw")
+    _draw(path, lambda: _timeline(records, title))
+
+
+def totals(
+    bars: Sequence[Bar], path: PathLike, *, title: str = "", reference: str = "paper"
+) -> None:
+    """Draws the total time by mode, with what each saved against the baseline of its group.
+
+    Args:
+        bars: in the order in which they stand; those of a group together.
+        path: the file to write.
+        title: above the picture.
+        reference: what the legend calls the bars' references.
+
+    Raises:
+        ValueError: no bars, several baselines in a group, or an unknown suffix or kind.
+        ModuleNotFoundError: there is no matplotlib.
+    """
+    if not bars:
+        raise ValueError("no bars: there is nothing to draw")
+    _check_kinds(bar.kind for bar in bars)
+    for group in {bar.group for bar in bars}:
+        if sum(bar.kind == "baseline" for bar in bars if bar.group == group) > 1:
+            raise ValueError(f"several baselines in group {group!r}: give one")
+    _draw(path, lambda: _totals(bars, title, reference))
+
+
+def against_constraint(points: Sequence[Point], path: PathLike, *, title: str = "") -> None:
+    """Draws I/O throughput and the time of an I/O task against the constraint, and where the
+    constraints that tune themselves ended.
+
+    Raises:
+        ValueError: no points, a constraint that is not above 0, or an unknown suffix or kind.
+        ModuleNotFoundError: there is no matplotlib.
+    """
+    if not points:
+        raise ValueError("no points: there is nothing to draw")
+    _check_kinds(point.kind for point in points)
+    for point in points:
+        if point.constraint is not None and not point.constraint > 0:
+            raise ValueError(f"point {point.name!r}: the constraint must be above 0 MB/s, or None")
+    _draw(path, lambda: _against_constraint(points, title))
+
+
+def learning(
+    explanation: Mapping[str, Any],
+    path: PathLike,
+    *,
+    limits: Sequence[tuple[float, int]] = (),
+    title: str = "",
+) -> None:
+    """Draws how the constraint of an I/O task was found, from what `explain()` says of it.
+
+    Of `auto`: constraint and mean task time over the tasks that its epochs took; and what it chose
+    since, by how many tasks were waiting. Of `climb`: throughput and limit over time, samples that
+    were not used hollow; and throughput against the limit.
+
+    Args:
+        explanation: of one I/O task.
+        path: the file to write.
+        limits: of `climb`, since when (s) which limit held, where a run file tells: an explanation
+            goes back by 256 samples only.
+        title: above the picture.
+
+    Raises:
+        ValueError: nothing was learned, or the path's suffix is unknown.
+        ModuleNotFoundError: there is no matplotlib.
+    """
+    if not learned(explanation):
+        raise ValueError(
+            f"{explanation.get('flow')!r} with policy {explanation.get('policy')!r} has learned "
+            "nothing in this run: there is nothing to draw"
+        )
+    _draw(path, lambda: _learning(explanation, limits, title))
+
+
+def learned(explanation: Mapping[str, Any]) -> bool:
+    """Whether `learning` can draw it."""
+    return any(explanation.get(key) for key in ("epochs", "choices", "samples"))
+
+
+# ---- The file. ----------------------------------------------------------------------------------
+
+
+def _draw(path: PathLike, make: Callable[[], Figure]) -> None:
+    path = Path(path)
+    if path.suffix.lower() not in _FORMATS:
+        raise ValueError(f"{str(path)!r}: a picture ends with one of {', '.join(_FORMATS)}")
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "pictures need matplotlib: pip install 'ioweave[pictures]'", name=error.name
+        ) from error
+    with mpl.rc_context(_STYLE):
+        # Without a date, the same picture is the same file.
+        metadata = {} if path.suffix.lower() == ".png" else {_date_key(path): None}
+        make().savefig(path, dpi=160, metadata=metadata)
+
+
+def _date_key(path: Path) -> str:
+    return "CreationDate" if path.suffix.lower() == ".pdf" else "Date"
+
+
+def _figure(width: float, height: float, title: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def _from_zero(axes: Axes) -> None:
+    top = float(axes.dataLim.y1)  # -inf where nothing was drawn
+    axes.set_ylim(0, top * 1.08 if top > 0 else 1)
+
+
+def _check_kinds(kinds: Iterable[str]) -> None:
+    for kind in kinds:
+        if kind not in _KINDS:
+            raise ValueError(f"kind {kind!r} is not known: there are {', '.join(_KINDS)}")
+
+
+# ---- The timeline. ------------------------------------------------------------------------------
+
+_MOST_RECTANGLES = 4000
+_MOST_LANES = 120
+_MOST_ROWS = 24
+_BINS = 800
+
+
+class _Calls:
+    """Records as arrays, sorted by start."""
+
+    def __init__(self, records: Sequence[TaskRecord]) -> None:
+        import numpy as np
+
+        ordered = sorted(records, key=lambda record: record.start_s)
+        names = dict.fromkeys((record.io, record.task) for record in ordered)
+        self.names = sorted(names, key=lambda name: name[0])  # those that compute first
+        numbers = {name: number for number, name in enumerate(self.names)}
+        self.start = np.array([record.start_s for record in ordered])
+        self.end = np.array([record.end_s for record in ordered])
+        self.node = np.array([record.node for record in ordered])
+        self.io = np.array([record.io for record in ordered])
+        self.bytes = np.array([record.bytes for record in ordered], dtype=float)
+        self.name = np.array([numbers[record.io, record.task] for record in ordered])
+        computing = sum(not io for io, _ in self.names)
+        self.colors = [
+            _WARM[(i - computing) % len(_WARM)] if io else _COOL[i % len(_COOL)]
+            for i, (io, _) in enumerate(self.names)
+        ]
+
+
+def _timeline(records: Sequence[TaskRecord], title: str) -> Figure:
+    import numpy as np
+
+    calls = _Calls(records)
+    nodes = int(calls.node.max()) + 1
+    together = -(-nodes // _MOST_ROWS)  # nodes in a row
+    rows = -(-nodes // together)
+    bands = [
+        np.flatnonzero((calls.node // together == row) & (calls.io == io))
+        for row in range(rows)
+        for io in (False, True)
+    ]
+    lanes = [_lanes(calls.start[band], calls.end[band]) for band in bands]
+    one_by_one = len(records) <= _MOST_RECTANGLES and sum(n for _, n in lanes) <= _MOST_LANES
+    height = 0.14 * sum(n for _, n in lanes) if one_by_one else max(1.6, 0.62 * rows)
+    figure = _figure(9, height + 2.6, title)
+    axes = figure.subplots(
+        2, sharex=True, height_ratios=[max(height, 1.2), 1.4], gridspec_kw={"hspace": 0.05}
+    )
+    if one_by_one:
+        _rectangles(axes[0], calls, bands, lanes)
+    else:
+        _stacks(axes[0], calls, bands, [n for _, n in lanes])
+    what = "node" if together == 1 else "nodes"
+    if not one_by_one:
+        computing, io = (max(n for _, n in lanes[above::2]) for above in (0, 1))
+        what += f"\n(full height: {computing} calls that compute, {io} of I/O)"
+    axes[0].set_ylabel(what)
+    _label_rows(axes[0], [n for _, n in lanes], together, one_by_one)
+    _legend(axes[0], calls)
+    _throughput(axes[1], calls)
+    axes[1].set_xlim(0, float(calls.end.max()) or 1)
+    axes[1].set_xlabel("time (s)")
+    return figure
+
+
+def _lanes(start: Array, end: Array) -> tuple[list[int], int]:
+    """For each call, sorted by start, the lowest lane that is free, and how many lanes there are.
+
+    A lane is free again a hair before its call ends, since clocks of threads are read in turn.
+    """
+    import heapq
+
+    slack = 1e-9 * float(end.max()) if len(end) else 0.0
+    free: list[int] = []
+    busy: list[tuple[float, int]] = []
+    lanes: list[int] = []
+    for begin, finish in zip(start.tolist(), end.tolist(), strict=True):
+        while busy and busy[0][0] <= begin + slack:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lane = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (finish, lane))
+        lanes.append(lane)
+    return lanes, max(lanes, default=-1) + 1
+
+
+def _rectangles(
+    axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[tuple[list[int], int]]
+) -> None:
+    from matplotlib.collections import PolyCollection
+
+    boxes, colors = [], []
+    top = 0
+    for band, (lane, count) in zip(bands, lanes, strict=True):
+        for call, at in zip(band.tolist(), lane, strict=True):
+            left, right = calls.start[call], calls.end[call]
+            low, high = top + at + 0.08, top + at + 0.92
+            boxes.append([(left, low), (right, low), (right, high), (left, high)])
+            colors.append(calls.colors[calls.name[call]])
+        top += count
+    axes.add_collection(
+        PolyCollection(boxes, facecolors=colors, edgecolors="white", linewidths=0.3)
+    )
+
+
+def _stacks(axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[int]) -> None:
+    """In each band, how many calls of each task run at once, on average in each of many bins."""
+    import numpy as np
+
+    edges = np.linspace(0, float(calls.end.max()) or 1, _BINS + 1)
+    for row in range(0, len(bands), 2):
+        for above in (0, 1):
+            band = bands[row + above]
+            most = max(lanes[above::2]) or 1  # the same scale in all rows
+            floor = np.full(_BINS, row + above + 0.94)  # upwards: the axis points down
+            for name in np.unique(calls.name[band]).tolist():
+                chosen = band[calls.name[band] == name]
+                ones = np.ones(len(chosen))
+                at_once = _mean_at_once(calls.start[chosen], calls.end[chosen], ones, edges)
+                ceiling = floor - at_once / most * 0.88
+                _fill(axes, edges, floor, ceiling, calls.colors[name])
+                floor = ceiling
+
+
+def _fill(axes: Axes, edges: Array, floor: Array, ceiling: Array, color: str) -> None:
+    """Fills bins from floor to ceiling; where neither changes, points are left out."""
+    import numpy as np
+
+    # Rounded to what nobody sees in a picture, so that noise of the sums is no change.
+    step = max(float(np.abs(ceiling - floor).max()), 1e-9) * 1e-3
+    rounded = np.round(np.stack((floor, ceiling)) / step)
+    changed = np.append(True, (np.diff(rounded) != 0).any(axis=0))
+    kept = np.append(np.flatnonzero(changed), len(floor) - 1)
+    at = np.append(edges[kept[:-1]], edges[-1])
+    axes.fill_between(at, floor[kept], ceiling[kept], step="post", color=color, linewidth=0)
+
+
+def _mean_at_once(start: Array, end: Array, weight: Array, edges: Array) -> Array:
+    """The mean over each bin of the summed weights of those between start and end; exact."""
+    import numpy as np
+
+    def area(since: Array) -> Array:
+        """Up to each edge, of all that began at `since` and never end."""
+        order = np.argsort(since, kind="stable")
+        weights = np.concatenate(([0.0], np.cumsum(weight[order])))
+        moments = np.concatenate(([0.0], np.cumsum((weight * since)[order])))
+        passed = np.searchsorted(since[order], edges)
+        result: Array = weights[passed] * edges - moments[passed]
+        return result
+
+    means: Array = np.maximum(np.diff(area(start) - area(end)) / np.diff(edges), 0)
+    return means
+
+
+def _label_rows(axes: Axes, lanes: Sequence[int], together: int, one_by_one: bool) -> None:
+    """A tick in the middle of each row, a line between rows, and a thin one above the I/O."""
+    heights = lanes if one_by_one else [1] * len(lanes)
+    ticks, top = [], 0
+    for row in range(0, len(heights), 2):
+        both = heights[row] + heights[row + 1]
+        ticks.append(top + both / 2)
+        if heights[row] and heights[row + 1]:
+            axes.axhline(top + heights[row], color=_GREY, linewidth=0.3, linestyle=":")
+        top += both
+        axes.axhline(top, color="black", linewidth=0.5)
+    first = range(0, len(ticks) * together, together)
+    axes.set_yticks(
+        ticks, [str(node) if together == 1 else f"{node}-{node + together - 1}" for node in first]
+    )
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(top, 0)
+
+
+def _legend(axes: Axes, calls: _Calls) -> None:
+    from matplotlib.patches import Patch
+
+    most = 14
+    handles = [
+        Patch(color=color, label=f"{name} (I/O)" if io else name)
+        for (io, name), color in zip(calls.names[:most], calls.colors, strict=False)
+    ]
+    if len(calls.names) > most:
+        handles.append(Patch(color="none", label=f"and {len(calls.names) - most} more"))
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=4,
+        fontsize="small",
+        borderaxespad=0.2,
+    )
+
+
+def _throughput(axes: Axes, calls: _Calls) -> None:
+    import numpy as np
+
+    last = float(calls.end.max()) or 1.0
+    edges = np.linspace(0, last, min(_BINS, 400) + 1)
+    start = calls.start
+    end = np.maximum(
+        calls.end, start + last * 1e-9
+    )  # a call of no time moves its bytes all the same
+    rate = calls.bytes / (end - start) / _MB
+    floor = np.zeros(len(edges) - 1)
+    for number in range(len(calls.names)):
+        chosen = np.flatnonzero((calls.name == number) & (calls.bytes > 0))
+        if not len(chosen):
+            continue
+        ceiling = floor + _mean_at_once(start[chosen], end[chosen], rate[chosen], edges)
+        _fill(axes, edges, floor, ceiling, calls.colors[number])
+        floor = ceiling
+    axes.set_ylabel("I/O (MB/s)")
+    _from_zero(axes)
+
+
+# ---- Bars and points. ---------------------------------------------------------------------------
+
+
+def _totals(bars: Sequence[Bar], title: str, reference: str) -> Figure:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    groups = list(dict.fromkeys(bar.group for bar in bars))
+    places: list[float] = []
+    for i, bar in enumerate(bars):
+        gap = 0.0 if i == 0 else 1.0 if bar.group == bars[i - 1].group else 1.6
+        places.append((places[-1] if places else 0.0) + gap)
+    figure = _figure(max(4.0, 1.2 + 0.55 * (places[-1] + 1)), 3.6, title)
+    axes = figure.subplots()
+    baselines = {bar.group: bar.seconds for bar in bars if bar.kind == "baseline"}
+    for place, bar in zip(places, bars, strict=True):
+        axes.bar(place, bar.seconds, width=0.8, color=_KINDS[bar.kind])
+        if bar.low is not None and bar.high is not None:
+            spread = [[bar.seconds - bar.low], [bar.high - bar.seconds]]
+            axes.errorbar(place, bar.seconds, yerr=spread, color="black", capsize=2, linewidth=0.8)
+        if bar.reference is not None:
+            ends = (place - 0.45, place + 0.45)
+            axes.plot(ends, (bar.reference, bar.reference), color="black", linewidth=1.4)
+        text = f"{bar.seconds:.4g}"
+        base = baselines.get(bar.group)
+        if base and bar.kind != "baseline":
+            text += f"\n{(bar.seconds - base) / base:+.0%}"
+        top = max(bar.seconds, bar.high or 0, bar.reference or 0)
+        axes.annotate(
+            text, (place, top), (0, 2), textcoords="offset points", ha="center", fontsize="x-small"
+        )
+    for group, seconds in baselines.items():
+        of_group = [place for place, bar in zip(places, bars, strict=True) if bar.group == group]
+        axes.hlines(
+            seconds,
+            of_group[0] - 0.4,
+            of_group[-1] + 0.4,
+            color=_KINDS["baseline"],
+            linestyle="--",
+            linewidth=0.8,
+        )
+    axes.set_xticks(places, [bar.name for bar in bars], rotation=35, ha="right")
+    axes.set_ylabel("total time (s)")
+    axes.margins(y=0.14)
+    if groups != [""]:
+        for group in groups:
+            of_group = [p for p, bar in zip(places, bars, strict=True) if bar.group == group]
+            middle = (of_group[0] + of_group[-1]) / 2
+            axes.text(middle, 1.0, group, transform=axes.get_xaxis_transform(), ha="center")
+    handles: list[Any] = [
+        Patch(color=_KINDS[kind], label=kind)
+        for kind in _KINDS
+        if any(bar.kind == kind for bar in bars)
+    ]
+    if any(bar.reference is not None for bar in bars):
+        handles.append(Line2D([], [], color="black", label=reference))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize="small")
+    return figure
+
+
+def _against_constraint(points: Sequence[Point], title: str) -> Figure:
+    figure = _figure(5.5, 4.8, title)
+    throughput, task_time = figure.subplots(2, sharex=True)
+    known = sorted({point.constraint for point in points if point.constraint is not None})
+    none = known[0] / 2 if known else 1.0  # where those without a constraint stand
+    static = sorted(
+        (point for point in points if point.kind == "static" and point.constraint is not None),
+        key=lambda point: point.constraint or 0,
+    )
+    for axes, value in ((throughput, _mb_per_s), (task_time, _task_s)):
+        axes.plot(
+            [point.constraint or none for point in static],
+            [value(point) for point in static],
+            color=_KINDS["static"],
+            marker="o",
+            markersize=4,
+        )
+        labels: dict[float, int] = {}
+        for point in points:
+            if point in static:
+                continue
+            at = none if point.constraint is None else point.constraint
+            axes.plot(
+                at, value(point), color=_KINDS[point.kind], marker=_MARKERS[point.kind], ls="none"
+            )
+            place = (5, 4 - 10 * labels.get(at, 0))  # those at the same constraint below each other
+            labels[at] = labels.get(at, 0) + 1
+            axes.annotate(
+                point.name, (at, value(point)), place, textcoords="offset points", fontsize="small"
+            )
+        axes.set_xscale("log", base=2)
+        axes.margins(x=0.1, y=0.15)
+    throughput.set_ylabel("I/O throughput (MB/s)")
+    _from_zero(throughput)
+    task_time.set_ylabel("I/O task time (s)")
+    times = [point.task_s for point in points]
+    if max(times) > 10 * min(times) > 0:
+        task_time.set_yscale("log")
+    else:
+        _from_zero(task_time)
+    task_time.set_xlabel("constraint (MB/s held by a task)")
+    ticks = {value: f"{value:g}" for value in _few(_labelled(static) or known)}
+    if any(point.constraint is None for point in points):
+        ticks[none] = "none"
+    task_time.set_xticks(list(ticks), list(ticks.values()))
+    task_time.tick_params(axis="x", which="minor", bottom=False)
+    throughput.tick_params(axis="x", which="minor", bottom=False)
+    return figure
+
+
+_MARKERS = {"baseline": "s", "unconstrained": "X", "static": "o", "auto": "^", "climb": "D"}
+
+
+def _mb_per_s(point: Point) -> float:
+    return point.mb_per_s
+
+
+def _task_s(point: Point) -> float:
+    return point.task_s
+
+
+def _labelled(static: Sequence[Point]) -> list[float]:
+    """Where the axis has numbers: at the static constraints, if they are several."""
+    return [point.constraint or 0 for point in static] if len(static) > 1 else []
+
+
+def _few(values: Sequence[float], most: int = 12) -> list[float]:
+    return list(values[:: -(-len(values) // most) or 1])
+
+
+# ---- Learning. ----------------------------------------------------------------------------------
+
+
+def _learning(
+    explanation: Mapping[str, Any], limits: Sequence[tuple[float, int]], title: str
+) -> Figure:
+    title = title or (
+        f"{explanation['flow']} on {explanation['device']}: {explanation['policy']}, "
+        f"{explanation['phase']}"
+    )
+    if explanation.get("samples"):
+        return _climbing(explanation, limits, title)
+    return _epochs_and_choices(explanation, title)
+
+
+def _epochs_and_choices(explanation: Mapping[str, Any], title: str) -> Figure:
+    epochs, choices = explanation.get("epochs") or [], explanation.get("choices") or []
+    figure = _figure(8 if epochs and choices else 4.5, 4, title)
+    columns = figure.subplots(2, bool(epochs) + bool(choices), squeeze=False, sharex="col")
+    if epochs:
+        _epochs(columns[0, 0], columns[1, 0], epochs)
+    if choices:
+        _choices(columns[0, -1], columns[1, -1], choices)
+    if epochs and choices:
+        columns[0, 1].sharey(columns[0, 0])
+    constraints = sorted({one["constraint_mb_per_s"] for one in (*epochs, *choices)})
+    for axes in columns[0]:
+        axes.set_yscale("log", base=2)
+        axes.set_yticks(constraints, [f"{one:g}" for one in constraints])
+        axes.minorticks_off()
+    columns[0, 0].set_ylabel("constraint (MB/s)")
+    return figure
+
+
+def _epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> None:
+    """An epoch is as wide as it had tasks; dotted and hollow if it was not registered."""
+    at = 0
+    for epoch in epochs:
+        end = at + max(epoch["tasks"], 1)
+        kept = bool(epoch["registered"])
+        color, style = (_KINDS["auto"], "-") if kept else (_GREY, ":")
+        constraint = epoch["constraint_mb_per_s"]
+        above.plot((at, end), (constraint, constraint), color=color, linestyle=style, linewidth=2)
+        if epoch["tasks"]:
+            mean_s = epoch["mean_s"]
+            below.plot((at, end), (mean_s, mean_s), color=color, linestyle=style, linewidth=2)
+            fill = color if kept else "white"
+            below.plot((at + end) / 2, mean_s, color=color, marker="o", markerfacecolor=fill)
+        at = end
+    above.set_title(f"learning: {sum(epoch['tasks'] for epoch in epochs)} tasks")
+    below.set_ylabel("mean time of a task (s)")
+    _from_zero(below)
+    below.set_xlim(0, at)
+    below.set_xlabel("I/O tasks that ended while it learned")
+
+
+def _choices(above: Axes, below: Axes, choices: Sequence[Mapping[str, Any]]) -> None:
+    seconds = [one["now_ns"] / 1e9 for one in choices]
+    constraints = [one["constraint_mb_per_s"] for one in choices]
+    color = _KINDS["auto"]
+    above.plot(seconds, constraints, color=color, drawstyle="steps-post", marker=".")
+    above.set_title(f"choosing: at last {constraints[-1]:g} MB/s")
+    waiting = [one["waiting"] for one in choices]
+    below.plot(seconds, waiting, color=_GREY, marker=".", linestyle="none")
+    below.set_ylabel("tasks that waited then")
+    _from_zero(below)
+    below.set_xlabel("time (s)")
+
+
+def _climbing(
+    explanation: Mapping[str, Any], limits: Sequence[tuple[float, int]], title: str
+) -> Figure:
+    samples = explanation["samples"]
+    seconds = [one["now_ns"] / 1e9 for one in samples]
+    used = [one for one in samples if one["used"]]
+    color = _KINDS["climb"]
+    figure = _figure(8, 4, title)
+    places: dict[str, Axes] = figure.subplot_mosaic(
+        [["rate", "curve"], ["limit", "curve"]], width_ratios=[2, 1]
+    )
+    rate, limit, curve = places["rate"], places["limit"], places["curve"]
+    limit.sharex(rate)
+    for one, at in zip(samples, seconds, strict=True):
+        fill = color if one["used"] else "white"
+        rate.plot(at, one["mb_per_s"], color=color, marker="o", ms=3.5, mew=0.6, mfc=fill)
+    rate.set_ylabel("throughput (MB/s)")
+    _from_zero(rate)
+    rate.tick_params(labelbottom=False)
+    held = [*limits, (seconds[-1], limits[-1][1])] if limits else []
+    at, held_then = zip(
+        *(held or zip(seconds, (one["limit"] for one in samples), strict=True)), strict=True
+    )
+    limit.plot(at, held_then, color=color, drawstyle="steps-post")
+    limit.set_ylabel("limit (tasks at once)")
+    _from_zero(limit)
+    limit.set_xlabel("time (s)" if len(samples) < 256 else "time (s); samples: the last 256")
+    curve.plot(
+        [one["limit"] for one in used],
+        [one["mb_per_s"] for one in used],
+        color=color,
+        marker="o",
+        markersize=4,
+        linestyle="none",
+        alpha=0.5,
+    )
+    if explanation["limit"]:
+        curve.axvline(explanation["limit"], color=_GREY, linestyle="--", linewidth=0.8)
+        curve.set_title(f"limit at last: {explanation['limit']}")
+    curve.set_xlabel("limit (tasks at once)")
+    curve.set_ylabel("throughput (MB/s), samples used")
+    _from_zero(curve)
+    return figure
+
+
+# ---- The command. -------------------------------------------------------------------------------
+
+
+def draw_run(run: RunFile, folder: PathLike, *, suffix: str = ".png") -> list[Path]:
+    """Draws all that a run file holds into a folder: `timeline`, and `learning-TASK` for each I/O
+    task whose constraint was learned. Returns the files.
+
+    Raises:
+        ValueError: the suffix is unknown.
+        ModuleNotFoundError: there is no matplotlib.
+        OSError: a file cannot be written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    if run.records:
+        paths.append(folder / f"timeline{suffix}")
+        timeline(run.records, paths[-1], title=_title(run))
+    names = [explanation["flow"] for explanation in run.explanations]
+    for explanation in filter(learned, run.explanations):
+        flow, device = explanation["flow"], explanation["device"]
+        name = flow if names.count(flow) == 1 else f"{flow}-{device}"
+        paths.append(folder / f"learning-{_file_name(name)}{suffix}")
+        learning(explanation, paths[-1], limits=run.limits.get((flow, device), ()))
+    return paths
+
+
+def compare_runs(
+    runs: Mapping[str, RunFile], folder: PathLike, *, suffix: str = ".png"
+) -> list[Path]:
+    """Draws several runs of a program against each other: `totals`, and `against_constraint` for
+    those that had I/O tasks. Returns the files.
+
+    Args:
+        runs: by the name that a picture gives them; one without I/O tasks is the baseline.
+        folder, suffix: as in draw_run.
+
+    Raises:
+        ValueError: a run is cut off; and as in draw_run.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    bars, points = [], []
+    for name, run in runs.items():
+        if run.summary is None:
+            raise ValueError(f"run {name!r} is cut off: its total time is not known")
+        explanations = run.explanations
+        kind = _kind(explanations[0]["policy"]) if explanations else "baseline"
+        bars.append(Bar(name, run.summary["wall_s"], kind))
+        io = [record for record in run.records if record.io]
+        if io:
+            points.append(_point(name, kind, io, run))
+    paths = [folder / f"totals{suffix}"]
+    totals(bars, paths[0])
+    if points:
+        paths.append(folder / f"against_constraint{suffix}")
+        against_constraint(points, paths[-1])
+    return paths
+
+
+def _point(name: str, kind: str, io: Sequence[TaskRecord], run: RunFile) -> Point:
+    explanation = run.explanations[0]
+    summary = run.summary
+    assert summary is not None  # it is not cut off
+    moved = sum(record.bytes for record in io)
+    seconds = sum(record.end_s - record.start_s for record in io)
+    constraint = explanation["constraint_mb_per_s"]
+    budget = run.devices.get(explanation["device"], {}).get("bandwidth_mb_per_s", 0)
+    if not constraint and explanation["limit"] and budget:
+        constraint = budget / explanation["limit"]  # of climb: what would let so many run
+    rate = moved / _MB / summary["io_s"] if summary["io_s"] > 0 else 0.0
+    return Point(name, constraint or None, rate, seconds / len(io), kind)
+
+
+def _kind(policy: str) -> str:
+    if policy.startswith("auto"):
+        return "auto"
+    return {"none": "unconstrained", "fixed": "static"}.get(policy, policy)
+
+
+def _title(run: RunFile) -> str:
+    program = next((Path(word).name for word in run.run["command"] if word.endswith(".py")), "")
+    summary = run.summary
+    if summary is None:
+        return f"{program}: cut off"
+    shown = f"{summary['wall_s']:.4g} s"
+    if summary["io_s"] > 0:
+        shown += f", {summary['hidden_share']:.0%} of {summary['io_s']:.4g} s of I/O hidden"
+    return f"{program}: {shown}" if program else shown
+
+
+def _file_name(text: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_.," else "_" for letter in text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m ioweave.pictures`; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ioweave.pictures",
+        description="Draws what Runtime(run_file=...) has written: the timeline, and how "
+        "constraints were learned; of several runs, their totals and what their I/O reached.",
+    )
+    parser.add_argument("run_file", nargs="+", help="a run file")
+    parser.add_argument("--out", default=".", metavar="FOLDER", help="where to (default: here)")
+    parser.add_argument("--format", default="png", choices=[form[1:] for form in _FORMATS])
+    options = parser.parse_args(arguments)
+    suffix = f".{options.format}"
+    try:
+        runs = {Path(path).stem: read(path) for path in options.run_file}
+        if len(runs) < len(options.run_file):
+            raise ValueError("two run files have the same name: the pictures are named by it")
+        if len(runs) == 1:
+            drawn = draw_run(next(iter(runs.values())), options.out, suffix=suffix)
+        else:
+            drawn = compare_runs(runs, options.out, suffix=suffix)
+            for name, run in runs.items():
+                drawn += draw_run(run, Path(options.out) / name, suffix=suffix)
+    except (OSError, ValueError, ModuleNotFoundError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    for path in drawn:
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""Worker processes: each belongs to a thread of the pool, which sends it a call and waits.
+
+They are spawned, not forked: a fork of a process with threads may find locks held for ever. A
+function is found by its module and name, so its module is imported anew in each, and a program's
+main module must keep what it does under `if __name__ == "__main__":`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+import signal
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from .errors import WorkerDied
+from .futures import Future
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from .tasks import Task
+
+
+class RemoteError(Exception):
+    """The traceback, as text, of an exception in a worker process, as its `__cause__`; or the
+    exception itself, where it cannot be sent."""
+
+
+class _Checker(pickle.Pickler):
+    """Finds out whether something can be pickled once its futures have values."""
+
+    def persistent_id(self, value: Any) -> Any:
+        return 0 if type(value) is Future else None
+
+
+def _check(value: Any) -> None:
+    # The bytes of large arrays stay where they are: nobody reads what is written here.
+    with io.BytesIO() as nowhere:
+        _Checker(nowhere, protocol=5, buffer_callback=lambda _: False).dump(value)
+
+
+def check_picklable(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """
+    Raises:
+        TypeError: the task or an argument cannot be sent to another process; it says which.
+    """
+    try:
+        _check((task, args, kwargs))
+        return
+    except Exception:
+        pass  # which one is it?
+    way_out = "use Runtime(workers='threads')"
+    try:
+        _check(task)
+    except Exception as error:
+        raise TypeError(
+            f"task {task.name!r} cannot be found by a worker process ({error}): define it at the "
+            f"top of a module under its own name, or {way_out}"
+        ) from error
+    for name, value in task.signature.bind(*args, **kwargs).arguments.items():
+        try:
+            _check(value)
+        except Exception as error:
+            raise TypeError(
+                f"task {task.name!r}: argument {name!r} cannot be sent to a worker process "
+                f"({error}): pass what it is made from, or {way_out}"
+            ) from error
+
+
+def pickle_call(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """What WorkerProcess.run takes.
+
+    Raises:
+        TypeError: as check_picklable.
+    """
+    try:
+        return pickle.dumps((task, args, kwargs), protocol=5)
+    except Exception:
+        check_picklable(task, args, kwargs)
+        raise
+
+
+def update_in_place(task: str, old: Any, new: Any) -> None:
+    """Gives an object the contents of what a worker process made of its copy, so that a task that
+    changes an object does the same in threads and in processes.
+
+    Raises:
+        TypeError: its type has no contents that could be replaced.
+    """
+    if isinstance(old, (list, bytearray)) or hasattr(old, "__array_interface__"):
+        old[... if hasattr(old, "__array_interface__") else slice(None)] = new
+    elif isinstance(old, (dict, set)):
+        old.clear()
+        old.update(new)
+    elif hasattr(old, "__dict__"):
+        old.__dict__.clear()
+        old.__dict__.update(new.__dict__)
+    else:
+        raise TypeError(
+            f"task {task!r} changes an object of type {type(old).__name__}, which cannot be "
+            "brought back from a worker process: return the new value instead"
+        )
+
+
+class WorkerProcess:
+    """A process that runs one call at a time. One thread runs calls; another may kill()."""
+
+    def __init__(self) -> None:
+        import multiprocessing  # slow to import, and most programs have no worker processes
+
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(
+            target=_serve, args=(theirs,), name="ioweave-worker", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._killed: BaseException | None = None
+        self.doomed = False  # it has ended, or is about to: run() must not be called any more
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
+    def run(self, payload: bytes) -> tuple[Any, list[Any]]:
+        """The value, and the new contents of the objects that the task changes.
+
+        Raises:
+            WorkerDied: the process ended first; what kill() was given, if it was called.
+            Exception: what the task raised.
+        """
+        try:
+            self._connection.send_bytes(payload)
+            reply = self._connection.recv_bytes()
+        except (EOFError, OSError):
+            self.doomed = True
+            self._process.join()
+            if self._killed is not None:
+                raise self._killed from None
+            raise WorkerDied(_how(self._process.exitcode)) from None
+        value, written, error, text = pickle.loads(reply)
+        if error is None:
+            return value, written
+        raise pickle.loads(error) from RemoteError(f"\n{text}")
+
+    def kill(self, reason: BaseException) -> None:
+        """Ends the process; run() raises `reason`."""
+        self._killed = reason
+        self.doomed = True
+        self._process.kill()
+
+    def close(self) -> None:
+        """Lets the process end, which does nothing just now."""
+        self._connection.close()
+        self._process.join()
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"the worker process was killed by {signal.Signals(-code).name}"
+    return f"the worker process ended with exit code {code} before the task did"
+
+
+def _serve(connection: Connection) -> None:
+    """The main loop of a worker process. It ends when the runtime's end of the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which decides
+    while True:
+        try:
+            payload = connection.recv_bytes()
+        except (EOFError, OSError):
+            return
+        connection.send_bytes(_reply(payload))
+
+
+def _reply(payload: bytes) -> bytes:
+    try:
+        task, args, kwargs = pickle.loads(payload)
+        value = task.function(*args, **kwargs)
+        written = task.written_objects(args, kwargs) if task.objects else []
+    except BaseException as error:
+        return _reply_error(error)
+    try:
+        return pickle.dumps((value, written, None, ""), protocol=5)
+    except Exception as error:
+        return _reply_error(
+            TypeError(f"task {task.name!r}: its value cannot be sent to the program: {error}")
+        )
+
+
+def _reply_error(error: BaseException) -> bytes:
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    try:
+        sent = pickle.dumps(error, protocol=5)
+        pickle.loads(sent)  # some can be pickled and not made again
+    except Exception:
+        sent = pickle.dumps(RemoteError(f"{type(error).__qualname__}: {error}"), protocol=5)
+    return pickle.dumps((None, [], sent, text), protocol=5)

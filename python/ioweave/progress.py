@@ -1,0 +1,235 @@
+"""What a runtime does just now, for who waits for it: `Runtime(progress=True)`.
+
+On a terminal it is a table that is drawn anew a few times a second, below what the program prints;
+elsewhere (a file, a batch system, a notebook) a line now and then. Both go to standard error.
+
+A thread of its own asks the runtime, and hands the result to rich, never the other way round: who
+prints or logs while it holds the runtime's lock waits for rich, which therefore must not wait for
+that lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+
+    from .runtime import FlowStats, Stats
+
+_log = logging.getLogger("ioweave")
+
+_MOST_ROWS = 12
+_WINDOW_S = 10.0  # throughput is a mean over so long
+_MB = 1e6
+
+
+class Progress:
+    """Shows the progress of a runtime until stop().
+
+    Args:
+        stats: Runtime.stats; called on the thread of this.
+        explanations: of the I/O tasks, as by Runtime.explain().
+        console: where to; None: standard error.
+        draw_s: between two drawings of the table.
+        line_s: between two lines, where there is no terminal.
+        clock: seconds.
+
+    Raises:
+        ModuleNotFoundError: there is no rich.
+    """
+
+    def __init__(
+        self,
+        stats: Callable[[], Stats],
+        explanations: Callable[[], Iterable[Mapping[str, Any]]] = lambda: (),
+        *,
+        console: Console | None = None,
+        draw_s: float = 0.25,
+        line_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        try:
+            from rich.console import Console
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "progress=True needs rich: pip install 'ioweave[progress]'", name=error.name
+            ) from error
+        self._stats = stats
+        self._explanations = explanations
+        self._console = Console(stderr=True) if console is None else console
+        self._clock = clock
+        self._began = clock()
+        self._moved: deque[tuple[float, dict[tuple[str, str], int]]] = deque()
+        self._live: Live | None = None
+        if self._drawable():
+            from rich.live import Live
+
+            # What the program prints goes above the table; but to where it was sent to, if that
+            # is no terminal.
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+                redirect_stderr=True,
+            )
+        self._period = draw_s if self._live is not None else line_s
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="ioweave-progress", daemon=True)
+
+    def _drawable(self) -> bool:
+        console = self._console
+        return console.is_terminal and not console.is_dumb_terminal and not console.is_jupyter
+
+    def start(self) -> None:
+        self._began = self._clock()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Shows the last state, and gives the terminal back. Hold no lock."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _loop(self) -> None:
+        try:
+            while not self._end.wait(self._period):
+                self.show()
+            self.show()
+        except Exception:  # the program goes on without
+            _log.exception("progress is not shown any more")
+        finally:
+            with contextlib.suppress(Exception):
+                if self._live is not None:
+                    self._live.stop()
+
+    def show(self) -> None:
+        """Draws the table, or writes a line."""
+        stats = self._stats()
+        rates = self._rates(stats)
+        if self._live is None:
+            self._console.file.write(self.line(stats, rates) + "\n")
+            self._console.file.flush()
+            return
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(self.table(stats, rates, list(self._explanations())), refresh=True)
+
+    def _rates(self, stats: Stats) -> dict[tuple[str, str], float]:
+        """MB/s of each flow over the last seconds, by the calls that ended."""
+        now = self._clock()
+        moved = {(flow.task, flow.device): flow.bytes for flow in stats.flows}
+        while len(self._moved) > 1 and self._moved[1][0] <= now - _WINDOW_S:
+            self._moved.popleft()
+        since, before = self._moved[0] if self._moved else (self._began, {})
+        self._moved.append((now, moved))
+        seconds = now - since
+        if seconds <= 0:
+            return dict.fromkeys(moved, 0.0)
+        return {key: (moved[key] - before.get(key, 0)) / seconds / _MB for key in moved}
+
+    # ---- What is shown. -------------------------------------------------------------------------
+
+    def line(self, stats: Stats, rates: Mapping[tuple[str, str], float]) -> str:
+        """All in one: "ioweave 1:05: 8 of 48 cpus busy, 9 pending, 1 done; save on ssd ..."."""
+        parts = [
+            f"{stats.cpus - stats.cpus_free} of {stats.cpus} cpus busy, {stats.pending} pending, "
+            f"{_done(stats)}"
+        ]
+        for flow in _busiest(stats.flows):
+            rate = rates.get((flow.task, flow.device), 0.0)
+            limit = f" of {flow.limit}" if flow.limit else ""
+            parts.append(
+                f"{flow.task} on {flow.device} {flow.waiting} waiting, {flow.running}{limit} "
+                f"running, {flow.done} done, {rate:.3g} MB/s"
+            )
+        return f"ioweave {_clock(self._clock() - self._began)}: " + "; ".join(parts)
+
+    def table(
+        self,
+        stats: Stats,
+        rates: Mapping[tuple[str, str], float],
+        explanations: Iterable[Mapping[str, Any]],
+    ) -> Table:
+        """A row per I/O task, and one for all that computes."""
+        from rich.table import Table
+        from rich.text import Text
+
+        why = {(one["flow"], one["device"]): one for one in explanations}
+        table = Table(
+            "",
+            *("waiting", "running", "limit", "done", "MB/s", "constraint"),
+            box=None,
+            pad_edge=False,
+        )
+        for column in table.columns[1:6]:
+            column.justify = "right"
+        table.columns[-1].no_wrap = True
+        shown = _busiest(stats.flows)
+        for flow in shown:
+            key = (flow.task, flow.device)
+            table.add_row(
+                Text(f"{flow.task} on {flow.device}"),
+                str(flow.waiting),
+                str(flow.running),
+                str(flow.limit or "-"),
+                str(flow.done),
+                f"{rates.get(key, 0.0):.3g}",
+                _constraint(why.get(key)),
+            )
+        if len(stats.flows) > len(shown):
+            table.add_row(f"and {len(stats.flows) - len(shown)} more")
+        io_done = sum(flow.done for flow in stats.flows)
+        table.add_row(
+            "computing",
+            "",
+            str(stats.cpus - stats.cpus_free),
+            str(stats.cpus),
+            str(max(0, stats.succeeded - io_done)),
+        )
+        table.caption = (
+            f"{_clock(self._clock() - self._began)}, {stats.pending} pending, {_done(stats)}"
+        )
+        table.caption_justify = "left"
+        return table
+
+
+def _busiest(flows: Iterable[FlowStats]) -> list[FlowStats]:
+    """All in their order; of too many, those that have work first."""
+    shown = list(flows)
+    if len(shown) > _MOST_ROWS:
+        shown.sort(key=lambda flow: flow.waiting + flow.running == 0)
+    return shown[:_MOST_ROWS]
+
+
+def _done(stats: Stats) -> str:
+    text = f"{stats.succeeded} done"
+    for name, count in (("failed", stats.failed), ("cancelled", stats.cancelled)):
+        if count:
+            text += f", {count} {name}"
+    return text
+
+
+def _constraint(explanation: Mapping[str, Any] | None) -> str:
+    """As "fixed 8 MB/s", "auto 4 MB/s, learning", "climb, settled" or "none"."""
+    if explanation is None:
+        return ""
+    policy, phase = str(explanation["policy"]), str(explanation["phase"])
+    held = explanation["constraint_mb_per_s"]
+    text = f"{policy} {held:.3g} MB/s" if held else policy
+    return text if phase == policy else f"{text}, {phase}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, left = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"

@@ -1,0 +1,536 @@
+"""The run file of a Python runtime: what became of its calls, and why (docs/run-file.md).
+
+`Runtime(run_file="run.jsonl")` writes it, `read("run.jsonl")` reads it, and so does every reader of
+the run files of `ioweave run`: the schema is the same.
+
+A `Recorder` takes the calls as they end. They are packed (45 bytes each) until there are enough for
+a block, or a second has passed; the thread that ended the last of them writes it, without the
+runtime's lock. So memory does not grow with the number of calls, unless the records are to be kept.
+The file is `FILE.part` until it is whole, and then renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import io
+import json
+import logging
+import os
+import platform
+import resource
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ._core import version
+from .arguments import printable
+from .devices import Device
+from .records import TaskRecord
+
+_log = logging.getLogger("ioweave")
+
+SCHEMA = "ioweave.run/1"
+_CALL = struct.Struct("<IIdddqB")  # task, node, ready_s, start_s, end_s, bytes, failed
+_BLOCK = 1024  # calls
+_PERIOD_S = 1.0  # or what came in so long
+
+
+class Union:
+    """The time that any of many intervals covers.
+
+    Memory goes by the number of gaps. Beyond `most` of them the shortest are closed, as if the
+    moment between two short tasks belonged to them.
+    """
+
+    def __init__(self, most: int = 1 << 16) -> None:
+        self._most = most
+        self._closed = 0.0  # gaps up to this are
+        self._merged: list[tuple[float, float]] = []
+        self._new: list[tuple[float, float]] = []
+
+    def add(self, start: float, end: float) -> None:
+        self._new.append((start, end))
+        if len(self._new) > max(4096, len(self._merged)):
+            self.intervals()
+
+    def intervals(self) -> list[tuple[float, float]]:
+        """Disjoint, in order."""
+        if self._new:
+            self._new += self._merged
+            self._new.sort()
+            self._merged, self._new = self._joined(self._new), []
+            while len(self._merged) > self._most:
+                self._closed = max(1e-6, 2 * self._closed)
+                self._merged = self._joined(self._merged)
+        return self._merged
+
+    def _joined(self, intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        joined: list[tuple[float, float]] = []
+        begin = end = -1.0
+        for start, stop in intervals:
+            if stop <= start:
+                continue
+            if start > end + self._closed or end < 0:
+                if end >= 0:
+                    joined.append((begin, end))
+                begin, end = start, stop
+            elif stop > end:
+                end = stop
+        if end >= 0:
+            joined.append((begin, end))
+        return joined
+
+    def seconds(self) -> float:
+        return sum(end - start for start, end in self.intervals())
+
+    def seconds_with(self, other: Union) -> float:
+        """Of the time that both cover."""
+        ours, theirs = self.intervals(), other.intervals()
+        i = j = 0
+        both = 0.0
+        while i < len(ours) and j < len(theirs):
+            both += max(0.0, min(ours[i][1], theirs[j][1]) - max(ours[i][0], theirs[j][0]))
+            if ours[i][1] < theirs[j][1]:
+                i += 1
+            else:
+                j += 1
+        return both
+
+
+@dataclass
+class _Totals:
+    """The calls of a task, on a device if it does I/O."""
+
+    name: str
+    device: str | None
+    calls: int = 0
+    failed: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def line_head(self) -> str:
+        """How the line of a call begins."""
+        device = "" if self.device is None else f'"device":{json.dumps(self.device)},'
+        return f'{{"type":"call","task":{json.dumps(self.name)},{device}"node":'
+
+
+class Recorder:
+    """Takes what became of the calls of a runtime. Any thread may use it.
+
+    Args:
+        path: the run file; None: none is written.
+        keep: records() is wanted.
+        runtime: what the first line says of the runtime: "kind", "target", "nodes", "cpus".
+        devices: those that the runtime knows.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        *,
+        keep: bool,
+        runtime: Mapping[str, Any],
+        devices: Iterable[Device] = (),
+    ) -> None:
+        self._path = None if path is None else Path(path)
+        self._keep = keep
+        self._lock = threading.Lock()  # of all below but the file
+        self._pending = bytearray()
+        self._kept = bytearray()
+        self._lines: list[str] = []
+        self._tasks: dict[tuple[str, str | None], int] = {}
+        self._totals: list[_Totals] = []
+        self._flush_at = time.monotonic() + _PERIOD_S
+        self._closed = False
+        self._writing = threading.Lock()  # of the file and what is summed up while writing
+        self._io, self._computing = Union(), Union()
+        self._usage = _usage()
+        self._file: io.TextIOWrapper | None = None
+        if self._path is not None:
+            if self._path.is_dir():
+                raise IsADirectoryError(
+                    errno.EISDIR, "the run file is a folder", os.fspath(self._path)
+                )
+            self._file = _part_of(self._path).open("w", encoding="utf-8")
+            devices = list(devices)
+            self._put(_line("run", **_run(runtime, devices)))
+            self._put(*(_line("device", **_device(device)) for device in devices))
+
+    def call(
+        self,
+        task: str,
+        device: str | None,
+        node: int,
+        ready_s: float,
+        start_s: float,
+        end_s: float,
+        nbytes: int,
+        failed: bool = False,
+    ) -> bool:
+        """A run of a call has ended, or failed. Whether flush() is due; until then it only takes
+        note."""
+        with self._lock:
+            number = self._tasks.get((task, device))
+            if number is None:
+                number = self._tasks[task, device] = len(self._totals)
+                self._totals.append(_Totals(task, device))
+            self._pending += _CALL.pack(number, node, ready_s, start_s, end_s, nbytes, failed)
+            full = len(self._pending) >= _BLOCK * _CALL.size
+            return (full or time.monotonic() > self._flush_at) and not self._closed
+
+    def add(self, record: TaskRecord, *, failed: bool = False) -> None:
+        """The same of a record, where nothing is held up by writing."""
+        due = self.call(
+            record.task,
+            record.device,
+            record.node,
+            record.ready_s,
+            record.start_s,
+            record.end_s,
+            record.bytes,
+            failed,
+        )
+        if due:
+            self.flush()
+
+    def limit(self, task: str, device: str, limit: int, at_s: float) -> None:
+        """From now on so many calls of an I/O task run at once on a node; 0: any number."""
+        if self._file is not None:
+            line = _line("limit", task=task, device=device, at_s=round(at_s, 6), limit=limit)
+            with self._lock:
+                self._lines.append(line)
+
+    def flush(self) -> None:
+        """Sums up what was noted, and writes it; not while another thread is at it."""
+        if self._writing.acquire(blocking=False):
+            try:
+                self._flush()
+            finally:
+                self._writing.release()
+
+    def _flush(self) -> None:
+        """Needs `_writing`."""
+        with self._lock:
+            self._flush_at = time.monotonic() + _PERIOD_S
+            pending, self._pending = self._pending, bytearray()
+            lines, self._lines = self._lines, []
+            if self._keep:
+                self._kept += pending
+        if self._file is None:
+            return
+        heads: dict[int, str] = {}
+        for number, node, ready_s, start_s, end_s, nbytes, failed in _CALL.iter_unpack(pending):
+            total = self._totals[number]
+            total.calls += 1
+            total.failed += failed
+            total.bytes += nbytes
+            total.seconds += end_s - start_s
+            (self._computing if total.device is None else self._io).add(start_s, end_s)
+            if number not in heads:
+                heads[number] = total.line_head()
+            lines.append(
+                f'{heads[number]}{node},"ready_s":{ready_s:.6f},"start_s":{start_s:.6f},'
+                f'"end_s":{end_s:.6f}'
+                + (f',"bytes":{nbytes}' if nbytes else "")
+                + (',"failed":true}' if failed else "}")
+            )
+        self._put(*lines)
+
+    def records(self) -> list[TaskRecord]:
+        """All that were kept, in the order of time in which they ended."""
+        with self._lock:
+            packed = bytes(self._kept + self._pending)
+            totals = list(self._totals)
+        return [
+            TaskRecord(totals[task].name, totals[task].device, node, ready, start, end, nbytes)
+            for task, node, ready, start, end, nbytes, _ in _CALL.iter_unpack(packed)
+        ]
+
+    def close(
+        self,
+        *,
+        wall_s: float,
+        tasks: Mapping[str, int],
+        explanations: Iterable[Mapping[str, Any]] = (),
+        exit_code: int = 0,
+    ) -> None:
+        """Writes the rest, and the summary, and gives the file its name. A file that cannot be
+        written is a warning in the log: the program's work is done.
+
+        Args:
+            wall_s: how long the runtime was active, in the time of its records.
+            tasks: counts of calls by what became of them.
+            explanations: of every I/O task, as by explain().
+            exit_code: 0, or 1 if the program or a task failed.
+        """
+        explained = {(one["flow"], one["device"]): one for one in explanations}
+        with self._writing:
+            self._flush()
+            with self._lock:
+                self._closed = True
+            for key in explained.keys() - self._tasks.keys():  # none of whose calls has ended
+                self._totals.append(_Totals(*key))
+            for total in self._totals:
+                self._put(_line("task", **_task(total, explained.get((total.name, total.device)))))
+            self._put(_line("summary", **self._summary(wall_s, tasks, exit_code)))
+            self._name()
+
+    def discard(self) -> None:
+        """Nothing has run: leaves no file."""
+        file, self._file = self._file, None
+        if file is not None and self._path is not None:
+            with contextlib.suppress(OSError):  # what is left in its buffer cannot be written
+                file.close()
+            _part_of(self._path).unlink(missing_ok=True)
+
+    def _summary(self, wall_s: float, tasks: Mapping[str, int], exit_code: int) -> dict[str, Any]:
+        user_s, system_s, read_bytes = (
+            now - before for now, before in zip(_usage(), self._usage, strict=True)
+        )
+        io_s = self._io.seconds()
+        hidden_s = self._io.seconds_with(self._computing)
+        return {
+            "exit_code": exit_code,
+            "signal": 0,
+            "wall_s": wall_s,
+            "user_s": user_s,
+            "system_s": system_s,
+            "storage_read_bytes": int(read_bytes),
+            "io_s": io_s,
+            "hidden_s": hidden_s,
+            "hidden_share": hidden_s / io_s if io_s > 0 else 0.0,
+            "exposed_s": io_s - hidden_s,
+            "compute_s": self._computing.seconds(),
+            "tasks": dict(tasks),
+            "engine": "",
+            "engine_operations": 0,
+            "calls": {},
+            "prefetch": {"operations": 0, "bytes": 0, "used_bytes": 0},
+            "files": 0,
+            "processes": 1,
+            "images": 1,
+            "remarks": [],
+        }
+
+    def _put(self, *lines: str) -> None:
+        if self._file is not None and lines:
+            try:
+                self._file.write("\n".join(lines) + "\n")
+                self._file.flush()  # nothing is left to a child that forks, or to be lost
+            except OSError as error:
+                self._give_up(error)
+
+    def _name(self) -> None:
+        if self._file is None or self._path is None:
+            return
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            _part_of(self._path).replace(self._path)
+        except OSError as error:
+            self._give_up(error)
+        self._file = None
+
+    def _give_up(self, error: OSError) -> None:
+        _log.warning("the run file %s is not written: %s", self._path, error)
+        self.discard()
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
+
+
+def _line(type_: str, **keys: Any) -> str:
+    return json.dumps({"type": type_, **keys}, separators=(",", ":"))
+
+
+def _run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any]:
+    started = datetime.datetime.now(datetime.timezone.utc)
+    return {
+        "schema": SCHEMA,
+        "version": version(),
+        "started": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "command": list(sys.orig_argv),
+        "directory": os.getcwd(),  # noqa: PTH109 (as text)
+        "machine": _machine(),
+        "mounts": _mounts(device.path for device in devices if device.path is not None),
+        # The settings of `ioweave run`, which is not at work here.
+        "config": {
+            "policy": "off",
+            "engine": "uring",
+            "mode": "plain",
+            "schedule": "none",
+            "slice_bytes": 0,
+            "lookahead_bytes": 0,
+            "max_lookahead_bytes": 0,
+            "rules": [],
+        },
+        "runtime": dict(runtime),
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    return {
+        "name": device.name,
+        "path": None if device.path is None else os.path.abspath(device.path),  # noqa: PTH100
+        "bandwidth_mb_per_s": float(device.bandwidth),
+        "scope": device.scope,
+        "max_in_flight": device.max_in_flight,
+    }
+
+
+def _task(total: _Totals, explanation: Mapping[str, Any] | None) -> dict[str, Any]:
+    keys: dict[str, Any] = {"name": total.name}
+    if total.device is not None:
+        keys["device"] = total.device
+    keys |= {"calls": total.calls, "failed": total.failed, "seconds": total.seconds}
+    keys |= {"bytes": total.bytes}
+    if explanation is not None:
+        keys["explanation"] = explanation
+    return keys
+
+
+def _usage() -> tuple[float, float, float]:
+    """User and system seconds and bytes read from storage, of this process and its children."""
+    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ours, theirs = (resource.getrusage(who) for who in whose)
+    return (
+        ours.ru_utime + theirs.ru_utime,
+        ours.ru_stime + theirs.ru_stime,
+        (ours.ru_inblock + theirs.ru_inblock) * 512.0,
+    )
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "host": platform.node(),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "processor": _processor(),
+        "cpus": os.cpu_count() or 1,
+        "cpus_allowed": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return ""
+
+
+def _mounts(paths: Iterable[str | os.PathLike[str]]) -> list[dict[str, str]]:
+    """The mounts that hold the paths, as far as they exist."""
+    numbers = {Path(path).stat().st_dev for path in paths if os.path.exists(path)}  # noqa: PTH110
+    wanted = {f"{os.major(number)}:{os.minor(number)}" for number in numbers}
+    found: dict[str, dict[str, str]] = {}
+    for line in Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines():
+        before, _, after = line.partition(" - ")
+        number, _, path = before.split()[2:5]
+        if number in wanted:
+            kind, source = after.split()[:2]
+            found.setdefault(number, {"path": path, "type": kind, "source": source})
+    return list(found.values())
+
+
+# ---- Reading. -----------------------------------------------------------------------------------
+
+
+@dataclass
+class RunFile:
+    """What a run file of a Python runtime holds; the dicts have the keys of docs/run-file.md.
+
+    Attributes:
+        run: the first line.
+        devices, tasks: by name; an I/O task by (name, device).
+        records: one for each run of a call.
+        limits: by (name, device) of an I/O task: since when, in s, so many ran at once on a node.
+        summary: the last line; None: the file is cut off.
+    """
+
+    run: dict[str, Any]
+    devices: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tasks: dict[tuple[str, str | None], dict[str, Any]] = field(default_factory=dict)
+    records: list[TaskRecord] = field(default_factory=list)
+    limits: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
+    summary: dict[str, Any] | None = None
+
+    @property
+    def explanations(self) -> list[dict[str, Any]]:
+        """Of all I/O tasks, as by Runtime.explain()."""
+        return [task["explanation"] for task in self.tasks.values() if "explanation" in task]
+
+
+def read(path: str | os.PathLike[str]) -> RunFile:
+    """Reads a run file; of one that is cut off, what is there.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no run file; the text names the line.
+    """
+    found: RunFile | None = None
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                if not line.endswith("\n"):
+                    break  # cut off in the middle
+                found = _take(found, _parsed(line))
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"{path}: line {number}: no run file: {error}") from error
+    if found is None:
+        raise ValueError(f"{path}: no run file: it is empty")
+    return found
+
+
+def _parsed(line: str) -> Any:
+    # The file may be somebody else's, and what stands in it goes to terminals and into pictures.
+    harmless = line[:-1].isprintable() and "\\" not in line
+    return json.loads(line, object_hook=None if harmless else _all_printable)
+
+
+def _all_printable(table: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: printable(value) if isinstance(value, str) else value for key, value in table.items()
+    }
+
+
+def _take(found: RunFile | None, line: dict[str, Any]) -> RunFile:
+    kind = line["type"]
+    if found is None:
+        if kind != "run" or line["schema"] != SCHEMA:
+            raise ValueError(f"the first line is not a 'run' of {SCHEMA}")
+        return RunFile(line)
+    if kind == "call":
+        record = TaskRecord(
+            line["task"],
+            line.get("device"),
+            line["node"],
+            line["ready_s"],
+            line["start_s"],
+            line["end_s"],
+            line.get("bytes", 0),
+        )
+        found.records.append(record)
+    elif kind == "limit":
+        limits = found.limits.setdefault((line["task"], line["device"]), [])
+        limits.append((line["at_s"], line["limit"]))
+    elif kind == "device":
+        found.devices[line["name"]] = line
+    elif kind == "task":
+        found.tasks[line["name"], line.get("device")] = line
+    elif kind == "summary":
+        found.summary = line
+    return found

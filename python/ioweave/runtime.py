@@ -1,0 +1,1215 @@
+"""The embedded runtime: tasks on this machine.
+
+What happens to a call, in order:
+
+1. `submit`, on the caller's thread: its arguments are looked through (`arguments.py`), and under
+   the lock it is linked to the calls it needs (`graph.py`).
+2. When it needs no other any more, `_release`: a computation goes to the queue of the compute pool;
+   an I/O task is first prepared (its bytes may depend on values), then the policy is told
+   (`admission.py`), and what the policy starts goes to the I/O pool, which has a thread for each.
+3. A thread of the pool (`pool.py`) runs it: `_execute`. With worker processes the thread sends it
+   to a process of its own (`processes.py`) and waits.
+4. `_ended` tells the policy, and tries again if retries are left; else `_done` makes it done, and
+   `_spread` lets those go on that need it, or fails them.
+
+One lock guards graph, queues, policy and counters. No code of the user's runs under it: what is to
+be called (callbacks, preparations) is collected in a list, `todo`, and called after its release.
+"""
+
+from __future__ import annotations
+
+import atexit
+import concurrent.futures
+import contextlib
+import functools
+import inspect
+import itertools
+import logging
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from . import admission, graph, pool, targets, tasks
+from ._request import Request
+from .admission import Admission, DeviceState
+from .arguments import ATOMS, Found, describe, examine, replace_futures, replace_requests
+from .devices import Device
+from .errors import CancelledError, DependencyFailed, TaskTimeout
+from .futures import Future
+from .graph import DONE, READY, RUNNING, WAITING, Accesses, Call, Direction, Key, Latch
+from .interrupts import Interrupts
+from .learning import of_this_process
+from .log_file import LogFile
+from .options import Options, takes_options
+from .pool import Outcome, Pool, Worker, current_worker
+from .processes import WorkerProcess, check_picklable, pickle_call, update_in_place
+from .progress import Progress
+from .records import TaskRecord
+from .run_file import Recorder
+from .sampling import Sampler, counter_of
+from .tasks import Task
+from .transfers import Transfers
+from .watchdog import Watchdog
+
+_log = logging.getLogger("ioweave")
+_NODE_NAME = platform.node() or "localhost"
+_NONE: dict[str, Any] = {}  # keyword arguments of a call that is done
+# Failures that nobody asked for are kept for barrier() with their tracebacks, but no more than so.
+KEPT_FAILURES = 1000
+
+Todo = list[Callable[[], None]]
+
+_TRANSFER = Task(  # what calls that need a request wait for: its function is not run
+    lambda: None, cpus=1, retries=0, timeout=None, name="transfer", returns=1
+)
+_transfer_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class FlowStats:
+    """One I/O task on its device."""
+
+    task: str
+    device: str
+    waiting: int
+    running: int
+    bytes: int  # moved by the calls that ended well
+    limit: int | None  # calls at once on a node, as the policy last said; 0: no bound
+    done: int = 0  # calls that ended well
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a runtime has done, and does."""
+
+    submitted: int
+    succeeded: int
+    failed: int
+    cancelled: int  # those of failed dependencies too
+    retried: int
+    timed_out: int
+    pending: int  # submitted and not done
+    pending_bytes: int
+    cpus: int
+    cpus_free: int
+    threads: int
+    io_threads: int
+    io_waiting: int  # for the policy
+    io_running: int
+    flows: tuple[FlowStats, ...]
+
+
+def _default_pending_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+
+
+class Runtime:
+    """Runs the tasks that are called while its block is open, or between start() and close().
+
+        with ioweave.Runtime(cpus=8):
+            ...
+
+    One at a time in a process, and each once. The end of the block waits for all tasks, and raises
+    the first failure that nobody asked for; if the block raises, what has not begun is cancelled.
+
+    Every target takes all of the arguments, so that nothing else of a program changes with it. Of
+    those that it has no use for, nothing comes.
+
+    Args:
+        target: None for this machine; "dask://host:8786" or a distributed.Client; "sim://12x48" to
+            simulate 12 nodes of 48 cores, called node0 to node11, "sim://" to simulate `nodes`.
+        cpus: slots for computations; None: the processors this process may use. This machine.
+        workers: run computations in "threads", or in "processes", which Python's interpreter lock
+            does not hold up and which can be killed, and whose arguments must be picklable. This
+            machine.
+        io_threads: most I/O tasks at once on a device of a node; the executors of the policy
+            "auto". This machine and simulation; on Dask its workers say it.
+        devices: storage devices; those of ioweave.toml are known too.
+        config: read devices, and nodes, from this file instead of the usual ones.
+        max_pending: submitting blocks while so many tasks are pending; never inside a task.
+        max_pending_bytes: and while those pending hold so many bytes in buffers and arrays; None:
+            a quarter of the memory. Not in simulation, where submitting takes no time.
+        log: write the policy's event log to this file; on Dask the scheduler does.
+        on_interrupt: what Ctrl-C means for tasks already submitted: "drain" runs them all (again
+            Ctrl-C cancels), "cancel" those that have begun. KeyboardInterrupt is raised afterwards;
+            I/O tasks that were not done are in `not_written`, and logged. A simulation ends at
+            once, and writes nothing.
+        learned: keep what policies learn in this file, beyond this process. A simulation begins
+            with what is in it, and leaves it alone.
+        run_file: write what became of each call, and why, to this file (docs/run-file.md).
+        records: keep what records() returns, 45 bytes a call. A simulation always does.
+        progress: show on standard error what runs and waits (`progress.py`); needs rich. Times of a
+            simulation are virtual.
+        shared_directory: data are in a file system that all nodes see, so that an I/O task runs on
+            the first node with budget left; else where its data is. Simulation and Dask.
+        costs: what calls take in simulation, by task name. For a task that computes: seconds, a
+            BlockingIO, or a function of the call's arguments that gives one of them (futures among
+            them are None). For an I/O task the bytes it moves, where its own `bytes` does not say.
+        curves: what devices move in simulation, by name: points (streams, MB/s of all together),
+            ascending, of one node's device, or of the shared one. Left out, the device's own
+            `curve`, or its bandwidth, however many streams there are.
+        nodes: those of "sim://"; left out, those of ioweave.toml.
+        sample_period_s: how often the policy of a simulation is told what devices move.
+
+    Raises:
+        ValueError: an argument is wrong, a configuration file is, or the target is not known.
+        TypeError: there is no such argument, or it is of the wrong kind.
+        ModuleNotFoundError: progress is wanted, and rich is not installed.
+    """
+
+    __signature__ = inspect.signature(Options)  # for help(), which else shows that of __new__
+
+    def __new__(cls, target: Any = None, **options: Any) -> Any:
+        # Python calls the __init__ of what is returned, since it is a Runtime.
+        if target is None or cls is not Runtime:
+            return super().__new__(cls)
+        return super().__new__(targets.class_of(target))
+
+    @takes_options
+    def __init__(self, options: Options) -> None:
+        self._cpus = options.cpus or len(os.sched_getaffinity(0))
+        self._processes = options.workers == "processes"
+        self._io_threads = options.io_threads
+        self._init_calls(options)
+        self._compute = Pool(self._lock, "ioweave-compute", self._cpus, self._execute, self._ended)
+        self._io = Pool(self._lock, "ioweave-io", sys.maxsize, self._execute, self._ended)
+        self._watchdog = Watchdog(self._lock, self._expired)
+        self._transfers = Transfers(self._transferred)
+        self._sampler = Sampler(
+            self._lock,
+            self._devices_in_use,
+            functools.partial(counter_of, pids=self._pids),
+            self._sampled,
+        )
+
+    def _init_calls(self, options: Options) -> None:
+        """What does not depend on where calls run."""
+        self._max_pending = options.max_pending
+        self._max_bytes = options.max_pending_bytes or _default_pending_bytes()
+        self._devices = options.known_devices()
+        self._log_path = options.log
+        self._log_file: LogFile | None = None
+        self._learned = of_this_process
+        self._learned_path = None if options.learned is None else Path(options.learned)
+        self._cancel_on_interrupt = options.on_interrupt == "cancel"
+        self._interrupts = Interrupts(GUARDED)
+        self.not_written: list[str] = []
+
+        # All below is guarded by the lock.
+        self._lock = threading.Lock()
+        self._state = "new"
+        self._live: set[Call] = set()
+        self._accesses = Accesses()
+        self._tracking = False  # every object that a call gets is noted, since some are changed
+        self._failures: dict[Call, None] = {}  # not asked for yet, in order
+        self._submitters: list[threading.Lock] = []  # gates of those that wait for room
+        self._pending_bytes = 0
+        self._submitted = self._succeeded = self._failed = self._cancelled = 0
+        self._retried = self._timed_out = 0
+        self._cancelling = False  # nothing is run again
+
+        # Who wants to see what happens.
+        self._admission: Admission | None = None
+        self._run_file = options.run_file
+        self._keep_records = options.records
+        self._recorder: Recorder | None = None  # there is one if anybody wants to know
+        self._began = 0.0
+        self._progress: Progress | None = None
+        if options.progress:
+            self._progress = Progress(self.stats, self._explanations, clock=self._clock_s)
+
+    def _clock_s(self) -> float:
+        """What times in records and progress are differences of."""
+        return time.monotonic()
+
+    # ---- Beginning and end. ---------------------------------------------------------------------
+
+    def start(self) -> Runtime:
+        """From now on calls of tasks are submitted here, until close().
+
+        Raises:
+            RuntimeError: another runtime is active, or this one was closed.
+            OSError: a file that was named cannot be opened.
+        """
+        with self._lock:
+            if self._state != "new":
+                raise RuntimeError("a Runtime is used once: make another one")
+            if tasks.active is not None:
+                raise RuntimeError("another Runtime is active in this process: close it first")
+            if self._learned_path is not None:
+                self._learned.load(self._learned_path)
+            if self._run_file is not None or self._keep_records:
+                self._recorder = self._make_recorder()
+            self._began = self._clock_s()
+            self._state = "opening"
+        try:
+            self._open()
+        except BaseException:
+            self._state = "new"
+            if self._recorder is not None:
+                self._recorder.discard()
+            raise
+        with self._lock:
+            self._state = "open"
+            tasks.active = self
+        self._interrupts.install()
+        if self._progress is not None:
+            self._progress.start()
+        atexit.register(self.close)  # a program that forgets to must not lose what it submitted
+        return self
+
+    def _open(self) -> None:
+        """Makes what is needed to run calls. Without the lock, since it may take long."""
+        if self._log_path is not None:
+            self._log_file = LogFile(self._log_path)
+        self._admission = Admission(
+            self._devices,
+            executors=self._io_threads,
+            log=None if self._log_file is None else self._log_file.write,
+            learned=self._learned,
+            limit_changed=None if self._recorder is None else self._record_limit,
+        )
+
+    def __enter__(self) -> Runtime:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close(error)
+
+    def close(self) -> None:
+        """Waits for all tasks, and raises the first failure that nobody asked for."""
+        self._close(None)
+
+    def _close(self, error: BaseException | None) -> None:
+        if self._inside_task():
+            raise RuntimeError("close() inside a task would wait for the task itself")
+        with self._lock:
+            if self._state != "open":
+                return
+            self._state = "closing"
+        pressed = isinstance(error, KeyboardInterrupt)
+        cancel = self._cancel_on_interrupt if pressed else error is not None
+        unwritten = self._io_calls() if pressed else []
+        ours: KeyboardInterrupt | None = None
+        ended = False
+        try:
+            while True:
+                try:
+                    self._end_all(cancel)
+                    ended = True
+                    break
+                except KeyboardInterrupt as again:
+                    if cancel and pressed:
+                        raise  # pressed while those that have begun are waited for: leave them
+                    if pressed:
+                        cancel = True
+                    else:
+                        pressed, ours = True, again
+                        cancel = cancel or self._cancel_on_interrupt
+                        unwritten = self._io_calls()
+        finally:
+            self._report(unwritten)
+            try:
+                self._shut_down(failed=error is not None or ours is not None or not ended)
+            finally:
+                self._interrupts.restore()
+        if ours is not None:
+            raise ours
+        if error is None:
+            self._raise_first_failure()
+
+    def _end_all(self, cancel: bool) -> None:
+        """Waits until no call is left; then none can be submitted any more. Joins the threads."""
+        while True:
+            with self._lock:
+                live = tuple(self._live)
+                self._cancelling = cancel
+                if not live:
+                    self._state = "closed"
+                    break
+            if cancel:
+                self._cancel_all(live)
+            self.wait_for(live, None)
+        self._end_workers()
+
+    def _cancel_all(self, calls: Iterable[Call]) -> None:
+        for call in calls:
+            self.cancel(call)
+
+    def _end_workers(self) -> None:
+        """No call is left, and none will come."""
+        with self._lock:
+            self._compute.stop()
+            self._io.stop()
+        self._interrupts.block(self._compute.ended)
+        self._interrupts.block(self._io.ended)
+
+    def _shut_down(self, *, failed: bool) -> None:
+        with self._lock:
+            self._state = "closed"
+            tasks.active = None
+        atexit.unregister(self.close)
+        if self._progress is not None:
+            self._progress.stop()
+        try:
+            self._close_down()
+        finally:
+            if self._recorder is not None:
+                self._recorder.close(
+                    wall_s=self._clock_s() - self._began,
+                    tasks=self._counts(),
+                    explanations=self._explanations(),
+                    exit_code=int(failed or bool(self._failures)),
+                )
+            self._save_learned()
+
+    def _save_learned(self) -> None:
+        if self._learned_path is not None:
+            try:
+                self._learned.save(self._learned_path)
+            except OSError as error:  # the tasks are done all the same
+                _log.error("what was learned is not in %s: %s", self._learned_path, error)
+
+    def _close_down(self) -> None:
+        """Gives up what _open() made, and keeps what was learned. Without the lock."""
+        self._sampler.stop()
+        self._watchdog.stop()
+        self._transfers.stop()
+        with self._lock:
+            assert self._admission is not None  # since start()
+            self._admission.keep_learned()
+            if self._log_file is not None:
+                self._log_file.close()
+
+    def _io_calls(self) -> list[tuple[Call, tuple[Any, ...], dict[str, Any]]]:
+        with self._lock:
+            live = sorted(self._live, key=lambda call: call.number)
+            io = [call for call in live if call.task.constraint is not None]
+            return [(call, call.args, call.kwargs) for call in io]
+
+    def _report(self, unwritten: list[tuple[Call, tuple[Any, ...], dict[str, Any]]]) -> None:
+        self.not_written = [
+            describe(call.task.name, args, kwargs)
+            for call, args, kwargs in unwritten
+            if call.state != DONE or call.error is not None
+        ]
+        if self.not_written:
+            _log.warning(
+                "interrupted: %d I/O tasks were not done: %s",
+                len(self.not_written),
+                ", ".join(self.not_written),
+            )
+
+    # ---- Submission. ----------------------------------------------------------------------------
+
+    def submit(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Submits a call of a task: what calling the task does.
+
+        Blocks while too many tasks or bytes are pending, unless this is inside a task: a task that
+        waited for others to end would keep its thread from them.
+
+        Returns:
+            The Future of the value, or a tuple of as many as the task `returns`.
+
+        Raises:
+            TypeError: the arguments do not fit the function, cannot be sent to a worker process,
+                or do not fit their In, Out and InOut.
+            ValueError: the device is not known or cannot hold the constraint, the task needs more
+                cpus than there are, or a future belongs to another runtime.
+            RuntimeError: the runtime is closed.
+        """
+        call = Call(self, task, args, kwargs)
+        found = self._examine(call)
+        uses: dict[Key, tuple[Any, Direction]] = {}
+        if task.files or task.objects:
+            uses = task.accesses(args, kwargs)
+            if task.objects and not self._tracking:
+                self._begin_tracking()
+        if found is not None and self._tracking:
+            for thing in (*found.objects, *found.futures):
+                uses.setdefault(id(thing), (thing, Direction.In))
+        if task.constraint is not None:
+            self._ask_flow(call)
+            if not call.has_futures:
+                call.nbytes = task.bytes_of(args, kwargs)
+                call.prepared = True
+        elif task.cpus > self._cpus:
+            raise ValueError(
+                f"task {task.name!r} needs {task.cpus} cpus and the Runtime has {self._cpus}: "
+                "lower cpus of the task or raise those of the Runtime"
+            )
+        elif self._processes:
+            if call.has_futures or self._tracking:
+                check_picklable(task, call.args, call.kwargs)
+            else:
+                call.payload = pickle_call(task, args, kwargs)
+        todo: Todo = []
+        with self._lock:
+            if len(self._live) >= self._max_pending or self._pending_bytes > 0:
+                self._wait_for_room(call)
+            self._enter(call, found, uses, todo)
+        for step in todo:
+            step()
+        return self._futures_of(call)
+
+    def _examine(self, call: Call) -> Found | None:
+        """Looks through the arguments of a call; None if they hold nothing of interest."""
+        task, args, kwargs = call.task, call.args, call.kwargs
+        least, most = task.positional
+        if kwargs or not least <= len(args) <= most:
+            task.bind(args, kwargs)  # raises what the plain call would
+        found: Found | None = None
+        for value in args:
+            if type(value) not in ATOMS:
+                found = examine((*args, *kwargs.values()))
+                break
+        else:
+            if kwargs:
+                found = examine(kwargs.values())
+        if found is not None:
+            if found.requests:
+                self._take_requests(call)
+                found = examine((*call.args, *call.kwargs.values()))
+            call.nbytes = found.bytes
+            if found.futures:
+                call.has_futures = True
+                self._check_futures(task, found.futures)
+        return found
+
+    def _take_requests(self, call: Call) -> None:
+        """Puts futures in the place of requests among the arguments of a call."""
+
+        def future_of(request: Request[Any]) -> Future[Any]:
+            transfer = Call(self, _TRANSFER, (), {})
+            transfer.number = next(_transfer_numbers)
+            self._transfers.expect(request, transfer)
+            return Future(transfer)
+
+        call.args, call.kwargs = replace_requests((call.args, call.kwargs), future_of)
+
+    def _transferred(self, request: Request[Any], transfer: Call) -> None:
+        """What calls need of a request is there. On the thread of `Transfers`, or on the caller's;
+        without the lock."""
+        value, error = None, None
+        try:
+            value = request.result()
+        except Exception as raised:  # a CancelledError too
+            error, value = raised, _trace_of(raised)
+        todo: Todo = []
+        with self._lock:
+            transfer.value, transfer.error, transfer.state = value, error, DONE
+            if error is not None and len(self._failures) < KEPT_FAILURES:
+                self._failures[transfer] = None  # tasks are not run for it: not without a word
+            self._spread(transfer, todo)
+        for step in todo:
+            step()
+
+    def _enter(
+        self,
+        call: Call,
+        found: Found | None,
+        uses: dict[Key, tuple[Any, Direction]],
+        todo: Todo,
+    ) -> None:
+        """`call` is one of the runtime's from now on. Needs the lock."""
+        if self._state == "closed":
+            raise RuntimeError(f"task {call.task.name!r} was called after the Runtime was closed")
+        self._submitted += 1
+        call.number = self._submitted
+        self._live.add(call)
+        self._pending_bytes += call.nbytes
+        failed = self._link(call, found, uses) if call.has_futures or uses else None
+        if failed is not None:
+            self._done(call, None, not_run(call, failed), todo)
+        elif call.missing == 0:
+            self._release(call, todo)
+
+    def _futures_of(self, call: Call) -> Any:
+        """What the caller of a task gets."""
+        if self._interrupts.held_back:
+            self._interrupts.check()
+        if call.task.returns == 1:
+            return Future(call)
+        return tuple(Future(call, index) for index in range(call.task.returns))
+
+    def _check_futures(self, task: Task, futures: list[Future[Any]]) -> None:
+        for future in futures:
+            if future._call.runtime is not self and not future.done():
+                raise ValueError(
+                    f"task {task.name!r}: {future!r} belongs to another Runtime and is not done"
+                )
+
+    def _ask_flow(self, call: Call) -> None:
+        with self._lock:
+            assert self._admission is not None  # since start()
+            call.flow = self._admission.flow(call.task)
+
+    def _begin_tracking(self) -> None:
+        """From now on it is known which calls use which object; those before are looked up."""
+        with self._lock:
+            self._tracking = True
+            live = [(call, call.args, call.kwargs) for call in self._live]
+        noted = [(call, examine((*args, *kwargs.values()))) for call, args, kwargs in live]
+        with self._lock:
+            for call, found in noted:
+                if call.state != DONE:
+                    for thing in (*found.objects, *found.futures):
+                        self._accesses.note_reader(call, id(thing), thing)
+
+    def _wait_for_room(self, call: Call) -> None:
+        """Lets go of the lock while it waits."""
+        while self._worker() is None and (
+            len(self._live) >= self._max_pending
+            or (self._live and self._pending_bytes + call.nbytes > self._max_bytes)
+        ):
+            gate = threading.Lock()
+            gate.acquire()
+            self._submitters.append(gate)
+            self._lock.release()
+            try:
+                self._interrupts.block(gate)
+            finally:
+                self._lock.acquire()
+                if gate in self._submitters:
+                    self._submitters.remove(gate)
+
+    def _link(
+        self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
+    ) -> Call | None:
+        """Orders `call` after those that it needs; returns one of them that failed, if any."""
+        failed: Call | None = None
+        for future in found.futures if found is not None else ():
+            failed = graph.link(call, future._call, data=True) or failed
+        for key, (thing, direction) in uses.items():
+            failed = self._accesses.enter(call, key, thing, direction) or failed
+        return failed
+
+    # ---- From submitted to done. What begins with _ needs the lock, if not said otherwise. ------
+
+    def _release(self, call: Call, todo: Todo) -> None:
+        """`call` needs no other call any more."""
+        call.needs = None
+        if self._recorder is not None:
+            call.ready_s = time.monotonic()
+        if call.flow is None:
+            call.state = READY
+            self._compute.push(call)
+        elif call.prepared:
+            call.state = READY
+            assert self._admission is not None  # since start()
+            self._start_io(self._admission.ready(call))
+            if call.flow.sampled:
+                self._sampler.work_came()
+        else:
+            todo.append(functools.partial(self._prepare, call))
+
+    def _start_io(self, started: Iterable[Call]) -> None:
+        for call in started:
+            self._io.push(call)
+
+    def _prepare(self, call: Call) -> None:
+        """Replaces the futures of an I/O call and finds its bytes. Without the lock."""
+        nbytes, error, trace = 0, None, None
+        try:
+            args, kwargs = _with_values(call.args), _with_values(call.kwargs)
+            nbytes = call.task.bytes_of(args, kwargs)
+        except Exception as raised:
+            error, trace = raised, _trace_of(raised)
+        todo: Todo = []
+        with self._lock:
+            if call.state == DONE:  # cancelled meanwhile
+                return
+            if error is not None:
+                self._finish(call, trace, error, todo)
+            else:
+                call.args, call.kwargs, call.has_futures = args, kwargs, False
+                self._pending_bytes += nbytes - call.nbytes
+                call.nbytes = nbytes
+                call.prepared = True
+                self._release(call, todo)
+        for step in todo:
+            step()
+
+    def _execute(self, worker: Worker, call: Call) -> Outcome:
+        """Runs a call. Without the lock."""
+        task = call.task
+        error: BaseException | None = None
+        value: Any = None
+        began = 0.0
+        if call.flow is not None or self._recorder is not None:
+            began = call.start_s = time.monotonic()
+        counter = call.flow.device.tasks if call.flow is not None and call.flow.sampled else None
+        if counter is not None:
+            counter.begin()
+        try:
+            if call.has_futures:
+                call.args, call.kwargs = _with_values(call.args), _with_values(call.kwargs)
+                call.has_futures = False
+            if self._processes and call.flow is None:
+                value = self._run_in_process(worker, call)
+            else:
+                if task.timeout is not None:
+                    self._watchdog.watch(worker, call, task.timeout)
+                value = task.function(*call.args, **call.kwargs)
+            if task.returns != 1:
+                value = several(task, value)
+        except BaseException as raised:
+            error, value = raised, _trace_of(raised)
+            if call.attempt > task.retries:
+                _annotate(call, error)
+        if counter is not None:
+            counter.end()
+        if task.timeout is not None:
+            self._watchdog.ended(worker)
+        return value, error, time.monotonic() - began
+
+    def _run_in_process(self, worker: Worker, call: Call) -> Any:
+        """Without the lock."""
+        task = call.task
+        process = worker.process
+        if process is None or process.doomed:
+            if process is not None:
+                process.close()
+            process = worker.process = WorkerProcess()
+        if task.timeout is not None:
+            self._watchdog.watch(worker, call, task.timeout)
+        payload = call.payload or pickle_call(task, call.args, call.kwargs)
+        value, written = process.run(payload)
+        if written:
+            for old, new in zip(task.written_objects(call.args, call.kwargs), written, strict=True):
+                update_in_place(task.name, old, new)
+        return value
+
+    def _expired(self, worker: Worker, call: Call) -> Todo:
+        """A call runs for longer than its timeout."""
+        error = TaskTimeout(f"task {call.name} took longer than {call.task.timeout} s")
+        self._timed_out += 1
+        if worker.process is not None:
+            worker.process.kill(error)
+            return []
+        if self._timed_out == 1:
+            _log.warning(
+                "%s; a thread cannot be stopped: it is written off and replaced, now and whenever "
+                "this happens again in this run",
+                error,
+            )
+        worker.pool.abandon(worker)
+        return self._ended(call, (None, error, 0.0))
+
+    def _ended(self, call: Call, outcome: Outcome) -> Todo:
+        """A run of `call` has ended."""
+        value, error, seconds = outcome
+        todo: Todo = []
+        if self._recorder is not None:
+            self._record(self._recorder, call, error is not None, todo)
+        if call.operation != -1:
+            assert self._admission is not None  # since start()
+            if error is None:
+                started = self._admission.finished(call, seconds)
+            elif isinstance(error, TaskTimeout):
+                started = self._admission.cancelled(call)
+            else:
+                started = self._admission.failed(call)
+            self._start_io(started)
+        if error is not None and call.attempt <= call.task.retries and not self._cancelling:
+            call.attempt += 1
+            call.waits_for = ()  # of the thread that hangs, after a timeout
+            self._retried += 1
+            call.state = WAITING
+            self._release(call, todo)
+        else:
+            self._finish(call, value, error, todo)
+        return todo
+
+    def _finish(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
+        """`call` is done, and those that wait for it go on or fail."""
+        self._done(call, value, error, todo)
+        if call.successors is not None or call.followers is not None:
+            self._spread(call, todo)
+
+    def _done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
+        """`call` is done. Its edges are left to _spread()."""
+        call.value = value
+        call.error = error
+        call.state = DONE  # last: who reads it without the lock finds value and error
+        self._live.discard(call)
+        self._pending_bytes -= call.nbytes
+        call.args, call.kwargs, call.payload = (), _NONE, None
+        if error is None:
+            self._succeeded += 1
+        else:
+            self._count_failure(call, error)
+        if call.operation != -1:
+            assert self._admission is not None  # since start()
+            self._start_io(self._admission.cancelled(call))
+        if call.accesses is not None:
+            self._accesses.leave(call)
+        if call.latches is not None:
+            for latch in call.latches:
+                latch.remaining -= 1
+                if latch.remaining == 0:
+                    latch.gate.release()
+            call.latches = None
+        if call.callbacks is not None:
+            todo.append(functools.partial(self._call_back, call.callbacks))
+            call.callbacks = None
+        if self._submitters and self._has_room():
+            for gate in self._submitters:
+                gate.release()
+            self._submitters.clear()
+
+    def _call_back(self, callbacks: list[tuple[Future[Any], Callable[[Any], object]]]) -> None:
+        run_callbacks(callbacks)
+
+    def _has_room(self) -> bool:
+        # An eighth below the bounds, so that a submitter is not woken for every task that ends.
+        return (
+            len(self._live) <= self._max_pending * 7 // 8
+            and self._pending_bytes <= self._max_bytes * 7 // 8
+        )
+
+    def _count_failure(self, call: Call, error: BaseException) -> None:
+        if isinstance(error, CancelledError):
+            self._cancelled += 1
+            return
+        self._failed += 1
+        if len(self._failures) < KEPT_FAILURES:
+            self._failures[call] = None
+
+    def _spread(self, call: Call, todo: Todo) -> None:
+        """Tells those that wait for `call`, which is done, and in turn those that fail by it."""
+        failing: list[tuple[Call, Call]] = []  # a call, and the one that it needed
+        settled: list[Call] = []  # done, and so is what they had to follow: followers may go on
+        self._tell_successors(call, failing, settled, todo)
+        while failing or settled:
+            if failing:
+                call, needed = failing.pop()
+                if call.state != DONE:
+                    self._done(call, None, not_run(call, needed), todo)
+                    self._tell_successors(call, failing, settled, todo)
+                continue
+            call = settled.pop()
+            for other in call.followers or ():
+                other.missing -= 1
+                if other.missing == 0:
+                    self._arrived(other, settled, todo)
+            call.followers = call.needs = None
+
+    def _tell_successors(
+        self, call: Call, failing: list[tuple[Call, Call]], settled: list[Call], todo: Todo
+    ) -> None:
+        for other in call.successors or ():
+            other.missing -= 1
+            if call.error is not None and other.state == WAITING:
+                failing.append((other, call))
+            elif other.missing == 0:
+                self._arrived(other, settled, todo)
+        call.successors = None
+        if call.missing == 0:
+            settled.append(call)
+
+    def _arrived(self, call: Call, settled: list[Call], todo: Todo) -> None:
+        if call.state == WAITING:
+            self._release(call, todo)
+        else:
+            settled.append(call)
+
+    # ---- For futures. ---------------------------------------------------------------------------
+
+    def wait_for(self, calls: Sequence[Call], timeout: float | None) -> bool:
+        """Waits until all calls are done; False if they are not within `timeout` seconds.
+
+        Inside a computation its slots are given back meanwhile.
+
+        Raises:
+            CycleError: one of the calls cannot be done before the task that this is called in.
+            RuntimeError: called inside an I/O task, which holds bandwidth.
+        """
+        worker = self._worker()
+        with self._lock:
+            left = tuple(call for call in calls if call.state != DONE)
+            if not left:
+                return True
+            if worker is not None:
+                self._begin_wait(worker, left)
+            latch = Latch(len(left))
+            for call in left:
+                if call.latches is None:
+                    call.latches = []
+                call.latches.append(latch)
+        opened = False
+        try:
+            opened = self._interrupts.block(latch.gate, timeout)
+        finally:
+            if worker is not None or not opened:
+                self._end_wait(worker, left, latch)
+        return opened or latch.remaining == 0
+
+    def _begin_wait(self, worker: Worker, left: tuple[Call, ...]) -> None:
+        call = worker.call
+        if call is not None:
+            if call.flow is not None:
+                raise RuntimeError(
+                    f"I/O task {call.name} would wait for {left[0].name} and hold bandwidth of "
+                    f"device {call.flow.device.device.name!r} meanwhile: pass the future to it as "
+                    "an argument"
+                )
+            graph.check_no_cycle(call, left)
+            call.waits_for = left
+        worker.pool.begin_wait(worker)
+
+    def _end_wait(self, worker: Worker | None, left: tuple[Call, ...], latch: Latch) -> None:
+        with self._lock:
+            if worker is not None:
+                if worker.call is not None and not worker.abandoned:
+                    worker.call.waits_for = ()
+                worker.pool.end_wait(worker)
+            for call in left:
+                if call.latches is not None and latch in call.latches:
+                    call.latches.remove(latch)
+
+    def _worker(self) -> Worker | None:
+        """The worker of this runtime whose thread this is."""
+        worker = current_worker()
+        ours = worker is not None and worker.pool in (self._compute, self._io)
+        return worker if ours and worker is not None and not worker.abandoned else None
+
+    def _inside_task(self) -> bool:
+        return self._worker() is not None
+
+    def cancel(self, call: Call) -> bool:
+        """Cancels a call that has not begun; whether it is cancelled now."""
+        todo: Todo = []
+        with self._lock:
+            if call.state == DONE:
+                return isinstance(call.error, CancelledError)
+            if call.state == RUNNING:
+                return False
+            error = CancelledError(f"task {call.name} was cancelled")
+            self._finish(call, None, error, todo)
+            self._withdrawn()
+        for step in todo:
+            step()
+        self._interrupts.check()
+        return True
+
+    def _withdrawn(self) -> None:
+        """A call was cancelled, which may have been in the way of others. Needs the lock."""
+        self._compute.call_up()
+
+    def add_callback(
+        self, call: Call, future: Future[Any], callback: Callable[[Any], object]
+    ) -> None:
+        with self._lock:
+            if call.state != DONE:
+                if call.callbacks is None:
+                    call.callbacks = []
+                call.callbacks.append((future, callback))
+                return
+        run_callbacks([(future, callback)])
+
+    def value_of(self, future: Future[Any], timeout: float | None) -> Any:
+        """The value of a future whose call ended well."""
+        value = future._call.value
+        return value if future._index is None else value[future._index]
+
+    def fetch(self, futures: Iterable[Future[Any]]) -> None:
+        """Brings values here, where they are elsewhere, in one go."""
+
+    def fetching(self, future: Future[Any]) -> concurrent.futures.Future[Any] | None:
+        """Ends when the value of a future whose call is done is here; None if it is."""
+        return None
+
+    def awaited(self, call: Call) -> None:
+        """An event loop is about to wait for the call."""
+
+    def is_running(self, call: Call) -> bool:
+        return call.running
+
+    def fetched(self, call: Call) -> None:
+        """Somebody has seen how `call` failed; if by another, then how that one failed."""
+        with self._lock:
+            self._failures.pop(call, None)
+            if isinstance(call.error, DependencyFailed):
+                cause = call.error.__cause__
+                for failed in [other for other in self._failures if other.error is cause]:
+                    del self._failures[failed]
+
+    # ---- For programs. --------------------------------------------------------------------------
+
+    def barrier(self) -> None:
+        """Waits for every task submitted so far, and raises the first failure, in the order of
+        time, that nobody asked for; the others are dropped, since each is in its future.
+
+        Raises:
+            RuntimeError: called inside a task.
+        """
+        if self._inside_task():
+            raise RuntimeError(
+                "barrier() inside a task would wait for the task itself: "
+                "wait for the futures that it needs"
+            )
+        with self._lock:
+            live = tuple(self._live)
+        self.wait_for(live, None)
+        self._interrupts.check()
+        self._raise_first_failure()
+
+    def _raise_first_failure(self) -> None:
+        with self._lock:
+            failed = list(self._failures)
+            self._failures.clear()
+        if not failed:
+            return
+        first = failed[0]
+        assert first.error is not None  # it failed
+        if len(failed) > 1:
+            add_note(first.error, f"and {len(failed) - 1} more tasks failed")
+        raise first.error.with_traceback(first.value)
+
+    def bring_back(self, objects: Iterable[Any]) -> None:
+        """Gives objects that tasks have changed elsewhere their new contents."""
+
+    def writers(self, things: Iterable[Any]) -> list[Call]:
+        """The calls that write these objects and are not done, or failed; of a path, its file."""
+        with self._lock:
+            keys = (
+                graph.file_key(thing) if isinstance(thing, os.PathLike) else id(thing)
+                for thing in things
+            )
+            found = (self._accesses.writer(key) for key in keys)
+            return [call for call in found if call is not None]
+
+    def explain(self, task: Task | str) -> dict[str, Any]:
+        """Why the calls of an I/O task start when they do: its constraint, what it learned and how.
+
+        Raises:
+            ValueError: no I/O task of that name was called, or several were.
+        """
+        with self._lock:
+            if self._admission is None:
+                raise ValueError("the Runtime was not started: no I/O task was called")
+            return self._admission.explain(task)
+
+    def records(self) -> list[TaskRecord]:
+        """When and where each call ran that has ended by now, in the order in which they ended; one
+        for each run of those that were run again.
+
+        Raises:
+            RuntimeError: they are not kept.
+        """
+        if self._recorder is None or not self._keep_records:
+            raise RuntimeError("records are not kept: use Runtime(records=True), and start it")
+        return self._recorder.records()
+
+    def stats(self) -> Stats:
+        """Counts of tasks, threads and operations as they are now."""
+        with self._lock:
+            admission = self._admission
+            return Stats(
+                **self._counts(),
+                pending=len(self._live),
+                pending_bytes=self._pending_bytes,
+                cpus=self._cpus,
+                cpus_free=self._compute.free,
+                threads=len(self._compute.workers),
+                io_threads=len(self._io.workers),
+                io_waiting=admission.waiting if admission is not None else 0,
+                io_running=admission.running if admission is not None else 0,
+                flows=tuple(map(_flow_stats, admission.flows if admission is not None else ())),
+            )
+
+    # ---- For progress and the run file. ---------------------------------------------------------
+
+    def _explanations(self) -> list[dict[str, Any]]:
+        with self._lock:
+            return [] if self._admission is None else self._admission.explanations()
+
+    def _make_recorder(self) -> Recorder:
+        return Recorder(
+            self._run_file,
+            keep=self._keep_records,
+            runtime=self._described(),
+            devices=({"default": Device("default")} | self._devices).values(),
+        )
+
+    def _described(self) -> dict[str, Any]:
+        """For the run file (docs/run-file.md)."""
+        return {
+            "kind": "embedded",
+            "target": None,
+            "nodes": 1,
+            "cpus": self._cpus,
+            "workers": "processes" if self._processes else "threads",
+            "io_threads": self._io_threads,
+        }
+
+    def _record(self, recorder: Recorder, call: Call, failed: bool, todo: Todo) -> None:
+        flow, began = call.flow, self._began
+        due = recorder.call(
+            call.task.name,
+            None if flow is None else flow.device.device.name,
+            0,
+            call.ready_s - began,
+            call.start_s - began,
+            time.monotonic() - began,
+            0 if flow is None or failed else call.nbytes,
+            failed,
+        )
+        if due:
+            todo.append(recorder.flush)
+
+    def _record_limit(self, flow: admission.Flow) -> None:
+        assert self._recorder is not None  # or this is not called
+        at_s = time.monotonic() - self._began
+        self._recorder.limit(flow.task.name, flow.device.device.name, flow.limit, at_s)
+
+    def _counts(self) -> dict[str, int]:
+        return {
+            "submitted": self._submitted,
+            "succeeded": self._succeeded,
+            "failed": self._failed,
+            "cancelled": self._cancelled,
+            "retried": self._retried,
+            "timed_out": self._timed_out,
+        }
+
+    # ---- For the sampler and the log. -----------------------------------------------------------
+
+    def _devices_in_use(self) -> Iterable[DeviceState]:
+        assert self._admission is not None  # since start()
+        return self._admission.devices
+
+    def _sampled(self, device: DeviceState, bytes_per_second: float) -> None:
+        assert self._admission is not None  # since start()
+        self._start_io(self._admission.sample(device, bytes_per_second))
+
+    def _pids(self) -> list[int]:
+        with self._lock:
+            processes = [worker.process for worker in self._compute.workers]
+        return [os.getpid(), *(process.pid for process in processes if process is not None)]
+
+
+def wait(value: Any) -> Any:
+    """The value with the futures in it, and the requests of files, at any depth of lists, tuples,
+    dicts, sets and dataclasses, replaced by their results; waits for them all first.
+
+    An object that a task changes (`Annotated[T, InOut]`) is waited for too, and a Path until the
+    task that writes the file is done. Without futures the value is returned as it is, so a program
+    reads the same with and without a runtime.
+
+    Raises:
+        Exception: what the first of them raised, in the order in which they stand.
+    """
+    runtime = tasks.active
+    found = examine((value,))
+    calls = [future._call for future in found.futures]
+    if runtime is not None:
+        things = [*found.objects, *found.futures]
+        if isinstance(value, os.PathLike):
+            things.append(value)
+        writers = runtime.writers(things)
+        runtime.wait_for((*calls, *writers), None)
+        for writer in writers:
+            Future[Any](writer).exception()  # seen, and it raises if cancelled
+            if writer.error is not None:
+                raise writer.error.with_traceback(writer.value)
+        runtime.bring_back(found.objects)
+    elif calls:
+        calls[0].runtime.wait_for(calls, None)
+    if calls:
+        calls[0].runtime.fetch(found.futures)
+    value = _with_values(value)
+    return replace_requests(value, Request.result) if found.requests else value
+
+
+def barrier() -> None:
+    """Runtime.barrier() of the active runtime; without one there is nothing to wait for."""
+    if tasks.active is not None:
+        tasks.active.barrier()
+
+
+def _with_values(value: Any) -> Any:
+    return replace_futures(value, Future.result)
+
+
+def not_run(call: Call, needed: Call) -> DependencyFailed:
+    error = needed.error
+    assert error is not None  # or `call` could run
+    if isinstance(error, DependencyFailed) and error.__cause__ is not None:
+        return DependencyFailed((*error.chain, call.name), error.__cause__)
+    return DependencyFailed((needed.name, call.name), error)
+
+
+def several(task: Task, value: Any) -> tuple[Any, ...]:
+    """The values of a task with `returns`."""
+    try:
+        values = tuple(value)
+    except TypeError:
+        values = None
+    if values is None or len(values) != task.returns:
+        held = ", which holds none" if values is None else f" with {len(values)} values"
+        raise TypeError(
+            f"task {task.name!r} has returns={task.returns}, but its value is "
+            f"{type(value).__name__}{held}"
+        )
+    return values
+
+
+def _trace_of(error: BaseException) -> TracebackType | None:
+    """The traceback from the user's code on: without the frame of this file that called it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FRAMES:
+        trace = trace.tb_next
+    return trace
+
+
+def _annotate(call: Call, error: BaseException) -> None:
+    attempt = f", attempt {call.attempt}" if call.attempt > 1 else ""
+    text = describe(call.task.name, call.args, call.kwargs)
+    add_note(error, f"in task {text} on node {_NODE_NAME}{attempt}")
+
+
+def add_note(error: BaseException, note: str) -> None:
+    notes = [*getattr(error, "__notes__", ()), note]
+    with contextlib.suppress(AttributeError):  # Python 3.10 keeps notes and does not print them
+        error.__notes__ = notes  # type: ignore[attr-defined]
+
+
+def run_callbacks(callbacks: list[tuple[Future[Any], Callable[[Any], object]]]) -> None:
+    for future, callback in callbacks:
+        try:
+            callback(future)
+        except Exception:
+            _log.exception("a callback of %r failed", future)
+
+
+def _flow_stats(flow: admission.Flow) -> FlowStats:
+    return FlowStats(
+        task=flow.task.name,
+        device=flow.device.device.name,
+        waiting=flow.waiting,
+        running=flow.running,
+        bytes=flow.moved,
+        limit=flow.limit,
+        done=flow.done,
+    )
+
+
+# Files of code that Ctrl-C must not leave half way, and of frames that users need not see.
+GUARDED = frozenset(
+    module.__file__ for module in (admission, graph, pool, sys.modules[__name__]) if module.__file__
+)
+_OWN_FRAMES = GUARDED | {str(Path(__file__).with_name("processes.py"))}

@@ -1,0 +1,283 @@
+"""How fast a device moves bytes, measured about once a second for the policies that need it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .admission import DeviceState
+
+_SECTOR = 512  # of /proc/diskstats, whatever the disk's own sectors are
+_DISKSTATS = Path("/proc/diskstats")
+
+
+class Counter(Protocol):
+    """Bytes moved so far, reads and writes together."""
+
+    def read(self) -> int: ...
+
+
+class DiskCounter:
+    """What a block device moved, partitions and device-mapper volumes as themselves."""
+
+    def __init__(self, major: int, minor: int, diskstats: Path = _DISKSTATS) -> None:
+        self.identity = f"disk {major}:{minor}"  # unique on a machine
+        self._number = (str(major), str(minor))
+        self._diskstats = diskstats
+
+    @classmethod
+    def of_path(
+        cls,
+        path: str | os.PathLike[str],
+        diskstats: Path = _DISKSTATS,
+        mountinfo: Path = Path("/proc/self/mountinfo"),
+    ) -> DiskCounter | None:
+        """The counter of the device below a path that exists; None if the kernel has none for it:
+        tmpfs, NFS, FUSE, overlayfs, a file system on several disks.
+
+        Raises:
+            OSError: there is no such path.
+        """
+        number = Path(path).stat().st_dev
+        if os.major(number) == 0:  # Btrfs has numbers of its own: ask for the disk it is on
+            source = _mount_source(number, mountinfo)
+            if source is None or not source.is_block_device():
+                return None
+            number = source.stat().st_rdev
+        counter = cls(os.major(number), os.minor(number), diskstats)
+        return counter if counter._fields() is not None else None
+
+    def _fields(self) -> list[str] | None:
+        for line in self._diskstats.read_text("ascii").splitlines():
+            fields = line.split()
+            if (fields[0], fields[1]) == self._number:
+                return fields
+        return None
+
+    def read(self) -> int:
+        fields = self._fields()
+        return 0 if fields is None else (int(fields[5]) + int(fields[9])) * _SECTOR
+
+
+def _mount_source(number: int, mountinfo: Path) -> Path | None:
+    wanted = f"{os.major(number)}:{os.minor(number)}"
+    for line in mountinfo.read_text("utf-8").splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split()[2] == wanted:
+            return Path(after.split()[1])
+    return None
+
+
+class ProcessCounter:
+    """What some processes read and wrote by system calls, on whatever device, the page cache
+    included. `pids` are asked each time; one that has ended counts no more."""
+
+    def __init__(self, pids: Callable[[], Iterable[int]], proc: Path = Path("/proc")) -> None:
+        self._pids = pids
+        self._proc = proc
+        self._last: dict[int, int] = {}
+        self._sum = 0
+
+    def read(self) -> int:
+        now: dict[int, int] = {}
+        for pid in self._pids():
+            try:
+                lines = (self._proc / str(pid) / "io").read_text("ascii").splitlines()
+            except OSError:
+                continue
+            fields = dict(line.split(": ") for line in lines)
+            now[pid] = int(fields["rchar"]) + int(fields["wchar"])
+        # By differences, so that a process that ends does not take its bytes away again.
+        self._sum += sum(moved - self._last.get(pid, 0) for pid, moved in now.items())
+        self._last = now
+        return self._sum
+
+
+class TaskCounter:
+    """What the I/O tasks on a device moved by system calls of their own threads, so that other I/O
+    of the program does not count. A call says begin() and end() on its thread.
+
+    Tasks may leave their I/O to others: programs that they start, asynchronous requests. So where
+    the threads moved less than half of what the calls that ended say, or nothing, all that the
+    process moves counts.
+
+    Args:
+        said: bytes of the calls that have ended.
+        process: counts all.
+    """
+
+    def __init__(self, said: Callable[[], int], process: Counter) -> None:
+        self._said = said
+        self._process = process
+        self._lock = threading.Lock()
+        self._ended = 0
+        self._running: dict[_ThreadIo, int] = {}  # and what the thread had moved before
+        self._last = (0, process.read())
+        self._sum = 0
+
+    def begin(self) -> None:
+        thread = _this_thread()
+        before = thread.read()
+        with self._lock:
+            self._running[thread] = before
+
+    def end(self) -> None:
+        thread = _this_thread()
+        now = thread.read()
+        with self._lock:
+            self._ended += now - self._running.pop(thread, now)
+
+    def read(self) -> int:
+        with self._lock:
+            running = sum(thread.read() - before for thread, before in self._running.items())
+            by_threads = self._ended + running
+        by_process = self._process.read()
+        last_by_threads, last_by_process = self._last
+        self._last = by_threads, by_process
+        if by_threads > 0 and 2 * by_threads >= self._said():
+            self._sum += by_threads - last_by_threads
+        else:
+            self._sum += by_process - last_by_process
+        return self._sum
+
+
+class _ThreadIo:
+    """What a thread read and wrote by system calls. Any thread may ask, while it lives."""
+
+    def __init__(self) -> None:
+        try:
+            self._fd = os.open("/proc/thread-self/io", os.O_RDONLY)
+        except OSError:  # forbidden, or a kernel that does not count
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def read(self) -> int:
+        if self._fd < 0:
+            return 0
+        rchar, wchar, _ = os.pread(self._fd, 512, 0).split(b"\n", 2)
+        return int(rchar[7:]) + int(wchar[7:])
+
+
+class OtherThreadsCounter:
+    """What this process moved by system calls, but for the thread that asks: one that serves its
+    sockets, as Dask's event loop does."""
+
+    def __init__(self) -> None:
+        self._process = ProcessCounter(lambda: [os.getpid()])
+
+    def read(self) -> int:
+        return self._process.read() - _this_thread().read()
+
+
+_here = threading.local()
+
+
+def _this_thread() -> _ThreadIo:
+    if not hasattr(_here, "io"):
+        _here.io = _ThreadIo()  # closed with the thread
+    found: _ThreadIo = _here.io
+    return found
+
+
+def counter_of(state: DeviceState, pids: Callable[[], Iterable[int]]) -> Counter:
+    """The counter of a device: its disk's where it has a path and the kernel counts there, or else
+    that of its tasks, which they find in the device's state."""
+    path = state.device.path
+    counter = DiskCounter.of_path(path) if path is not None else None
+    if counter is not None:
+        return counter
+    state.tasks = TaskCounter(lambda: state.moved, ProcessCounter(pids))
+    return state.tasks
+
+
+#: Operations seldom come alone: the first sample begins when those that come with the first one
+#: wait, or it would be of a device that was not asked for more.
+_GATHERING_S = 0.02
+
+
+class Sampler:
+    """A thread that measures devices while operations that need it wait or run there.
+
+    Args:
+        lock: the runtime's.
+        devices: the devices in use; asked with the lock held.
+        counter: makes the counter of a device.
+        tell: told a device and its bytes per second, with the lock held.
+        period: seconds between two samples.
+    """
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        devices: Callable[[], Iterable[DeviceState]],
+        counter: Callable[[DeviceState], Counter],
+        tell: Callable[[DeviceState, float], None],
+        period: float = 1.0,
+    ) -> None:
+        self._lock = lock
+        self._devices = devices
+        self._counter = counter
+        self._tell = tell
+        self._period = period
+        self._counters: dict[int, Counter] = {}
+        self._last: dict[int, tuple[float, int]] = {}  # by device: when, and bytes then
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def work_came(self) -> None:
+        """Something to measure is there. Needs the lock."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._loop, name="ioweave-sampler", daemon=True)
+            self._thread.start()
+        elif not self._wake.is_set():
+            self._wake.set()
+
+    def stop(self) -> None:
+        """Ends the thread and waits for it. Hold no lock."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _loop(self) -> None:
+        period = _GATHERING_S
+        while not self._stopping:
+            self._wake.clear()
+            # Work that comes sets the event: only the end of the run cuts a period short.
+            end = time.monotonic() + period
+            while not self._stopping and (left := end - time.monotonic()) > 0:
+                if self._wake.wait(left):
+                    self._wake.clear()
+            period = self._period
+            if not self.sample(time.monotonic()) and not self._stopping:
+                self._wake.wait()
+                period = _GATHERING_S
+
+    def sample(self, now: float) -> bool:
+        """Measures each device that has something to measure, at `now` in seconds, and tells those
+        that had it the last time too. Returns whether there was any."""
+        with self._lock:
+            busy = [state for state in self._devices() if state.sampled]
+        moved: dict[int, int] = {}
+        for state in busy:  # reading files takes time: without the lock
+            if state.id not in self._counters:
+                self._counters[state.id] = self._counter(state)
+            moved[state.id] = self._counters[state.id].read()
+        with self._lock:
+            for state in busy:
+                last = self._last.get(state.id)
+                if last is None:
+                    state.held_back = state.waiting > 0  # the first period begins
+                elif now > last[0]:
+                    self._tell(state, max(0, moved[state.id] - last[1]) / (now - last[0]))
+            self._last = {number: (now, bytes_moved) for number, bytes_moved in moved.items()}
+        return bool(busy)

@@ -1,0 +1,412 @@
+"""The decorators: a function becomes a task, or an I/O task."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, overload
+
+from .arguments import examine
+from .constraints import Constraint, constraint_of
+from .graph import Direction, Key, file_key
+
+if typing.TYPE_CHECKING:
+    from .runtime import Runtime
+
+# The runtime whose block is open, or that was started. One at a time in a process; changed by
+# Runtime.start() and close() alone.
+active: Runtime | None = None
+
+
+class Task:
+    """A function whose calls a runtime schedules. Immutable; made by `task` and `io`.
+
+    Calling it while a runtime is active returns a Future (a tuple of n with `returns=n`), else
+    calls the function and returns its value. Attributes are the options of the decorators.
+    """
+
+    some_change_objects: typing.ClassVar[bool] = False  # of all tasks of this process
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        cpus: int,
+        retries: int,
+        timeout: float | None,
+        name: str | None,
+        returns: int,
+        constraint: Constraint | None = None,
+        device: str = "default",
+        bytes: int | Callable[..., int] | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name: str = name or function.__name__
+        self.cpus = cpus  # 0 for an I/O task
+        self.retries = retries
+        self.timeout = timeout
+        self.returns = returns
+        self.constraint = constraint  # None: not an I/O task
+        self.device = device
+        self.bytes = bytes
+        self.signature = inspect.signature(function)
+        self.positional = _positional(self.signature)
+        self.files, self.objects = _directions(function, self.signature)
+        if any(direction is not Direction.In for direction in self.objects.values()):
+            Task.some_change_objects = True
+
+    @property
+    def key(self) -> str:
+        """Names the task type between runs: values learned for it are kept under this."""
+        return f"{self.function.__module__}:{self.function.__qualname__}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        runtime = active
+        if runtime is None:
+            return self.function(*args, **kwargs)
+        return runtime.submit(self, args, kwargs)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        """The arguments by the names of the parameters.
+
+        Raises:
+            TypeError: they do not fit the function.
+        """
+        try:
+            return self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            hint = ""
+            if next(iter(self.signature.parameters), "") == "self":
+                hint = " (a method gets no self as a task: make it a function of its object)"
+            raise TypeError(f"task {self.name!r}: {error}{hint}") from None
+
+    def bytes_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """The bytes that a call of this I/O task moves; `args` hold no futures."""
+        if self.bytes is None:
+            return examine((*args, *kwargs.values())).bytes
+        size = self.bytes(*args, **kwargs) if callable(self.bytes) else self.bytes
+        if type(size) is not int or size < 0:
+            raise ValueError(
+                f"task {self.name!r}: bytes must give a whole number of bytes, not {size!r}"
+            )
+        return size
+
+    def accesses(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[Key, tuple[Any, Direction]]:
+        """What a call uses by its annotated parameters: files by absolute path, objects by id.
+
+        Raises:
+            TypeError: a parameter that names a file got something else, or one that is written
+                got something that cannot change in place.
+        """
+        used: dict[Key, tuple[Any, Direction]] = {}
+        bound = self.bind(args, kwargs)
+        bound.apply_defaults()
+        for parameter, direction in self.files.items():
+            for path in self._paths(parameter, bound.arguments[parameter]):
+                _merge(used, file_key(path), path, direction)
+        for parameter, direction in self.objects.items():
+            for value in self._values(parameter, bound.arguments[parameter]):
+                if direction is not Direction.In and _immutable(value):
+                    raise TypeError(
+                        f"task {self.name!r}: {parameter!r} is {direction.name}, but "
+                        f"{type(value).__name__} cannot change in place: return the new value"
+                    )
+                _merge(used, id(value), value, direction)
+        return used
+
+    def written_objects(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The objects that a call changes, in the order of their parameters."""
+        bound = self.bind(args, kwargs)
+        bound.apply_defaults()
+        return [
+            value
+            for parameter, direction in self.objects.items()
+            if direction is not Direction.In
+            for value in self._values(parameter, bound.arguments[parameter])
+        ]
+
+    def _values(self, parameter: str, value: Any) -> tuple[Any, ...]:
+        kind = self.signature.parameters[parameter].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            return tuple(value)
+        return tuple(value.values()) if kind is inspect.Parameter.VAR_KEYWORD else (value,)
+
+    def _paths(self, parameter: str, value: Any) -> list[str]:
+        paths: list[str] = []
+        for item in self._values(parameter, value):
+            for path in item if isinstance(item, (list, tuple)) else (item,):
+                if path is None:
+                    continue
+                if not isinstance(path, (str, os.PathLike)):
+                    raise TypeError(
+                        f"task {self.name!r}: {parameter!r} names a file and needs a path when "
+                        f"it is called, not {path!r}: the path tells which tasks come first"
+                    )
+                paths.append(os.fspath(path))
+        return paths
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # found again by name, as a function is
+
+    def __repr__(self) -> str:
+        return f"<{'I/O task' if self.constraint else 'task'} {self.key}>"
+
+    # Set by functools.update_wrapper.
+    __qualname__: str
+
+
+def _positional(signature: inspect.Signature) -> tuple[int, float]:
+    """The least and most arguments of a call without keywords that certainly fits."""
+    least = 0
+    most: float = 0
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            most = float("inf")
+        elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            if parameter.default is inspect.Parameter.empty:
+                return 1, 0  # no such call: look at each
+        elif parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            most += 1
+            least += parameter.default is inspect.Parameter.empty
+    return least, most
+
+
+def _merge(
+    used: dict[Key, tuple[Any, Direction]], key: Key, value: Any, direction: Direction
+) -> None:
+    if key in used and used[key][1] is not direction:
+        direction = Direction.InOut
+    used[key] = value, direction
+
+
+def _immutable(value: Any) -> bool:
+    return isinstance(value, (int, float, complex, str, bytes, tuple, frozenset, type(None)))
+
+
+def _directions(
+    function: Callable[..., Any], signature: inspect.Signature
+) -> tuple[dict[str, Direction], dict[str, Direction]]:
+    """The directions of parameters that name files, and of those that are objects."""
+    files: dict[str, Direction] = {}
+    objects: dict[str, Direction] = {}
+    for parameter in signature.parameters.values():
+        hint = _hint(function, parameter)
+        if typing.get_origin(hint) is not Annotated:
+            continue
+        kind, *marks = typing.get_args(hint)
+        directions = [mark for mark in marks if isinstance(mark, Direction)]
+        if len(directions) > 1:
+            raise TypeError(
+                f"task {function.__name__!r}: {parameter.name!r} has two directions: "
+                "one of In, Out and InOut says it"
+            )
+        if directions:
+            (files if _names_files(kind) else objects)[parameter.name] = directions[0]
+    return files, objects
+
+
+def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    hint = parameter.annotation
+    if not isinstance(hint, str):
+        return hint
+    try:
+        return eval(hint, getattr(function, "__globals__", {}))
+    except Exception as error:
+        if re.search(r"\b(In|Out|InOut)\b", hint):
+            raise TypeError(
+                f"task {function.__name__!r}: the annotation {hint!r} of {parameter.name!r} is "
+                f"not understood ({error}): its names must be known in the module"
+            ) from error
+        return None  # somebody else's annotation: a name for type checkers only
+
+
+def _names_files(kind: Any) -> bool:
+    """Whether a type is a path, perhaps optional, or a list or tuple of paths."""
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType, list, tuple):
+        parts = [part for part in typing.get_args(kind) if part not in (type(None), ...)]
+        return bool(parts) and all(map(_names_files, parts))
+    kind = origin or kind
+    return isinstance(kind, type) and (kind is str or issubclass(kind, os.PathLike))
+
+
+def _function_of(thing: Any) -> Callable[..., Any]:
+    if not callable(thing):
+        raise TypeError(f"a task is made from a function, not from {thing!r}")
+    for test in (inspect.iscoroutinefunction, inspect.isgeneratorfunction):
+        if test(thing):
+            raise TypeError(
+                f"task {thing.__name__!r}: a function with async or yield cannot be a task: "
+                "write a plain one and await its future"
+            )
+    return thing  # type: ignore[no-any-return]
+
+
+def _check(
+    function: Callable[..., Any],
+    *,
+    cpus: int,
+    retries: int,
+    timeout: float | None,
+    returns: int,
+    name: str | None,
+) -> None:
+    def refuse(option: str, value: object, wanted: str) -> ValueError:
+        return ValueError(f"task {function.__name__!r}: {option} must be {wanted}, not {value!r}")
+
+    if name is not None and not (isinstance(name, str) and name and name.isprintable()):
+        raise refuse("name", name, "text that can be printed")
+    for option, value, least in (
+        ("cpus", cpus, 1),
+        ("retries", retries, 0),
+        ("returns", returns, 1),
+    ):
+        if type(value) is not int or value < least:
+            raise refuse(option, value, f"a whole number from {least} on")
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        raise refuse("timeout", timeout, "seconds above 0, or None")
+
+
+@overload
+def task(function: Callable[..., Any], /) -> Task: ...
+@overload
+def task(
+    *,
+    cpus: int = 1,
+    retries: int = 0,
+    timeout: float | None = None,
+    name: str | None = None,
+    returns: int = 1,
+) -> Callable[[Callable[..., Any]], Task]: ...
+def task(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    cpus: int = 1,
+    retries: int = 0,
+    timeout: float | None = None,
+    name: str | None = None,
+    returns: int = 1,
+) -> Task | Callable[[Callable[..., Any]], Task]:
+    """Makes a function a task that computes.
+
+    Args:
+        function: what to run.
+        cpus: slots of the runtime that a call takes while it runs.
+        retries: how often a call that fails is run again.
+        timeout: seconds that one run may take; then the call fails with TaskTimeout.
+        name: what messages call it; the function's name if None.
+        returns: the function returns so many values, and a call gives as many futures.
+
+    Raises:
+        TypeError: not a plain function, or an annotation is wrong.
+        ValueError: an option out of bounds.
+    """
+
+    def make(function: Callable[..., Any]) -> Task:
+        function = _function_of(function)
+        options: dict[str, Any] = {
+            "cpus": cpus,
+            "retries": retries,
+            "timeout": timeout,
+            "returns": returns,
+            "name": name,
+        }
+        _check(function, **options)
+        return Task(function, **options)
+
+    return make if function is None else make(function)
+
+
+@overload
+def io(function: Callable[..., Any], /) -> Task: ...
+@overload
+def io(
+    *,
+    bandwidth: float | str | None = None,
+    device: str | None = None,
+    policy: str | None = None,
+    bytes: int | Callable[..., int] | None = None,
+    retries: int = 0,
+    timeout: float | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], Task]: ...
+def io(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    bandwidth: float | str | None = None,
+    device: str | None = None,
+    policy: str | None = None,
+    bytes: int | Callable[..., int] | None = None,
+    retries: int = 0,
+    timeout: float | None = None,
+    name: str | None = None,
+) -> Task | Callable[[Callable[..., Any]], Task]:
+    """Makes a function a task that only reads or writes storage; it takes no CPU slot.
+
+    The policy of its device says when a call starts. It may stand above `@ioweave.task`, whose
+    retries, timeout, name and returns then hold where they are not given here.
+
+    Args:
+        function: what to run.
+        bandwidth: MB/s that a call holds of its device's budget while it runs: a number; "auto" or
+            "auto(min,max,delta)", found out while running, as in the paper; None: see `policy`.
+        device: name of a device of the runtime or of ioweave.toml; None: "default".
+        policy: "none", "fixed", "paper-unbounded", "paper-bounded", or "climb" (default), which
+            measures the device and needs no number.
+        bytes: what a call moves, or a function of its arguments that says so; None: the size of
+            the buffers and arrays among them.
+        retries, timeout, name: as for `task`.
+
+    Raises:
+        TypeError: not a plain function, or an annotation is wrong.
+        ValueError: `bandwidth` is malformed or contradicts `policy`, or another option is wrong.
+    """
+
+    def make(thing: Callable[..., Any] | Task) -> Task:
+        inner = thing if isinstance(thing, Task) else None
+        if inner is not None and inner.cpus != 1:
+            raise ValueError(
+                f"task {inner.name!r}: an I/O task takes no CPU slot: leave cpus={inner.cpus} out"
+            )
+        function = inner.function if inner else _function_of(thing)
+        options: dict[str, Any] = {
+            "retries": retries or (inner.retries if inner else 0),
+            "timeout": timeout if timeout is not None or inner is None else inner.timeout,
+            "returns": inner.returns if inner else 1,
+            "name": name if name is not None or inner is None else inner.name,
+        }
+        _check(function, cpus=1, **options)
+        if type(bytes) is not int and bytes is not None and not callable(bytes):
+            raise ValueError(
+                f"task {function.__name__!r}: bytes must be a whole number or a function of the "
+                f"arguments, not {bytes!r}"
+            )
+        if device is not None and (not isinstance(device, str) or not device):
+            raise ValueError(
+                f"task {function.__name__!r}: device must be the name of a device, as in "
+                f"device='scratch', not {device!r}: Runtime(devices=[...]) describes it"
+            )
+        try:
+            constraint = constraint_of(bandwidth, policy)
+        except ValueError as error:
+            raise ValueError(f"task {function.__name__!r}: {error}") from None
+        return Task(
+            function,
+            cpus=0,
+            constraint=constraint,
+            device="default" if device is None else device,
+            bytes=bytes,
+            **options,
+        )
+
+    return make if function is None else make(function)

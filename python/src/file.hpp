@@ -1,0 +1,95 @@
+#pragma once
+
+// Services and open files.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ioweave/ioweave.hpp"
+#include "module.hpp"
+
+namespace ioweave::python {
+
+/// What an error calls a file.
+struct FileName {
+  nb::object path;      ///< str, bytes or None
+  bool direct = false;  ///< opened with O_DIRECT, whose EINVAL needs a word more
+};
+
+/// Throws the OSError of an errno.
+[[noreturn]] void raise_os_error(int error, const FileName& name);
+
+/// Who uses an open file now: it is not closed meanwhile, as the number of a descriptor that was
+/// closed may be another file's. Any thread, with or without the GIL.
+class Users {
+ public:
+  /// False where the file is closed. Each that is true is followed by an end().
+  [[nodiscard]] bool begin() noexcept;
+  void end() noexcept;
+  /// Refuses further ones; false where that is so already.
+  bool refuse() noexcept;
+  /// Takes refuse() back.
+  void admit() noexcept;
+  [[nodiscard]] bool refused() const noexcept;
+  /// After refuse(): sleeps until the last has ended, or a signal. Whether it has ended.
+  bool sleep_until_none() noexcept;
+
+ private:
+  std::atomic<uint32_t> word_ = 0;  ///< their number, and a bit for refuse()
+};
+
+/// An open file. Any thread.
+class Descriptor {
+ public:
+  /// Owns `fd` from now on.
+  Descriptor(int fd, nb::object service, nb::object path, bool direct);
+  ~Descriptor();
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  nb::object pread(int64_t bytes, int64_t offset);
+  int64_t pread_into(nb::handle buffer, int64_t offset);
+  int64_t pwrite(nb::handle buffer, int64_t offset);
+  void fsync(bool data_only);
+  int64_t size();
+  void truncate(int64_t bytes);
+  int fileno();
+  [[nodiscard]] bool closed() const noexcept;
+  /// Waits for those who use it.
+  void close();
+
+  /// One more of them; throws ValueError where it is closed. The caller owes an end().
+  const std::shared_ptr<Users>& begin_use();
+
+  /// While it is in use.
+  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] iow_service* service() const { return service_; }
+  [[nodiscard]] const FileName& name() const { return name_; }
+
+ private:
+  template <class Call>
+  int64_t without_gil(const Call& call);
+
+  int fd_;
+  const uint32_t process_;  ///< who opened it, see process_generation()
+  const std::shared_ptr<Users> users_ = std::make_shared<Users>();
+  const nb::object service_kept_;
+  iow_service* const service_;
+  const FileName name_;
+};
+
+/// The buffer of an object, as flat bytes; throws TypeError that names `method` and what is wrong.
+Py_buffer buffer_of(nb::handle object, const char* method, bool writable);
+
+/// A new bytes object to read into; throws MemoryError, or ValueError below 0.
+nb::object new_bytes(int64_t bytes);
+
+/// The first part of what new_bytes() gave. Throws MemoryError.
+nb::object shortened(nb::object bytes, int64_t length);
+
+/// Throws ValueError for one below 0.
+void check_offset(int64_t offset);
+
+}  // namespace ioweave::python

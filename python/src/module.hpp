@@ -1,0 +1,19 @@
+#pragma once
+
+// ioweave._core: what each part of the compiled module adds to it.
+
+#include <nanobind/nanobind.h>
+
+namespace ioweave::python {
+
+namespace nb = nanobind;
+
+/// The policy core: Policy, its decisions, replay().
+void bind_policy(nb::module_& module);
+/// Clusters in virtual time: Simulation and its records. After bind_policy().
+void bind_simulation(nb::module_& module);
+
+/// Services, open files, transfers.
+void bind_files(nb::module_& module);
+
+}  // namespace ioweave::python

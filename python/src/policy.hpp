@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "module.hpp"
+#include "policy/event_log.hpp"
+#include "policy/policy.hpp"
+
+namespace ioweave::python {
+
+/// One thread at a time, as the policy: a second one, or the log calling back, is refused by
+/// std::runtime_error.
+class Policy {
+ public:
+  explicit Policy(nb::object log);
+
+  int64_t add_device(const std::string& name, const std::string& scope, double budget_mb_per_s,
+                     uint32_t max_in_flight, const std::string& scheduling,
+                     const std::array<uint32_t, policy::kClasses>& weights, bool everywhere);
+  int64_t add_flow(const std::string& name, policy::DeviceId device, const std::string& priority,
+                   const std::string& constraint, uint32_t max_in_flight,
+                   const std::string& learned);
+
+  /// An event from Python: nb::value_error where the policy does not accept it.
+  nb::list hear(const policy::Event& event, uint64_t now_ns);
+  /// One that is known to be acceptable.
+  void on(const policy::Event& event, uint64_t now_ns, std::vector<policy::Decision>& out);
+
+  /// nb::value_error where there is no such device.
+  bool has(policy::NodeId node, policy::DeviceId device);
+  uint64_t nodes_with(policy::DeviceId device);
+  /// JSON, as policy::to_json(); nb::value_error where there is no such flow.
+  std::string explain(policy::FlowId flow);
+  std::string learned(policy::FlowId flow);
+
+  template <class Integer>
+  Integer ask(Integer (policy::Policy::*question)() const) {
+    const Use use(*this);
+    return (policy_.*question)();
+  }
+  [[nodiscard]] const policy::Policy& core() const { return policy_; }
+
+  // For the garbage collector: the log may lead back to whoever holds the policy.
+  [[nodiscard]] PyObject* log() const { return log_.ptr(); }
+  void forget_log() { log_ = nb::none(); }
+
+ private:
+  /// The policy is between events only outside of this.
+  class Use {
+   public:
+    explicit Use(Policy& policy);
+    ~Use() { in_use_.store(false, std::memory_order_release); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    std::atomic<bool>& in_use_;
+  };
+
+  void tell(std::string_view line);
+  void check(policy::FlowId flow) const;
+  void check_device(policy::DeviceId device) const;
+
+  nb::object log_;
+  policy::Policy policy_;
+  std::optional<policy::Recorder> recorder_;
+  std::vector<policy::Decision> decisions_;  ///< reused
+  std::atomic<bool> in_use_ = false;
+};
+
+}  // namespace ioweave::python

@@ -1,0 +1,241 @@
+// The simulator for Python: conversions only.
+
+#include "simulator/simulation.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "module.hpp"
+#include "policy.hpp"
+
+namespace ioweave::python {
+namespace {
+
+using simulator::FlowCounts;
+using simulator::kNoTask;
+using simulator::Record;
+using simulator::Task;
+using simulator::TaskId;
+using Progress = simulator::Simulation::Progress;
+
+constexpr uint64_t kStepsBetweenSignals = 10'000;
+
+simulator::Cluster checked(uint32_t nodes, uint32_t cores, double sample_period_s,
+                           std::vector<uint32_t> cores_of) {
+  nodes = cores_of.empty() ? nodes : static_cast<uint32_t>(cores_of.size());
+  const bool some_without = std::find(cores_of.begin(), cores_of.end(), 0u) != cores_of.end();
+  if (nodes == 0 || cores == 0 || some_without || !(sample_period_s > 0)) {
+    throw nb::value_error("nodes, cores and sample_period_s must be above 0");
+  }
+  return {nodes, cores, sample_period_s, std::move(cores_of)};
+}
+
+class Simulation {
+ public:
+  Simulation(Policy& policy, uint32_t nodes, uint32_t cores, double sample_period_s,
+             std::vector<uint32_t> cores_of)
+      : policy_(policy),
+        simulation_(
+            policy.core(),
+            [&policy](const policy::Event& event, uint64_t now_ns,
+                      std::vector<policy::Decision>& out) { policy.on(event, now_ns, out); },
+            checked(nodes, cores, sample_period_s, std::move(cores_of))) {}
+
+  void device_up(policy::DeviceId device, policy::NodeId node) {
+    std::string why;
+    constexpr uint64_t kWhenever = std::numeric_limits<uint64_t>::max();
+    if (!policy_.core().accepts(policy::DeviceUp{device, node}, kWhenever, why)) {
+      throw nb::value_error(why.c_str());
+    }
+    if (node >= simulation_.nodes()) {
+      throw nb::value_error(("node " + std::to_string(node) + ": the simulation has " +
+                             std::to_string(simulation_.nodes()) + " nodes, from 0 on")
+                                .c_str());
+    }
+    simulation_.device_up(device, node);
+  }
+
+  void set_curve(policy::DeviceId device, const std::vector<std::pair<double, double>>& points,
+                 std::optional<double> at_s) {
+    if (device >= policy_.core().devices()) {
+      throw nb::value_error(("device " + std::to_string(device) + " does not exist").c_str());
+    }
+    if (at_s && !(*at_s >= simulation_.now_s() && *at_s <= 1e9)) {
+      throw nb::value_error("at_s has passed, or is above 1e9 s");
+    }
+    std::vector<simulator::Curve::Point> given;
+    given.reserve(points.size());
+    for (const auto& [streams, mb_per_s] : points) {
+      given.push_back({streams, mb_per_s});
+    }
+    simulator::Curve curve;
+    std::string why;
+    if (!simulator::Curve::make(given, curve, why)) {
+      throw nb::value_error(why.c_str());
+    }
+    if (at_s) {
+      simulation_.set_curve_at(*at_s, device, std::move(curve));
+    } else {
+      simulation_.set_curve(device, std::move(curve));
+    }
+  }
+
+  TaskId submit(Task task, const std::vector<TaskId>& after, std::optional<TaskId> beside) {
+    task.beside = beside.value_or(kNoTask);
+    std::string why;
+    const TaskId id = simulation_.submit(task, after, why);
+    if (id == kNoTask) {
+      throw nb::value_error(why.c_str());
+    }
+    return id;
+  }
+
+  const char* run(std::optional<TaskId> until, std::optional<uint64_t> steps) {
+    if (until) {
+      (void)record(*until);
+    }
+    for (;;) {
+      switch (simulation_.go_on(steps.value_or(kStepsBetweenSignals), until.value_or(kNoTask))) {
+        case Progress::ended:
+          return "ended";
+        case Progress::watched:
+          return "watched";
+        case Progress::stuck:
+          return "stuck";
+        case Progress::going_on:
+          break;
+      }
+      if (PyErr_CheckSignals() != 0) {
+        throw nb::python_error();
+      }
+      if (steps) {
+        return "going on";
+      }
+    }
+  }
+
+  void watch(TaskId id) {
+    if (record(id).state != Record::State::ended) {
+      simulation_.watch(id);
+    }
+  }
+
+  [[nodiscard]] Record record(TaskId id) const {
+    if (id >= simulation_.tasks()) {
+      throw nb::index_error(("there is no task " + std::to_string(id)).c_str());
+    }
+    return simulation_.record(id);
+  }
+
+  [[nodiscard]] double now_s() const { return simulation_.now_s(); }
+  [[nodiscard]] size_t tasks() const { return simulation_.tasks(); }
+  [[nodiscard]] uint64_t unfinished() const { return simulation_.unfinished(); }
+  [[nodiscard]] uint64_t free_cores() const { return simulation_.free_cores(); }
+  [[nodiscard]] FlowCounts counts_of(policy::FlowId id) const { return simulation_.counts_of(id); }
+  [[nodiscard]] double moved_bytes(policy::DeviceId id) const {
+    return simulation_.moved_bytes(id);
+  }
+
+ private:
+  Policy& policy_;
+  simulator::Simulation simulation_;
+};
+
+const char* state_of(const Record& record) {
+  switch (record.state) {
+    case Record::State::running:
+      return "running";
+    case Record::State::ended:
+      return "ended";
+    case Record::State::waiting:
+      break;
+  }
+  return "waiting";
+}
+
+}  // namespace
+
+void bind_simulation(nb::module_& module) {
+  nb::class_<Record>(module, "Record")
+      .def_prop_ro("state", &state_of)
+      .def_ro("node", &Record::node)
+      .def_ro("ready_s", &Record::ready_s)
+      .def_ro("start_s", &Record::start_s)
+      .def_ro("end_s", &Record::end_s);
+
+  nb::class_<FlowCounts>(module, "FlowCounts")
+      .def_ro("waiting", &FlowCounts::waiting)
+      .def_ro("running", &FlowCounts::running)
+      .def_ro("ended", &FlowCounts::ended)
+      .def_ro("bytes", &FlowCounts::bytes);
+
+  nb::class_<Simulation>(module, "Simulation")
+      .def(nb::init<Policy&, uint32_t, uint32_t, double, std::vector<uint32_t>>(),
+           nb::arg("policy"), nb::kw_only(), nb::arg("nodes") = 1, nb::arg("cores") = 1,
+           nb::arg("sample_period_s") = 1.0, nb::arg("cores_of") = std::vector<uint32_t>(),
+           nb::keep_alive<1, 2>())
+      .def("device_up", &Simulation::device_up, nb::arg("device"), nb::arg("node"))
+      .def("set_curve", &Simulation::set_curve, nb::arg("device"), nb::arg("points"), nb::kw_only(),
+           nb::arg("at_s") = nb::none())
+      .def(
+          "compute",
+          [](Simulation& self, double seconds, uint32_t cpus, const std::vector<TaskId>& after,
+             std::optional<TaskId> beside) {
+            Task task;
+            task.seconds = seconds;
+            task.cpus = cpus;
+            return self.submit(task, after, beside);
+          },
+          nb::arg("seconds"), nb::kw_only(), nb::arg("cpus") = 1,
+          nb::arg("after") = std::vector<TaskId>(), nb::arg("beside") = nb::none())
+      .def(
+          "io",
+          [](Simulation& self, policy::FlowId flow, uint64_t bytes,
+             const std::vector<TaskId>& after, std::optional<TaskId> beside) {
+            Task task;
+            task.kind = Task::Kind::io;
+            task.flow = flow;
+            task.bytes = bytes;
+            return self.submit(task, after, beside);
+          },
+          nb::arg("flow"), nb::arg("bytes"), nb::kw_only(),
+          nb::arg("after") = std::vector<TaskId>(), nb::arg("beside") = nb::none())
+      .def(
+          "blocking_io",
+          [](Simulation& self, policy::DeviceId device, uint64_t bytes, double seconds,
+             uint32_t cpus, const std::vector<TaskId>& after, std::optional<TaskId> beside) {
+            Task task;
+            task.kind = Task::Kind::blocking_io;
+            task.device = device;
+            task.bytes = bytes;
+            task.seconds = seconds;
+            task.cpus = cpus;
+            return self.submit(task, after, beside);
+          },
+          nb::arg("device"), nb::arg("bytes"), nb::kw_only(), nb::arg("seconds") = 0.0,
+          nb::arg("cpus") = 1, nb::arg("after") = std::vector<TaskId>(),
+          nb::arg("beside") = nb::none())
+      .def("run", &Simulation::run, nb::arg("until") = nb::none(), nb::kw_only(),
+           nb::arg("steps") = nb::none())
+      .def("watch", &Simulation::watch, nb::arg("task"))
+      .def("record", &Simulation::record, nb::arg("task"))
+      .def("counts_of", &Simulation::counts_of, nb::arg("flow"))
+      .def("moved_bytes", &Simulation::moved_bytes, nb::arg("device"))
+      .def_prop_ro("now_s", &Simulation::now_s)
+      .def_prop_ro("free_cores", &Simulation::free_cores)
+      .def_prop_ro("unfinished", &Simulation::unfinished)
+      .def_prop_ro("tasks", &Simulation::tasks);
+}
+
+}  // namespace ioweave::python

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+
+#include <unistd.h>
+
+#include "base/clock.hpp"
+#include "base/waiting_text.hpp"
+#include "cli/commands.hpp"
+#include "cli/format.hpp"
+#include "cli/machine.hpp"
+#include "cli/measure_report.hpp"
+#include "cli/output.hpp"
+#include "cli/stream_files.hpp"
+#include "stats/atomic_file.hpp"
+
+namespace ioweave::cli {
+namespace {
+
+using Direction = StreamFiles::Direction;
+
+/// Tells on standard error how far the measuring is and what it still takes: on a terminal one line
+/// that is rewritten, else a line for each repetition.
+class Progress {
+ public:
+  explicit Progress(const MeasureOptions& options)
+      : options_(options), terminal_(isatty(STDERR_FILENO) == 1), began_ns_(now_ns()) {}
+  ~Progress() {
+    if (terminal_) print_error("\r\033[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void warmed(uint64_t bytes) {
+    warm_bytes_ = bytes;
+    warm_s_ = static_cast<double>(now_ns() - began_ns_) / 1e9;
+    if (terminal_) show("warming up, " + bytes_text(bytes) + " written");
+  }
+
+  /// Before a sample.
+  void sampling(Direction direction, unsigned streams) {
+    const size_t in_all = samples_in_all();
+    const size_t in_repetition = options_.streams.size();
+    if (!terminal_ && done_ % in_repetition != 0) return;
+    const std::string what = terminal_ ? (direction == Direction::write ? ", streams that write: "
+                                                                        : ", streams that read: ") +
+                                             std::to_string(streams)
+                                       : "";
+    show("sample " + std::to_string(done_ + 1) + " of " + std::to_string(in_all) + what + "; " +
+         waiting_text(seconds_left()) + " left");
+  }
+
+  void sampled(unsigned streams, double seconds) {
+    ++done_;
+    Took& took = took_[streams];
+    took.seconds += seconds;
+    ++took.times;
+  }
+
+ private:
+  struct Took {
+    double seconds = 0;
+    unsigned times = 0;
+  };
+
+  [[nodiscard]] size_t samples_in_all() const {
+    return options_.streams.size() * options_.repetitions * (options_.read ? 2 : 1);
+  }
+
+  /// As long as the same number of streams took before; before that, as the warm-up suggests: what
+  /// the page cache takes at once has to be synced.
+  [[nodiscard]] double expected_s(unsigned streams) const {
+    const auto took = took_.find(streams);
+    if (took != took_.end()) return took->second.seconds / took->second.times;
+    const double rate = warm_s_ > 0 ? static_cast<double>(warm_bytes_) / warm_s_ : 0;
+    const double sync_s =
+        options_.direct || rate <= 0 ? 0 : streams * static_cast<double>(options_.bytes) / rate;
+    return std::max(options_.seconds, sync_s);
+  }
+
+  [[nodiscard]] double seconds_left() const {
+    double all_s = 0;
+    for (const unsigned streams : options_.streams) all_s += expected_s(streams);
+    const auto left = static_cast<double>(samples_in_all() - done_);
+    return all_s * left / static_cast<double>(options_.streams.size());
+  }
+
+  void show(const std::string& text) const {
+    print_error((terminal_ ? "\r" : "") + ("ioweave measure: " + text) +
+                (terminal_ ? "\033[K" : "\n"));
+  }
+
+  const MeasureOptions& options_;
+  const bool terminal_;
+  const uint64_t began_ns_;
+  uint64_t warm_bytes_ = 0;
+  double warm_s_ = 0;
+  size_t done_ = 0;
+  std::map<unsigned, Took> took_;
+};
+
+bool sample_all(StreamFiles& files, Direction direction, const MeasureOptions& options,
+                std::vector<Sample>& samples, Progress& progress, std::string& why) {
+  std::mt19937_64 random(std::random_device{}());
+  samples = take_samples(
+      {options.streams, options.repetitions}, random, [&](unsigned streams, Sample& sample) {
+        progress.sampling(direction, streams);
+        const bool good = files.move(direction, streams, options.seconds, sample, why);
+        progress.sampled(streams, sample.seconds);
+        return good;
+      });
+  return why.empty();
+}
+
+bool measure(Measurement& measured, std::string& why) {
+  const MeasureOptions& options = measured.options;
+  const std::unique_ptr<StreamFiles> files = StreamFiles::make(
+      {options.folder, options.streams.back(), options.bytes, options.direct}, why);
+  if (!files) return false;
+  Progress progress(options);
+  if (!files->warm_up(
+          options.warm_up_s, [&](uint64_t bytes) { progress.warmed(bytes); }, measured.warm_up,
+          why)) {
+    return false;
+  }
+  if (!sample_all(*files, Direction::write, options, measured.writes, progress, why)) return false;
+  if (!options.read) return true;
+  measured.still_cached = files->still_cached();
+  return sample_all(*files, Direction::read, options, measured.reads, progress, why);
+}
+
+/// Where the folder lies and on what; false where it does not exist.
+bool look_at_place(Measurement& measured) {
+  const std::unique_ptr<char, void (*)(void*)> real(
+      realpath(measured.options.folder.c_str(), nullptr), &std::free);
+  if (!real) return false;
+  measured.folder = real.get();
+  const std::vector<stats::MountPoint> mounts = this_mounts();
+  if (const stats::MountPoint* const mount = mount_of(mounts, measured.folder)) {
+    measured.mount = *mount;
+  }
+  return true;
+}
+
+}  // namespace
+
+int measure_command(Arguments arguments) {
+  Measurement measured;
+  if (const auto code = parse_measure(arguments, measured.options)) return *code;
+  const MeasureOptions& options = measured.options;
+  if (!look_at_place(measured)) {
+    complain("measure: cannot look at folder '" + shown_name(options.folder, 80) +
+             "': " + std::strerror(errno));
+    return kFailed;
+  }
+  measured.machine = this_machine();
+  measured.date = utc_now();
+  std::string why;
+  if (!measure(measured, why)) {
+    complain("measure: " + why);
+    return kFailed;
+  }
+  if (!options.json_file.empty()) {
+    const int error = stats::write_atomically(options.json_file, measure_json(measured));
+    if (error != 0) {
+      complain("measure: cannot write " + options.json_file + ": " + std::strerror(-error));
+      print(measure_text(measured));
+      return kFailed;
+    }
+  }
+  const std::string text = measure_text(measured);
+  const bool as_json = options.json && options.json_file.empty();
+  const int error = print(options.toml ? measure_toml(measured)
+                          : as_json    ? measure_json(measured)
+                                       : text);
+  if (options.toml || error != 0) print_error(text);
+  if (error != 0) {
+    complain("measure: cannot write the report: " + std::string(std::strerror(-error)));
+    return kFailed;
+  }
+  return 0;
+}
+
+}  // namespace ioweave::cli

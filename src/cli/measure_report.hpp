@@ -1,0 +1,36 @@
+#pragma once
+
+// What `ioweave measure` says: pure functions of what it found.
+
+#include <string>
+#include <vector>
+
+#include "cli/command_line.hpp"
+#include "cli/device_curve.hpp"
+#include "stats/run_report.hpp"
+
+namespace ioweave::cli {
+
+struct Measurement {
+  MeasureOptions options;
+  std::string folder;  ///< absolute, without links
+  stats::MountPoint mount;
+  stats::Machine machine;
+  std::string date;
+  std::vector<Durable> warm_up;
+  std::vector<Sample> writes;
+  std::vector<Sample> reads;  ///< empty unless asked for
+  double still_cached = 0;    ///< part of a file, before reading
+};
+
+/// The device's name in ioweave.toml: as asked for, or the last part of the mount point.
+[[nodiscard]] std::string device_name(const Measurement& measured);
+
+/// What has to be known before the figures are believed, in whole sentences.
+[[nodiscard]] std::vector<std::string> measure_remarks(const Measurement& measured);
+
+[[nodiscard]] std::string measure_text(const Measurement& measured);
+[[nodiscard]] std::string measure_toml(const Measurement& measured);
+[[nodiscard]] std::string measure_json(const Measurement& measured);
+
+}  // namespace ioweave::cli

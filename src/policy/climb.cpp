@@ -1,0 +1,463 @@
+#include "policy/climb.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "policy/number_text.hpp"
+
+namespace ioweave::policy {
+namespace {
+
+// Gains are logarithms: 0.02 is about 2 %. How sure: in deviations of a gain.
+constexpr double kFewer = 0.02;  ///< so much less is given for fewer operations at once
+constexpr double kWorth = 0.015;
+constexpr double kToMove = 0.7;
+constexpr double kToTry = 1;
+constexpr double kToTryBeyond = 0.3;  ///< everything tried
+constexpr double kToGoOn = 0.6;
+constexpr double kLinear = 0.3;  ///< of a step, nearly; quite linear would be 0.35
+constexpr double kSteep = 0.2;
+constexpr double kGentle = 0.05;  ///< half a step follows
+
+constexpr uint32_t kMostOfTrial = 8;
+constexpr uint32_t kFirstPause = 10;
+constexpr uint32_t kLongestPause = 40;
+constexpr uint32_t kToRefuse = 2;  ///< samples in a row, where another one costs little
+/// Of the throughput, for looks: a trial that cost as much as half a sample is paid for in 67.
+constexpr double kPrice = 0.0075;
+constexpr double kMostOwed = 200;
+
+constexpr double kFarOff = 3;
+constexpr double kExpected = 1;
+constexpr double kChanged = 6;  ///< three far off in a row, or ten by 1.6 deviations
+
+constexpr double kTheirs = 0.05;       ///< of what operations say, the least that they moved
+constexpr double kBytesOfOne = 1e6;    ///< that says none
+constexpr double kRemembered_s = 100;  ///< of both
+
+/// Of the limit, for a sample to be one of it: operations take a while to start on a cluster.
+constexpr double kFilled = 0.8;
+
+/// The deviation of a uniform distribution: where in a sample its number of operations changed.
+constexpr double kOfRange = 0.3;
+
+constexpr size_t kHeardKept = 256;
+constexpr std::string_view kLearned = "climb ";
+
+uint32_t most_limit(const DeviceConfig& device) {
+  const int64_t bytes = device.budget_mb_per_s == 0 ? Climber::kMostAtOnce
+                                                    : budget_bytes_per_s(device.budget_mb_per_s);
+  const int64_t most = std::min<int64_t>(bytes, most_at_once(device.max_in_flight));
+  return static_cast<uint32_t>(std::min<int64_t>(most, Climber::kMostAtOnce));
+}
+
+/// More operations at once than an earlier run's word is taken for.
+constexpr uint32_t kOnTrust = 8;
+constexpr double kAsBefore = 0.2;  ///< the logarithm differs by less
+
+/// "12:431.5": a limit and MB/s.
+bool read_point(std::string_view text, uint32_t& limit, double& mb_per_s) {
+  const size_t colon = text.find(':');
+  return colon != std::string_view::npos && parse_number(text.substr(0, colon), limit) &&
+         parse_number(text.substr(colon + 1), mb_per_s) && limit >= 1 && mb_per_s > 0 &&
+         std::isfinite(mb_per_s);
+}
+
+struct Learned {
+  uint32_t limit = 0;
+  double mb_per_s = 0;
+  double on_trust_mb_per_s = 0;  ///< under kOnTrust; 0: not known
+};
+
+/// As read_learned() has it.
+std::string learned_text(const Learned& learned) {
+  const auto point = [](uint32_t limit, double mb_per_s) {
+    return std::to_string(limit) + ":" + number_text(mb_per_s);
+  };
+  return std::string(kLearned) + point(learned.limit, learned.mb_per_s) +
+         (learned.limit > kOnTrust ? " " + point(kOnTrust, learned.on_trust_mb_per_s) : "");
+}
+
+/// "climb 4:431.5", or "climb 45:361 8:112" for what is best and what kOnTrust gave.
+bool read_learned(std::string_view text, Learned& learned) {
+  if (text.substr(0, kLearned.size()) != kLearned) {
+    return false;
+  }
+  text.remove_prefix(kLearned.size());
+  const size_t space = text.find(' ');
+  uint32_t on_trust = kOnTrust;
+  return read_point(text.substr(0, space), learned.limit, learned.mb_per_s) &&
+         (space == std::string_view::npos ||
+          (read_point(text.substr(space + 1), on_trust, learned.on_trust_mb_per_s) &&
+           on_trust == kOnTrust));
+}
+
+}  // namespace
+
+Climber::Climber(const DeviceConfig& device) : most_(most_limit(device)), curve_(most_) {}
+
+// ---- Samples -----------------------------------------------------------------------------------
+
+void Climber::sample(const Sample& sample, const Climbing& operations, uint64_t now_ns) {
+  const double mb_per_s = sample.bytes_per_second / kBytesPerMb;
+  const uint32_t limit = limit_;
+  std::string why;
+  const Ran many = ran(sample, operations.running, why);
+  Seen& seen = nodes_[sample.node];
+  const double seconds = seen.last_ns == 0 ? 1 : static_cast<double>(now_ns - seen.last_ns) / 1e9;
+  if (const Unit unit = weigh(sample.bytes_per_second * seconds, operations, now_ns);
+      unit != unit_) {
+    count_in(unit);
+  }
+  const bool used = many.at_once > 0;
+  const double throughput = unit_ == Unit::bytes ? mb_per_s : operations.ended / seconds;
+  if (used && throughput > 0) {
+    why = hear(many, throughput / (1 + seen.idle), now_ns);
+  } else if (used) {
+    why = "nothing moved: counts with the next";
+  }
+  const bool still_idle = used && throughput <= 0;
+  seen = {now_ns, std::max(operations.running, limit_), still_idle ? seen.idle + 1 : 0};
+  if (heard_.size() == kHeardKept) {
+    heard_.pop_front();
+  }
+  heard_.push_back({now_ns, limit, mb_per_s, used, std::move(why)});
+}
+
+/// Whether the device moves what operations say that they did. By sums over long, since many may
+/// end at once that moved their bytes before, and caches are written back now and then.
+Climber::Unit Climber::weigh(double bytes, const Climbing& operations, uint64_t now_ns) {
+  const double since_s = static_cast<double>(now_ns - weighed_ns_) / 1e9;
+  const double kept = std::exp(-since_s / kRemembered_s);
+  weighed_ns_ = now_ns;
+  const double said = operations.ended_bytes > 0 ? static_cast<double>(operations.ended_bytes)
+                                                 : kBytesOfOne * operations.ended;
+  moved_ = kept * moved_ + bytes;
+  said_ = kept * said_ + said;
+  return moved_ < kTheirs * said_ ? Unit::operations : Unit::bytes;
+}
+
+/// What was known is of the other unit; the search goes on from the limit.
+void Climber::count_in(Unit unit) {
+  unit_ = unit;
+  curve_ = CurveEstimate(most_);
+  known_ = false;
+  promised_ = 0;
+  slower_ = faster_ = 0;
+  search_anew(curve_.nearest(limit_));
+  for (auto& [node, seen] : nodes_) {
+    seen.idle = 0;
+  }
+}
+
+/// How many operations ran, on average over the sample; none where it cannot be used.
+Climber::Ran Climber::ran(const Sample& sample, uint32_t running, std::string& why) {
+  const auto [found, is_new] = nodes_.try_emplace(sample.node);
+  const Seen& seen = found->second;
+  const uint32_t at_begin = is_new ? std::max(running, limit_) : seen.running;
+  // The first limit of all holds from the beginning, whatever ran before was not limited.
+  const bool changed = changed_ns_ != 0 && (is_new || seen.last_ns < changed_ns_);
+  if (!sample.limit_reached) {
+    why = "not used: the limit was not reached";
+  } else if (sample.concurrency < kFilled * limit_) {
+    why = "not used: fewer than the limit ran";
+  } else if (changed && (is_new || at_begin < limit_)) {
+    why = "not used: the limit changed meanwhile";
+  } else {
+    const double begin = at_begin;
+    const double end = std::max(running, limit_);
+    return {0.5 * (begin + end), kOfRange * std::abs(std::log(begin / end))};
+  }
+  return {};
+}
+
+std::string Climber::hear(const Ran& ran, double throughput, uint64_t now_ns) {
+  const double at_once = ran.at_once;
+  const bool as_before = std::abs(std::log(throughput / on_trust_mb_per_s_)) < kAsBefore;
+  if (!known_ && promised_ != 0 && as_before) {
+    passed_ns_ = now_ns;
+    begin_at(promised_, promised_mb_per_s_);
+    set_limit(curve_.limit_at(base_), now_ns);
+    return "as an earlier run had it: goes on from what that found";
+  }
+  if (known_) {
+    // What an earlier run learned is as good as new at the first sample, whatever the clock says.
+    const uint64_t since_ns = passed_ns_ == 0 ? now_ns : passed_ns_;
+    curve_.pass(static_cast<double>(now_ns - since_ns) / 1e9, base_);
+    const double surprise = curve_.surprise(at_once, throughput, ran.unsure);
+    if (has_changed(surprise)) {
+      curve_.changed(curve_.nearest(at_once), throughput);
+      search_anew(curve_.nearest(at_once));
+      last_way_ = surprise > 0 ? Way::down : Way::up;
+    } else if (std::abs(surprise) > kFarOff) {
+      curve_.hear_noise(at_once, throughput);
+      passed_ns_ = now_ns;
+      return "far from what was expected: waits for another";
+    }
+  }
+  passed_ns_ = now_ns;
+  known_ = true;
+  curve_.sample(at_once, throughput, ran.unsure);
+  if (const uint32_t found = best(); found != base_) {
+    search_from(found);
+  }
+  pay(at_once);
+  constexpr double kRounding = 0.5;
+  return decide(at_once <= limit_ + kRounding, now_ns);
+}
+
+/// Page's cumulative sum, both ways.
+bool Climber::has_changed(double surprise) {
+  const double by = std::clamp(surprise, -kFarOff, kFarOff);
+  slower_ = std::max(0.0, slower_ - by - kExpected);
+  faster_ = std::max(0.0, faster_ + by - kExpected);
+  if (std::max(slower_, faster_) < kChanged) {
+    return false;
+  }
+  slower_ = faster_ = 0;
+  return true;
+}
+
+// ---- Decisions ---------------------------------------------------------------------------------
+
+/// Another base: what was refused around the last one says nothing. A trial goes on from here.
+void Climber::search_from(uint32_t base) {
+  base_ = base;
+  of_trial_ = doubts_ = refused_ = pause_ = wait_ = 0;
+  looks_ = false;
+}
+
+/// The same, where nothing above it has been tried.
+void Climber::search_anew(uint32_t base) {
+  search_from(base);
+  tried_ = base;
+  way_ = Way::none;
+}
+
+/// The fewest operations that are as good as the best, as far as that is sure.
+uint32_t Climber::best() const {
+  uint32_t best = base_;
+  double most = 0;
+  for (uint32_t point = 0; point <= tried_; ++point) {
+    const double gain = curve_.gain(base_, point) - kToMove * curve_.unsure(base_, point);
+    if (gain > most) {
+      best = point;
+      most = gain;
+    }
+  }
+  for (uint32_t point = 0; point < best; ++point) {
+    if (curve_.gain(point, best) + kToMove * curve_.unsure(point, best) < kFewer) {
+      return point;
+    }
+  }
+  return best;
+}
+
+/// What a trial, or what it left behind, cost in the sample, and what the sample pays back.
+void Climber::pay(double at_once) {
+  const double lost = std::max(0.0, curve_.gain_between(at_once, curve_.limit_at(base_)));
+  const double most = kMostOwed * static_cast<double>(nodes_.size());
+  owed_ = std::clamp(owed_ + lost / kPrice - 1, 0.0, most);
+}
+
+/// After a sample; `there`: it was of no more operations than the limit.
+std::string Climber::decide(bool there, uint64_t now_ns) {
+  if (way_ != Way::none) {
+    of_trial_ += there ? 1 : 0;
+    doubts_ = worth(way_) < kWorth ? doubts_ + 1 : 0;
+    const bool scans = way_ == Way::down && !there;
+    const bool refused = doubts_ >= (looks_ || scans ? kToRefuse : 1);
+    if (refused || of_trial_ == kMostOfTrial) {
+      end_trial(refused);
+    }
+  } else if (wait_ > 0) {
+    --wait_;
+  }
+  if (way_ == Way::none && wait_ == 0) {
+    const Way other = last_way_ == Way::up ? Way::down : Way::up;
+    way_ = worth(other) >= kWorth ? other : worth(last_way_) >= kWorth ? last_way_ : Way::none;
+  }
+  if (way_ == Way::none && owed_ <= 0 && next(base_, Way::up) != base_) {
+    way_ = Way::up;
+    looks_ = true;
+  }
+  set_limit(way_ == Way::none ? curve_.limit_at(base_) : trial_limit(), now_ns);
+  return explain();
+}
+
+void Climber::end_trial(bool refused) {
+  last_way_ = way_;
+  way_ = Way::none;
+  looks_ = false;
+  owed_ = std::max(owed_, static_cast<double>(kFirstPause * nodes_.size()));
+  ++refused_;
+  if (refused_ >= 2) {
+    pause_ = pause_ == 0 ? kFirstPause : std::min(2 * pause_, kLongestPause);
+    wait_ = pause_ * static_cast<uint32_t>(nodes_.size());
+  } else {
+    wait_ = refused ? 1 : of_trial_;  // Undecided: the base is what is not known well enough.
+  }
+  of_trial_ = doubts_ = 0;
+}
+
+/// The next point with another limit; this one where there is none.
+uint32_t Climber::next(uint32_t point, Way way) const noexcept {
+  uint32_t at = point;
+  while (curve_.limit_at(at) == curve_.limit_at(point)) {
+    if (way == Way::up ? at + 1 == curve_.points() : at == 0) {
+      return point;
+    }
+    at = way == Way::up ? at + 1 : at - 1;
+  }
+  return at;
+}
+
+/// What a step this way may gain.
+double Climber::worth(Way way) const {
+  const uint32_t to = next(base_, way);
+  if (to == base_) {
+    return -1;
+  }
+  const double trust = way == way_ && of_trial_ > 0 ? kToGoOn : kToTry;
+  const double hoped = curve_.gain(base_, to) + trust * curve_.unsure(base_, to);
+  if (way == Way::down) {
+    return hoped + kFewer;
+  }
+  const uint32_t before = next(base_, Way::down);
+  if (to <= tried_ || before == base_) {
+    return hoped;
+  }
+  // Curves bend down.
+  const double last = curve_.gain(before, base_) + kToTryBeyond * curve_.unsure(before, base_);
+  return std::min(hoped, last);
+}
+
+/// The limit of the trial under way.
+uint32_t Climber::trial_limit() {
+  const uint32_t before = next(base_, Way::down);
+  uint32_t to = next(base_, way_);
+  const double slope = way_ == Way::down
+                           ? curve_.gain(base_, to)
+                           : curve_.gain(before, base_) - curve_.unsure(before, base_);
+  const int most = way_ == Way::up && slope >= kLinear ? 3 : slope >= kSteep ? 1 : 0;
+  for (int further = 0; further < most; ++further) {
+    const uint32_t beyond = next(to, way_);
+    if (curve_.gain(to, beyond) + kToTry * curve_.unsure(to, beyond) < kWorth) {
+      break;
+    }
+    to = beyond;
+  }
+  tried_ = std::max(tried_, to);
+  const uint32_t limit = curve_.limit_at(to);
+  if (way_ == Way::up && (looks_ || (slope < kGentle && pause_ == 0))) {
+    const double half = std::sqrt(static_cast<double>(limit) * curve_.limit_at(base_));
+    return std::max(curve_.limit_at(base_) + 1, static_cast<uint32_t>(std::lround(half)));
+  }
+  return limit;
+}
+
+void Climber::set_limit(uint32_t limit, uint64_t now_ns) {
+  if (limit != limit_) {
+    changed_ns_ = now_ns;
+    limit_ = limit;
+  }
+}
+
+// ---- Memory ------------------------------------------------------------------------------------
+
+/// "best 45: 361 MB/s; tries 54: 358 +- 6 % expected".
+std::string Climber::explain() const {
+  const auto whole = [](double value) { return std::to_string(std::lround(value)); };
+  std::string text = "best " + std::to_string(curve_.limit_at(base_)) + ": " +
+                     number_text(std::round(10 * curve_.mb_per_s(base_)) / 10) +
+                     (unit_ == Unit::operations ? " operations/s" : " MB/s");
+  if (way_ == Way::none) {
+    return text;
+  }
+  const uint32_t to = curve_.nearest(limit_);
+  return text + "; tries " + std::to_string(limit_) + ": " +
+         number_text(std::round(10 * curve_.mb_per_s(to)) / 10) + " +- " +
+         whole(100 * curve_.unsure(base_, to)) + " % expected";
+}
+
+void Climber::begin_with(std::string_view text) {
+  Learned learned;
+  if (!read_learned(text, learned) || learned.limit > most_) {
+    return;
+  }
+  if (learned.limit <= kOnTrust) {
+    begin_at(learned.limit, learned.mb_per_s);
+  } else {
+    base_ = tried_ = curve_.nearest(kOnTrust);
+    promised_ = learned.limit;
+    promised_mb_per_s_ = learned.mb_per_s;
+    on_trust_mb_per_s_ = learned.on_trust_mb_per_s;
+  }
+  limit_ = curve_.limit_at(base_);
+}
+
+void Climber::begin_at(uint32_t limit, double mb_per_s) {
+  base_ = tried_ = curve_.nearest(limit);
+  curve_.begin_with(base_, mb_per_s);
+  known_ = true;
+}
+
+std::string Climber::learned() const {
+  if (!known_ || unit_ == Unit::operations) {
+    return {};
+  }
+  return learned_text(
+      {curve_.limit_at(base_), curve_.mb_per_s(base_), curve_.mb_per_s(curve_.nearest(kOnTrust))});
+}
+
+std::string Climber::learned_from(std::span<const std::pair<double, double>> curve) {
+  const auto by_mb_per_s = [](const auto& point) { return point.second; };
+  const auto peak = std::ranges::max_element(curve, {}, by_mb_per_s);
+  if (peak == curve.end()) {
+    return {};
+  }
+  const auto best = std::ranges::find_if(curve, [&](const auto& point) {
+    return point.first >= 1 && point.second >= std::exp(-kFewer) * peak->second;
+  });
+  if (best == curve.end() || best->first > kMostAtOnce) {
+    return {};
+  }
+  const auto after =
+      std::ranges::find_if(curve, [](const auto& point) { return point.first >= kOnTrust; });
+  // From nothing with none, and on the level beyond the last.
+  const auto before = after == curve.begin() ? std::pair(0.0, 0.0) : *std::prev(after);
+  const auto [streams, mb_per_s] = after == curve.end() ? before : *after;
+  const double part =
+      streams > before.first ? (kOnTrust - before.first) / (streams - before.first) : 0;
+  return learned_text({static_cast<uint32_t>(best->first), best->second,
+                       before.second + part * (mb_per_s - before.second)});
+}
+
+bool Climber::can_read(std::string_view text) {
+  Learned learned;
+  return read_learned(text, learned);
+}
+
+// ---- The constraint of a flow ------------------------------------------------------------------
+
+ClimbConstraint::ClimbConstraint(const FlowConfig& flow, const DeviceConfig& device,
+                                 Climber& climber)
+    : has_budget_(device.budget_mb_per_s != 0),
+      budget_bytes_per_s_(has_budget_ ? budget_bytes_per_s(device.budget_mb_per_s)
+                                      : kNominalBudget),
+      most_at_once_(most_at_once(flow.max_in_flight)),
+      climber_(climber) {}
+
+Limit ClimbConstraint::limit() const noexcept {
+  return {budget_bytes_per_s_ / climber_.limit(), std::min(climber_.limit(), most_at_once_)};
+}
+
+void ClimbConstraint::explain(Explanation& out) const {
+  out.policy = "climb";
+  out.phase = climber_.settled() ? Explanation::Phase::settled : Explanation::Phase::climbing;
+  out.constraint_mb_per_s =
+      has_budget_ ? static_cast<double>(limit().hold_bytes_per_s) / kBytesPerMb : 0;
+  out.samples.assign(climber_.heard().begin(), climber_.heard().end());
+}
+
+}  // namespace ioweave::policy

@@ -1,0 +1,176 @@
+#pragma once
+
+// `climb`: the number of operations at once that a device serves best, found from its measured
+// throughput (Sample) while every node works on.
+//
+// Every sample is of some number of operations at once, also while the surplus of a higher limit
+// drains, and goes into an estimate of the device's curve (curve_estimate.hpp), which knows how
+// sure it is. By that, after each sample:
+//   base   is the fewest operations known to be within 2 % of the best; the limit, while nothing is
+//          on trial. There it is *settled*.
+//   trial  of one step up or down (by 1.4, by 2 while the curve is steep, and up by 4 while it is
+//          linear), where that may well be better. Beyond everything tried, where a trial leaves
+//          operations that cannot be stopped, the last step's gain is the most to hope for, and a
+//          small one is followed by a small step. A trial ends where it is the new base, where it
+//          is not worth it (on the way down by two samples in a row: one may be far off), and after
+//          eight samples, since others must know the base as well.
+// After two refused trials the next waits for 10 samples of each node, then 20, then 40.
+//
+// A device that serves more operations than before does not show it while no more run. So now and
+// then climb *looks*: half a step up for two samples, whatever is known of it. What trials cost is
+// paid for: the next look waits until they have cost no more than 0.75 % of the throughput.
+//
+// Samples that keep differing from what is expected (a cumulative sum of standardized surprises)
+// mean that the device has changed: what is known of its curve is forgotten, in part where it
+// changed by less than 30 %, and the search goes on from here, down first where it got slower. A
+// lower limit takes effect only as operations end, which is a scan of the curve on the way: it is
+// lowered further or stopped by what they show. A single sample far off is left out.
+//
+// Samples count where the limit, not a lack of work, held operations back, and not where it rose
+// meanwhile. One in which nothing moved counts with the next one that did: counters of calls see
+// nothing of a long call before its end.
+//
+// Where operations end of whose bytes the device knows next to nothing (metadata, what the page
+// cache has, storage that no counter sees), operations a second are its throughput.
+//
+// What an earlier run learned is where it begins, but with 8 operations at once at most: if these
+// are as fast as they were then, it goes on to what that run found, else it searches from there.
+// The device may be another one, and operations that have begun cannot be stopped.
+//
+// One climber per device, shared by its flows with this constraint: they are limited together. The
+// nodes of a device of scope node are taken for equal: one limit for all, and every sample counts.
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "policy/curve_estimate.hpp"
+#include "policy/limiter.hpp"
+
+namespace ioweave::policy {
+
+/// Operations of a device's flows with `climb`, on one node if the device is of that scope.
+struct Climbing {
+  uint32_t running = 0;
+  uint32_t ended = 0;  ///< since the last sample
+  uint64_t ended_bytes = 0;
+};
+
+class Climber {
+ public:
+  explicit Climber(const DeviceConfig& device);
+
+  [[nodiscard]] uint32_t limit() const noexcept { return limit_; }
+  [[nodiscard]] bool settled() const noexcept { return known_ && way_ == Way::none; }
+
+  /// `operations` are those in the scope of the sample.
+  void sample(const Sample& sample, const Climbing& operations, uint64_t now_ns);
+  void node_down(NodeId node) { nodes_.erase(node); }
+
+  /// Begins where an earlier run ended; before anything is heard. Text of other kinds is not used.
+  void begin_with(std::string_view learned);
+  [[nodiscard]] std::string learned() const;
+  [[nodiscard]] static bool can_read(std::string_view learned);
+  /// What learned() would say of a device that was measured before: (operations at once, MB/s of
+  /// all together), ascending. Empty where there is no point.
+  [[nodiscard]] static std::string learned_from(std::span<const std::pair<double, double>> curve);
+
+  [[nodiscard]] const std::deque<Explanation::Heard>& heard() const noexcept { return heard_; }
+
+  static constexpr uint32_t kMostAtOnce = 1u << 16;
+
+ private:
+  enum class Way : uint8_t { none, up, down };
+  enum class Unit : uint8_t { bytes, operations };
+  /// Operations during a sample, and by what deviation of the logarithm that is not certain.
+  struct Ran {
+    double at_once = 0;
+    double unsure = 0;
+  };
+  /// What is known of a node's samples.
+  struct Seen {
+    uint64_t last_ns = 0;
+    uint32_t running = 0;  ///< since the last sample, at its beginning
+    uint32_t idle = 0;     ///< samples just before in which nothing moved
+  };
+
+  [[nodiscard]] Unit weigh(double bytes, const Climbing& operations, uint64_t now_ns);
+  void count_in(Unit unit);
+  [[nodiscard]] Ran ran(const Sample& sample, uint32_t running, std::string& why);
+  [[nodiscard]] std::string hear(const Ran& ran, double throughput, uint64_t now_ns);
+  void begin_at(uint32_t limit, double mb_per_s);
+  [[nodiscard]] bool has_changed(double surprise);
+  void search_from(uint32_t base);
+  void search_anew(uint32_t base);
+  [[nodiscard]] uint32_t best() const;
+  [[nodiscard]] std::string decide(bool there, uint64_t now_ns);
+  void pay(double at_once);
+  void end_trial(bool refused);
+  [[nodiscard]] uint32_t next(uint32_t point, Way way) const noexcept;
+  [[nodiscard]] double worth(Way way) const;
+  [[nodiscard]] uint32_t trial_limit();
+  [[nodiscard]] std::string explain() const;
+  void set_limit(uint32_t limit, uint64_t now_ns);
+
+  const uint32_t most_;
+  uint32_t limit_ = 1;
+  uint64_t changed_ns_ = 0;
+  std::unordered_map<NodeId, Seen> nodes_;
+  Unit unit_ = Unit::bytes;  ///< of the throughput
+  double moved_ = 0;         ///< bytes, by the device
+  double said_ = 0;          ///< by operations
+  uint64_t weighed_ns_ = 0;
+
+  CurveEstimate curve_;
+  bool known_ = false;      ///< anything of it
+  uint64_t passed_ns_ = 0;  ///< the last sample that counted; 0: none yet
+  double slower_ = 0;       ///< cumulative sums of surprises
+  double faster_ = 0;
+
+  uint32_t base_ = 0;   ///< a point of the curve
+  uint32_t tried_ = 0;  ///< the highest
+  Way way_ = Way::none;
+  Way last_way_ = Way::down;
+  uint32_t of_trial_ = 0;  ///< samples
+  uint32_t doubts_ = 0;    ///< samples in a row by which it is not worth it
+  uint32_t refused_ = 0;   ///< trials around this base
+  uint32_t pause_ = 0;     ///< the last one, in samples of each node
+  uint32_t wait_ = 0;      ///< samples before the next trial
+  bool looks_ = false;     ///< the trial is a look
+  double owed_ = 0;        ///< samples before the next look
+
+  // Of an earlier run.
+  uint32_t promised_ = 0;  ///< a limit
+  double promised_mb_per_s_ = 0;
+  double on_trust_mb_per_s_ = 0;
+
+  std::deque<Explanation::Heard> heard_;
+};
+
+/// A flow's share in its device's climber. An operation holds budget / limit where the device has a
+/// budget; where it has none, the same part of a nominal one, so that flows are limited together.
+class ClimbConstraint final : public Limiter {
+ public:
+  ClimbConstraint(const FlowConfig& flow, const DeviceConfig& device, Climber& climber);
+
+  [[nodiscard]] Limit limit() const noexcept override;
+  [[nodiscard]] uint32_t told_limit() const noexcept override { return limit().at_once; }
+  void explain(Explanation& out) const override;
+  [[nodiscard]] std::string learned() const override { return climber_.learned(); }
+  [[nodiscard]] bool adapts() const noexcept override { return true; }
+
+  /// In bytes per second, of a device without a budget.
+  static constexpr int64_t kNominalBudget = int64_t{1} << 40;
+
+ private:
+  const bool has_budget_;
+  const int64_t budget_bytes_per_s_;
+  const uint32_t most_at_once_;
+  Climber& climber_;
+};
+
+}  // namespace ioweave::policy

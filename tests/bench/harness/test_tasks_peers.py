@@ -1,0 +1,75 @@
+"""What runs beside the peers, in small, and what is made of their figures."""
+
+import argparse
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from harness.build import Build
+from harness.session import Session
+from harness.tasks import contender, peers
+
+
+def _fails(number: int) -> int:
+    raise ValueError(f"task {number}")
+
+
+class ContenderTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=Path.cwd())
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def options(self, tasks: int) -> argparse.Namespace:
+        return argparse.Namespace(
+            cpus=2, iterations=1, pieces=2, tasks=tasks, folder=self.folder, slots=2
+        )
+
+    def test_pools_and_ioweave_write_every_checkpoint_and_remove_it(self) -> None:
+        for name in ("pools", "ioweave"):
+            with self.subTest(name), contender.CONTENDERS[name](2, 2, self.folder) as running:
+                found = contender.checkpoints(running, self.options(5))
+                self.assertEqual(found["bytes"], 5 * 2 * contender.PIECE)
+                self.assertEqual(list(Path(self.folder).iterdir()), [])
+
+    def test_rates_are_told_for_each_round_but_the_first(self) -> None:
+        with contender.pools(2, 2, "") as running:
+            found = list(contender.rate(running, 10, 3))
+        self.assertEqual(len(found), 3)
+        self.assertTrue(all(each["tasks_per_s"] > 0 for each in found))
+
+    def test_what_fails_in_a_pool_is_raised_by_the_wait(self) -> None:
+        with contender.pools(2, 2, "") as running:
+            failing = running.submit(_fails, 1)
+            written = running.submit_io(contender.nothing, failing)
+            with self.assertRaisesRegex(ValueError, "task 1"):
+                running.wait([written])
+            written = running.submit_io(_fails, running.submit(contender.nothing, 2))
+            with self.assertRaisesRegex(ValueError, "task 2"):
+                running.wait([written])
+
+
+class RunnerTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.session = Session(Build(Path.cwd()), Path.cwd(), Path.cwd(), Path.cwd(), quick=True)
+
+    def test_a_contender_that_cannot_start_is_noted_once_and_left_out(self) -> None:
+        runner = peers.Runner(self.session, "/no/such/python", {})
+        self.assertEqual(runner.run("dask", "rate", "--tasks=1"), [])
+        self.assertEqual(runner.run("dask", "rate", "--tasks=1"), [])
+        (note,) = self.session.notes
+        self.assertIn("Dask is left out: cannot run /no/such/python", note)
+
+    def test_a_contender_runs_on_the_python_of_the_peers(self) -> None:
+        runner = peers.Runner(self.session, sys.executable, {})
+        found = runner.run("pools", "rate", "--tasks=10", "--rounds=2")
+        self.assertEqual([each.keys() for each in found], [{"tasks_per_s"}] * 2)
+
+    def test_slots_of_runs_that_failed_are_not_the_best(self) -> None:
+        self.assertEqual(peers.best_of({4: None, 8: 3.0, 16: 2.0}), 16)
+        self.assertEqual(peers.best_of({4: None, 8: None}), 4)
+
+
+if __name__ == "__main__":
+    unittest.main()

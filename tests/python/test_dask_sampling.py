@@ -1,0 +1,98 @@
+"""How samples of a device come from what the workers of a cluster measure."""
+
+from __future__ import annotations
+
+import sys
+import unittest
+from typing import Any
+
+from ioweave._core import Policy
+
+try:
+    from ioweave.dask.admission import Admission, Device, DeviceSettings, Operation
+    from ioweave.dask.sampling import Samples
+except ModuleNotFoundError as missing:
+    print(f"SKIP: no Dask: {missing}")
+    sys.exit(77)
+
+
+class HeardSamples:
+    """The policy core, and the samples that it is told."""
+
+    def __init__(self) -> None:
+        self._core = Policy()
+        self.samples: list[tuple[Any, ...]] = []
+
+    def sample(self, *what: Any) -> Any:
+        self.samples.append(what[:-1])
+        return self._core.sample(*what)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
+
+
+class Sampling(unittest.TestCase):
+    def setUp(self) -> None:
+        self.policy = HeardSamples()
+        self.admission = Admission(None)
+        self.admission.policy = self.policy  # type: ignore[assignment]
+        self.policy.add_device("default")
+        self.samples = Samples(self.admission, {0: {"a", "b"}, 1: {"c"}})
+        self.policy.node_up(1, 1)
+
+    def _device(self, scope: str) -> Device:
+        self.admission.add_device("disk", DeviceSettings(scope, 0, 1))
+        self.admission.add_flow("f", "disk", "none")
+        device = self.admission.devices["disk"]
+        for node in (0, 1):
+            self.assertTrue(self.samples.begin(device, node))
+            self.assertFalse(self.samples.begin(device, node))
+        return device
+
+    def test_of_a_node_are_complete_when_all_its_workers_were_heard(self) -> None:
+        disk = self._device("node")
+        self.samples.heard(disk, 0, "a", "process 1", 10)
+        self.assertEqual(self.policy.samples, [])
+        self.samples.heard(disk, 0, "b", "process 2", 5)
+        self.samples.heard(disk, 1, "c", "process 1", 7)
+        self.assertEqual(
+            self.policy.samples, [(disk.id, 0, 15, 0, False), (disk.id, 1, 7, 0, False)]
+        )
+
+    def test_count_a_disk_once_that_several_workers_see(self) -> None:
+        disk = self._device("node")
+        for worker in "ab":
+            self.samples.heard(disk, 0, worker, "disk 8:1", 10)
+        self.assertEqual(self.policy.samples[0][:3], (disk.id, 0, 10))
+
+    def test_do_not_wait_for_a_worker_that_is_silent(self) -> None:
+        disk = self._device("node")
+        self.samples.heard(disk, 0, "a", "process 1", 10)
+        self.samples.heard(disk, 0, "a", "process 1", 20)
+        self.assertEqual(self.policy.samples[0][:3], (disk.id, 0, 10))
+
+    def test_of_a_shared_device_are_sums_over_its_nodes(self) -> None:
+        disk = self._device("shared")
+        self.samples.heard(disk, 0, "a", "process 1", 10)
+        self.samples.heard(disk, 1, "c", "process 1", 20)
+        self.samples.heard(disk, 0, "b", "process 2", 30)
+        self.assertEqual(self.policy.samples, [(disk.id, 0, 60, 0, False)])
+
+    def test_are_held_back_where_something_waited_since_the_last_one(self) -> None:
+        disk = self._device("node")
+        flow = self.admission.flows[0]
+        first, second, third = (Operation(key, flow, 0, 1) for key in "xyz")
+        self.admission.ready(first)
+        self.admission.ready(second)
+        for _ in range(2):
+            self.samples.heard(disk, 1, "c", "process 1", 1)
+        self.admission.finished(first, 1.0)  # starts the second: nothing waits now
+        self.admission.ready(third)
+        for _ in range(2):
+            self.samples.heard(disk, 1, "c", "process 1", 1)
+        self.assertEqual(
+            [sample[3:] for sample in self.policy.samples],
+            [(1, False), (1, True), (1, False), (1, True)],
+        )
+        self.samples.end(disk)
+        self.assertTrue(self.samples.begin(disk, 1))

@@ -1,0 +1,390 @@
+"""Which task runs before which: by futures, files and objects."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import random
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Annotated, Any
+
+import in_flight
+import ioweave
+from runtimes import Gate, RuntimeTest, pass_gate
+
+
+@ioweave.task
+def add(*values: int) -> int:
+    return sum(values)
+
+
+@ioweave.task
+def total(nested: Any) -> int:
+    return _sum(nested)
+
+
+def _sum(value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    if dataclasses.is_dataclass(value):
+        return sum(_sum(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, dict):
+        return _sum(list(value.keys())) + _sum(list(value.values()))
+    return sum(map(_sum, value))
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    left: Any
+    right: Any
+
+
+Point = collections.namedtuple("Point", "x y")
+
+
+@ioweave.task
+def append(target: Annotated[list[int], ioweave.InOut], value: int) -> None:
+    target.append(value)
+
+
+@ioweave.task
+def length(target: list[int]) -> int:
+    return len(target)
+
+
+@ioweave.task
+def joined(part: Any, *, more: Any = b"") -> Any:
+    if isinstance(part, int):
+        return part
+    parts = [*part["a"], *more] if isinstance(part, dict) else [part, more]
+    return b"".join(parts)
+
+
+@ioweave.io
+def measured(block: bytes) -> int:
+    return len(block)
+
+
+@ioweave.task
+def make_list(*values: int) -> list[int]:
+    return list(values)
+
+
+@ioweave.task
+def write(path: Annotated[Path, ioweave.Out], text: str) -> None:
+    path.write_text(text)
+
+
+@ioweave.task
+def append_file(path: Annotated[Path, ioweave.InOut], text: str) -> None:
+    path.write_text(path.read_text() + text)
+
+
+@ioweave.task
+def read(path: Annotated[Path, ioweave.In]) -> str:
+    return path.read_text()
+
+
+@ioweave.task
+def slow_read(path: Annotated[Path, ioweave.In], gate: int) -> str:
+    pass_gate(gate)
+    return path.read_text()
+
+
+@ioweave.task
+def slow_length(target: list[int], gate: int) -> int:
+    pass_gate(gate)
+    return len(target)
+
+
+class Futures(RuntimeTest):
+    def test_futures_are_found_at_any_depth_and_replaced(self) -> None:
+        with self.runtime(cpus=2):
+            one, two, three = add(1), add(2), add(3)
+            value = [one, (two, {3: [three]}), {one}, Pair(one, Point(two, 4))]
+            self.assertEqual(total(value).result(), 1 + 2 + 3 + 3 + 1 + 1 + 2 + 4)
+
+    def test_what_holds_no_futures_is_passed_as_it_is(self) -> None:
+        box = [[1, 2], {"a": (3,)}]
+
+        @ioweave.task
+        def same(value: object, _: object) -> bool:
+            return value is box
+
+        with self.runtime(cpus=1):
+            self.assertTrue(same(box, add(1)).result())
+
+    def test_a_container_used_twice_stays_one(self) -> None:
+        @ioweave.task
+        def one_object(pair: list[object]) -> bool:
+            return pair[0] is pair[1]
+
+        with self.runtime(cpus=1):
+            inner = [add(1)]
+            self.assertTrue(one_object([inner, inner]).result())
+
+    def test_a_container_that_contains_itself_and_futures_is_refused(self) -> None:
+        with self.runtime(cpus=1):
+            loop: list[Any] = [add(1)]
+            loop.append(loop)
+            with self.assertRaisesRegex(ValueError, "contains itself and futures"):
+                total(loop)
+
+    def test_keyword_arguments_count_too(self) -> None:
+        @ioweave.task
+        def keyword(*, value: int) -> int:
+            return value
+
+        with self.runtime(cpus=1):
+            self.assertEqual(keyword(value=add(2, 3)).result(), 5)
+
+    def test_several_values_give_several_futures(self) -> None:
+        @ioweave.task(returns=2)
+        def split(value: int) -> tuple[int, int]:
+            return value // 10, value % 10
+
+        with self.runtime(cpus=1):
+            tens, ones = split(42)
+            self.assertEqual(add(tens, ones).result(), 6)
+
+    def test_a_wrong_number_of_values_is_a_failure(self) -> None:
+        @ioweave.task(returns=2)
+        def three() -> tuple[int, ...]:
+            return 1, 2, 3
+
+        with self.runtime(cpus=1):
+            first, _ = three()
+            with self.assertRaisesRegex(TypeError, "returns=2, but its value is tuple with 3"):
+                first.result()
+
+    def test_a_long_chain_needs_no_deep_stack(self) -> None:
+        with self.runtime(cpus=2):
+            value = add(0)
+            for _ in range(self.LONG):
+                value = add(value, 1)
+            self.assertEqual(value.result(), self.LONG)
+
+    def test_wait_replaces_futures_in_nested_values(self) -> None:
+        with self.runtime(cpus=2):
+            value = {"a": [add(1), add(2)], "b": Pair(add(3), Point(add(4), 5))}
+            self.assertEqual(ioweave.wait(value), {"a": [1, 2], "b": Pair(3, Point(4, 5))})
+
+
+class Files(RuntimeTest):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = Path(folder.name) / "file"
+
+    def test_read_after_write_and_write_after_read(self) -> None:
+        with self.runtime(cpus=4):
+            texts = []
+            for step in range(50):
+                write(self.path, str(step))
+                texts += [read(self.path), read(self.path)]
+                append_file(self.path, "+")
+                texts.append(read(self.path))
+            got = ioweave.wait(texts)
+        self.assertEqual(got, [t for s in range(50) for t in (str(s), str(s), f"{s}+")])
+
+    def test_two_spellings_of_a_path_are_one_file(self) -> None:
+        with self.runtime(cpus=4):
+            write(self.path, "a")
+            other = self.path.parent / "x" / ".." / self.path.name
+            self.path.parent.joinpath("x").mkdir()
+            self.assertEqual(read(other).result(), "a")
+
+    def test_a_path_that_is_a_future_is_refused(self) -> None:
+        with self.runtime(cpus=1), self.assertRaisesRegex(TypeError, "'path' names a file"):
+            read(add(1))
+
+    def test_who_reads_what_a_failed_task_should_have_written_is_not_run(self) -> None:
+        @ioweave.task
+        def fail(path: Annotated[Path, ioweave.Out]) -> None:
+            raise OSError("disk full")
+
+        with self.runtime(cpus=2):
+            failed = fail(self.path)
+            self.assertIsInstance(failed.exception(), OSError)
+            for late in (False, True):
+                with self.subTest(late=late), self.assertRaises(ioweave.DependencyFailed):
+                    read(self.path).result()
+            write(self.path, "anew")
+            self.assertEqual(read(self.path).result(), "anew")
+
+    def test_wait_for_a_path_waits_for_its_writer(self) -> None:
+        with self.runtime(cpus=2):
+            write(self.path, "a")
+            append_file(self.path, "b")
+            self.assertEqual(ioweave.wait(self.path).read_text(), "ab")
+
+    def test_a_writer_follows_the_readers_before_a_writer_that_was_cancelled(self) -> None:
+        self.path.write_text("old")
+        with self.runtime(cpus=2), Gate(lambda number: slow_read(self.path, number)) as gate:
+            self.assertTrue(append_file(self.path, "cancelled").cancel())
+            writer = write(self.path, "new")
+            self.assertEqual(add(1).result(), 1)  # a free thread has looked at the queue
+            self.assertFalse(writer.done())
+            gate.open()
+            self.assertEqual(gate.future.result(), "old")
+        self.assertEqual(self.path.read_text(), "new")
+
+
+class Objects(RuntimeTest):
+    def test_who_gets_the_object_later_sees_what_was_written(self) -> None:
+        with self.runtime(cpus=4):
+            numbers: list[int] = []
+            lengths = []
+            for value in range(100):
+                append(numbers, value)
+                lengths.append(length(numbers))
+            self.assertEqual(ioweave.wait(lengths), list(range(1, 101)))
+            self.assertEqual(ioweave.wait(numbers), list(range(100)))
+
+    def test_a_future_can_be_changed_too(self) -> None:
+        with self.runtime(cpus=4):
+            numbers = make_list(1, 2)
+            for value in range(50):
+                append(numbers, value)
+            last = length(numbers)
+            self.assertEqual(len(ioweave.wait(numbers)), 52)
+            self.assertEqual(last.result(), 52)
+
+    def test_readers_submitted_before_the_first_writer_are_waited_for(self) -> None:
+        numbers = [1]
+        with self.runtime(cpus=2), Gate(lambda number: slow_length(numbers, number)) as gate:
+            append(numbers, 2)
+            self.assertEqual(add(1).result(), 1)
+            self.assertEqual(numbers, [1])
+            gate.open()
+            self.assertEqual(gate.future.result(), 1)
+            self.assertEqual(ioweave.wait(numbers), [1, 2])
+
+    def test_a_value_that_cannot_change_is_refused(self) -> None:
+        with self.runtime(cpus=1), self.assertRaisesRegex(TypeError, "int cannot change in pla"):
+            append(3, 4)
+
+    def test_a_failed_writer_spoils_the_object(self) -> None:
+        @ioweave.task
+        def spoil(target: Annotated[list[int], ioweave.InOut]) -> None:
+            raise ValueError("no")
+
+        with self.runtime(cpus=1):
+            numbers = [1]
+            failed = spoil(numbers)
+            self.assertIsInstance(failed.exception(), ValueError)
+            self.assertIsInstance(length(numbers).exception(), ioweave.DependencyFailed)
+            with self.assertRaisesRegex(ValueError, "no"):
+                ioweave.wait(numbers)
+
+
+class Requests(RuntimeTest):
+    """Transfers of ioweave.File that tasks need."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = Path(folder.name) / "file"
+        path.write_bytes(bytes(range(100)))
+        self.file = ioweave.open(path)
+        self.addCleanup(self.file.close)
+
+    def test_they_are_replaced_by_what_they_read(self) -> None:
+        with self.runtime(cpus=2):
+            single = joined(self.file.apread(2, 5))
+            nested = joined({"a": [self.file.apread(1, 9)]}, more=(b"x", self.file.apread(1, 8)))
+            same = self.file.apread(3, 0)
+            both = joined(same, more=same)
+            written = measured(self.file.apread(50, 0))
+            self.assertEqual(single.result(), b"\5\6")
+            self.assertEqual(nested.result(), b"\x09x\x08")
+            self.assertEqual(both.result(), b"\0\1\2\0\1\2")
+            self.assertEqual(written.result(), 50)
+            self.assertEqual(ioweave.wait([self.file.apread(1, 4)]), [b"\4"])
+        self.assertEqual(ioweave.wait([self.file.apread(1, 4)]), [b"\4"])
+
+
+class RequestsHere(unittest.TestCase):
+    def test_a_task_waits_for_a_request_and_holds_nobody_up(self) -> None:
+        gate = in_flight.Gate(self)
+        with ioweave.Runtime(cpus=1) as runtime:
+            waiting = joined(gate.read(bytearray(4)), more=b"x")
+            after = total(waiting)
+            self.assertEqual(add(1, 2).result(), 3)
+            self.assertEqual((waiting.done(), runtime.stats().pending), (False, 2))
+            gate.open(b"abcd")
+            self.assertEqual((waiting.result(), after.result()), (4, 4))
+
+    def test_what_fails_fails_those_that_need_it_and_is_raised_at_the_end(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "file"
+            path.touch()
+            with ioweave.open(path) as read_only:
+                with (
+                    self.assertRaisesRegex(OSError, "Bad file descriptor"),
+                    ioweave.Runtime(cpus=1),
+                ):
+                    failed = joined(read_only.apwrite(b"x", 0))
+                with self.assertRaisesRegex(ioweave.DependencyFailed, r"it needs transfer#\d+, "):
+                    failed.result()
+                with ioweave.Runtime(cpus=1):
+                    error = joined(read_only.apwrite(b"x", 0)).exception()
+                self.assertIsInstance(error and error.__cause__, OSError)
+
+    def test_a_runtime_ends_while_a_request_that_nobody_needs_any_more_goes_on(self) -> None:
+        gate = in_flight.Gate(self)
+        request = gate.read(bytearray(4))
+        with ioweave.Runtime(cpus=1):
+            self.assertTrue(joined(request).cancel())
+        self.assertFalse(request.done())
+        gate.open(b"abcd")
+        self.assertEqual(request.result(60), 4)
+
+
+class RandomGraphs(RuntimeTest):
+    """Random programs give with any number of threads what they give line by line."""
+
+    def run_program(self, seed: int, folder: Path) -> list[Any]:
+        draw = random.Random(seed)
+        paths = [folder / str(n) for n in range(3)]
+        for path in paths:
+            path.write_text("0")
+        lists: list[list[int]] = [[], []]
+        made: list[Any] = [add(1)]
+        for step in range(120):
+            kind = draw.randrange(7)
+            path, numbers = draw.choice(paths), draw.choice(lists)
+            if kind == 0:
+                write(path, str(step))
+            elif kind == 1:
+                append_file(path, f",{step}")
+            elif kind == 2:
+                made.append(read(path))
+            elif kind == 3:
+                append(numbers, step)
+            elif kind == 4:
+                made.append(length(numbers))
+            elif kind == 5:
+                made.append(combine(draw.sample(made, min(3, len(made))), step))
+            else:
+                made.append(combine({"k": [draw.choice(made)], "n": (numbers,)}, step))
+        ioweave.barrier()
+        return [ioweave.wait(made), ioweave.wait(lists), [path.read_text() for path in paths]]
+
+    def test_random_graphs_give_the_sequential_result(self) -> None:
+        for seed in range(2 * self.SEEDS):
+            with self.subTest(seed=seed), tempfile.TemporaryDirectory() as name:
+                expected = self.run_program(seed, Path(name))
+                with self.runtime(cpus=1 + seed % 5):
+                    self.assertEqual(self.run_program(seed, Path(name)), expected)
+
+
+@ioweave.task
+def combine(value: Any, salt: int) -> int:
+    return hash((repr(value), salt)) % 1000003
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,170 @@
+"""Ctrl-C and the end of the program, in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import unittest
+
+PROLOGUE = """
+    import logging, signal, sys, threading, time
+    import ioweave
+    logging.basicConfig(format="%(message)s")
+
+    written = []
+    begun, go = threading.Event(), threading.Event()
+
+    @ioweave.io(bandwidth=10, device="ssd")
+    def write(step):
+        begun.set()
+        go.wait()
+        written.append(step)
+
+    def run(runtime, body):
+        try:
+            with runtime:
+                body()
+        except KeyboardInterrupt:
+            print("interrupted", end=" ")
+        print(sorted(written), runtime.not_written, runtime.stats().pending, flush=True)
+
+    devices = [ioweave.Device("ssd", bandwidth=10)]
+"""
+
+
+class Interrupts(unittest.TestCase):
+    def run_program(self, program: str, *, signals: int = 1) -> tuple[str, str]:
+        """Output and errors of a program that is sent Ctrl-C whenever it prints `press`."""
+        text = textwrap.dedent(PROLOGUE) + textwrap.dedent(program)
+        with subprocess.Popen(
+            [sys.executable, "-c", text],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        ) as process:
+            assert process.stdout is not None and process.stderr is not None
+            for _ in range(signals):
+                self.assertEqual(process.stdout.readline(), "press\n")
+                process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=50)
+        self.assertEqual(process.returncode, 0, errors)
+        return output, errors
+
+    BODY = """
+        def body():
+            for step in range(3):
+                write(step)
+            begun.wait()
+            threading.Timer(0.1, go.set).start()
+            print("press", flush=True)
+            time.sleep(60)
+
+        run(ioweave.Runtime(devices=devices, on_interrupt="{choice}"), body)
+    """
+
+    def test_drain_runs_what_was_submitted(self) -> None:
+        output, errors = self.run_program(self.BODY.format(choice="drain"))
+        self.assertEqual((output, errors), ("interrupted [0, 1, 2] [] 0\n", ""))
+
+    def test_cancel_runs_what_has_begun_and_says_what_was_not_written(self) -> None:
+        output, errors = self.run_program(self.BODY.format(choice="cancel"))
+        self.assertEqual(output, "interrupted [0] ['write(1)', 'write(2)'] 0\n")
+        self.assertEqual(errors, "interrupted: 2 I/O tasks were not done: write(1), write(2)\n")
+
+    def test_while_the_end_of_the_block_waits(self) -> None:
+        program = """
+            def body():
+                for step in range(3):
+                    write(step)
+                begun.wait()
+                def press():
+                    time.sleep(0.05)
+                    print("press", flush=True)
+                    time.sleep(0.1)
+                    go.set()
+                threading.Thread(target=press).start()
+
+            run(ioweave.Runtime(devices=devices, on_interrupt="cancel"), body)
+        """
+        output, _ = self.run_program(program)
+        self.assertEqual(output, "interrupted [0] ['write(1)', 'write(2)'] 0\n")
+
+    def test_a_second_time_cancels_and_a_third_leaves(self) -> None:
+        program = """
+            def body():
+                write(0), write(1)
+                begun.wait()
+                def press():
+                    for _ in range(3):
+                        time.sleep(0.1)
+                        print("press", flush=True)
+                threading.Thread(target=press).start()
+
+            run(ioweave.Runtime(devices=devices), body)
+        """
+        output, _ = self.run_program(program, signals=3)
+        self.assertEqual(output, "interrupted [] ['write(0)', 'write(1)'] 1\n")
+
+    def test_at_any_moment_of_submitting_nothing_is_left_half_way(self) -> None:
+        program = """
+            import random
+            go.set()
+            logging.getLogger("ioweave").setLevel(logging.ERROR)
+            add = ioweave.task(lambda *values: len(values))
+            def body():
+                value = 0
+                while True:
+                    value = add(value)
+                    write(value)
+            for seed in range(20):
+                runtime = ioweave.Runtime(devices=devices, on_interrupt="cancel", max_pending=50)
+                delay = random.Random(seed).uniform(0.001, 0.02)
+                try:
+                    with runtime:
+                        threading.Timer(
+                            delay,
+                            signal.pthread_kill,
+                            (threading.main_thread().ident, signal.SIGINT),
+                        ).start()
+                        body()
+                except KeyboardInterrupt:
+                    stats = runtime.stats()
+                    assert stats.submitted == stats.succeeded + stats.cancelled, stats
+                    assert (stats.pending, stats.io_waiting, stats.io_running) == (0, 0, 0), stats
+                else:
+                    raise SystemExit("not interrupted")
+            print("all ended")
+        """
+        output, _ = self.run_program(program, signals=0)
+        self.assertEqual(output, "all ended\n")
+
+    def test_a_program_that_does_not_close_its_runtime_loses_nothing(self) -> None:
+        program = """
+            ioweave.Runtime(devices=devices).start()
+            for step in range(3):
+                write(step).add_done_callback(lambda _: print("done", flush=True))
+            go.set()
+        """
+        output, _ = self.run_program(program, signals=0)
+        self.assertEqual(output.count("done"), 3, output)  # threads may share a line
+
+    def test_a_handler_of_the_program_is_left_alone(self) -> None:
+        program = """
+            signal.signal(signal.SIGINT, lambda *_: print("mine", flush=True))
+            with ioweave.Runtime():
+                signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            with ioweave.Runtime():
+                assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        """
+        output, _ = self.run_program(program, signals=0)
+        self.assertEqual(output, "mine\nmine\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,172 @@
+"""Computations in worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import traceback
+import unittest
+from typing import Annotated, Any
+
+import ioweave
+from ioweave.processes import update_in_place
+
+
+@ioweave.task
+def pid(*_: object) -> int:
+    return os.getpid()
+
+
+@ioweave.task
+def add(*values: int) -> int:
+    return sum(values)
+
+
+@ioweave.task
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@ioweave.task
+def die(code: int) -> None:
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+@ioweave.task(retries=1)
+def die_once(flag: str) -> str:
+    try:
+        os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return "second time"
+    os._exit(1)
+
+
+@ioweave.task(timeout=0.05)
+def hang() -> None:
+    threading.Event().wait()
+
+
+@ioweave.task
+def make_lock() -> Any:
+    return threading.Lock()
+
+
+@ioweave.task
+def reversed_bytes(block: bytes) -> bytes:
+    return block[::-1]
+
+
+@ioweave.task
+def append(target: Annotated[list[int], ioweave.InOut], value: int) -> int:
+    target.append(value)
+    return len(target)
+
+
+class Awkward(Exception):
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__("awkward")
+
+
+@ioweave.task
+def fail_awkwardly() -> None:
+    raise Awkward(1, 2)
+
+
+@ioweave.io(policy="none")
+def io_pid() -> int:
+    return os.getpid()
+
+
+@ioweave.task
+def nested() -> int:
+    value: int = add(1, 2)  # no runtime there: the plain call
+    return value
+
+
+class Processes(unittest.TestCase):
+    def test_tasks_in_worker_processes(self) -> None:
+        """One runtime for all, since a process takes a while to start."""
+        with ioweave.Runtime(cpus=1, workers="processes") as runtime:
+            self.assertNotEqual(pid().result(), os.getpid())
+            self.assertEqual(io_pid().result(), os.getpid())
+            self.assertEqual(add(add(1), [add(2)][0]).result(), 3)
+            self.assertEqual(nested().result(), 3)
+            self.check_objects()
+            self.check_exceptions()
+            self.check_unpicklable()
+            self.check_deaths(runtime)
+            self.assertEqual(runtime.stats().cpus_free, 1)
+
+    def check_objects(self) -> None:
+        numbers = [1]
+        with tempfile.NamedTemporaryFile() as named, ioweave.open(named.name, "r+") as file:
+            file.pwrite(b"ab", 0)
+            self.assertEqual(reversed_bytes(file.apread(2, 0)).result(), b"ba")
+        lengths = [append(numbers, n) for n in range(3)]
+        self.assertEqual(ioweave.wait(lengths), [2, 3, 4])
+        self.assertEqual(numbers, [1, 0, 1, 2])
+
+    def check_exceptions(self) -> None:
+        with self.assertRaisesRegex(ValueError, "over there") as caught:
+            fail("over there").result()
+        text = "".join(traceback.format_exception(caught.exception))
+        self.assertIn("in fail", text)  # the line of the task, from the other process
+        self.assertIn("raise ValueError(text)", text)
+        self.assertIn("in task fail('over there')", caught.exception.__notes__[0])  # type: ignore[attr-defined]
+        with self.assertRaisesRegex(Exception, "Awkward: awkward"):
+            fail_awkwardly().result()
+
+    def check_unpicklable(self) -> None:
+        with self.assertRaisesRegex(TypeError, r"task 'add': argument 'values' cannot be sent"):
+            add(threading.Lock())
+        with self.assertRaisesRegex(TypeError, "argument 'values' cannot be sent"):
+            add(add(1), threading.Lock())
+        with self.assertRaisesRegex(TypeError, "define it at the top of a module"):
+            ioweave.task(lambda: None)()
+        with self.assertRaisesRegex(TypeError, "'make_lock': its value cannot be sent"):
+            make_lock().result()
+
+    def check_deaths(self, runtime: ioweave.Runtime) -> None:
+        with self.assertRaisesRegex(ioweave.WorkerDied, "killed by SIGKILL"):
+            die(-signal.SIGKILL).result()
+        with self.assertRaisesRegex(ioweave.WorkerDied, "exit code 3"):
+            die(3).result()
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(die_once(f"{folder}/flag").result(), "second time")
+        hung = hang()
+        with self.assertRaisesRegex(ioweave.TaskTimeout, "took longer than 0.05 s"):
+            hung.result()
+        self.assertEqual(add(1).result(), 1)
+        self.assertEqual(runtime.stats().timed_out, 1)
+
+
+class InPlace(unittest.TestCase):
+    def test_contents_are_replaced(self) -> None:
+        class Plain:
+            def __init__(self, value: int) -> None:
+                self.value = value
+
+        for old, new in (
+            ([1], [2, 3]),
+            ({1: 2}, {3: 4}),
+            ({1}, {2}),
+            (bytearray(b"1"), bytearray(b"23")),
+        ):
+            with self.subTest(type(old)):
+                update_in_place("t", old, new)
+                self.assertEqual(old, new)
+        plain = Plain(1)
+        update_in_place("t", plain, Plain(2))
+        self.assertEqual(plain.value, 2)
+
+    def test_what_has_no_contents_is_refused(self) -> None:
+        with self.assertRaisesRegex(TypeError, "task 't' changes an object of type object"):
+            update_in_place("t", object(), object())
+
+
+if __name__ == "__main__":
+    unittest.main()

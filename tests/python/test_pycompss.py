@@ -1,0 +1,243 @@
+"""ioweave.compat.pycompss: PyCOMPSs programs run as they are, or say by name what is missing."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+import warnings
+from pathlib import Path
+from typing import Any
+
+import ioweave
+from ioweave.compat.pycompss.api import api, parameter
+from ioweave.compat.pycompss.api.constraint import constraint
+from ioweave.compat.pycompss.api.IO import IO
+from ioweave.compat.pycompss.api.task import number_of_returns, task
+from ioweave.compat.pycompss.resources import read_resources, this_node
+
+APPS = Path(__file__).parent / "pycompss"
+
+RESOURCES = """<?xml version="1.0" encoding="UTF-8"?>
+<ResourcesList>
+  <ComputeNode Name="elsewhere">
+    <Processor Name="P"><ComputingUnits>48</ComputingUnits></Processor>
+  </ComputeNode>
+  <ComputeNode Name="localhost">
+    <Processor Name="P1"><ComputingUnits>2</ComputingUnits></Processor>
+    <Processor Name="P2"><ComputingUnits>1</ComputingUnits></Processor>
+    <Memory><Size>16</Size></Memory>
+    <Storage><Size>200.0</Size><Bandwidth>450</Bandwidth></Storage>
+  </ComputeNode>
+</ResourcesList>
+"""
+
+
+class Folder(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def file(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(textwrap.dedent(text), "utf-8")
+        return path
+
+
+class Command(Folder):
+    def run_app(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "ioweave.compat.pycompss", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def test_the_first_listing_runs(self) -> None:
+        ran = self.run_app(APPS / "listing_1.py")
+        self.assertEqual((ran.returncode, ran.stdout), (0, "sum 100\n"), ran.stderr)
+
+    def test_the_listings_of_io_tasks_run(self) -> None:
+        resources = self.file("resources.xml", RESOURCES)
+        data = self.folder / "data"
+        data.mkdir()
+        ran = self.run_app(
+            *("--resources", resources, "--io_executors", 45, APPS / "listings_2_to_5.py", data)
+        )
+        self.assertEqual(ran.stdout, f"bytes {40 * 65536}\nfiles 40\n", ran.stderr)
+        self.assertEqual(ran.returncode, 0)
+
+    def test_a_module_that_is_not_there_is_named(self) -> None:
+        app = self.file("app.py", "from pycompss.api.mpi import mpi\n")
+        ran = self.run_app(app)
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("pycompss.api.mpi is not supported", ran.stderr)
+
+    def test_a_call_that_is_not_there_is_named(self) -> None:
+        app = self.file("app.py", "from pycompss.api.api import compss_snapshot\n")
+        ran = self.run_app(app)
+        self.assertIn("compss_snapshot", ran.stderr)
+        self.assertIn("does not support", ran.stderr)
+
+    def test_the_app_has_its_arguments_and_folder(self) -> None:
+        self.file("beside.py", "NAME = 'beside'\n")
+        app = self.file(
+            "app.py", "import sys, beside\nprint(sys.argv[1:], beside.NAME, __name__)\n"
+        )
+        ran = self.run_app(app, "a", "--b")
+        self.assertEqual(ran.stdout, "['a', '--b'] beside __main__\n", ran.stderr)
+
+    def test_what_cannot_be_run_is_named(self) -> None:
+        ran = self.run_app(self.folder / "none.py")
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("no such program", ran.stderr)
+        app = self.file("app.py", "")
+        ran = self.run_app("--resources", self.file("r.xml", "<ResourcesList/>"), app)
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("no <ComputeNode>", ran.stderr)
+
+    def test_a_failure_of_the_app_is_its_own(self) -> None:
+        app = self.file("app.py", "import sys\nsys.exit(7)\n")
+        self.assertEqual(self.run_app(app).returncode, 7)
+
+
+class Resources(Folder):
+    def test_this_node_is_found_by_its_name(self) -> None:
+        node = this_node(read_resources(self.file("r.xml", RESOURCES)))
+        self.assertEqual(
+            (node.name, node.computing_units, node.storage_mb_per_s), ("localhost", 3, 450)
+        )
+
+    def test_what_is_wrong_is_named(self) -> None:
+        for text, says in (
+            (RESOURCES.replace("450", "fast"), "<Bandwidth> must be a number above 0, not 'fast'"),
+            (RESOURCES.replace("450", "0"), "<Bandwidth> must be a number above 0"),
+            ("<ResourcesList>", "not XML"),
+        ):
+            with self.assertRaisesRegex(ValueError, says):
+                read_resources(self.file("r.xml", text))
+
+
+class Decorators(Folder):
+    def test_outside_a_runtime_a_task_is_a_call(self) -> None:
+        @task(returns=2)
+        def both(a: int) -> tuple[int, int]:
+            return a, a + 1
+
+        self.assertEqual(api.compss_wait_on(both(1)), (1, 2))
+        api.compss_barrier()
+
+    def test_methods_change_their_object(self) -> None:
+        class Counter:
+            def __init__(self) -> None:
+                self.count = 0
+
+            @task()
+            def add(self, n: int) -> None:
+                self.count += n
+
+        with ioweave.Runtime(cpus=2):
+            counter = Counter()
+            for n in range(10):
+                counter.add(n)
+            self.assertEqual(api.compss_wait_on(counter).count, 45)
+
+    def test_files_are_waited_for(self) -> None:
+        @IO()
+        @task(path=parameter.FILE_OUT)
+        def make(path: str, text: str) -> None:
+            Path(path).write_text(text, "utf-8")
+
+        @task(path=parameter.FILE_INOUT)
+        def append(path: str, text: str) -> None:
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.write(text)
+
+        path = str(self.folder / "file")
+        with ioweave.Runtime(cpus=2):
+            make(path, "a")
+            append(path, "b")
+            with api.compss_open(path) as file:
+                self.assertEqual(file.read(), "ab")
+            self.assertTrue(api.compss_file_exists(path))
+            append(path, "c")
+            api.compss_delete_file(path)
+            self.assertFalse(api.compss_file_exists(path))
+
+    def test_a_failure_that_is_ignored_gives_none(self) -> None:
+        @task(returns=1, on_failure="IGNORE")
+        def fail() -> int:
+            raise OSError("no")
+
+        with warnings.catch_warnings(record=True), ioweave.Runtime(cpus=1):
+            warnings.simplefilter("always")
+            self.assertIsNone(api.compss_wait_on(fail()))
+
+    def test_a_task_is_tried_three_times(self) -> None:
+        tries: list[int] = []
+
+        @task(returns=1)
+        def third_time() -> int:
+            tries.append(1)
+            if len(tries) < 3:
+                raise OSError("not yet")
+            return len(tries)
+
+        with ioweave.Runtime(cpus=1):
+            self.assertEqual(api.compss_wait_on(third_time()), 3)
+
+    def test_constraints_are_read_in_any_spelling(self) -> None:
+        for name in ("computing_units", "computingUnits", "ComputingUnits"):
+            self.assertEqual(constraint(**{name: "2"})(task()(lambda: None)).cpus, 2)
+        for name in ("storageBW", "storage_bw", "StorageBW"):
+            self.assertEqual(constraint(**{name: "20"})(task()(lambda: None)).storage_bandwidth, 20)
+        os.environ["IOWEAVE_TEST_UNITS"] = "3"
+        self.addCleanup(os.environ.pop, "IOWEAVE_TEST_UNITS")
+        self.assertEqual(
+            constraint(computing_units="$IOWEAVE_TEST_UNITS")(task()(lambda: None)).cpus, 3
+        )
+
+    def test_returns_are_counted_as_pycompss_does(self) -> None:
+        for given, number in ((None, 0), (int, 1), (2, 2), ("3", 3), ((int, str), 2), ([int], 1)):
+            self.assertEqual(number_of_returns(given), number)
+
+    def test_bad_decorations_are_named(self) -> None:
+        def function(a: Any) -> None:
+            pass
+
+        for says, error, bad in (
+            (
+                "'b' is neither one of its parameters",
+                TypeError,
+                lambda: task(b=parameter.IN)(function),
+            ),
+            ("is not one of pycompss.api.parameter", TypeError, lambda: task(a="IN")(function)),
+            ("on_failure must be one of", ValueError, lambda: task(on_failure="X")(function)),
+            ("takes its options by name", TypeError, lambda: task(1, 2)),  # type: ignore[call-overload]
+            ("must stand above @task", TypeError, lambda: IO()(function)),
+            ("must stand above @task", TypeError, lambda: constraint(storageBW=1)(function)),
+            ("'speed' is not known", TypeError, lambda: constraint(speed=1)(task()(function))),
+            (
+                "a number of cores",
+                ValueError,
+                lambda: constraint(computing_units="x")(task()(function)),
+            ),
+            ("MB/s or 'auto'", ValueError, lambda: constraint(storageBW=None)(task()(function))),
+        ):
+            with self.assertRaisesRegex(error, says):
+                bad()
+
+    def test_what_is_not_enforced_says_so(self) -> None:
+        with self.assertWarnsRegex(UserWarning, "memory_size is not enforced"):
+            constraint(memory_size=4)(task()(lambda: None))
+
+    def test_parameters_that_are_not_there_are_named(self) -> None:
+        with self.assertRaisesRegex(ImportError, "STREAM_IN"):
+            parameter.STREAM_IN  # noqa: B018
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,555 @@
+"""The embedded runtime: failures, cancellation, retries, timeouts, waiting, back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import tempfile
+import threading
+import traceback
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ioweave
+from ioweave import targets
+from runtimes import Gate, RuntimeTest, until
+
+
+@ioweave.task
+def add(*values: int) -> int:
+    return sum(values)
+
+
+@ioweave.task
+def fail(text: str, *_: object) -> None:
+    raise ValueError(text)
+
+
+class Failures(RuntimeTest):
+    def test_result_raises_the_original_with_its_traceback_and_a_note(self) -> None:
+        with self.runtime(cpus=1):
+            future = fail("disk full", [1, 2, 3, 4, 5])
+            for _ in range(2):  # the second time as the first
+                try:
+                    future.result()
+                except ValueError as error:
+                    frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+                    notes = getattr(error, "__notes__", [])
+                self.assertEqual(frames, [self._testMethodName, "result", "fail"])
+            self.assertEqual(len(notes), 1)
+            self.assertRegex(notes[0], r"^in task fail\('disk full', \[1, 2, 3, \.\.\.\]\) on node")
+
+    def test_dependants_are_not_run_and_name_the_chain(self) -> None:
+        with self.runtime(cpus=1):
+            first = fail("bad")
+            second = add(first)
+            third = add(1, second)
+            with self.assertRaises(ioweave.DependencyFailed) as caught:
+                third.result()
+            self.assertIsInstance(caught.exception.__cause__, ValueError)
+            self.assertEqual(caught.exception.chain, ("fail#1", "add#2", "add#3"))
+            self.assertEqual(
+                str(caught.exception),
+                "task add#3 was not run: it needs add#2, which needs fail#1, which failed: "
+                "ValueError('bad')",
+            )
+            self.assertTrue(third.cancelled())
+            self.assertFalse(first.cancelled())
+            # Also where it had failed before.
+            self.assertIsInstance(add(third).exception(), ioweave.DependencyFailed)
+            self.assertIsInstance(first.exception(), ValueError)
+
+    def test_a_chain_of_many_is_cut_short(self) -> None:
+        with self.runtime(cpus=1):
+            value = fail("bad")
+            value.exception()
+            for _ in range(3000):
+                value = add(value)
+            error = value.exception()
+            self.assertIsInstance(error, ioweave.DependencyFailed)
+            self.assertEqual(error.chain[0], "fail#1")
+            self.assertEqual(error.chain[-1], "add#3001")
+            self.assertLess(len(str(error)), 400)
+
+    def test_barrier_raises_the_first_failure_that_nobody_asked_for(self) -> None:
+        with self.runtime(cpus=1):
+            asked = fail("asked")
+            first = fail("first")
+            until(first.done)
+            fail("second")
+            self.assertIsInstance(asked.exception(), ValueError)
+            with self.assertRaisesRegex(ValueError, "first") as caught:
+                ioweave.barrier()
+            self.assertIn("and 1 more tasks failed", getattr(caught.exception, "__notes__", ()))
+            ioweave.barrier()  # said once
+
+    def test_who_asks_for_a_dependant_has_seen_the_failure(self) -> None:
+        with self.runtime(cpus=1):
+            self.assertIsInstance(add(fail("seen")).exception(), ioweave.DependencyFailed)
+
+    def test_the_end_of_the_block_raises_it_too(self) -> None:
+        with self.assertRaisesRegex(ValueError, "late"), self.runtime(cpus=1):
+            fail("late")
+
+    def test_a_call_that_does_not_fit_is_refused_when_it_is_made(self) -> None:
+        @ioweave.task
+        def two(a: int, b: int = 0) -> None: ...
+
+        with self.runtime(cpus=1) as runtime:
+            for call in (lambda: two(), lambda: two(1, 2, 3), lambda: two(1, c=3)):
+                self.assertRaisesRegex(TypeError, "task 'two': ", call)
+            self.assertEqual(runtime.stats().submitted, 0)
+
+    def test_more_cpus_than_there_are_is_refused(self) -> None:
+        with self.runtime(cpus=2), self.assertRaisesRegex(ValueError, "needs 3 cpus .* has 2"):
+            ioweave.task(cpus=3)(lambda: None)()
+
+    def test_an_exception_in_the_block_cancels_what_has_not_begun(self) -> None:
+        with self.assertRaisesRegex(KeyError, "mine"), self.runtime(cpus=1):
+            gate = Gate()
+            waiting = add(1)
+            dependant = add(gate.future)
+            gate.open_when(waiting.done)
+            raise KeyError("mine")
+        self.assertEqual(gate.future.result(), "held")
+        self.assertTrue(waiting.cancelled() and dependant.cancelled())
+
+    def test_what_a_callback_raises_is_logged(self) -> None:
+        def bad(_: ioweave.Future[int]) -> None:
+            raise ValueError("in a callback")
+
+        with self.assertLogs("ioweave", logging.ERROR) as logged, self.runtime(cpus=1):
+            add(1).add_done_callback(bad)
+        self.assertIn("in a callback", logged.output[0])
+
+
+class Retries(RuntimeTest):
+    def test_a_task_that_fails_is_run_again(self) -> None:
+        runs: list[int] = []
+
+        @ioweave.task(retries=2)
+        def third_time() -> int:
+            runs.append(1)
+            if len(runs) < 3:
+                raise OSError("again")
+            return len(runs)
+
+        with self.runtime(cpus=1) as runtime:
+            self.assertEqual(third_time().result(), 3)
+            self.assertEqual(runtime.stats().retried, 2)
+
+    def test_the_last_failure_stands(self) -> None:
+        @ioweave.task(retries=1)
+        def never() -> None:
+            raise OSError("never")
+
+        with self.runtime(cpus=1), self.assertRaises(OSError) as caught:
+            never().result()
+        self.assertIn("attempt 2", caught.exception.__notes__[0])  # type: ignore[attr-defined]
+
+
+class Timeouts(RuntimeTest):
+    def test_a_task_that_hangs_fails_and_its_slot_is_replaced(self) -> None:
+        go = threading.Event()
+        self.addCleanup(go.set)
+
+        @ioweave.task(timeout=0.05)
+        def hang() -> None:
+            go.wait()
+
+        logs = self.assertLogs("ioweave", logging.WARNING)
+        with logs as logged, self.runtime(cpus=1) as runtime:
+            hung = [hang(), hang()]
+            for future in hung:
+                self.assertIsInstance(future.exception(), ioweave.TaskTimeout)
+            self.assertEqual(add(1, 2).result(), 3)
+            self.assertEqual(runtime.stats().timed_out, 2)
+        self.assertEqual(len(logged.output), 1)  # said once
+        self.assertIn("written off and replaced", logged.output[0])
+
+    def test_a_task_in_time_is_left_alone(self) -> None:
+        @ioweave.task(timeout=60)
+        def quick(value: int) -> int:
+            return value
+
+        with self.runtime(cpus=2) as runtime:
+            self.assertEqual(ioweave.wait([quick(n) for n in range(100)]), list(range(100)))
+            self.assertEqual(runtime.stats().timed_out, 0)
+
+    def test_a_timeout_can_be_retried_and_the_late_value_is_void(self) -> None:
+        go, runs = threading.Event(), []
+
+        @ioweave.task(timeout=0.05, retries=1)
+        def first_hangs() -> str:
+            runs.append(1)
+            if len(runs) == 1:
+                go.wait()
+                return "late"
+            return "in time"
+
+        with self.assertLogs("ioweave"), self.runtime(cpus=1):
+            future = first_hangs()
+            self.assertEqual(future.result(), "in time")
+            go.set()
+            self.assertEqual(add(1).result(), 1)
+            self.assertEqual(future.result(), "in time")
+
+    def test_result_with_a_timeout_leaves_the_task_running(self) -> None:
+        with self.runtime(cpus=1), Gate() as gate:
+            with self.assertRaisesRegex(TimeoutError, "hold#1 is not done after 0.01 s"):
+                gate.future.result(timeout=0.01)
+            self.assertTrue(gate.future.running())
+            gate.open()
+            self.assertEqual(gate.future.result(timeout=60), "held")
+
+
+class Cancellation(RuntimeTest):
+    def test_what_has_not_begun_can_be_cancelled_with_all_that_needs_it(self) -> None:
+        with self.runtime(cpus=1), Gate() as gate:
+            queued, after = add(1), add(gate.future)
+            dependant = add(queued, 1)
+            self.assertTrue(queued.cancel() and after.cancel())
+            self.assertTrue(queued.cancel())  # it is
+            self.assertRaises(ioweave.CancelledError, queued.result)
+            self.assertRaises(ioweave.CancelledError, queued.exception)
+            self.assertRaisesRegex(
+                ioweave.DependencyFailed, "add#4 was not run: .* add#2.*cancelled", dependant.result
+            )
+            self.assertFalse(gate.future.cancel())
+            gate.open()
+            self.assertFalse(gate.future.cancelled())
+
+    def test_a_large_task_that_is_cancelled_lets_others_pass(self) -> None:
+        with self.runtime(cpus=2), Gate() as gate:
+            large = ioweave.task(cpus=2)(lambda: None)()
+            small = add(1)
+            self.assertFalse(small.done())
+            self.assertTrue(large.cancel())
+            self.assertEqual(small.result(timeout=60), 1)
+            gate.open()
+
+    def test_callbacks_are_called_for_every_end(self) -> None:
+        seen: list[str] = []
+        with self.runtime(cpus=1), Gate() as gate:
+            futures = {"done": add(1), "failed": fail("x"), "cancelled": add(2)}
+            for name, future in futures.items():
+                future.add_done_callback(lambda _, name=name: seen.append(name))
+            futures["cancelled"].cancel()
+            gate.open()
+            futures["failed"].exception()
+        futures["done"].add_done_callback(lambda _: seen.append("at once"))
+        self.assertEqual(seen, ["cancelled", "done", "failed", "at once"])
+
+
+class Waiting(RuntimeTest):
+    def test_waiting_inside_a_task_gives_its_slot_back(self) -> None:
+        @ioweave.task
+        def fibonacci(n: int) -> int:
+            if n < 2:
+                return n
+            return sum(ioweave.wait([fibonacci(n - 1), fibonacci(n - 2)]))
+
+        with self.runtime(cpus=1) as runtime:
+            self.assertEqual(fibonacci(8).result(), 21)
+            self.assertEqual(runtime.stats().cpus_free, 1)
+
+    def test_slots_bound_what_runs_at_once(self) -> None:
+        lock, running, most = threading.Lock(), [0], [0]
+
+        def body(cpus: int) -> None:
+            with lock:
+                running[0] += cpus
+                most[0] = max(most[0], running[0])
+            threading.Event().wait(0.001)
+            with lock:
+                running[0] -= cpus
+
+        one, two = ioweave.task(body), ioweave.task(cpus=2)(body)
+        with self.runtime(cpus=3):
+            for _ in range(30):
+                one(1)
+                two(2)
+        self.assertLessEqual(most[0], 3)
+        self.assertGreaterEqual(most[0], 2)
+
+    def test_a_callback_may_wait(self) -> None:
+        got: list[int] = []
+        with self.runtime(cpus=1), Gate() as gate:
+            later = add(2)
+            gate.future.add_done_callback(lambda _: got.append(later.result()))
+            gate.open()
+        self.assertEqual(got, [2])
+
+    def test_a_task_that_waits_for_itself_is_told_so(self) -> None:
+        box: list[Any] = []
+        ready = threading.Event()
+
+        @ioweave.task
+        def own() -> None:
+            ready.wait()
+            box[0].result()
+
+        with self.runtime(cpus=2):
+            box.append(own())
+            ready.set()
+            with self.assertRaisesRegex(ioweave.CycleError, "own#1 waits for .* own#1 itself"):
+                box[0].result()
+
+    def test_a_task_that_waits_for_its_dependant_is_told_so(self) -> None:
+        box: list[Any] = []
+        ready = threading.Event()
+
+        @ioweave.task
+        def first() -> int:
+            ready.wait()
+            return int(box[0].result())
+
+        with self.runtime(cpus=2):
+            future = first()
+            box.append(add(add(future)))
+            ready.set()
+            with self.assertRaisesRegex(ioweave.CycleError, r"through add#3, add#2"):
+                future.result()
+
+    def test_two_tasks_that_wait_for_each_other_are_told_so(self) -> None:
+        futures: list[Any] = []
+        ready = threading.Event()
+
+        @ioweave.task
+        def wait_for(other: int) -> None:
+            ready.wait()
+            futures[other].result()
+
+        with self.runtime(cpus=2):
+            futures += [wait_for(1), wait_for(0)]
+            ready.set()
+            errors = [future.exception() for future in futures]
+        self.assertTrue(any(isinstance(error, ioweave.CycleError) for error in errors))
+
+    def test_barrier_and_close_inside_a_task_are_refused(self) -> None:
+        with self.runtime(cpus=1) as runtime:
+            for function in (ioweave.barrier, runtime.close):
+                with self.assertRaisesRegex(RuntimeError, "would wait for the task itself"):
+                    ioweave.task(lambda call=function: call())().result()
+
+    def test_futures_can_be_awaited(self) -> None:
+        async def program() -> list[Any]:
+            failed = fail("awaited")
+            values = await asyncio.gather(*(add(n) for n in range(100)))
+            with self.assertRaisesRegex(ValueError, "awaited"):
+                await failed
+            return [*values, await add(1, add(2))]
+
+        with self.runtime(cpus=2):
+            self.assertEqual(asyncio.run(program()), [*range(100), 3])
+
+    def test_a_cancelled_await_leaves_the_task_alone(self) -> None:
+        async def program(gate: Gate) -> None:
+            async def wait() -> object:
+                return await gate.future
+
+            waiter = asyncio.ensure_future(wait())
+            await asyncio.sleep(0)
+            waiter.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waiter
+
+        with self.runtime(cpus=1), Gate() as gate:
+            asyncio.run(program(gate))
+            gate.open()  # its loop is closed
+            self.assertEqual(gate.future.result(), "held")
+
+
+class BackPressure(RuntimeTest):
+    def submits(self, runtime: ioweave.Runtime, submit: Callable[[], None]) -> threading.Thread:
+        """Submits on another thread, and returns when that is held up."""
+        thread = threading.Thread(target=submit)
+        thread.start()
+        while not runtime._submitters:
+            self.assertTrue(thread.is_alive(), "it was not held up")
+        return thread
+
+    def test_submitting_blocks_at_max_pending(self) -> None:
+        with self.runtime(cpus=1, max_pending=10) as runtime, Gate() as gate:
+            futures: list[Any] = []
+            thread = self.submits(runtime, lambda: futures.extend(add(n) for n in range(30)))
+            self.assertEqual(runtime.stats().pending, 10)
+            gate.open()
+            thread.join()
+            self.assertEqual(ioweave.wait(futures), list(range(30)))
+
+    def test_submitting_blocks_at_max_pending_bytes(self) -> None:
+        size = ioweave.task(lambda data: len(data))
+        with self.runtime(cpus=1, max_pending_bytes=1000) as runtime, Gate() as gate:
+            futures: list[Any] = []
+            thread = self.submits(
+                runtime, lambda: futures.extend(size(bytes(300)) for _ in range(9))
+            )
+            self.assertEqual(runtime.stats().pending_bytes, 900)
+            gate.open()
+            thread.join()
+            self.assertEqual(ioweave.wait(futures), [300] * 9)
+            # One that is larger than the bound runs alone.
+            self.assertEqual(size(bytes(2000)).result(), 2000)
+            self.assertEqual(runtime.stats().pending_bytes, 0)
+
+    def test_a_task_that_submits_is_never_blocked(self) -> None:
+        @ioweave.task
+        def many() -> list[Any]:
+            return [add(n) for n in range(50)]
+
+        with self.runtime(cpus=1, max_pending=2):
+            self.assertEqual(ioweave.wait(many().result()), list(range(50)))
+
+
+class Lifetime(unittest.TestCase):
+    def test_one_runtime_at_a_time_and_each_once(self) -> None:
+        runtime = ioweave.Runtime(cpus=1)
+        with runtime:
+            with self.assertRaisesRegex(RuntimeError, "another Runtime is active"):
+                ioweave.Runtime().start()
+            self.assertEqual(add(1).result(), 1)
+        self.assertEqual(add(1), 1)
+        with self.assertRaisesRegex(RuntimeError, "used once"):
+            runtime.start()
+
+    def test_start_and_close_do_without_a_block(self) -> None:
+        runtime = ioweave.Runtime(cpus=1).start()
+        future = add(1, 1)
+        runtime.close()
+        runtime.close()
+        self.assertEqual(future.result(), 2)
+
+    def test_the_end_leaves_no_thread(self) -> None:
+        before = set(threading.enumerate())
+        with ioweave.Runtime(cpus=4):
+            ioweave.wait([add(n) for n in range(100)])
+            ours = set(threading.enumerate()) - before
+        self.assertTrue(ours)
+        for thread in ours:
+            thread.join(timeout=60)  # the last steps of threads that have left the pool
+            self.assertFalse(thread.is_alive())
+
+    def test_options_out_of_bounds_are_refused(self) -> None:
+        for options, words in (
+            ({"cpus": 0}, "cpus must be a whole number above 0, not 0"),
+            ({"io_threads": "4"}, "io_threads"),
+            ({"max_pending": 0}, "max_pending"),
+            ({"max_pending_bytes": -1}, "max_pending_bytes"),
+            ({"workers": "greenlets"}, "workers must be 'threads' or 'processes'"),
+            ({"on_interrupt": "ignore"}, "on_interrupt must be 'drain' or 'cancel'"),
+        ):
+            with self.subTest(options), self.assertRaisesRegex(ValueError, words):
+                ioweave.Runtime(**options)
+        for devices in (ioweave.Device("s"), "s", ["s"], {"s": ioweave.Device("s")}):
+            with self.subTest(devices), self.assertRaisesRegex(TypeError, "must be a list of"):
+                ioweave.Runtime(devices=devices)  # type: ignore[arg-type]
+
+    @unittest.skipUnless(os.access("/dev/full", os.W_OK), "no /dev/full")
+    def test_a_log_that_cannot_be_written_costs_neither_run_file_nor_failures(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        folder = Path(temporary.name)
+        write = ioweave.io(lambda value: value)
+        with (
+            self.assertLogs("ioweave") as logged,
+            self.assertRaisesRegex(ValueError, "mine"),
+            ioweave.Runtime(
+                log="/dev/full", run_file=folder / "run.jsonl", learned=folder / "learned.json"
+            ),
+        ):
+            for i in range(2000):
+                write(i)
+            raise ValueError("mine")
+        self.assertEqual(len(logged.output), 1, logged.output)
+        self.assertIn("the log /dev/full is cut off", logged.output[0])
+        self.assertTrue((folder / "run.jsonl").exists())
+        self.assertTrue((folder / "learned.json").exists())
+
+    def test_files_that_cannot_be_written_in_the_end_are_refused_at_the_start(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        folder = Path(temporary.name)
+        wrong: tuple[dict[str, Any], ...] = (
+            {"learned": folder / "missing" / "learned.json"},
+            {"run_file": folder},
+            {"run_file": folder / "run.jsonl", "log": folder},
+        )
+        for options in wrong:
+            with self.subTest(options), self.assertRaises(OSError):
+                ioweave.Runtime(**options).start()
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_an_unknown_target_is_refused(self) -> None:
+        with self.assertRaisesRegex(ValueError, "target 'spark://host:1' is not known"):
+            ioweave.Runtime("spark://host:1")
+
+    def test_a_registered_target_makes_the_runtime(self) -> None:
+        class Fake(ioweave.Runtime):
+            def submit(self, *_: Any) -> Any:
+                return "submitted"
+
+        targets.register("fake", lambda: Fake)
+        self.addCleanup(targets._classes.pop, "fake")
+        with ioweave.Runtime("fake://x", cpus=3) as runtime:
+            self.assertEqual((type(runtime), runtime.stats().cpus), (Fake, 3))
+            self.assertEqual(add(1), "submitted")
+
+    def test_a_future_is_neither_true_nor_false(self) -> None:
+        with ioweave.Runtime(cpus=1):
+            future = add(0, 0)
+            with self.assertRaisesRegex(TypeError, r"truth of <Future of .*ioweave\.wait\(future"):
+                bool(future)
+            self.assertIs(bool(ioweave.wait(future)), False)
+
+    def test_a_future_cannot_be_pickled(self) -> None:
+        import pickle
+
+        with ioweave.Runtime(cpus=1), self.assertRaisesRegex(TypeError, "cannot be pickled"):
+            pickle.dumps(add(1))
+
+
+class RandomRuns(unittest.TestCase):
+    def test_nothing_leaks_over_random_failures(self) -> None:
+        for seed in range(20):
+            with self.subTest(seed=seed):
+                self.run_one(random.Random(seed))
+
+    def run_one(self, draw: random.Random) -> None:
+        @ioweave.task(retries=1)
+        def perhaps(chance: float, *_: object) -> int:
+            if chance < 0.2:
+                raise ValueError(str(chance))
+            return 1
+
+        @ioweave.task(cpus=2)
+        def two(*_: object) -> int:
+            return 2
+
+        with ioweave.Runtime(cpus=3) as runtime:
+            futures: list[ioweave.Future[int]] = [two()]
+            for _ in range(200):
+                needed = draw.sample(futures, min(len(futures), draw.randrange(3)))
+                futures.append(
+                    draw.choice((lambda n: two(*n), lambda n: perhaps(draw.random(), *n)))(needed)
+                )
+                if draw.random() < 0.1:
+                    draw.choice(futures).cancel()
+            for future in futures:
+                with contextlib.suppress(ValueError, ioweave.CancelledError):
+                    future.result()
+            stats = runtime.stats()
+            self.assertEqual((stats.pending, stats.pending_bytes), (0, 0))
+            self.assertEqual(stats.succeeded + stats.failed + stats.cancelled, stats.submitted)
+            while runtime.stats().cpus_free != 3:
+                pass  # a thread gives its slots back after it has told the futures
+            self.assertEqual(runtime._accesses._table, {})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,321 @@
+"""Measuring devices, and keeping what was learned of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import unittest
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import ioweave
+from ioweave import _core, learning
+from ioweave.admission import DeviceState
+from ioweave.sampling import (
+    DiskCounter,
+    OtherThreadsCounter,
+    ProcessCounter,
+    Sampler,
+    TaskCounter,
+    counter_of,
+)
+
+DISKSTATS = """\
+   8       0 sda 100 0 2000 5 200 0 4000 7 0 9 12 0 0 0 0 0 0
+   8       1 sda1 10 0 20 5 20 0 40 7 0 9 12 0 0 0 0 0 0
+ 253       3 dm-3 1 0 6 5 2 0 8 7 0 9 12
+"""
+
+
+class OtherThreads(unittest.TestCase):
+    def test_all_but_the_thread_that_asks(self) -> None:
+        counter = OtherThreadsCounter()
+        with Path(os.devnull).open("wb", buffering=0) as sink:
+            before = counter.read()
+            sink.write(bytes(1 << 20))
+            thread = threading.Thread(target=sink.write, args=(bytes(3 << 20),))
+            thread.start()
+            thread.join()  # what has ended counts
+            moved = counter.read() - before
+        self.assertGreaterEqual(moved, 3 << 20)
+        self.assertLess(moved, (3 << 20) + (1 << 19))
+
+
+class Counters(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.diskstats = self.folder / "diskstats"
+        self.diskstats.write_text(DISKSTATS)
+
+    def test_sectors_read_and_written_of_disk_partition_and_volume(self) -> None:
+        for major, minor, sectors in ((8, 0, 6000), (8, 1, 60), (253, 3, 14)):
+            with self.subTest(major=major, minor=minor):
+                counter = DiskCounter(major, minor, self.diskstats)
+                self.assertEqual(counter.read(), 512 * sectors)
+
+    def of_path(self, number: int, mountinfo: str = "") -> DiskCounter | None:
+        path = self.folder / "mountinfo"
+        path.write_text(mountinfo)
+        with mock.patch.object(Path, "stat", return_value=mock.Mock(st_dev=number, st_mode=0)):
+            return DiskCounter.of_path("/data", self.diskstats, path)
+
+    def test_the_device_below_a_path(self) -> None:
+        counter = self.of_path(os.makedev(8, 1))
+        self.assertIsNotNone(counter)
+        self.assertEqual(counter.read() if counter else 0, 512 * 60)
+
+    def test_a_device_without_a_line_has_no_counter(self) -> None:
+        self.assertIsNone(self.of_path(os.makedev(9, 9)))
+
+    def test_file_systems_without_a_disk_have_no_counter(self) -> None:
+        line = "36 25 0:32 / /data rw - tmpfs tmpfs rw\n"
+        self.assertIsNone(self.of_path(os.makedev(0, 32), line))
+        self.assertIsNone(self.of_path(os.makedev(0, 33), line))
+
+    def test_what_processes_read_and_write_never_goes_back(self) -> None:
+        proc = self.folder
+        for pid, text in ((1, "rchar: 10\nwchar: 5\nsyscr: 9\n"), (2, "rchar: 100\nwchar: 0\n")):
+            (proc / str(pid)).mkdir()
+            (proc / str(pid) / "io").write_text(text)
+        pids = [1, 2, 3]
+        counter = ProcessCounter(lambda: pids, proc)
+        self.assertEqual(counter.read(), 115)
+        pids.remove(2)
+        (proc / "1" / "io").write_text("rchar: 20\nwchar: 6\n")
+        self.assertEqual(counter.read(), 126)
+
+    def test_a_real_write_is_counted_for_the_process(self) -> None:
+        counter = counter_of(DeviceState(ioweave.Device("default"), 0), lambda: [os.getpid()])
+        before = counter.read()
+        self.folder.joinpath("data").write_bytes(bytes(100_000))
+        self.assertGreaterEqual(counter.read() - before, 100_000)
+
+    def test_a_path_that_does_not_exist_is_an_error(self) -> None:
+        with self.assertRaises(FileNotFoundError):
+            missing = ioweave.Device("d", path=self.folder / "missing")
+            counter_of(DeviceState(missing, 0), lambda: [])
+
+
+class FakeCounter:
+    def __init__(self) -> None:
+        self.moved = 1000
+
+    def read(self) -> int:
+        return self.moved
+
+
+class OfTasks(unittest.TestCase):
+    def setUp(self) -> None:
+        self.process, self.said = FakeCounter(), 0
+        self.counter = TaskCounter(lambda: self.said, self.process)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def task(self, size: int, middle: Callable[[], None] = lambda: None) -> None:
+        def run() -> None:
+            self.counter.begin()
+            self.folder.joinpath("task").write_bytes(bytes(size))
+            middle()
+            self.counter.end()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+
+    def test_other_io_of_the_process_does_not_count(self) -> None:
+        seen = []
+
+        def middle() -> None:
+            self.process.moved += 1 << 20
+            self.folder.joinpath("other").write_bytes(bytes(1 << 20))
+            seen.append(other.submit(self.counter.read).result())
+
+        with ThreadPoolExecutor(1) as other:
+            self.task(100_000, middle)
+        self.said = 100_000
+        self.task(0)  # in another thread, of which earlier bytes are not
+        self.assertGreaterEqual(self.counter.read(), seen[0])
+        self.assertGreaterEqual(seen[0], 100_000)
+        self.assertLess(self.counter.read(), 100_000 + (1 << 20) + 10_000)
+
+    def test_a_running_call_counts_once(self) -> None:
+        reads: list[int] = []
+        with ThreadPoolExecutor(1) as other:
+            self.task(50_000, lambda: reads.append(other.submit(self.counter.read).result()))
+        reads.append(self.counter.read())
+        self.assertGreaterEqual(reads[0], 50_000)
+        self.assertLess(reads[1], 55_000)
+
+    def test_where_tasks_leave_io_to_others_all_of_the_process_counts(self) -> None:
+        self.process.moved += 700
+        self.assertEqual(self.counter.read(), 700)
+        self.task(100)
+        self.said = 1_000_000
+        self.process.moved += 500
+        self.assertEqual(self.counter.read(), 1200)
+
+
+class Samples(unittest.TestCase):
+    def setUp(self) -> None:
+        self.state = DeviceState(ioweave.Device("d"), 0)
+        self.counter = FakeCounter()
+        self.told: list[float] = []
+        self.sampler = Sampler(
+            threading.Lock(),
+            lambda: [self.state],
+            lambda _: self.counter,
+            lambda _, rate: self.told.append(rate),
+        )
+
+    def test_a_device_in_use_is_measured_between_two_samples(self) -> None:
+        self.state.sampled = 1
+        self.assertTrue(self.sampler.sample(10.0))
+        self.assertEqual(self.told, [])
+        self.counter.moved += 500
+        self.sampler.sample(12.0)
+        self.counter.moved += 300
+        self.sampler.sample(13.0)
+        self.assertEqual(self.told, [250.0, 300.0])
+
+    def test_the_thread_ends_however_soon_it_is_asked_to(self) -> None:
+        self.sampler.work_came()
+        ends = threading.Thread(target=self.sampler.stop, daemon=True)
+        ends.start()
+        ends.join(30)
+        self.assertFalse(ends.is_alive(), "waits for work")
+
+    def test_time_without_work_is_not_measured(self) -> None:
+        self.state.sampled = 1
+        self.sampler.sample(10.0)
+        self.state.sampled = 0
+        self.assertFalse(self.sampler.sample(11.0))
+        self.state.sampled = 1
+        self.counter.moved += 500
+        self.sampler.sample(100.0)
+        self.assertEqual(self.told, [])
+        self.counter.moved += 500
+        self.sampler.sample(101.0)
+        self.assertEqual(self.told, [500.0])
+
+
+class FakePolicy:
+    """Stands before the real policy, as one that learns: it limits each flow to `limit` calls at
+    once until it is told a sample, and has learned the number of samples."""
+
+    made: list[FakePolicy]
+
+    def __init__(self, log: Callable[[str], object] | None = None) -> None:
+        self._core = _core.Policy(log)
+        self.samples: list[tuple[float, int, bool]] = []
+        self.known: list[str] = []
+        FakePolicy.made.append(self)
+
+    def add_flow(self, name: str, device: int, *, constraint: str, learned: str = "") -> int:
+        if learned == "bad":
+            raise ValueError("these are no values of mine")
+        self.known.append(learned)
+        return self._core.add_flow(name, device, max_in_flight=2)
+
+    def sample(
+        self, device: int, node: int, rate: float, concurrency: int, limit: bool, now: int
+    ) -> Iterable[object]:
+        self.samples.append((rate, concurrency, limit))
+        return [_core.SetLimit(0, 2)]
+
+    def explain(self, flow: int) -> str:
+        return json.dumps({"flow": flow, "phase": "climbing", "limit": 0})
+
+    def learned(self, flow: int) -> str:
+        return f"v{flow}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
+
+
+class Learning(unittest.TestCase):
+    def setUp(self) -> None:
+        FakePolicy.made = []
+        self.of_process = learning.Learned()
+        for patch in (
+            mock.patch("ioweave.admission.Policy", FakePolicy),
+            mock.patch("ioweave.runtime.of_this_process", self.of_process),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = Path(folder.name) / "learned.json"
+
+    def test_learned_values_are_reused_within_a_process(self) -> None:
+        for _ in range(2):
+            with ioweave.Runtime(cpus=1):
+                write()
+        self.assertEqual([policy.known for policy in FakePolicy.made], [[""], ["v0"]])
+
+    def test_learned_values_are_kept_in_a_file(self) -> None:
+        with ioweave.Runtime(cpus=1, learned=self.file):
+            write()
+        another_process = mock.patch("ioweave.runtime.of_this_process", learning.Learned())
+        with another_process, ioweave.Runtime(cpus=1, learned=self.file):
+            write()
+        self.assertEqual([policy.known for policy in FakePolicy.made], [[""], ["v0"]])
+        self.assertEqual(list(self.file.parent.iterdir()), [self.file])
+
+    def test_values_that_the_policy_refuses_are_not_used_and_said(self) -> None:
+        self.of_process.put(write.key, "default", "bad")
+        with self.assertLogs("ioweave") as logged, ioweave.Runtime(cpus=1):
+            write()
+        self.assertIn("no values of mine", logged.output[0])
+        self.assertEqual(FakePolicy.made[0].known, [""])
+
+    def test_a_file_of_something_else_is_refused_when_the_runtime_starts(self) -> None:
+        for text in ("{", "[]", '{"kind": "x"}', '{"kind": "ioweave-learned/1", "flows": [{}]}'):
+            self.file.write_text(text)
+            with self.subTest(text), self.assertRaisesRegex(ValueError, "holds no learned values"):
+                ioweave.Runtime(learned=self.file).start()
+        self.assertEqual(write(), None)  # no runtime is active
+
+    def test_explain_is_what_the_policy_says(self) -> None:
+        with ioweave.Runtime(cpus=1) as runtime:
+            write()
+            self.assertEqual(runtime.explain("write")["phase"], "climbing")
+            self.assertEqual(runtime.explain(write)["phase"], "climbing")
+
+    def test_samples_say_whether_something_waited_all_the_time(self) -> None:
+        go = threading.Event()
+        hold = ioweave.io(name="hold")(lambda: go.wait() and None)
+        runtime = ioweave.Runtime(cpus=1)
+        runtime._sampler._period = 0.01
+        with runtime:
+            for _ in range(5):
+                hold()
+            policy = FakePolicy.made[0]
+            before = len(policy.samples)
+            while len(policy.samples) < before + 2:
+                pass  # the first of them may have begun before something waited
+            go.set()
+            ioweave.barrier()
+            self.assertEqual(runtime.stats().flows[0].limit, 2)
+        self.assertEqual(policy.samples[before + 1][1:], (2, True))
+
+    def test_flows_that_do_not_climb_are_not_sampled(self) -> None:
+        runtime = ioweave.Runtime(cpus=1)
+        with runtime:
+            ioweave.io(policy="none")(lambda: None)()
+        self.assertIsNone(runtime._sampler._thread)
+
+
+@ioweave.io
+def write() -> None: ...
+
+
+if __name__ == "__main__":
+    unittest.main()
