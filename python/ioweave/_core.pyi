@@ -119,10 +119,12 @@ class Policy:
         concurrency: int,
         limit_reached: bool,
         now_ns: int,
+        seconds: float = 1.0,
     ) -> list[Start | SetLimit]:
-        """Throughput of a device, measured about once a second.
+        """Throughput of a device, measured about once a second, at first four times a second.
 
         `limit_reached`: the limit, not a lack of work, held operations back meanwhile.
+        `seconds`: since the last sample of the node.
         """
 
     def node_up(self, node: int, now_ns: int) -> list[Start | SetLimit]: ...

@@ -235,13 +235,13 @@ class Admission:
         """`call` will not run, or what it ran is void."""
         return self._apply(self._policy.cancelled(self._forget(call), self._now_ns()))
 
-    def sample(self, state: DeviceState, bytes_per_second: float) -> list[Call]:
-        """The device moved so much since the last sample."""
+    def sample(self, state: DeviceState, bytes_per_second: float, seconds: float) -> list[Call]:
+        """The device moved so much since the last sample, that long."""
         held_back = state.held_back
         state.held_back = state.waiting > 0
         return self._apply(
             self._policy.sample(
-                state.id, _NODE, bytes_per_second, state.running, held_back, self._now_ns()
+                state.id, _NODE, bytes_per_second, state.running, held_back, self._now_ns(), seconds
             )
         )
 

@@ -1092,9 +1092,9 @@ class Runtime:
         assert self._admission is not None  # since start()
         return self._admission.devices
 
-    def _sampled(self, device: DeviceState, bytes_per_second: float) -> None:
+    def _sampled(self, device: DeviceState, bytes_per_second: float, seconds: float) -> None:
         assert self._admission is not None  # since start()
-        self._start_io(self._admission.sample(device, bytes_per_second))
+        self._start_io(self._admission.sample(device, bytes_per_second, seconds))
 
     def _pids(self) -> list[int]:
         with self._lock:

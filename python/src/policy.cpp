@@ -335,12 +335,13 @@ void bind_events(nb::class_<Policy>& type) {
   type.def(
       "sample",
       [](Policy& self, DeviceId device, NodeId node, double bytes_per_second, uint32_t concurrency,
-         bool limit_reached, uint64_t now_ns) {
-        return self.hear(policy::Sample{device, node, bytes_per_second, concurrency, limit_reached},
-                         now_ns);
+         bool limit_reached, uint64_t now_ns, double seconds) {
+        return self.hear(
+            policy::Sample{device, node, bytes_per_second, concurrency, limit_reached, seconds},
+            now_ns);
       },
       nb::arg("device"), nb::arg("node"), nb::arg("bytes_per_second"), nb::arg("concurrency"),
-      nb::arg("limit_reached"), nb::arg("now_ns"));
+      nb::arg("limit_reached"), nb::arg("now_ns"), nb::arg("seconds") = 1.0);
   type.def(
       "node_up",
       [](Policy& self, NodeId node, uint64_t now_ns) {

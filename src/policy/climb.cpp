@@ -31,6 +31,13 @@ constexpr double kFarOff = 3;
 constexpr double kExpected = 1;
 constexpr double kChanged = 6;  ///< three far off in a row, or ten by 1.6 deviations
 
+constexpr double kWhole_s = 0.9;  ///< a sample
+constexpr double kSurely = 2;     ///< deviations of parts of a second
+constexpr double kPart = 0.16;    ///< the deviation of a part at first
+constexpr uint32_t kFirstPairs = 3;
+constexpr uint32_t kMostPairs = 20;
+constexpr double kNothing = 1;  ///< one in which nothing moved differs by so much
+
 constexpr double kTheirs = 0.05;       ///< of what operations say, the least that they moved
 constexpr double kBytesOfOne = 1e6;    ///< that says none
 constexpr double kRemembered_s = 100;  ///< of both
@@ -94,34 +101,88 @@ bool read_learned(std::string_view text, Learned& learned) {
 
 }  // namespace
 
-Climber::Climber(const DeviceConfig& device) : most_(most_limit(device)), curve_(most_) {}
+Climber::Climber(const DeviceConfig& device)
+    : most_(most_limit(device)),
+      part_variance_(kPart * kPart),
+      part_pairs_(kFirstPairs),
+      curve_(most_) {}
 
 // ---- Samples -----------------------------------------------------------------------------------
 
 void Climber::sample(const Sample& sample, const Climbing& operations, uint64_t now_ns) {
-  const double mb_per_s = sample.bytes_per_second / kBytesPerMb;
   const uint32_t limit = limit_;
-  std::string why;
-  const Ran many = ran(sample, operations.running, why);
-  Seen& seen = nodes_[sample.node];
-  const double seconds = seen.last_ns == 0 ? 1 : static_cast<double>(now_ns - seen.last_ns) / 1e9;
-  if (const Unit unit = weigh(sample.bytes_per_second * seconds, operations, now_ns);
-      unit != unit_) {
+  const double bytes = sample.bytes_per_second * sample.seconds;
+  if (const Unit unit = weigh(bytes, operations, now_ns); unit != unit_) {
     count_in(unit);
   }
+  const auto [found, is_new] = nodes_.try_emplace(sample.node);
+  Sum& sum = found->second;
+  if (is_new) {
+    const auto length_ns = static_cast<uint64_t>(sample.seconds * 1e9);
+    sum.since_ns = now_ns - std::min(now_ns, length_ns);
+    // How many ran at a beginning that nobody saw is known only where the limit is still the same.
+    sum.running = sum.since_ns < changed_ns_ ? 0 : std::max(operations.running, limit_);
+  }
+  sum.seconds += sample.seconds;
+  sum.bytes += bytes;
+  sum.ended += operations.ended;
+  std::string why;
+  Ran many = ran(sample, sum, operations.running, why);
   const bool used = many.at_once > 0;
-  const double throughput = unit_ == Unit::bytes ? mb_per_s : operations.ended / seconds;
-  if (used && throughput > 0) {
-    why = hear(many, throughput / (1 + seen.idle), now_ns);
-  } else if (used) {
+  const double amount = unit_ == Unit::bytes ? sum.bytes / kBytesPerMb : sum.ended;
+  const double throughput = amount / sum.seconds;
+  const bool whole = sum.seconds >= kWhole_s;
+  bool ends = true;
+  if (used && sample.seconds < kWhole_s) {
+    hear_part(sum, sample.bytes_per_second);
+  }
+  if (used && !whole) {
+    ends = is_steep(many, throughput);
+    why = "part of a second: counts with the next";
+  }
+  if (sum.parts > 0) {
+    const double beyond = part_variance_ / sum.parts - curve_.noise_variance();
+    many.unsure = std::hypot(many.unsure, std::sqrt(std::max(0.0, beyond)));
+  }
+  if (used && whole && throughput <= 0) {
+    ends = false;
     why = "nothing moved: counts with the next";
   }
-  const bool still_idle = used && throughput <= 0;
-  seen = {now_ns, std::max(operations.running, limit_), still_idle ? seen.idle + 1 : 0};
+  if (used && ends) {
+    why = hear(many, throughput, now_ns);
+  }
+  if (ends) {
+    sum = {.since_ns = now_ns, .running = std::max(operations.running, limit_)};
+  }
   if (heard_.size() == kHeardKept) {
     heard_.pop_front();
   }
-  heard_.push_back({now_ns, limit, mb_per_s, used, std::move(why)});
+  const double mb_per_s = sample.bytes_per_second / kBytesPerMb;
+  heard_.push_back({now_ns, limit, mb_per_s, used && ends, std::move(why)});
+}
+
+/// How much parts of a second differ that follow each other under one limit.
+void Climber::hear_part(Sum& sum, double throughput) {
+  if (sum.parts > 0) {
+    const bool moved = sum.last > 0 && throughput > 0;
+    const double off = moved ? std::log(throughput / sum.last) : kNothing;
+    part_pairs_ = std::min(part_pairs_ + 1, kMostPairs);
+    part_variance_ += (off * off / 2 - part_variance_) / part_pairs_;
+  }
+  ++sum.parts;
+  sum.last = throughput;
+}
+
+/// A part of a second in which the step up has surely paid, and not by more than a step can.
+bool Climber::is_steep(const Ran& ran, double throughput) const {
+  if (!known_ || way_ != Way::up || looks_ || throughput <= 0) {
+    return false;
+  }
+  const double octaves = std::log2(ran.at_once / curve_.limit_at(base_));
+  const double gain = std::log(throughput / curve_.mb_per_s(base_));
+  const double unsure = kSurely * std::sqrt(part_variance_);
+  constexpr double kSteps = 2;  // of an octave
+  return gain - unsure >= kSteep * kSteps * octaves && gain <= std::log(2) * octaves + unsure;
 }
 
 /// Whether the device moves what operations say that they did. By sums over long, since many may
@@ -145,26 +206,21 @@ void Climber::count_in(Unit unit) {
   promised_ = 0;
   slower_ = faster_ = 0;
   search_anew(curve_.nearest(limit_));
-  for (auto& [node, seen] : nodes_) {
-    seen.idle = 0;
-  }
+  part_variance_ = kPart * kPart;
+  part_pairs_ = kFirstPairs;
 }
 
 /// How many operations ran, on average over the sample; none where it cannot be used.
-Climber::Ran Climber::ran(const Sample& sample, uint32_t running, std::string& why) {
-  const auto [found, is_new] = nodes_.try_emplace(sample.node);
-  const Seen& seen = found->second;
-  const uint32_t at_begin = is_new ? std::max(running, limit_) : seen.running;
-  // The first limit of all holds from the beginning, whatever ran before was not limited.
-  const bool changed = changed_ns_ != 0 && (is_new || seen.last_ns < changed_ns_);
+Climber::Ran Climber::ran(const Sample& sample, const Sum& sum, uint32_t running,
+                          std::string& why) const {
   if (!sample.limit_reached) {
     why = "not used: the limit was not reached";
   } else if (sample.concurrency < kFilled * limit_) {
     why = "not used: fewer than the limit ran";
-  } else if (changed && (is_new || at_begin < limit_)) {
+  } else if (sum.since_ns < changed_ns_ && sum.running < limit_) {
     why = "not used: the limit changed meanwhile";
   } else {
-    const double begin = at_begin;
+    const double begin = sum.running;
     const double end = std::max(running, limit_);
     return {0.5 * (begin + end), kOfRange * std::abs(std::log(begin / end))};
   }
@@ -202,8 +258,7 @@ std::string Climber::hear(const Ran& ran, double throughput, uint64_t now_ns) {
     search_from(found);
   }
   pay(at_once);
-  constexpr double kRounding = 0.5;
-  return decide(at_once <= limit_ + kRounding, now_ns);
+  return decide(at_once, now_ns);
 }
 
 /// Page's cumulative sum, both ways.
@@ -260,12 +315,16 @@ void Climber::pay(double at_once) {
   owed_ = std::clamp(owed_ + lost / kPrice - 1, 0.0, most);
 }
 
-/// After a sample; `there`: it was of no more operations than the limit.
-std::string Climber::decide(bool there, uint64_t now_ns) {
+/// After a sample of so many. On the way down, one of hardly fewer than the base says nothing yet.
+std::string Climber::decide(double at_once, uint64_t now_ns) {
   if (way_ != Way::none) {
-    of_trial_ += there ? 1 : 0;
-    doubts_ = worth(way_) < kWorth ? doubts_ + 1 : 0;
+    constexpr double kRounding = 0.5;
+    const bool there = at_once <= limit_ + kRounding;
     const bool scans = way_ == Way::down && !there;
+    of_trial_ += there ? 1 : 0;
+    doubts_ = worth(way_) >= kWorth                       ? 0
+              : scans && curve_.nearest(at_once) == base_ ? doubts_
+                                                          : doubts_ + 1;
     const bool refused = doubts_ >= (looks_ || scans ? kToRefuse : 1);
     if (refused || of_trial_ == kMostOfTrial) {
       end_trial(refused);
@@ -351,7 +410,7 @@ uint32_t Climber::trial_limit() {
   const uint32_t limit = curve_.limit_at(to);
   if (way_ == Way::up && (looks_ || (slope < kGentle && pause_ == 0))) {
     const double half = std::sqrt(static_cast<double>(limit) * curve_.limit_at(base_));
-    return std::max(curve_.limit_at(base_) + 1, static_cast<uint32_t>(std::lround(half)));
+    return std::max(curve_.limit_at(base_) + 1, static_cast<uint32_t>(std::ceil(half)));
   }
   return limit;
 }

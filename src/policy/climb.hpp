@@ -27,8 +27,9 @@
 // lowered further or stopped by what they show. A single sample far off is left out.
 //
 // Samples count where the limit, not a lack of work, held operations back, and not where it rose
-// meanwhile. One in which nothing moved counts with the next one that did: counters of calls see
-// nothing of a long call before its end.
+// meanwhile. Shorter ones are put together to a second, and one in which nothing moved counts with
+// the next one that did: counters of calls see nothing of a long call before its end. On the way
+// up a part of a second is enough where it shows a steep gain beyond what parts differ by.
 //
 // Where operations end of whose bytes the device knows next to nothing (metadata, what the page
 // cache has, storage that no counter sees), operations a second are its throughput.
@@ -91,23 +92,30 @@ class Climber {
     double at_once = 0;
     double unsure = 0;
   };
-  /// What is known of a node's samples.
-  struct Seen {
-    uint64_t last_ns = 0;
-    uint32_t running = 0;  ///< since the last sample, at its beginning
-    uint32_t idle = 0;     ///< samples just before in which nothing moved
+  /// What a node's samples say together that are to be one.
+  struct Sum {
+    uint64_t since_ns = 0;
+    uint32_t running = 0;  ///< at its beginning
+    double seconds = 0;
+    double bytes = 0;
+    uint32_t ended = 0;  ///< operations
+    uint32_t parts = 0;
+    double last = 0;  ///< throughput of the last one
   };
 
   [[nodiscard]] Unit weigh(double bytes, const Climbing& operations, uint64_t now_ns);
   void count_in(Unit unit);
-  [[nodiscard]] Ran ran(const Sample& sample, uint32_t running, std::string& why);
+  [[nodiscard]] Ran ran(const Sample& sample, const Sum& sum, uint32_t running,
+                        std::string& why) const;
+  void hear_part(Sum& sum, double throughput);
+  [[nodiscard]] bool is_steep(const Ran& ran, double throughput) const;
   [[nodiscard]] std::string hear(const Ran& ran, double throughput, uint64_t now_ns);
   void begin_at(uint32_t limit, double mb_per_s);
   [[nodiscard]] bool has_changed(double surprise);
   void search_from(uint32_t base);
   void search_anew(uint32_t base);
   [[nodiscard]] uint32_t best() const;
-  [[nodiscard]] std::string decide(bool there, uint64_t now_ns);
+  [[nodiscard]] std::string decide(double at_once, uint64_t now_ns);
   void pay(double at_once);
   void end_trial(bool refused);
   [[nodiscard]] uint32_t next(uint32_t point, Way way) const noexcept;
@@ -119,11 +127,13 @@ class Climber {
   const uint32_t most_;
   uint32_t limit_ = 1;
   uint64_t changed_ns_ = 0;
-  std::unordered_map<NodeId, Seen> nodes_;
+  std::unordered_map<NodeId, Sum> nodes_;
   Unit unit_ = Unit::bytes;  ///< of the throughput
   double moved_ = 0;         ///< bytes, by the device
   double said_ = 0;          ///< by operations
   uint64_t weighed_ns_ = 0;
+  double part_variance_;  ///< of the logarithms of parts of a second
+  uint32_t part_pairs_;   ///< it is the mean of
 
   CurveEstimate curve_;
   bool known_ = false;      ///< anything of it

@@ -25,6 +25,7 @@ class CurveEstimate {
   /// its logarithm for not knowing exactly how many ran.
   [[nodiscard]] double surprise(double at_once, double mb_per_s, double unsure) const;
   void sample(double at_once, double mb_per_s, double unsure);
+  [[nodiscard]] double noise_variance() const noexcept { return noise_variance_; }
   /// A sample that is left out tells how noisy they are all the same.
   void hear_noise(double at_once, double mb_per_s);
   /// Time passes, `at` a point being the limit.

@@ -59,13 +59,15 @@ struct Cancelled {
   bool operator==(const Cancelled&) const = default;
 };
 
-/// Throughput of a device as measured from outside, about once a second.
+/// Throughput of a device as measured from outside, about once a second; of the first seconds in
+/// quarters, from which `climb` sees a steep beginning.
 struct Sample {
   DeviceId device;
   NodeId node;
   double bytes_per_second;  ///< mean since the last sample of the node
   uint32_t concurrency;     ///< operations that ran meanwhile, mean
   bool limit_reached;       ///< the limit, not a lack of work, held operations back meanwhile
+  double seconds = 1;       ///< since the last sample of the node
   bool operator==(const Sample&) const = default;
 };
 

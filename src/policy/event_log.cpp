@@ -90,6 +90,7 @@ struct AppendEvent {
     append_field(out, "bytes_per_second", event.bytes_per_second);
     append_field(out, "concurrency", event.concurrency);
     append_field(out, "limit_reached", event.limit_reached ? 1 : 0);
+    append_field(out, "seconds", event.seconds);
   }
   void operator()(const Activity& event) const {
     out += "activity";
@@ -360,6 +361,7 @@ Event read_sample(Fields& fields) {
   fields.number("bytes_per_second", event.bytes_per_second);
   fields.number("concurrency", event.concurrency);
   fields.flag("limit_reached", event.limit_reached);
+  fields.number("seconds", event.seconds);
   return event;
 }
 

@@ -256,6 +256,7 @@ struct Hear {
   void operator()(const Sample& event) const {
     IOW_ASSERT(event.device < scheduler.devices.size());
     IOW_ASSERT(is_measure(event.bytes_per_second));
+    IOW_ASSERT(is_measure(event.seconds) && event.seconds > 0);
     scheduler.sample(event, out);
   }
   void operator()(const Activity& event) const {
@@ -317,6 +318,9 @@ struct Check {
   std::string operator()(const Cancelled& event) const { return known(event.operation); }
   std::string operator()(const Sample& event) const {
     const std::string problem = place(event.device, event.node);
+    if (problem.empty() && !(is_measure(event.seconds) && event.seconds > 0)) {
+      return between("seconds", "above 0, and finite", number_text(event.seconds));
+    }
     return problem.empty() ? measure("bytes_per_second", event.bytes_per_second) : problem;
   }
   std::string operator()(const Activity& event) const {

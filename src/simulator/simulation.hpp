@@ -210,6 +210,7 @@ class Simulation {
   void tell(const policy::Event& event);
   void start(const policy::Start& decision);
   void sample();
+  void sample_next();
   void take_cores(policy::NodeId node, uint32_t cpus);
   void give_cores(policy::NodeId node, uint32_t cpus);
   [[nodiscard]] Device& device_at(policy::DeviceId id);
@@ -228,6 +229,8 @@ class Simulation {
   uint64_t unfinished_ = 0;
   uint64_t io_pending_ = 0;  ///< operations that the policy knows
   bool sampling_ = false;
+  uint64_t sampled_ns_ = 0;
+  unsigned short_samples_ = 0;
   bool watched_ended_ = false;  ///< since go_on() last looked
   std::priority_queue<Happening, std::vector<Happening>, std::greater<>> happenings_;
   std::deque<Entry> tasks_;

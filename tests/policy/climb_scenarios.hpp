@@ -80,30 +80,34 @@ struct Disturbance {
   bool is_random;
 };
 
+/// The deviation is a second's; shorter samples are off by more.
 inline Noise lognormal(double deviation) {
-  return [deviation](double moved_mb, double&, std::mt19937_64& random) {
-    return moved_mb * std::lognormal_distribution<>(0, deviation)(random);
+  return [deviation](const Moved& moved, std::mt19937_64& random) {
+    const double of_sample = deviation / std::sqrt(moved.seconds);
+    return moved.mb * std::lognormal_distribution<>(0, of_sample)(random);
   };
 }
 
-/// 5 % everywhere, and one sample of thirty is of a device that was busy with itself.
-inline double outliers(double moved_mb, double& /*carried_mb*/, std::mt19937_64& random) {
-  const bool hangs = std::bernoulli_distribution(1.0 / 30)(random);
-  return moved_mb * std::lognormal_distribution<>(0, 0.05)(random) * (hangs ? 0.4 : 1);
+/// 5 % everywhere, and once in thirty seconds the device is busy with itself for 0.6 s.
+inline double outliers(const Moved& moved, std::mt19937_64& random) {
+  const bool hangs = std::bernoulli_distribution(moved.seconds / 30)(random);
+  const double left = 1 - std::min(1.0, 0.6 / moved.seconds);
+  return lognormal(0.05)(moved, random) * (hangs ? left : 1);
 }
 
 /// A cache that holds back up to 30 % of a second's bytes, which the next second then writes.
-inline double bursts(double moved_mb, double& carried_mb, std::mt19937_64& random) {
-  const double all = moved_mb + carried_mb;
-  carried_mb = moved_mb * std::uniform_real_distribution<>(0, 0.3)(random);
-  return all - carried_mb;
+inline double bursts(const Moved& moved, std::mt19937_64& random) {
+  const double all = moved.mb + moved.carried_mb;
+  const double held_back_s = std::uniform_real_distribution<>(0, 0.3)(random);
+  moved.carried_mb = std::min(all, moved.mb / moved.seconds * held_back_s);
+  return all - moved.carried_mb;
 }
 
 /// Bytes are counted when a call of 64 MB has returned.
-inline double whole_calls(double moved_mb, double& carried_mb, std::mt19937_64& /*random*/) {
-  const double all = moved_mb + carried_mb;
+inline double whole_calls(const Moved& moved, std::mt19937_64& /*random*/) {
+  const double all = moved.mb + moved.carried_mb;
   const double counted = std::floor(all / 64) * 64;
-  carried_mb = all - counted;
+  moved.carried_mb = all - counted;
   return counted;
 }
 

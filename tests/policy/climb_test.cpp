@@ -194,6 +194,18 @@ class Climb : public ::testing::Test {
         Sample{0, 0, mb_per_s * 1e6, concurrency == 0 ? limit() : concurrency, limit_reached});
   }
 
+  /// A quarter of a second.
+  Starts part(double mb_per_s, bool limit_reached = true) {
+    time.pass_ms(250);
+    return time.tell(Sample{0, 0, mb_per_s * 1e6, limit(), limit_reached, 0.25});
+  }
+
+  void second_of_parts(double mb_per_s) {
+    for (int i = 0; i < 4; ++i) {
+      part(mb_per_s);
+    }
+  }
+
   /// Operations end of so many bytes each, while the device moves `mb`.
   void second(uint32_t operations, uint64_t bytes, double mb) {
     for (uint32_t i = 0; i < operations; ++i) {
@@ -245,6 +257,75 @@ TEST_F(Climb, ASampleWithFewerOperationsThanTheLimitSaysNothing) {
   sample(5, true, 2);
   EXPECT_EQ(limit(), 4u);
   EXPECT_THAT(why(), HasSubstr("fewer than the limit"));
+}
+
+TEST_F(Climb, AFewPartsOfASecondAreOneSample) {
+  begin();
+  for (const double mb_per_s : {10, 14, 6}) {
+    part(mb_per_s);
+    EXPECT_FALSE(used());
+    EXPECT_THAT(why(), HasSubstr("part of a second"));
+  }
+  EXPECT_THAT(part(10).size(), 1u);
+  EXPECT_TRUE(used());
+  EXPECT_THAT(why(), HasSubstr("best 1: 10 MB/s"));
+  EXPECT_EQ(limit(), 2u);
+}
+
+TEST_F(Climb, OnTheWayUpAPartOfASecondIsEnoughWhereItIsSteep) {
+  begin();
+  second_of_parts(10);
+  part(20);
+  EXPECT_TRUE(used());
+  EXPECT_EQ(limit(), 4u);
+}
+
+TEST_F(Climb, APartOfASecondThatIsNotSteepIsNotEnough) {
+  begin();
+  second_of_parts(10);
+  for (const double mb_per_s : {14.0, 10.0, 5.0}) {
+    part(mb_per_s);
+    EXPECT_FALSE(used());
+    EXPECT_EQ(limit(), 2u);
+  }
+}
+
+TEST_F(Climb, NorIsOneThatIsFasterThanTheStepCanHaveMadeIt) {
+  begin();
+  second_of_parts(10);
+  part(100);
+  EXPECT_FALSE(used());
+  EXPECT_EQ(limit(), 2u);
+}
+
+/// By how much parts differ is heard from those before.
+TEST_F(Climb, APartOfASecondIsNotBelievedWherePartsDifferMuch) {
+  begin();
+  for (int i = 0; i < 10; ++i) {
+    part(i % 2 == 0 ? 18 : 2, false);
+    EXPECT_FALSE(used());
+  }
+  for (const double mb_per_s : {18, 2, 18, 2}) {
+    part(mb_per_s);
+  }
+  ASSERT_EQ(limit(), 2u);
+  part(20);
+  EXPECT_FALSE(used());
+  EXPECT_EQ(limit(), 2u);
+}
+
+TEST_F(Climb, PartsOfWhatTheLimitDidNotHoldBackAreNoSample) {
+  begin();
+  part(10);
+  part(10);
+  part(99, false);
+  EXPECT_THAT(why(), HasSubstr("the limit was not reached"));
+  for (int i = 0; i < 3; ++i) {
+    part(10);
+    EXPECT_FALSE(used());
+  }
+  part(10);
+  EXPECT_THAT(why(), HasSubstr("best 1: 10 MB/s"));
 }
 
 TEST_F(Climb, TheFirstSampleOfANodeAfterAChangeIsOfBothLimits) {

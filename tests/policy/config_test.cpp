@@ -272,6 +272,8 @@ INSTANTIATE_TEST_SUITE_P(
                  "seconds must be 0 or more, and finite, not -1"},
         BadEvent{"SampleNotANumber", Sample{0, 0, std::nan(""), 1, true}, 9000,
                  "bytes_per_second must be 0 or more, and finite, not nan"},
+        BadEvent{"SampleOfNoTime", Sample{0, 0, 1, 1, true, 0}, 9000,
+                 "seconds must be above 0, and finite, not 0"},
         BadEvent{"FailedUnknown", Failed{3}, 9000, "operation 3 is not known"},
         BadEvent{"CancelledUnknown", Cancelled{3}, 9000, "operation 3 is not known"},
         BadEvent{"SampleOfUnknownDevice", Sample{1, 0, 1, 1, true}, 9000,

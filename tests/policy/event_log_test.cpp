@@ -86,8 +86,9 @@ INSTANTIATE_TEST_SUITE_P(
              TimedEvent{7, Finished{1, 9.2e-05, 4096, 3}}},
         Line{"7 failed operation=1", TimedEvent{7, Failed{1}}},
         Line{"7 cancelled operation=1", TimedEvent{7, Cancelled{1}}},
-        Line{"7 sample device=1 node=2 bytes_per_second=4.5e+08 concurrency=12 limit_reached=1",
-             TimedEvent{7, Sample{1, 2, 4.5e8, 12, true}}},
+        Line{"7 sample device=1 node=2 bytes_per_second=4.5e+08 concurrency=12 limit_reached=1 "
+             "seconds=0.25",
+             TimedEvent{7, Sample{1, 2, 4.5e8, 12, true, 0.25}}},
         Line{"7 activity device=1 node=2 class=foreground in_flight=5",
              TimedEvent{7, Activity{1, 2, Class::foreground, 5}}},
         Line{"7 node_up node=2", TimedEvent{7, NodeUp{2}}},

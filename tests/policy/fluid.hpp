@@ -25,14 +25,22 @@ namespace ioweave::policy::testing_support {
 /// MB/s of a device that serves so many operations at once.
 using Curve = std::function<double(unsigned at_once)>;
 
-/// How samples differ from what the device moved: each second's `moved_mb` as it is measured.
-/// `carried_mb` is the device's own, 0 at first, for what one sample takes from the next.
-using Noise = std::function<double(double moved_mb, double& carried_mb, std::mt19937_64& random)>;
+/// What a device moved in a sample, and `carried_mb`, its own and 0 at first, for what one sample
+/// takes from the next.
+struct Moved {
+  double mb;
+  double seconds;
+  double& carried_mb;
+};
 
-/// Each sample is off by up to `part`.
+/// How samples differ from what the device moved: as it is measured.
+using Noise = std::function<double(const Moved& moved, std::mt19937_64& random)>;
+
+/// Each second's sample is off by up to `part`, shorter ones by more.
 inline Noise uniform_noise(double part) {
-  return [part](double moved_mb, double&, std::mt19937_64& random) {
-    return moved_mb * (1 + part * std::uniform_real_distribution<>(-1, 1)(random));
+  return [part](const Moved& moved, std::mt19937_64& random) {
+    const double most = std::min(1.0, part / std::sqrt(moved.seconds));
+    return moved.mb * (1 + most * std::uniform_real_distribution<>(-1, 1)(random));
   };
 }
 
@@ -56,6 +64,8 @@ struct Load {
 
 class Fluid {
  public:
+  static constexpr double kShort_s = 0.25;
+
   Fluid(const Load& load, Curve curve)
       : load_(load),
         random_(load.seed),
@@ -84,7 +94,8 @@ class Fluid {
       }
     }
     for (NodeId id = 0; id < cells_.size(); ++id) {
-      cells_[id].sample_s = 1 + static_cast<double>(id) / static_cast<double>(cells_.size());
+      const double part = static_cast<double>(id) / static_cast<double>(cells_.size());
+      cells_[id].sample_s = kShort_s * (1 + part);
     }
   }
 
@@ -160,7 +171,9 @@ class Fluid {
     double efficient_s = 0;                  ///< efficiency integrated over time
     double factor = 1;                       ///< of the device's speed just now
     double sample_s = 0;                     ///< when the next one is due
+    double sampled_s = 0;                    ///< when the last one was
     double sampled_mb = 0;
+    unsigned short_samples = 0;
     double carried_mb = 0;
     double operation_s = 0;  ///< concurrency integrated over the time since the last sample
     bool always_waiting = false;
@@ -264,20 +277,23 @@ class Fluid {
     cell.always_waiting = cell.always_waiting && cell.waiting > 0;
   }
 
+  /// In quarters of a second for the first five in which operations ran.
   void sample(Cell& cell, NodeId id) {
-    constexpr double kPeriod_s = 1;
-    const double mb =
-        load_.noise ? load_.noise(cell.sampled_mb, cell.carried_mb, random_) : cell.sampled_mb;
-    const auto concurrency = static_cast<uint32_t>(std::lround(cell.operation_s / kPeriod_s));
-    const Sample event{0, id, mb * 1e6 / kPeriod_s, concurrency, cell.always_waiting};
-    cell.sample_s += kPeriod_s;
+    constexpr unsigned kShort = 20;
+    cell.short_samples += cell.operation_s > 0 && cell.short_samples < kShort ? 1 : 0;
+    const double seconds = now_s_ - std::exchange(cell.sampled_s, now_s_);
+    const Moved moved{cell.sampled_mb, seconds, cell.carried_mb};
+    const double mb = load_.noise ? load_.noise(moved, random_) : cell.sampled_mb;
+    const auto concurrency = static_cast<uint32_t>(std::lround(cell.operation_s / seconds));
+    const Sample event{0, id, mb * 1e6 / seconds, concurrency, cell.always_waiting, seconds};
+    cell.sample_s += cell.short_samples < kShort ? kShort_s : 1;
     cell.sampled_mb = 0;
     cell.operation_s = 0;
     if (load_.wavers > 0) {
-      constexpr double kStays = 0.9;
-      const double step = load_.wavers * std::sqrt(1 - kStays * kStays);
+      const double stays = std::pow(0.9, seconds);
+      const double step = load_.wavers * std::sqrt(1 - stays * stays);
       cell.factor =
-          std::exp(kStays * std::log(cell.factor) + step * std::normal_distribution<>()(waver_));
+          std::exp(stays * std::log(cell.factor) + step * std::normal_distribution<>()(waver_));
     }
     tell(event);
     cell.always_waiting = cell.waiting > 0;

@@ -103,7 +103,8 @@ class VirtualTime {
   Starts down(NodeId node) { return tell(NodeDown{node}); }
   Starts device_up(NodeId node, DeviceId device = 0) { return tell(DeviceUp{device, node}); }
 
-  void pass(uint64_t seconds) { now_ns_ += seconds * 1'000'000'000; }
+  void pass(uint64_t seconds) { pass_ms(seconds * 1000); }
+  void pass_ms(uint64_t ms) { now_ns_ += ms * 1'000'000; }
 
   Starts tell(const Event& event) {
     std::string why;

@@ -24,7 +24,7 @@ class HeardSamples:
         self.samples: list[tuple[Any, ...]] = []
 
     def sample(self, *what: Any) -> Any:
-        self.samples.append(what[:-1])
+        self.samples.append(what[:5])
         return self._core.sample(*what)
 
     def __getattr__(self, name: str) -> Any:
@@ -51,10 +51,10 @@ class Sampling(unittest.TestCase):
 
     def test_of_a_node_are_complete_when_all_its_workers_were_heard(self) -> None:
         disk = self._device("node")
-        self.samples.heard(disk, 0, "a", "process 1", 10)
+        self.samples.heard(disk, 0, "a", "process 1", 10, 1)
         self.assertEqual(self.policy.samples, [])
-        self.samples.heard(disk, 0, "b", "process 2", 5)
-        self.samples.heard(disk, 1, "c", "process 1", 7)
+        self.samples.heard(disk, 0, "b", "process 2", 5, 1)
+        self.samples.heard(disk, 1, "c", "process 1", 7, 1)
         self.assertEqual(
             self.policy.samples, [(disk.id, 0, 15, 0, False), (disk.id, 1, 7, 0, False)]
         )
@@ -62,20 +62,28 @@ class Sampling(unittest.TestCase):
     def test_count_a_disk_once_that_several_workers_see(self) -> None:
         disk = self._device("node")
         for worker in "ab":
-            self.samples.heard(disk, 0, worker, "disk 8:1", 10)
+            self.samples.heard(disk, 0, worker, "disk 8:1", 10, 1)
         self.assertEqual(self.policy.samples[0][:3], (disk.id, 0, 10))
 
     def test_do_not_wait_for_a_worker_that_is_silent(self) -> None:
         disk = self._device("node")
-        self.samples.heard(disk, 0, "a", "process 1", 10)
-        self.samples.heard(disk, 0, "a", "process 1", 20)
+        self.samples.heard(disk, 0, "a", "process 1", 10, 1)
+        self.samples.heard(disk, 0, "a", "process 1", 20, 1)
         self.assertEqual(self.policy.samples[0][:3], (disk.id, 0, 10))
+
+    def test_put_together_what_workers_measure_for_different_times(self) -> None:
+        disk = self._device("node")
+        for _ in range(3):
+            self.samples.heard(disk, 0, "a", "process 1", 20, 0.25)
+        self.assertEqual(self.policy.samples, [])
+        self.samples.heard(disk, 0, "b", "process 2", 5, 1)
+        self.assertEqual(self.policy.samples[0][:3], (disk.id, 0, 25))
 
     def test_of_a_shared_device_are_sums_over_its_nodes(self) -> None:
         disk = self._device("shared")
-        self.samples.heard(disk, 0, "a", "process 1", 10)
-        self.samples.heard(disk, 1, "c", "process 1", 20)
-        self.samples.heard(disk, 0, "b", "process 2", 30)
+        self.samples.heard(disk, 0, "a", "process 1", 10, 1)
+        self.samples.heard(disk, 1, "c", "process 1", 20, 1)
+        self.samples.heard(disk, 0, "b", "process 2", 30, 1)
         self.assertEqual(self.policy.samples, [(disk.id, 0, 60, 0, False)])
 
     def test_are_held_back_where_something_waited_since_the_last_one(self) -> None:
@@ -85,11 +93,11 @@ class Sampling(unittest.TestCase):
         self.admission.ready(first)
         self.admission.ready(second)
         for _ in range(2):
-            self.samples.heard(disk, 1, "c", "process 1", 1)
+            self.samples.heard(disk, 1, "c", "process 1", 1, 1)
         self.admission.finished(first, 1.0)  # starts the second: nothing waits now
         self.admission.ready(third)
         for _ in range(2):
-            self.samples.heard(disk, 1, "c", "process 1", 1)
+            self.samples.heard(disk, 1, "c", "process 1", 1, 1)
         self.assertEqual(
             [sample[3:] for sample in self.policy.samples],
             [(1, False), (1, True), (1, False), (1, True)],

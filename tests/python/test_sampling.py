@@ -167,12 +167,12 @@ class Samples(unittest.TestCase):
     def setUp(self) -> None:
         self.state = DeviceState(ioweave.Device("d"), 0)
         self.counter = FakeCounter()
-        self.told: list[float] = []
+        self.told: list[tuple[float, float]] = []
         self.sampler = Sampler(
             threading.Lock(),
             lambda: [self.state],
             lambda _: self.counter,
-            lambda _, rate: self.told.append(rate),
+            lambda _, rate, seconds: self.told.append((rate, seconds)),
         )
 
     def test_a_device_in_use_is_measured_between_two_samples(self) -> None:
@@ -183,7 +183,7 @@ class Samples(unittest.TestCase):
         self.sampler.sample(12.0)
         self.counter.moved += 300
         self.sampler.sample(13.0)
-        self.assertEqual(self.told, [250.0, 300.0])
+        self.assertEqual(self.told, [(250.0, 2.0), (300.0, 1.0)])
 
     def test_the_thread_ends_however_soon_it_is_asked_to(self) -> None:
         self.sampler.work_came()
@@ -203,7 +203,7 @@ class Samples(unittest.TestCase):
         self.assertEqual(self.told, [])
         self.counter.moved += 500
         self.sampler.sample(101.0)
-        self.assertEqual(self.told, [500.0])
+        self.assertEqual(self.told, [(500.0, 1.0)])
 
 
 class FakePolicy:
@@ -225,7 +225,14 @@ class FakePolicy:
         return self._core.add_flow(name, device, max_in_flight=2)
 
     def sample(
-        self, device: int, node: int, rate: float, concurrency: int, limit: bool, now: int
+        self,
+        device: int,
+        node: int,
+        rate: float,
+        concurrency: int,
+        limit: bool,
+        now: int,
+        seconds: float,
     ) -> Iterable[object]:
         self.samples.append((rate, concurrency, limit))
         return [_core.SetLimit(0, 2)]

@@ -248,8 +248,10 @@ class Admission:
         """Whether the node, which is up, does."""
         return device.settings.nodes is None or self.policy.has(node, device.id)
 
-    def sample(self, device: Device, node: int, bytes_per_second: float) -> list[Operation]:
-        """What the device moved in the scope of `node` since the last sample."""
+    def sample(
+        self, device: Device, node: int, bytes_per_second: float, seconds: float
+    ) -> list[Operation]:
+        """What the device moved in the scope of `node` since the last sample, that long."""
         scope = device.scope(node)
         held_back = scope in device.held_back
         if device.waiting_in(scope):
@@ -262,6 +264,7 @@ class Admission:
                 device.running_in(scope),
                 held_back,
                 time.monotonic_ns(),
+                seconds,
             )
         )
 

@@ -662,14 +662,17 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         message = {"op": MEASURE, "device": device, "path": path, "on": on}
         self._scheduler.worker_send(worker, message)
 
-    def _measured(self, device: str, counter: str, bytes_per_second: float, worker: str) -> None:
+    def _measured(
+        self, device: str, counter: str, bytes_per_second: float, seconds: float, worker: str
+    ) -> None:
         state = self._scheduler.workers.get(worker)
         if state is None:
             return
         on = self._admission.devices[device]
         if on.sampled:
+            node = self._nodes[state.host]
             self._begin(
-                self._samples.heard(on, self._nodes[state.host], worker, counter, bytes_per_second)
+                self._samples.heard(on, node, worker, counter, bytes_per_second, seconds)
             )
         else:
             self._measure(worker, device, False)

@@ -1,13 +1,26 @@
 """How fast devices move bytes, for the policies that measure.
 
-A worker counts what it moved and says so about once a second while it is asked to (`worker.py`);
+A worker counts what it moved and says so now and then while it is asked to (`worker.py`);
 the scheduler adds up what the workers of a scope said. A disk that several workers of a host see
 counts once.
 """
 
 from __future__ import annotations
 
+import dataclasses
+
 from .admission import Admission, Device, Operation
+
+_LONGEST_S = 0.9  # Nobody is waited for any longer.
+
+
+@dataclasses.dataclass(slots=True)
+class _Heard:
+    """What a worker has measured since the last sample."""
+
+    counter: tuple[int, str]  # and its node
+    bytes: float = 0
+    seconds: float = 0
 
 
 class Samples:
@@ -22,8 +35,7 @@ class Samples:
         self._admission = admission
         self._workers = workers
         self._nodes: dict[Device, set[int]] = {}  # where each device is being measured
-        self._rates: dict[tuple[Device, int | None], dict[tuple[int, str], float]] = {}
-        self._heard: dict[tuple[Device, int | None], set[str]] = {}
+        self._heard: dict[tuple[Device, int | None], dict[str, _Heard]] = {}  # by worker
 
     def begin(self, device: Device, node: int) -> bool:
         """Whether the node's workers have to be asked to measure the device: none was yet."""
@@ -44,22 +56,29 @@ class Samples:
     def end(self, device: Device) -> None:
         """No operation of the device needs samples any more."""
         self._nodes.pop(device, None)
-        for sums in (self._rates, self._heard):
-            for scope in [scope for scope in sums if scope[0] is device]:
-                del sums[scope]
+        for scope in [scope for scope in self._heard if scope[0] is device]:
+            del self._heard[scope]
 
     def heard(
-        self, device: Device, node: int, worker: str, counter: str, bytes_per_second: float
+        self,
+        device: Device,
+        node: int,
+        worker: str,
+        counter: str,
+        bytes_per_second: float,
+        seconds: float,
     ) -> list[Operation]:
-        """A worker has measured. Returns the operations that start if that completes a sample: all
-        workers of the scope were heard, or this one a second time."""
+        """A worker has measured that long. Returns the operations that start if that completes a
+        sample: all workers of the scope were heard, or this one for about a second."""
         scope = (device, device.scope(node))
         started: list[Operation] = []
-        if worker in self._heard.get(scope, ()):
+        before = self._heard.get(scope, {}).get(worker)
+        if before is not None and before.seconds > _LONGEST_S:
             started = self._tell(scope, node)
-        self._heard.setdefault(scope, set()).add(worker)
-        self._rates.setdefault(scope, {})[node, counter] = bytes_per_second
-        if self._heard[scope] >= self._expected(scope):
+        heard = self._heard.setdefault(scope, {}).setdefault(worker, _Heard((node, counter)))
+        heard.bytes += bytes_per_second * seconds
+        heard.seconds += seconds
+        if self._heard[scope].keys() >= self._expected(scope):
             started += self._tell(scope, node)
         return started
 
@@ -69,8 +88,9 @@ class Samples:
         return {worker for node in nodes for worker in self._workers.get(node, ())}
 
     def _tell(self, scope: tuple[Device, int | None], node: int) -> list[Operation]:
-        rate = sum(self._rates.pop(scope).values())
-        del self._heard[scope]
+        heard = self._heard.pop(scope).values()
+        rate = sum({of.counter: of.bytes / of.seconds for of in heard}.values())
+        seconds = max(of.seconds for of in heard)
         # The samples of a shared device are those of one place, whichever worker was last.
         place = min(self._nodes[scope[0]] | {node}) if scope[1] is None else node
-        return self._admission.sample(scope[0], place, rate)
+        return self._admission.sample(scope[0], place, rate, seconds)
