@@ -63,6 +63,7 @@ _NODE_NAME = platform.node() or "localhost"
 _NONE: dict[str, Any] = {}  # keyword arguments of a call that is done
 # Failures that nobody asked for are kept for barrier() with their tracebacks, but no more than so.
 KEPT_FAILURES = 1000
+_SHOWN = 20  # calls in a message
 
 Todo = list[Callable[[], None]]
 
@@ -117,7 +118,8 @@ class Runtime:
             ...
 
     One at a time in a process, and each once. The end of the block waits for all tasks, and raises
-    the first failure that nobody asked for; if the block raises, what has not begun is cancelled.
+    the first failure that nobody asked for; if the block raises, what has not begun is cancelled,
+    and said so. SystemExit with status 0 is a normal end.
 
     Every target takes all of the arguments, so that nothing else of a program changes with it. Of
     those that it has no use for, nothing comes.
@@ -286,11 +288,13 @@ class Runtime:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close(error)
+        normal = isinstance(error, SystemExit) and error.code in (None, 0)
+        self._close(None if normal else error)
 
     def close(self) -> None:
-        """Waits for all tasks, and raises the first failure that nobody asked for."""
-        self._close(None)
+        """Waits for all tasks, and raises the first failure that nobody asked for. On the way of a
+        KeyboardInterrupt out of the program it does what the end of a block does then."""
+        self._close(_interrupt())
 
     def _close(self, error: BaseException | None) -> None:
         if self._inside_task():
@@ -301,7 +305,7 @@ class Runtime:
             self._state = "closing"
         pressed = isinstance(error, KeyboardInterrupt)
         cancel = self._cancel_on_interrupt if pressed else error is not None
-        unwritten = self._io_calls() if pressed else []
+        unwritten = self._io_calls() if error is not None else []
         ours: KeyboardInterrupt | None = None
         ended = False
         try:
@@ -318,11 +322,14 @@ class Runtime:
                     else:
                         pressed, ours = True, again
                         cancel = cancel or self._cancel_on_interrupt
-                        unwritten = self._io_calls()
+                        unwritten = unwritten or self._io_calls()
         finally:
-            self._report(unwritten)
+            failed = error is not None or ours is not None or not ended
+            if failed:
+                raised = type(error or sys.exc_info()[1]).__name__
+                self._report("interrupted" if pressed else f"ended by {raised}", unwritten)
             try:
-                self._shut_down(failed=error is not None or ours is not None or not ended)
+                self._shut_down(failed=failed)
             finally:
                 self._interrupts.restore()
         if ours is not None:
@@ -399,18 +406,27 @@ class Runtime:
             io = [call for call in live if call.task.constraint is not None]
             return [(call, call.args, call.kwargs) for call in io]
 
-    def _report(self, unwritten: list[tuple[Call, tuple[Any, ...], dict[str, Any]]]) -> None:
+    def _report(
+        self, why: str, unwritten: list[tuple[Call, tuple[Any, ...], dict[str, Any]]]
+    ) -> None:
+        """Says what else nobody would see, since another exception ends the block."""
         self.not_written = [
             describe(call.task.name, args, kwargs)
             for call, args, kwargs in unwritten
             if call.state != DONE or call.error is not None
         ]
         if self.not_written:
+            more = ", ... (all in not_written)" if len(self.not_written) > _SHOWN else ""
             _log.warning(
-                "interrupted: %d I/O tasks were not done: %s",
+                "%s: %d I/O tasks were not done: %s%s",
+                why,
                 len(self.not_written),
-                ", ".join(self.not_written),
+                ", ".join(self.not_written[:_SHOWN]),
+                more,
             )
+        failure = self._take_failures()
+        if failure is not None:
+            _log.error("%s: tasks failed, and nobody asked; the first:", why, exc_info=failure)
 
     # ---- Submission. ----------------------------------------------------------------------------
 
@@ -968,16 +984,22 @@ class Runtime:
         self._raise_first_failure()
 
     def _raise_first_failure(self) -> None:
+        failure = self._take_failures()
+        if failure is not None:
+            raise failure
+
+    def _take_failures(self) -> BaseException | None:
+        """The first that nobody asked for, with a note of how many more there are."""
         with self._lock:
             failed = list(self._failures)
             self._failures.clear()
         if not failed:
-            return
+            return None
         first = failed[0]
         assert first.error is not None  # it failed
         if len(failed) > 1:
             add_note(first.error, f"and {len(failed) - 1} more tasks failed")
-        raise first.error.with_traceback(first.value)
+        return first.error.with_traceback(first.value)
 
     def bring_back(self, objects: Iterable[Any]) -> None:
         """Gives objects that tasks have changed elsewhere their new contents."""
@@ -1100,6 +1122,14 @@ class Runtime:
         with self._lock:
             processes = [worker.process for worker in self._compute.workers]
         return [os.getpid(), *(process.pid for process in processes if process is not None)]
+
+
+def _interrupt() -> KeyboardInterrupt | None:
+    """The one that is being handled, or that has ended the program."""
+    error = sys.exc_info()[1]
+    if error is None and not hasattr(sys, "ps1"):  # or the program goes on after it
+        error = getattr(sys, "last_value", None)
+    return error if isinstance(error, KeyboardInterrupt) else None
 
 
 def wait(value: Any) -> Any:

@@ -359,6 +359,12 @@ class Simulated(unittest.TestCase):
             self.assertTrue(first.done())
             self.assertFalse(compute().cancel())
 
+    def test_exit_with_status_0_is_a_normal_end(self) -> None:
+        with self.assertRaises(SystemExit), runtime() as simulated:
+            compute()
+            raise SystemExit(0)
+        self.assertEqual(simulated.now_s, 1.0)
+
     def test_ctrl_c_ends_it_between_two_calls(self) -> None:
         def cost(*needs: Any) -> float:
             if not needs:
