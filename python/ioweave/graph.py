@@ -53,12 +53,15 @@ class Latch:
         self.gate.acquire()
 
 
+_NOTHING: dict[int, int] = {}
+
+
 class Call:
     """One call of a task, from submission on. After it is done only value and error remain."""
 
     __slots__ = (
         *("runtime", "task", "args", "kwargs", "number", "state", "value", "error"),
-        *("has_futures", "nbytes", "prepared", "payload", "attempt"),
+        *("has_futures", "nbytes", "held", "brings", "payload", "attempt"),
         *("operation", "admitted", "flow"),
         *("missing", "needs", "successors", "followers", "accesses"),
         *("latches", "callbacks", "waits_for"),
@@ -79,8 +82,9 @@ class Call:
         self.value: Any = None  # of a call that failed: its traceback
         self.error: BaseException | None = None
         self.has_futures = False  # in the arguments, to be replaced before it runs
-        self.nbytes = 0
-        self.prepared = False  # nbytes is known, and the futures are replaced (I/O tasks)
+        self.nbytes = 0  # that an I/O task moves
+        self.held = _NOTHING  # bytes of buffers and arrays among its arguments, by id
+        self.brings: dict[int, int] | None = None  # those of its value, to calls that need it
         self.payload: bytes | None = None  # the pickled arguments, where they may be early
         self.attempt = 1
         self.operation = -1  # of the policy; -1: the policy does not know it

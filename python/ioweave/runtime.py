@@ -39,7 +39,15 @@ from typing import Any
 from . import admission, graph, pool, targets, tasks
 from ._request import Request
 from .admission import Admission, DeviceState
-from .arguments import ATOMS, Found, describe, examine, replace_futures, replace_requests
+from .arguments import (
+    ATOMS,
+    Found,
+    describe,
+    examine,
+    held_by,
+    replace_futures,
+    replace_requests,
+)
 from .devices import Device
 from .errors import CancelledError, DependencyFailed, TaskTimeout
 from .futures import Future
@@ -212,7 +220,8 @@ class Runtime:
         self._tracking = False  # every object that a call gets is noted, since some are changed
         self._failures: dict[Call, None] = {}  # not asked for yet, in order
         self._submitters: list[threading.Lock] = []  # gates of those that wait for room
-        self._pending_bytes = 0
+        self._held: dict[int, list[int]] = {}  # buffers by id: bytes, and how many calls hold it
+        self._pending_bytes = 0  # of them all
         self._submitted = self._succeeded = self._failed = self._cancelled = 0
         self._retried = self._timed_out = 0
         self._cancelling = False  # nothing is run again
@@ -460,7 +469,6 @@ class Runtime:
             self._ask_flow(call)
             if not call.has_futures:
                 call.nbytes = task.bytes_of(args, kwargs)
-                call.prepared = True
         elif task.cpus > self._cpus:
             raise ValueError(
                 f"task {task.name!r} needs {task.cpus} cpus and the Runtime has {self._cpus}: "
@@ -474,7 +482,7 @@ class Runtime:
         todo: Todo = []
         with self._lock:
             if len(self._live) >= self._max_pending or self._pending_bytes > 0:
-                self._wait_for_room(call)
+                self._wait_for_room(found)
             self._enter(call, found, uses, todo)
         for step in todo:
             step()
@@ -498,7 +506,6 @@ class Runtime:
             if found.requests:
                 self._take_requests(call)
                 found = examine((*call.args, *call.kwargs.values()))
-            call.nbytes = found.bytes
             if found.futures:
                 call.has_futures = True
                 self._check_futures(task, found.futures)
@@ -523,6 +530,7 @@ class Runtime:
             value = request.result()
         except Exception as raised:  # a CancelledError too
             error, value = raised, _trace_of(raised)
+        transfer.brings = held_by((value,))
         todo: Todo = []
         with self._lock:
             transfer.value, transfer.error, transfer.state = value, error, DONE
@@ -545,7 +553,8 @@ class Runtime:
         self._submitted += 1
         call.number = self._submitted
         self._live.add(call)
-        self._pending_bytes += call.nbytes
+        if found is not None and found.held:
+            self._hold(call, found.held)
         failed = self._link(call, found, uses) if call.has_futures or uses else None
         if failed is not None:
             self._done(call, None, not_run(call, failed), todo)
@@ -584,11 +593,11 @@ class Runtime:
                     for thing in (*found.objects, *found.futures):
                         self._accesses.note_reader(call, id(thing), thing)
 
-    def _wait_for_room(self, call: Call) -> None:
-        """Lets go of the lock while it waits."""
+    def _wait_for_room(self, found: Found | None) -> None:
+        """For a call with these arguments. Lets go of the lock while it waits."""
         while self._worker() is None and (
             len(self._live) >= self._max_pending
-            or (self._live and self._pending_bytes + call.nbytes > self._max_bytes)
+            or (self._live and self._pending_bytes + self._more(found) > self._max_bytes)
         ):
             gate = threading.Lock()
             gate.acquire()
@@ -601,6 +610,29 @@ class Runtime:
                 if gate in self._submitters:
                     self._submitters.remove(gate)
 
+    def _more(self, found: Found | None) -> int:
+        """The bytes of buffers that no pending call holds yet."""
+        held = {} if found is None else found.held
+        return sum(size for number, size in held.items() if number not in self._held)
+
+    def _hold(self, call: Call, buffers: dict[int, int]) -> None:
+        """`call` is pending with these buffers. Each counts once, whoever holds it."""
+        more = {number: size for number, size in buffers.items() if number not in call.held}
+        call.held = call.held | more
+        for number, size in more.items():
+            holders = self._held.setdefault(number, [size, 0])
+            if holders[1] == 0:
+                self._pending_bytes += size
+            holders[1] += 1
+
+    def _let_go(self, call: Call) -> None:
+        for number in call.held:
+            holders = self._held[number]
+            holders[1] -= 1
+            if holders[1] == 0:
+                self._pending_bytes -= holders[0]
+                del self._held[number]
+
     def _link(
         self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> Call | None:
@@ -608,6 +640,8 @@ class Runtime:
         failed: Call | None = None
         for future in found.futures if found is not None else ():
             failed = graph.link(call, future._call, data=True) or failed
+            if future._call.brings:
+                self._hold(call, future._call.brings)
         for key, (thing, direction) in uses.items():
             failed = self._accesses.enter(call, key, thing, direction) or failed
         return failed
@@ -622,7 +656,7 @@ class Runtime:
         if call.flow is None:
             call.state = READY
             self._compute.push(call)
-        elif call.prepared:
+        elif not call.has_futures:
             call.state = READY
             assert self._admission is not None  # since start()
             self._start_io(self._admission.ready(call))
@@ -651,9 +685,7 @@ class Runtime:
                 self._finish(call, trace, error, todo)
             else:
                 call.args, call.kwargs, call.has_futures = args, kwargs, False
-                self._pending_bytes += nbytes - call.nbytes
                 call.nbytes = nbytes
-                call.prepared = True
                 self._release(call, todo)
         for step in todo:
             step()
@@ -681,6 +713,8 @@ class Runtime:
                 value = task.function(*call.args, **call.kwargs)
             if task.returns != 1:
                 value = several(task, value)
+            if type(value) not in ATOMS:
+                call.brings = held_by((value,))
         except BaseException as raised:
             error, value = raised, _trace_of(raised)
             if call.attempt > task.retries:
@@ -761,7 +795,7 @@ class Runtime:
         call.error = error
         call.state = DONE  # last: who reads it without the lock finds value and error
         self._live.discard(call)
-        self._pending_bytes -= call.nbytes
+        self._let_go(call)
         call.args, call.kwargs, call.payload = (), _NONE, None
         if error is None:
             self._succeeded += 1
@@ -830,7 +864,10 @@ class Runtime:
             other.missing -= 1
             if call.error is not None and other.state == WAITING:
                 failing.append((other, call))
-            elif other.missing == 0:
+                continue
+            if call.brings and other.state == WAITING:
+                self._hold(other, call.brings)
+            if other.missing == 0:
                 self._arrived(other, settled, todo)
         call.successors = None
         if call.missing == 0:

@@ -17,7 +17,7 @@ from typing import Any
 
 import ioweave
 from ioweave import targets
-from runtimes import Gate, RuntimeTest, until
+from runtimes import Gate, RuntimeTest, pass_gate, until
 
 
 @ioweave.task
@@ -436,6 +436,51 @@ class BackPressure(RuntimeTest):
             self.assertEqual(size(bytes(2000)).result(), 2000)
             self.assertEqual(runtime.stats().pending_bytes, 0)
 
+    def test_what_an_io_task_moves_is_not_what_it_holds(self) -> None:
+        io = ioweave.io(bandwidth=10, device="slow", bytes=290_000_000)
+        copy = io(lambda path, *_: None)
+        devices = [ioweave.Device("slow", bandwidth=10)]
+        bound = 10**12
+        with self.runtime(cpus=1, max_pending_bytes=bound, devices=devices) as runtime:
+            with Gate(io(pass_gate)) as gate:
+                for number in range(3):
+                    copy(str(number), bytes(100))
+                self.assertEqual(runtime.stats().pending_bytes, 300)
+                gate.open()
+            ioweave.barrier()
+            self.assertEqual(sum(flow.bytes for flow in runtime.stats().flows), 4 * 290_000_000)
+
+    def test_a_buffer_that_many_hold_counts_once(self) -> None:
+        size = ioweave.task(lambda needed, *data: len(data))
+        block = bytearray(600)
+        with self.runtime(cpus=1, max_pending_bytes=10**6) as runtime, Gate() as gate:
+            for _ in range(5):
+                size(gate.future, block, [block])
+            self.assertEqual(runtime.stats().pending_bytes, 600)
+            gate.open()
+        self.assertEqual(runtime.stats().pending_bytes, 0)
+
+    def test_what_futures_bring_counts_once_it_is_there(self) -> None:
+        @ioweave.task
+        def make(number: int) -> list[bytes]:
+            pass_gate(number)
+            return [bytes(100), bytes(200)]
+
+        size = ioweave.task(lambda needed, *data: len(data))
+        save = ioweave.io(policy="none", bytes=1, name="save")(size.function)
+        with self.runtime(cpus=2) as runtime, Gate() as gate, Gate(make) as made:
+            for task in (size, save):
+                task(gate.future, made.future, made.future)
+            self.assertEqual(runtime.stats().pending_bytes, 0)
+            made.open()
+            until(lambda: runtime.stats().pending_bytes == 300)
+            block = ioweave.task(lambda: bytearray(50))()
+            block.result()
+            size(gate.future, block)  # which was there before
+            self.assertEqual(runtime.stats().pending_bytes, 350)
+            gate.open()
+        self.assertEqual((runtime.stats().pending_bytes, runtime._held), (0, {}))
+
     def test_a_task_that_submits_is_never_blocked(self) -> None:
         @ioweave.task
         def many() -> list[Any]:
@@ -586,7 +631,7 @@ class RandomRuns(unittest.TestCase):
             self.assertEqual(stats.succeeded + stats.failed + stats.cancelled, stats.submitted)
             while runtime.stats().cpus_free != 3:
                 pass  # a thread gives its slots back after it has told the futures
-            self.assertEqual(runtime._accesses._table, {})
+            self.assertEqual((runtime._accesses._table, runtime._held), ({}, {}))
 
 
 if __name__ == "__main__":

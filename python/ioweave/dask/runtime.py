@@ -348,7 +348,7 @@ class DaskRuntime(Runtime):
         todo: Todo = []
         with self._lock:
             if len(self._live) >= self._max_pending or self._pending_bytes > 0:
-                self._wait_for_room(call)
+                self._wait_for_room(found)
         # Reading the last version of an object and making the next one is one step.
         with self._versions.lock:
             changed = self._dump(call, uses)
