@@ -258,9 +258,9 @@ class Runtime:
                 self._learned.load(self._learned_path)
             if self._run_file is not None or self._keep_records:
                 self._recorder = self._make_recorder()
-            self._began = self._clock_s()
             self._state = "opening"
         try:
+            self._began = self._clock_s()
             self._open()
         except BaseException:
             self._state = "new"
@@ -383,9 +383,11 @@ class Runtime:
             self._close_down()
         finally:
             if self._recorder is not None:
+                with self._lock:
+                    counts = self._counts()
                 self._recorder.close(
                     wall_s=self._clock_s() - self._began,
-                    tasks=self._counts(),
+                    tasks=counts,
                     explanations=self._explanations(),
                     exit_code=int(failed or bool(self._failures)),
                 )
