@@ -18,9 +18,13 @@ from .errors import WorkerDied
 from .futures import Future
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
     from .tasks import Task
+
+
+_BEGUN = b""  # what a worker process says before it runs a task with a timeout
 
 
 class RemoteError(Exception):
@@ -119,21 +123,28 @@ class WorkerProcess:
         theirs.close()
         self._killed: BaseException | None = None
         self.doomed = False  # it has ended, or is about to: run() must not be called any more
+        self.begun = False  # what run() was given last, if its task has a timeout
 
     @property
     def pid(self) -> int:
         return self._process.pid or 0
 
-    def run(self, payload: bytes) -> tuple[Any, list[Any]]:
-        """The value, and the new contents of the objects that the task changes.
+    def run(self, payload: bytes, begun: Callable[[], None]) -> tuple[Any, list[Any]]:
+        """The value, and the new contents of the objects that the task changes. `begun` is called
+        when a task with a timeout begins: process and imports are there, and so are the arguments.
 
         Raises:
             WorkerDied: the process ended first; what kill() was given, if it was called.
             Exception: what the task raised.
         """
+        self.begun = False
         try:
             self._connection.send_bytes(payload)
             reply = self._connection.recv_bytes()
+            if reply == _BEGUN:
+                self.begun = True
+                begun()
+                reply = self._connection.recv_bytes()
         except (EOFError, OSError):
             self.doomed = True
             self._process.join()
@@ -172,12 +183,14 @@ def _serve(connection: Connection) -> None:
             payload = connection.recv_bytes()
         except (EOFError, OSError):
             return
-        connection.send_bytes(_reply(payload))
+        connection.send_bytes(_reply(connection, payload))
 
 
-def _reply(payload: bytes) -> bytes:
+def _reply(connection: Connection, payload: bytes) -> bytes:
     try:
         task, args, kwargs = pickle.loads(payload)
+        if task.timeout is not None:
+            connection.send_bytes(_BEGUN)
         value = task.function(*args, **kwargs)
         written = task.written_objects(args, kwargs) if task.objects else []
     except BaseException as error:

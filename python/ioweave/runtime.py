@@ -72,6 +72,7 @@ _NONE: dict[str, Any] = {}  # keyword arguments of a call that is done
 # Failures that nobody asked for are kept for barrier() with their tracebacks, but no more than so.
 KEPT_FAILURES = 1000
 _SHOWN = 20  # calls in a message
+_START_S = 300  # in which a worker process begins a task with a timeout: it may have to import much
 
 Todo = list[Callable[[], None]]
 
@@ -735,10 +736,15 @@ class Runtime:
             if process is not None:
                 process.close()
             process = worker.process = WorkerProcess()
-        if task.timeout is not None:
-            self._watchdog.watch(worker, call, task.timeout)
         payload = call.payload or pickle_call(task, call.args, call.kwargs)
-        value, written = process.run(payload)
+
+        def begun() -> None:
+            assert task.timeout is not None  # or the process says nothing
+            self._watchdog.watch(worker, call, task.timeout)
+
+        if task.timeout is not None:
+            self._watchdog.watch(worker, call, _START_S)
+        value, written = process.run(payload, begun)
         if written:
             for old, new in zip(task.written_objects(call.args, call.kwargs), written, strict=True):
                 update_in_place(task.name, old, new)
@@ -749,6 +755,8 @@ class Runtime:
         error = TaskTimeout(f"task {call.name} took longer than {call.task.timeout} s")
         self._timed_out += 1
         if worker.process is not None:
+            if not worker.process.begun:
+                error = TaskTimeout(f"task {call.name} has not begun in a process in {_START_S} s")
             worker.process.kill(error)
             return []
         if self._timed_out == 1:

@@ -8,10 +8,13 @@ import tempfile
 import threading
 import traceback
 import unittest
+from pathlib import Path
 from typing import Annotated, Any
+from unittest import mock
 
 import ioweave
 from ioweave.processes import update_in_place
+from runtimes import until
 
 
 @ioweave.task
@@ -47,6 +50,32 @@ def die_once(flag: str) -> str:
 
 @ioweave.task(timeout=0.05)
 def hang() -> None:
+    threading.Event().wait()
+
+
+class Slow:
+    """An argument that is there when nobody has `fifo` open for writing any more."""
+
+    def __init__(self, fifo: Path) -> None:
+        self.fifo = fifo
+
+    def __reduce__(self) -> Any:
+        return _open, (self.fifo,)
+
+
+def _open(fifo: Path) -> Slow:
+    fifo.with_suffix(".waiting").touch()
+    fifo.read_bytes()
+    return Slow(fifo)
+
+
+@ioweave.task(timeout=1)
+def take(_: Slow) -> str:
+    return "taken"
+
+
+@ioweave.task(timeout=1)
+def hang_longer() -> None:
     threading.Event().wait()
 
 
@@ -142,6 +171,33 @@ class Processes(unittest.TestCase):
             hung.result()
         self.assertEqual(add(1).result(), 1)
         self.assertEqual(runtime.stats().timed_out, 1)
+
+
+class Timeouts(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.fifo = Path(temporary.name, "fifo")
+        os.mkfifo(self.fifo)
+        self.writer = os.open(self.fifo, os.O_RDWR)
+
+    def test_the_start_of_a_process_is_not_the_tasks_time(self) -> None:
+        """Of two with the same timeout, the one submitted first outlives the other."""
+        with ioweave.Runtime(cpus=2, workers="processes"):
+            taken = take(Slow(self.fifo))
+            until(self.fifo.with_suffix(".waiting").exists)
+            self.assertIsInstance(hang_longer().exception(), ioweave.TaskTimeout)
+            os.close(self.writer)
+            self.assertEqual(taken.result(), "taken")
+
+    def test_a_start_that_hangs_ends_all_the_same(self) -> None:
+        self.addCleanup(os.close, self.writer)
+        with (
+            mock.patch("ioweave.runtime._START_S", 0.05),
+            ioweave.Runtime(cpus=1, workers="processes"),
+            self.assertRaisesRegex(ioweave.TaskTimeout, "take#1 has not begun in a process in 0.0"),
+        ):
+            take(Slow(self.fifo)).result()
 
 
 class InPlace(unittest.TestCase):
