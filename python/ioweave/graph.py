@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .admission import Flow
+    from .contents import Snapshot
     from .futures import Future
     from .runtime import Runtime
     from .tasks import Task
@@ -61,7 +62,7 @@ class Call:
 
     __slots__ = (
         *("runtime", "task", "args", "kwargs", "number", "state", "value", "error"),
-        *("has_futures", "nbytes", "held", "brings", "payload", "attempt"),
+        *("has_futures", "nbytes", "held", "brings", "payload", "attempt", "before"),
         *("operation", "admitted", "flow"),
         *("missing", "needs", "successors", "followers", "accesses"),
         *("latches", "callbacks", "waits_for"),
@@ -87,6 +88,7 @@ class Call:
         self.brings: dict[int, int] | None = None  # those of its value, to calls that need it
         self.payload: bytes | None = None  # the pickled arguments, where they may be early
         self.attempt = 1
+        self.before: Snapshot | None = None  # of what it changes, if it may be run again
         self.operation = -1  # of the policy; -1: the policy does not know it
         self.admitted = False  # the policy has started it
         self.flow: Flow | None = None  # of an I/O task

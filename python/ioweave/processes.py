@@ -86,28 +86,6 @@ def pickle_call(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> by
         raise
 
 
-def update_in_place(task: str, old: Any, new: Any) -> None:
-    """Gives an object the contents of what a worker process made of its copy, so that a task that
-    changes an object does the same in threads and in processes.
-
-    Raises:
-        TypeError: its type has no contents that could be replaced.
-    """
-    if isinstance(old, (list, bytearray)) or hasattr(old, "__array_interface__"):
-        old[... if hasattr(old, "__array_interface__") else slice(None)] = new
-    elif isinstance(old, (dict, set)):
-        old.clear()
-        old.update(new)
-    elif hasattr(old, "__dict__"):
-        old.__dict__.clear()
-        old.__dict__.update(new.__dict__)
-    else:
-        raise TypeError(
-            f"task {task!r} changes an object of type {type(old).__name__}, which cannot be "
-            "brought back from a worker process: return the new value instead"
-        )
-
-
 class WorkerProcess:
     """A process that runs one call at a time. One thread runs calls; another may kill()."""
 

@@ -48,6 +48,7 @@ from .arguments import (
     replace_futures,
     replace_requests,
 )
+from .contents import Snapshot, update_in_place
 from .devices import Device
 from .errors import CancelledError, DependencyFailed, TaskTimeout
 from .futures import Future
@@ -57,7 +58,7 @@ from .learning import of_this_process
 from .log_file import LogFile
 from .options import Options, takes_options
 from .pool import Outcome, Pool, Worker, current_worker
-from .processes import WorkerProcess, check_picklable, pickle_call, update_in_place
+from .processes import WorkerProcess, check_picklable, pickle_call
 from .progress import Progress
 from .records import TaskRecord
 from .run_file import Recorder
@@ -711,6 +712,8 @@ class Runtime:
             if self._processes and call.flow is None:
                 value = self._run_in_process(worker, call)
             else:
+                if task.retries and task.objects:
+                    self._begin_with_what_was(call)
                 if task.timeout is not None:
                     self._watchdog.watch(worker, call, task.timeout)
                 value = task.function(*call.args, **call.kwargs)
@@ -727,6 +730,15 @@ class Runtime:
         if task.timeout is not None:
             self._watchdog.ended(worker)
         return value, error, time.monotonic() - began
+
+    def _begin_with_what_was(self, call: Call) -> None:
+        """A run must not go on with what one that failed made of the objects that it changes.
+        Without the lock."""
+        if call.before is None:
+            changed = call.task.written_objects(call.args, call.kwargs)
+            call.before = Snapshot(call.task.name, changed)
+        else:
+            call.before.restore()
 
     def _run_in_process(self, worker: Worker, call: Call) -> Any:
         """Without the lock."""
@@ -806,7 +818,7 @@ class Runtime:
         call.state = DONE  # last: who reads it without the lock finds value and error
         self._live.discard(call)
         self._let_go(call)
-        call.args, call.kwargs, call.payload = (), _NONE, None
+        call.args, call.kwargs, call.payload, call.before = (), _NONE, None, None
         if error is None:
             self._succeeded += 1
         else:

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from unittest import mock
 
 import ioweave
-from ioweave.processes import update_in_place
 from runtimes import until
 
 
@@ -198,30 +197,6 @@ class Timeouts(unittest.TestCase):
             self.assertRaisesRegex(ioweave.TaskTimeout, "take#1 has not begun in a process in 0.0"),
         ):
             take(Slow(self.fifo)).result()
-
-
-class InPlace(unittest.TestCase):
-    def test_contents_are_replaced(self) -> None:
-        class Plain:
-            def __init__(self, value: int) -> None:
-                self.value = value
-
-        for old, new in (
-            ([1], [2, 3]),
-            ({1: 2}, {3: 4}),
-            ({1}, {2}),
-            (bytearray(b"1"), bytearray(b"23")),
-        ):
-            with self.subTest(type(old)):
-                update_in_place("t", old, new)
-                self.assertEqual(old, new)
-        plain = Plain(1)
-        update_in_place("t", plain, Plain(2))
-        self.assertEqual(plain.value, 2)
-
-    def test_what_has_no_contents_is_refused(self) -> None:
-        with self.assertRaisesRegex(TypeError, "task 't' changes an object of type object"):
-            update_in_place("t", object(), object())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import traceback
 import unittest
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import ioweave
 from ioweave import targets
@@ -180,6 +180,19 @@ class Retries(RuntimeTest):
         with self.runtime(cpus=1) as runtime:
             self.assertEqual(third_time().result(), 3)
             self.assertEqual(runtime.stats().retried, 2)
+
+    def test_what_could_not_be_run_again_on_what_it_was_is_not_run(self) -> None:
+        @ioweave.task(retries=1)
+        def change(locks: Annotated[list[Any], ioweave.InOut]) -> None:
+            locks.clear()
+
+        locks = [threading.Lock()]
+        with (
+            self.runtime(cpus=1),
+            self.assertRaisesRegex(TypeError, "'change'.* cannot be (copied|sent)"),
+        ):
+            change(locks).result()
+        self.assertEqual(len(locks), 1)
 
     def test_the_last_failure_stands(self) -> None:
         @ioweave.task(retries=1)
