@@ -80,6 +80,9 @@ class OnDask(RuntimeTest):
         for client in self.clients.values():
             tasks = _scheduler(client).tasks
             self.until(functools.partial(operator.not_, tasks))
+            plugin = _scheduler(client).plugins.get("ioweave")
+            if plugin is not None:  # a worker has yet to say that it gave up what was taken back
+                self.until(functools.partial(operator.not_, plugin._left_behind))
             check_idle(self, client)
         super().tearDown()
 
