@@ -208,9 +208,10 @@ class FlowCounts:
 class Simulation:
     """A cluster in virtual time under `policy`; src/simulator/simulation.hpp has the model.
 
-    Not thread-safe. Tasks are numbered 0, 1, 2, ... in the order of submission; one is ready once
-    those in `after` have ended, and runs on the node of `beside`, one of them, if given and if that
-    node has the device and the cores. What could never run raises ValueError.
+    Not thread-safe: one lock goes around every call of it and of its policy. Tasks are numbered 0,
+    1, 2, ... in the order of submission; one is ready once those in `after` have ended, and runs on
+    the node of `beside`, one of them, if given and if that node has the device and the cores. What
+    could never run raises ValueError.
     """
 
     def __init__(

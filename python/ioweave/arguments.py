@@ -32,12 +32,13 @@ _CONTAINERS: frozenset[type] = frozenset({list, tuple, dict, set, frozenset})
 class Found:
     """What examine() found in some arguments."""
 
-    __slots__ = ("bytes", "futures", "objects", "requests")
+    __slots__ = ("bytes", "futures", "held", "objects", "requests")
 
     def __init__(self) -> None:
         self.futures: list[Future[Any]] = []
         self.requests: list[Request[Any]] = []
         self.bytes = 0  # of buffers and arrays, whatever their owner
+        self.held: dict[int, int] = {}  # the same by id: each once
         self.objects: list[Any] = []  # all that could change, containers too
 
 
@@ -72,7 +73,10 @@ def _examine(values: Iterable[Any], found: Found, inside: set[int]) -> bool:
         found.objects.append(value)
         parts = _parts(value, kind)
         if parts is None:
-            found.bytes += _size(value)
+            size = _size(value)
+            if size:
+                found.bytes += size
+                found.held[id(value)] = size
         elif id(value) in inside:
             cyclic = True
         elif not ATOMS.issuperset(map(type, parts)):  # at the speed of C for a list of numbers
@@ -94,12 +98,28 @@ def _parts(value: Any, kind: type) -> Iterable[Any] | None:
     return None
 
 
+def held_by(values: Iterable[Any]) -> dict[int, int]:
+    """The bytes of those values that are buffers or arrays, or containers of such, by id. It looks
+    no deeper: what tasks return may be millions of objects."""
+    held: dict[int, int] = {}
+    for value in values:
+        parts = _parts(value, type(value))
+        for part in (value,) if parts is None else tuple(parts):
+            size = 0 if type(part) in ATOMS else _size(part)
+            if size:
+                held[id(part)] = size
+    return held
+
+
 def _size(value: Any) -> int:
     if isinstance(value, (bytes, bytearray, mmap.mmap)):
         return len(value)
     if isinstance(value, array.array):
         return len(value) * value.itemsize
-    size = getattr(value, "nbytes", 0)  # memoryview, numpy, torch
+    try:
+        size = getattr(value, "nbytes", 0)  # memoryview, numpy, torch
+    except Exception:  # of an array that is closed, say
+        return 0
     return size if type(size) is int else 0
 
 

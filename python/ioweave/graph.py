@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .admission import Flow
+    from .contents import Snapshot
     from .futures import Future
     from .runtime import Runtime
     from .tasks import Task
@@ -53,12 +54,15 @@ class Latch:
         self.gate.acquire()
 
 
+_NOTHING: dict[int, int] = {}
+
+
 class Call:
     """One call of a task, from submission on. After it is done only value and error remain."""
 
     __slots__ = (
         *("runtime", "task", "args", "kwargs", "number", "state", "value", "error"),
-        *("has_futures", "nbytes", "prepared", "payload", "attempt"),
+        *("has_futures", "nbytes", "held", "brings", "payload", "attempt", "before"),
         *("operation", "admitted", "flow"),
         *("missing", "needs", "successors", "followers", "accesses"),
         *("latches", "callbacks", "waits_for"),
@@ -79,10 +83,12 @@ class Call:
         self.value: Any = None  # of a call that failed: its traceback
         self.error: BaseException | None = None
         self.has_futures = False  # in the arguments, to be replaced before it runs
-        self.nbytes = 0
-        self.prepared = False  # nbytes is known, and the futures are replaced (I/O tasks)
+        self.nbytes = 0  # that an I/O task moves
+        self.held = _NOTHING  # bytes of buffers and arrays among its arguments, by id
+        self.brings: dict[int, int] | None = None  # those of its value, to calls that need it
         self.payload: bytes | None = None  # the pickled arguments, where they may be early
         self.attempt = 1
+        self.before: Snapshot | None = None  # of what it changes, if it may be run again
         self.operation = -1  # of the policy; -1: the policy does not know it
         self.admitted = False  # the policy has started it
         self.flow: Flow | None = None  # of an I/O task

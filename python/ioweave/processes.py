@@ -18,9 +18,13 @@ from .errors import WorkerDied
 from .futures import Future
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
     from .tasks import Task
+
+
+_BEGUN = b""  # what a worker process says before it runs a task with a timeout
 
 
 class RemoteError(Exception):
@@ -82,28 +86,6 @@ def pickle_call(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> by
         raise
 
 
-def update_in_place(task: str, old: Any, new: Any) -> None:
-    """Gives an object the contents of what a worker process made of its copy, so that a task that
-    changes an object does the same in threads and in processes.
-
-    Raises:
-        TypeError: its type has no contents that could be replaced.
-    """
-    if isinstance(old, (list, bytearray)) or hasattr(old, "__array_interface__"):
-        old[... if hasattr(old, "__array_interface__") else slice(None)] = new
-    elif isinstance(old, (dict, set)):
-        old.clear()
-        old.update(new)
-    elif hasattr(old, "__dict__"):
-        old.__dict__.clear()
-        old.__dict__.update(new.__dict__)
-    else:
-        raise TypeError(
-            f"task {task!r} changes an object of type {type(old).__name__}, which cannot be "
-            "brought back from a worker process: return the new value instead"
-        )
-
-
 class WorkerProcess:
     """A process that runs one call at a time. One thread runs calls; another may kill()."""
 
@@ -119,21 +101,28 @@ class WorkerProcess:
         theirs.close()
         self._killed: BaseException | None = None
         self.doomed = False  # it has ended, or is about to: run() must not be called any more
+        self.begun = False  # what run() was given last, if its task has a timeout
 
     @property
     def pid(self) -> int:
         return self._process.pid or 0
 
-    def run(self, payload: bytes) -> tuple[Any, list[Any]]:
-        """The value, and the new contents of the objects that the task changes.
+    def run(self, payload: bytes, begun: Callable[[], None]) -> tuple[Any, list[Any]]:
+        """The value, and the new contents of the objects that the task changes. `begun` is called
+        when a task with a timeout begins: process and imports are there, and so are the arguments.
 
         Raises:
             WorkerDied: the process ended first; what kill() was given, if it was called.
             Exception: what the task raised.
         """
+        self.begun = False
         try:
             self._connection.send_bytes(payload)
             reply = self._connection.recv_bytes()
+            if reply == _BEGUN:
+                self.begun = True
+                begun()
+                reply = self._connection.recv_bytes()
         except (EOFError, OSError):
             self.doomed = True
             self._process.join()
@@ -172,12 +161,14 @@ def _serve(connection: Connection) -> None:
             payload = connection.recv_bytes()
         except (EOFError, OSError):
             return
-        connection.send_bytes(_reply(payload))
+        connection.send_bytes(_reply(connection, payload))
 
 
-def _reply(payload: bytes) -> bytes:
+def _reply(connection: Connection, payload: bytes) -> bytes:
     try:
         task, args, kwargs = pickle.loads(payload)
+        if task.timeout is not None:
+            connection.send_bytes(_BEGUN)
         value = task.function(*args, **kwargs)
         written = task.written_objects(args, kwargs) if task.objects else []
     except BaseException as error:

@@ -39,7 +39,16 @@ from typing import Any
 from . import admission, graph, pool, targets, tasks
 from ._request import Request
 from .admission import Admission, DeviceState
-from .arguments import ATOMS, Found, describe, examine, replace_futures, replace_requests
+from .arguments import (
+    ATOMS,
+    Found,
+    describe,
+    examine,
+    held_by,
+    replace_futures,
+    replace_requests,
+)
+from .contents import Snapshot, update_in_place
 from .devices import Device
 from .errors import CancelledError, DependencyFailed, TaskTimeout
 from .futures import Future
@@ -49,7 +58,7 @@ from .learning import of_this_process
 from .log_file import LogFile
 from .options import Options, takes_options
 from .pool import Outcome, Pool, Worker, current_worker
-from .processes import WorkerProcess, check_picklable, pickle_call, update_in_place
+from .processes import WorkerProcess, check_picklable, pickle_call
 from .progress import Progress
 from .records import TaskRecord
 from .run_file import Recorder
@@ -63,6 +72,8 @@ _NODE_NAME = platform.node() or "localhost"
 _NONE: dict[str, Any] = {}  # keyword arguments of a call that is done
 # Failures that nobody asked for are kept for barrier() with their tracebacks, but no more than so.
 KEPT_FAILURES = 1000
+_SHOWN = 20  # calls in a message
+_START_S = 300  # in which a worker process begins a task with a timeout: it may have to import much
 
 Todo = list[Callable[[], None]]
 
@@ -117,7 +128,8 @@ class Runtime:
             ...
 
     One at a time in a process, and each once. The end of the block waits for all tasks, and raises
-    the first failure that nobody asked for; if the block raises, what has not begun is cancelled.
+    the first failure that nobody asked for; if the block raises, what has not begun is cancelled,
+    and said so. SystemExit with status 0 is a normal end.
 
     Every target takes all of the arguments, so that nothing else of a program changes with it. Of
     those that it has no use for, nothing comes.
@@ -210,7 +222,8 @@ class Runtime:
         self._tracking = False  # every object that a call gets is noted, since some are changed
         self._failures: dict[Call, None] = {}  # not asked for yet, in order
         self._submitters: list[threading.Lock] = []  # gates of those that wait for room
-        self._pending_bytes = 0
+        self._held: dict[int, list[int]] = {}  # buffers by id: bytes, and how many calls hold it
+        self._pending_bytes = 0  # of them all
         self._submitted = self._succeeded = self._failed = self._cancelled = 0
         self._retried = self._timed_out = 0
         self._cancelling = False  # nothing is run again
@@ -247,9 +260,9 @@ class Runtime:
                 self._learned.load(self._learned_path)
             if self._run_file is not None or self._keep_records:
                 self._recorder = self._make_recorder()
-            self._began = self._clock_s()
             self._state = "opening"
         try:
+            self._began = self._clock_s()
             self._open()
         except BaseException:
             self._state = "new"
@@ -286,11 +299,13 @@ class Runtime:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close(error)
+        normal = isinstance(error, SystemExit) and error.code in (None, 0)
+        self._close(None if normal else error)
 
     def close(self) -> None:
-        """Waits for all tasks, and raises the first failure that nobody asked for."""
-        self._close(None)
+        """Waits for all tasks, and raises the first failure that nobody asked for. On the way of a
+        KeyboardInterrupt out of the program it does what the end of a block does then."""
+        self._close(_interrupt())
 
     def _close(self, error: BaseException | None) -> None:
         if self._inside_task():
@@ -301,7 +316,7 @@ class Runtime:
             self._state = "closing"
         pressed = isinstance(error, KeyboardInterrupt)
         cancel = self._cancel_on_interrupt if pressed else error is not None
-        unwritten = self._io_calls() if pressed else []
+        unwritten = self._io_calls() if error is not None else []
         ours: KeyboardInterrupt | None = None
         ended = False
         try:
@@ -318,11 +333,14 @@ class Runtime:
                     else:
                         pressed, ours = True, again
                         cancel = cancel or self._cancel_on_interrupt
-                        unwritten = self._io_calls()
+                        unwritten = unwritten or self._io_calls()
         finally:
-            self._report(unwritten)
+            failed = error is not None or ours is not None or not ended
+            if failed:
+                raised = type(error or sys.exc_info()[1]).__name__
+                self._report("interrupted" if pressed else f"ended by {raised}", unwritten)
             try:
-                self._shut_down(failed=error is not None or ours is not None or not ended)
+                self._shut_down(failed=failed)
             finally:
                 self._interrupts.restore()
         if ours is not None:
@@ -367,9 +385,11 @@ class Runtime:
             self._close_down()
         finally:
             if self._recorder is not None:
+                with self._lock:
+                    counts = self._counts()
                 self._recorder.close(
                     wall_s=self._clock_s() - self._began,
-                    tasks=self._counts(),
+                    tasks=counts,
                     explanations=self._explanations(),
                     exit_code=int(failed or bool(self._failures)),
                 )
@@ -399,18 +419,27 @@ class Runtime:
             io = [call for call in live if call.task.constraint is not None]
             return [(call, call.args, call.kwargs) for call in io]
 
-    def _report(self, unwritten: list[tuple[Call, tuple[Any, ...], dict[str, Any]]]) -> None:
+    def _report(
+        self, why: str, unwritten: list[tuple[Call, tuple[Any, ...], dict[str, Any]]]
+    ) -> None:
+        """Says what else nobody would see, since another exception ends the block."""
         self.not_written = [
             describe(call.task.name, args, kwargs)
             for call, args, kwargs in unwritten
             if call.state != DONE or call.error is not None
         ]
         if self.not_written:
+            more = ", ... (all in not_written)" if len(self.not_written) > _SHOWN else ""
             _log.warning(
-                "interrupted: %d I/O tasks were not done: %s",
+                "%s: %d I/O tasks were not done: %s%s",
+                why,
                 len(self.not_written),
-                ", ".join(self.not_written),
+                ", ".join(self.not_written[:_SHOWN]),
+                more,
             )
+        failure = self._take_failures()
+        if failure is not None:
+            _log.error("%s: tasks failed, and nobody asked; the first:", why, exc_info=failure)
 
     # ---- Submission. ----------------------------------------------------------------------------
 
@@ -444,7 +473,6 @@ class Runtime:
             self._ask_flow(call)
             if not call.has_futures:
                 call.nbytes = task.bytes_of(args, kwargs)
-                call.prepared = True
         elif task.cpus > self._cpus:
             raise ValueError(
                 f"task {task.name!r} needs {task.cpus} cpus and the Runtime has {self._cpus}: "
@@ -458,7 +486,7 @@ class Runtime:
         todo: Todo = []
         with self._lock:
             if len(self._live) >= self._max_pending or self._pending_bytes > 0:
-                self._wait_for_room(call)
+                self._wait_for_room(found)
             self._enter(call, found, uses, todo)
         for step in todo:
             step()
@@ -482,7 +510,6 @@ class Runtime:
             if found.requests:
                 self._take_requests(call)
                 found = examine((*call.args, *call.kwargs.values()))
-            call.nbytes = found.bytes
             if found.futures:
                 call.has_futures = True
                 self._check_futures(task, found.futures)
@@ -507,6 +534,7 @@ class Runtime:
             value = request.result()
         except Exception as raised:  # a CancelledError too
             error, value = raised, _trace_of(raised)
+        transfer.brings = held_by((value,))
         todo: Todo = []
         with self._lock:
             transfer.value, transfer.error, transfer.state = value, error, DONE
@@ -529,7 +557,8 @@ class Runtime:
         self._submitted += 1
         call.number = self._submitted
         self._live.add(call)
-        self._pending_bytes += call.nbytes
+        if found is not None and found.held:
+            self._hold(call, found.held)
         failed = self._link(call, found, uses) if call.has_futures or uses else None
         if failed is not None:
             self._done(call, None, not_run(call, failed), todo)
@@ -568,11 +597,11 @@ class Runtime:
                     for thing in (*found.objects, *found.futures):
                         self._accesses.note_reader(call, id(thing), thing)
 
-    def _wait_for_room(self, call: Call) -> None:
-        """Lets go of the lock while it waits."""
+    def _wait_for_room(self, found: Found | None) -> None:
+        """For a call with these arguments. Lets go of the lock while it waits."""
         while self._worker() is None and (
             len(self._live) >= self._max_pending
-            or (self._live and self._pending_bytes + call.nbytes > self._max_bytes)
+            or (self._live and self._pending_bytes + self._more(found) > self._max_bytes)
         ):
             gate = threading.Lock()
             gate.acquire()
@@ -585,6 +614,29 @@ class Runtime:
                 if gate in self._submitters:
                     self._submitters.remove(gate)
 
+    def _more(self, found: Found | None) -> int:
+        """The bytes of buffers that no pending call holds yet."""
+        held = {} if found is None else found.held
+        return sum(size for number, size in held.items() if number not in self._held)
+
+    def _hold(self, call: Call, buffers: dict[int, int]) -> None:
+        """`call` is pending with these buffers. Each counts once, whoever holds it."""
+        more = {number: size for number, size in buffers.items() if number not in call.held}
+        call.held = call.held | more
+        for number, size in more.items():
+            holders = self._held.setdefault(number, [size, 0])
+            if holders[1] == 0:
+                self._pending_bytes += size
+            holders[1] += 1
+
+    def _let_go(self, call: Call) -> None:
+        for number in call.held:
+            holders = self._held[number]
+            holders[1] -= 1
+            if holders[1] == 0:
+                self._pending_bytes -= holders[0]
+                del self._held[number]
+
     def _link(
         self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> Call | None:
@@ -592,6 +644,8 @@ class Runtime:
         failed: Call | None = None
         for future in found.futures if found is not None else ():
             failed = graph.link(call, future._call, data=True) or failed
+            if future._call.brings:
+                self._hold(call, future._call.brings)
         for key, (thing, direction) in uses.items():
             failed = self._accesses.enter(call, key, thing, direction) or failed
         return failed
@@ -606,7 +660,7 @@ class Runtime:
         if call.flow is None:
             call.state = READY
             self._compute.push(call)
-        elif call.prepared:
+        elif not call.has_futures:
             call.state = READY
             assert self._admission is not None  # since start()
             self._start_io(self._admission.ready(call))
@@ -635,9 +689,7 @@ class Runtime:
                 self._finish(call, trace, error, todo)
             else:
                 call.args, call.kwargs, call.has_futures = args, kwargs, False
-                self._pending_bytes += nbytes - call.nbytes
                 call.nbytes = nbytes
-                call.prepared = True
                 self._release(call, todo)
         for step in todo:
             step()
@@ -660,11 +712,15 @@ class Runtime:
             if self._processes and call.flow is None:
                 value = self._run_in_process(worker, call)
             else:
+                if task.retries and task.objects:
+                    self._begin_with_what_was(call)
                 if task.timeout is not None:
                     self._watchdog.watch(worker, call, task.timeout)
                 value = task.function(*call.args, **call.kwargs)
             if task.returns != 1:
                 value = several(task, value)
+            if type(value) not in ATOMS:
+                call.brings = held_by((value,))
         except BaseException as raised:
             error, value = raised, _trace_of(raised)
             if call.attempt > task.retries:
@@ -675,6 +731,15 @@ class Runtime:
             self._watchdog.ended(worker)
         return value, error, time.monotonic() - began
 
+    def _begin_with_what_was(self, call: Call) -> None:
+        """A run must not go on with what one that failed made of the objects that it changes.
+        Without the lock."""
+        if call.before is None:
+            changed = call.task.written_objects(call.args, call.kwargs)
+            call.before = Snapshot(call.task.name, changed)
+        else:
+            call.before.restore()
+
     def _run_in_process(self, worker: Worker, call: Call) -> Any:
         """Without the lock."""
         task = call.task
@@ -683,10 +748,15 @@ class Runtime:
             if process is not None:
                 process.close()
             process = worker.process = WorkerProcess()
-        if task.timeout is not None:
-            self._watchdog.watch(worker, call, task.timeout)
         payload = call.payload or pickle_call(task, call.args, call.kwargs)
-        value, written = process.run(payload)
+
+        def begun() -> None:
+            assert task.timeout is not None  # or the process says nothing
+            self._watchdog.watch(worker, call, task.timeout)
+
+        if task.timeout is not None:
+            self._watchdog.watch(worker, call, _START_S)
+        value, written = process.run(payload, begun)
         if written:
             for old, new in zip(task.written_objects(call.args, call.kwargs), written, strict=True):
                 update_in_place(task.name, old, new)
@@ -697,6 +767,8 @@ class Runtime:
         error = TaskTimeout(f"task {call.name} took longer than {call.task.timeout} s")
         self._timed_out += 1
         if worker.process is not None:
+            if not worker.process.begun:
+                error = TaskTimeout(f"task {call.name} has not begun in a process in {_START_S} s")
             worker.process.kill(error)
             return []
         if self._timed_out == 1:
@@ -745,8 +817,8 @@ class Runtime:
         call.error = error
         call.state = DONE  # last: who reads it without the lock finds value and error
         self._live.discard(call)
-        self._pending_bytes -= call.nbytes
-        call.args, call.kwargs, call.payload = (), _NONE, None
+        self._let_go(call)
+        call.args, call.kwargs, call.payload, call.before = (), _NONE, None, None
         if error is None:
             self._succeeded += 1
         else:
@@ -814,7 +886,10 @@ class Runtime:
             other.missing -= 1
             if call.error is not None and other.state == WAITING:
                 failing.append((other, call))
-            elif other.missing == 0:
+                continue
+            if call.brings and other.state == WAITING:
+                self._hold(other, call.brings)
+            if other.missing == 0:
                 self._arrived(other, settled, todo)
         call.successors = None
         if call.missing == 0:
@@ -968,16 +1043,22 @@ class Runtime:
         self._raise_first_failure()
 
     def _raise_first_failure(self) -> None:
+        failure = self._take_failures()
+        if failure is not None:
+            raise failure
+
+    def _take_failures(self) -> BaseException | None:
+        """The first that nobody asked for, with a note of how many more there are."""
         with self._lock:
             failed = list(self._failures)
             self._failures.clear()
         if not failed:
-            return
+            return None
         first = failed[0]
         assert first.error is not None  # it failed
         if len(failed) > 1:
             add_note(first.error, f"and {len(failed) - 1} more tasks failed")
-        raise first.error.with_traceback(first.value)
+        return first.error.with_traceback(first.value)
 
     def bring_back(self, objects: Iterable[Any]) -> None:
         """Gives objects that tasks have changed elsewhere their new contents."""
@@ -1100,6 +1181,14 @@ class Runtime:
         with self._lock:
             processes = [worker.process for worker in self._compute.workers]
         return [os.getpid(), *(process.pid for process in processes if process is not None)]
+
+
+def _interrupt() -> KeyboardInterrupt | None:
+    """The one that is being handled, or that has ended the program."""
+    error = sys.exc_info()[1]
+    if error is None and not hasattr(sys, "ps1"):  # or the program goes on after it
+        error = getattr(sys, "last_value", None)
+    return error if isinstance(error, KeyboardInterrupt) else None
 
 
 def wait(value: Any) -> Any:

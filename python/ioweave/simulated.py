@@ -73,11 +73,19 @@ class SimulatedCall(Call):
 
     @property
     def done(self) -> bool:
-        return self.state == DONE or self._core.record(self.operation).state == "ended"
+        if self.state == DONE:
+            return True
+        with self.runtime._lock:
+            return self.has_ended()
 
     @property
     def running(self) -> bool:
-        return self._core.record(self.operation).state == "running"
+        with self.runtime._lock:
+            return self._core.record(self.operation).state == "running"
+
+    def has_ended(self) -> bool:
+        """Needs the lock."""
+        return self.state == DONE or self._core.record(self.operation).state == "ended"
 
 
 class SimulatedRuntime(Runtime):
@@ -154,7 +162,7 @@ class SimulatedRuntime(Runtime):
         failed = True
         try:
             if error is None:
-                while self._core.unfinished:  # callbacks may call tasks
+                while self._unfinished():  # callbacks may call tasks
                     self.barrier()
                 failed = False
         finally:
@@ -162,6 +170,10 @@ class SimulatedRuntime(Runtime):
                 self._shut_down(failed=failed)
             finally:
                 self._interrupts.restore()
+
+    def _unfinished(self) -> int:
+        with self._lock:
+            return self._core.unfinished
 
     def _close_down(self) -> None:
         if self._log_file is not None:
@@ -370,8 +382,8 @@ class SimulatedRuntime(Runtime):
                 return
             if went == "stuck":
                 raise RuntimeError(f"{what} never ends: the policy holds an I/O task back for ever")
-            if went == "going on" and self._progress is not None:
-                time.sleep(0)  # the lock is free for a moment only
+            if went == "going on":
+                time.sleep(0)  # or the lock is free for a moment only
 
     def _end(self, call: Call) -> None:
         """Needs the lock."""
@@ -393,7 +405,7 @@ class SimulatedRuntime(Runtime):
         """Calls back at the virtual time at which the call ends."""
         assert isinstance(call, SimulatedCall)  # made by submit
         with self._lock:
-            if not call.done:
+            if not call.has_ended():
                 if call.callbacks is None:
                     call.callbacks = []
                     self._watched.append(call)
@@ -406,8 +418,8 @@ class SimulatedRuntime(Runtime):
         if not self._watched:
             return
         with self._lock:
-            ended = [call for call in self._watched if call.done]
-            self._watched = [call for call in self._watched if not call.done]
+            ended = [call for call in self._watched if call.has_ended()]
+            self._watched = [call for call in self._watched if not call.has_ended()]
         for call in ended:
             callbacks, call.callbacks = call.callbacks, None
             run_callbacks(callbacks or [])
@@ -428,29 +440,29 @@ class SimulatedRuntime(Runtime):
     @property
     def now_s(self) -> float:
         """The present virtual time."""
-        return self._core.now_s
+        with self._lock:
+            return self._core.now_s
 
     def _clock_s(self) -> float:
-        return 0.0 if self._simulation is None else self._simulation.now_s
+        return 0.0 if self._simulation is None else self.now_s
 
     def records(self) -> list[TaskRecord]:
         """All calls that have ended, in the order of submission."""
-        records = []
-        for call in self._calls:
-            record = self._core.record(call.operation)
-            if record.state == "ended":
-                records.append(
-                    TaskRecord(
-                        call.task.name,
-                        call.task.device if call.task.constraint is not None else None,
-                        record.node,
-                        record.ready_s,
-                        record.start_s,
-                        record.end_s,
-                        call.nbytes,
-                    )
-                )
-        return records
+        with self._lock:
+            found = [(call, self._core.record(call.operation)) for call in self._calls]
+        return [
+            TaskRecord(
+                call.task.name,
+                call.task.device if call.task.constraint is not None else None,
+                record.node,
+                record.ready_s,
+                record.start_s,
+                record.end_s,
+                call.nbytes,
+            )
+            for call, record in found
+            if record.state == "ended"
+        ]
 
     def stats(self) -> Stats:
         """Counts of tasks and operations at the present virtual time; there are no threads."""

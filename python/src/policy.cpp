@@ -120,13 +120,11 @@ int64_t Policy::add_flow(const std::string& name, DeviceId device, const std::st
 }
 
 nb::list Policy::hear(const Event& event, uint64_t now_ns) {
+  const Use use(*this);
   decisions_.clear();
-  {
-    const Use use(*this);
-    std::string why;
-    if (!policy_.accepts(event, now_ns, why)) {
-      refuse(why);
-    }
+  std::string why;
+  if (!policy_.accepts(event, now_ns, why)) {
+    refuse(why);
   }
   on(event, now_ns, decisions_);
   nb::list list;
@@ -137,7 +135,6 @@ nb::list Policy::hear(const Event& event, uint64_t now_ns) {
 }
 
 void Policy::on(const Event& event, uint64_t now_ns, std::vector<Decision>& out) {
-  const Use use(*this);
   if (recorder_) {
     recorder_->on(event, now_ns, out);
   } else {
@@ -185,8 +182,8 @@ Policy::Use::Use(Policy& policy) : in_use_(policy.in_use_) {
   // Acquire and release order what one thread did before what the next one does.
   if (in_use_.exchange(true, std::memory_order_acquire)) {
     throw std::runtime_error(
-        "this Policy is being used by another thread, or by its own log function: hold a lock "
-        "around every call, and do not call it from the log");
+        "this Policy, or a Simulation of it, is being used by another thread, or by its own log "
+        "function: hold a lock around every call, and do not call it from the log");
   }
 }
 

@@ -15,9 +15,21 @@
 namespace ioweave::python {
 
 /// One thread at a time, as the policy: a second one, or the log calling back, is refused by
-/// std::runtime_error.
+/// std::runtime_error. So it is with the simulations that ask the policy.
 class Policy {
  public:
+  /// The policy and its simulations are between events only outside of this.
+  class Use {
+   public:
+    explicit Use(Policy& policy);
+    ~Use() { in_use_.store(false, std::memory_order_release); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    std::atomic<bool>& in_use_;
+  };
+
   explicit Policy(nb::object log);
 
   int64_t add_device(const std::string& name, const std::string& scope, double budget_mb_per_s,
@@ -29,7 +41,7 @@ class Policy {
 
   /// An event from Python: nb::value_error where the policy does not accept it.
   nb::list hear(const policy::Event& event, uint64_t now_ns);
-  /// One that is known to be acceptable.
+  /// One that is known to be acceptable, of who has a Use.
   void on(const policy::Event& event, uint64_t now_ns, std::vector<policy::Decision>& out);
 
   /// nb::value_error where there is no such device.
@@ -51,18 +63,6 @@ class Policy {
   void forget_log() { log_ = nb::none(); }
 
  private:
-  /// The policy is between events only outside of this.
-  class Use {
-   public:
-    explicit Use(Policy& policy);
-    ~Use() { in_use_.store(false, std::memory_order_release); }
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-
-   private:
-    std::atomic<bool>& in_use_;
-  };
-
   void tell(std::string_view line);
   void check(policy::FlowId flow) const;
   void check_device(policy::DeviceId device) const;

@@ -27,7 +27,8 @@ using simulator::kNoTask;
 using simulator::Record;
 using simulator::Task;
 using simulator::TaskId;
-using Progress = simulator::Simulation::Progress;
+using Core = simulator::Simulation;
+using Progress = Core::Progress;
 
 constexpr uint64_t kStepsBetweenSignals = 10'000;
 
@@ -41,6 +42,7 @@ simulator::Cluster checked(uint32_t nodes, uint32_t cores, double sample_period_
   return {nodes, cores, sample_period_s, std::move(cores_of)};
 }
 
+/// One thread at a time, by the policy's guard: it asks the policy.
 class Simulation {
  public:
   Simulation(Policy& policy, uint32_t nodes, uint32_t cores, double sample_period_s,
@@ -53,6 +55,7 @@ class Simulation {
             checked(nodes, cores, sample_period_s, std::move(cores_of))) {}
 
   void device_up(policy::DeviceId device, policy::NodeId node) {
+    const Policy::Use use(policy_);
     std::string why;
     constexpr uint64_t kWhenever = std::numeric_limits<uint64_t>::max();
     if (!policy_.core().accepts(policy::DeviceUp{device, node}, kWhenever, why)) {
@@ -68,6 +71,7 @@ class Simulation {
 
   void set_curve(policy::DeviceId device, const std::vector<std::pair<double, double>>& points,
                  std::optional<double> at_s) {
+    const Policy::Use use(policy_);
     if (device >= policy_.core().devices()) {
       throw nb::value_error(("device " + std::to_string(device) + " does not exist").c_str());
     }
@@ -92,6 +96,7 @@ class Simulation {
   }
 
   TaskId submit(Task task, const std::vector<TaskId>& after, std::optional<TaskId> beside) {
+    const Policy::Use use(policy_);
     task.beside = beside.value_or(kNoTask);
     std::string why;
     const TaskId id = simulation_.submit(task, after, why);
@@ -102,11 +107,8 @@ class Simulation {
   }
 
   const char* run(std::optional<TaskId> until, std::optional<uint64_t> steps) {
-    if (until) {
-      (void)record(*until);
-    }
     for (;;) {
-      switch (simulation_.go_on(steps.value_or(kStepsBetweenSignals), until.value_or(kNoTask))) {
+      switch (go_on(until, steps.value_or(kStepsBetweenSignals))) {
         case Progress::ended:
           return "ended";
         case Progress::watched:
@@ -126,30 +128,41 @@ class Simulation {
   }
 
   void watch(TaskId id) {
-    if (record(id).state != Record::State::ended) {
+    const Policy::Use use(policy_);
+    if (known(id).state != Record::State::ended) {
       simulation_.watch(id);
     }
   }
 
-  [[nodiscard]] Record record(TaskId id) const {
+  Record record(TaskId id) {
+    const Policy::Use use(policy_);
+    return known(id);
+  }
+
+  template <class Value, class... Arguments>
+  Value ask(Value (Core::*question)(Arguments...) const, Arguments... arguments) {
+    const Policy::Use use(policy_);
+    return (simulation_.*question)(arguments...);
+  }
+
+ private:
+  Progress go_on(std::optional<TaskId> until, uint64_t steps) {
+    const Policy::Use use(policy_);
+    if (until) {
+      (void)known(*until);
+    }
+    return simulation_.go_on(steps, until.value_or(kNoTask));
+  }
+
+  [[nodiscard]] Record known(TaskId id) const {
     if (id >= simulation_.tasks()) {
       throw nb::index_error(("there is no task " + std::to_string(id)).c_str());
     }
     return simulation_.record(id);
   }
 
-  [[nodiscard]] double now_s() const { return simulation_.now_s(); }
-  [[nodiscard]] size_t tasks() const { return simulation_.tasks(); }
-  [[nodiscard]] uint64_t unfinished() const { return simulation_.unfinished(); }
-  [[nodiscard]] uint64_t free_cores() const { return simulation_.free_cores(); }
-  [[nodiscard]] FlowCounts counts_of(policy::FlowId id) const { return simulation_.counts_of(id); }
-  [[nodiscard]] double moved_bytes(policy::DeviceId id) const {
-    return simulation_.moved_bytes(id);
-  }
-
- private:
   Policy& policy_;
-  simulator::Simulation simulation_;
+  Core simulation_;
 };
 
 const char* state_of(const Record& record) {
@@ -181,10 +194,16 @@ void bind_simulation(nb::module_& module) {
       .def_ro("bytes", &FlowCounts::bytes);
 
   nb::class_<Simulation>(module, "Simulation")
-      .def(nb::init<Policy&, uint32_t, uint32_t, double, std::vector<uint32_t>>(),
-           nb::arg("policy"), nb::kw_only(), nb::arg("nodes") = 1, nb::arg("cores") = 1,
-           nb::arg("sample_period_s") = 1.0, nb::arg("cores_of") = std::vector<uint32_t>(),
-           nb::keep_alive<1, 2>())
+      .def(
+          "__init__",
+          [](Simulation* self, Policy& policy, uint32_t nodes, uint32_t cores,
+             double sample_period_s, std::vector<uint32_t> cores_of) {
+            const Policy::Use use(policy);  // which hears of the nodes
+            new (self) Simulation(policy, nodes, cores, sample_period_s, std::move(cores_of));
+          },
+          nb::arg("policy"), nb::kw_only(), nb::arg("nodes") = 1, nb::arg("cores") = 1,
+          nb::arg("sample_period_s") = 1.0, nb::arg("cores_of") = std::vector<uint32_t>(),
+          nb::keep_alive<1, 2>())
       .def("device_up", &Simulation::device_up, nb::arg("device"), nb::arg("node"))
       .def("set_curve", &Simulation::set_curve, nb::arg("device"), nb::arg("points"), nb::kw_only(),
            nb::arg("at_s") = nb::none())
@@ -230,12 +249,20 @@ void bind_simulation(nb::module_& module) {
            nb::arg("steps") = nb::none())
       .def("watch", &Simulation::watch, nb::arg("task"))
       .def("record", &Simulation::record, nb::arg("task"))
-      .def("counts_of", &Simulation::counts_of, nb::arg("flow"))
-      .def("moved_bytes", &Simulation::moved_bytes, nb::arg("device"))
-      .def_prop_ro("now_s", &Simulation::now_s)
-      .def_prop_ro("free_cores", &Simulation::free_cores)
-      .def_prop_ro("unfinished", &Simulation::unfinished)
-      .def_prop_ro("tasks", &Simulation::tasks);
+      .def(
+          "counts_of",
+          [](Simulation& self, policy::FlowId flow) { return self.ask(&Core::counts_of, flow); },
+          nb::arg("flow"))
+      .def(
+          "moved_bytes",
+          [](Simulation& self, policy::DeviceId device) {
+            return self.ask(&Core::moved_bytes, device);
+          },
+          nb::arg("device"))
+      .def_prop_ro("now_s", [](Simulation& self) { return self.ask(&Core::now_s); })
+      .def_prop_ro("free_cores", [](Simulation& self) { return self.ask(&Core::free_cores); })
+      .def_prop_ro("unfinished", [](Simulation& self) { return self.ask(&Core::unfinished); })
+      .def_prop_ro("tasks", [](Simulation& self) { return self.ask(&Core::tasks); });
 }
 
 }  // namespace ioweave::python

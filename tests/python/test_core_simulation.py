@@ -1,6 +1,7 @@
 """ioweave._core.Simulation: the conversions; what is simulated is tested in tests/simulator."""
 
 import gc
+import threading
 import unittest
 
 from ioweave._core import Policy, Simulation
@@ -10,6 +11,9 @@ class SimulationTest(unittest.TestCase):
     def setUp(self) -> None:
         self.log: list[str] = []
         self.policy = Policy(self.log.append)
+        self.setUpPolicy()
+
+    def setUpPolicy(self) -> None:
         self.device = self.policy.add_device("ssd", budget_mb_per_s=100)
         self.flow = self.policy.add_flow("checkpoint", self.device, constraint="fixed:50")
 
@@ -99,6 +103,38 @@ class SimulationTest(unittest.TestCase):
         gc.collect()
         simulation.io(self.flow, 1)
         self.assertEqual(simulation.run(), "ended")
+
+    def test_one_thread_at_a_time_may_use_it_and_its_policy(self) -> None:
+        refused: list[str] = []
+
+        def ask() -> None:
+            for question in (
+                lambda: simulation.now_s,
+                lambda: simulation.record(0),
+                lambda: simulation.compute(1),
+                lambda: simulation.run(),
+                lambda: simulation.counts_of(self.flow),
+                lambda: self.policy.tick(0),
+            ):
+                try:
+                    question()
+                except RuntimeError as error:
+                    refused.append(str(error))
+
+        def curious(line: str) -> None:
+            if " ready " in line:
+                other = threading.Thread(target=ask)
+                other.start()
+                other.join()
+
+        self.policy = Policy(curious)
+        self.setUpPolicy()
+        simulation = self.simulation()
+        simulation.io(self.flow, 1)
+        self.assertEqual(simulation.run(), "ended")
+        self.assertEqual(len(refused), 6)
+        self.assertIn("or a Simulation of it, is being used by another thread", refused[0])
+        self.assertEqual(simulation.record(0).state, "ended")
 
     def test_what_cannot_be_is_named(self) -> None:
         simulation = self.simulation()

@@ -35,7 +35,7 @@ PROLOGUE = """
 
 
 class Interrupts(unittest.TestCase):
-    def run_program(self, program: str, *, signals: int = 1) -> tuple[str, str]:
+    def run_program(self, program: str, *, signals: int = 1, status: int = 0) -> tuple[str, str]:
         """Output and errors of a program that is sent Ctrl-C whenever it prints `press`."""
         text = textwrap.dedent(PROLOGUE) + textwrap.dedent(program)
         with subprocess.Popen(
@@ -50,7 +50,7 @@ class Interrupts(unittest.TestCase):
                 self.assertEqual(process.stdout.readline(), "press\n")
                 process.send_signal(signal.SIGINT)
             output, errors = process.communicate(timeout=50)
-        self.assertEqual(process.returncode, 0, errors)
+        self.assertEqual(process.returncode, status, errors)
         return output, errors
 
     BODY = """
@@ -150,6 +150,45 @@ class Interrupts(unittest.TestCase):
         """
         output, _ = self.run_program(program, signals=0)
         self.assertEqual(output.count("done"), 3, output)  # threads may share a line
+
+    def test_without_a_block_it_means_the_same(self) -> None:
+        """Closed on the way of the exception, where it is handled, or by nobody."""
+        program = """
+            runtime = ioweave.Runtime(devices=devices, on_interrupt="cancel").start()
+            write(0), write(1)
+            write(2).add_done_callback(lambda _: go.set())  # it is cancelled
+            begun.wait()
+            instead = threading.Timer(10, go.set)
+            instead.daemon = True
+            instead.start()
+            try:
+                print("press", flush=True)
+                time.sleep(60)
+            {end}
+        """
+        ends = {
+            "finally: runtime.close()": -signal.SIGINT,
+            "except KeyboardInterrupt: runtime.close()": 0,
+            "finally: pass": -signal.SIGINT,
+        }
+        for end, status in ends.items():
+            with self.subTest(end):
+                _, errors = self.run_program(program.format(end=end), status=status)
+                self.assertIn("interrupted: 2 I/O tasks were not done: write(1), write(2)", errors)
+
+    def test_an_interrupt_that_was_handled_is_forgotten(self) -> None:
+        program = """
+            ioweave.Runtime(devices=devices, on_interrupt="cancel").start()
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+            for step in range(3):
+                write(step).add_done_callback(lambda _: print("done", flush=True))
+            go.set()
+        """
+        output, errors = self.run_program(program, signals=0)
+        self.assertEqual((output.count("done"), errors), (3, ""))
 
     def test_a_handler_of_the_program_is_left_alone(self) -> None:
         program = """

@@ -8,10 +8,12 @@ import tempfile
 import threading
 import traceback
 import unittest
+from pathlib import Path
 from typing import Annotated, Any
+from unittest import mock
 
 import ioweave
-from ioweave.processes import update_in_place
+from runtimes import until
 
 
 @ioweave.task
@@ -47,6 +49,32 @@ def die_once(flag: str) -> str:
 
 @ioweave.task(timeout=0.05)
 def hang() -> None:
+    threading.Event().wait()
+
+
+class Slow:
+    """An argument that is there when nobody has `fifo` open for writing any more."""
+
+    def __init__(self, fifo: Path) -> None:
+        self.fifo = fifo
+
+    def __reduce__(self) -> Any:
+        return _open, (self.fifo,)
+
+
+def _open(fifo: Path) -> Slow:
+    fifo.with_suffix(".waiting").touch()
+    fifo.read_bytes()
+    return Slow(fifo)
+
+
+@ioweave.task(timeout=1)
+def take(_: Slow) -> str:
+    return "taken"
+
+
+@ioweave.task(timeout=1)
+def hang_longer() -> None:
     threading.Event().wait()
 
 
@@ -144,28 +172,31 @@ class Processes(unittest.TestCase):
         self.assertEqual(runtime.stats().timed_out, 1)
 
 
-class InPlace(unittest.TestCase):
-    def test_contents_are_replaced(self) -> None:
-        class Plain:
-            def __init__(self, value: int) -> None:
-                self.value = value
+class Timeouts(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.fifo = Path(temporary.name, "fifo")
+        os.mkfifo(self.fifo)
+        self.writer = os.open(self.fifo, os.O_RDWR)
 
-        for old, new in (
-            ([1], [2, 3]),
-            ({1: 2}, {3: 4}),
-            ({1}, {2}),
-            (bytearray(b"1"), bytearray(b"23")),
+    def test_the_start_of_a_process_is_not_the_tasks_time(self) -> None:
+        """Of two with the same timeout, the one submitted first outlives the other."""
+        with ioweave.Runtime(cpus=2, workers="processes"):
+            taken = take(Slow(self.fifo))
+            until(self.fifo.with_suffix(".waiting").exists)
+            self.assertIsInstance(hang_longer().exception(), ioweave.TaskTimeout)
+            os.close(self.writer)
+            self.assertEqual(taken.result(), "taken")
+
+    def test_a_start_that_hangs_ends_all_the_same(self) -> None:
+        self.addCleanup(os.close, self.writer)
+        with (
+            mock.patch("ioweave.runtime._START_S", 0.05),
+            ioweave.Runtime(cpus=1, workers="processes"),
+            self.assertRaisesRegex(ioweave.TaskTimeout, "take#1 has not begun in a process in 0.0"),
         ):
-            with self.subTest(type(old)):
-                update_in_place("t", old, new)
-                self.assertEqual(old, new)
-        plain = Plain(1)
-        update_in_place("t", plain, Plain(2))
-        self.assertEqual(plain.value, 2)
-
-    def test_what_has_no_contents_is_refused(self) -> None:
-        with self.assertRaisesRegex(TypeError, "task 't' changes an object of type object"):
-            update_in_place("t", object(), object())
+            take(Slow(self.fifo)).result()
 
 
 if __name__ == "__main__":

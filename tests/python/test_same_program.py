@@ -52,6 +52,17 @@ def load(path: Annotated[Path, ioweave.In]) -> bytes:
     return path.read_bytes()
 
 
+@ioweave.task(retries=2)
+def third_time(numbers: Annotated[list[list[int]], ioweave.InOut], runs: Path) -> int:
+    numbers[0].append(2)
+    numbers.append([3])
+    run = len(list(runs.iterdir()))
+    (runs / str(run)).touch()
+    if run < 2:
+        raise OSError("again")
+    return len(numbers)
+
+
 class SameProgram(unittest.TestCase):
     """On this machine."""
 
@@ -120,6 +131,19 @@ class SameProgram(unittest.TestCase):
         self.assertEqual(collected, [block] if self.runs_functions else [])
         wanted: list[Any] = [block, MB, b"\2" * MB] if self.runs_functions else [None] * 3
         self.assertEqual(values, wanted)
+
+    def test_a_task_that_is_run_again_begins_with_what_its_object_was(self) -> None:
+        with tempfile.TemporaryDirectory() as runs, self.runtime(costs={"third_time": 1}):
+            numbers = [[1]]
+            length = third_time(numbers, Path(runs))
+            ioweave.wait(numbers)
+            self.assertEqual(length.result(), 2 if self.runs_functions else None)
+            self.assertEqual(numbers, [[1, 2], [3]] if self.runs_functions else [[1]])
+
+
+class InProcesses(SameProgram):
+    def runtime(self, **options: Any) -> ioweave.Runtime:
+        return ioweave.Runtime(**options | {"workers": "processes"})
 
 
 class Simulated(SameProgram):

@@ -4,6 +4,7 @@ import io
 import random
 import signal
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from unittest import mock
 
 import ioweave
 from ioweave._core import replay
+from ioweave.log_file import LogFile
 from ioweave.simulated import BlockingIO, SimulatedRuntime
 
 SSD = ioweave.Device("ssd", bandwidth=100)
@@ -358,6 +360,57 @@ class Simulated(unittest.TestCase):
             second.result()
             self.assertTrue(first.done())
             self.assertFalse(compute().cancel())
+
+    def test_other_threads_may_look_while_time_goes_on(self) -> None:
+        """One that looks in the midst of a step of the simulation waits for its end."""
+        seen: list[Any] = []
+        looking: list[threading.Thread] = []
+        at_the_lock = threading.Event()
+
+        def look() -> None:
+            try:
+                seen.append((future.done(), future.running()))
+                seen.append(simulated.now_s)
+                seen.append(len(simulated.records()))
+            except BaseException as error:
+                seen.append(error)
+            finally:
+                at_the_lock.set()
+
+        class Lock:
+            def __init__(self, lock: Any) -> None:
+                self._lock = lock
+
+            def __enter__(self) -> None:
+                if looking and threading.current_thread() is looking[0]:
+                    at_the_lock.set()
+                self._lock.acquire()
+
+            def __exit__(self, *_: object) -> None:
+                self._lock.release()
+
+        def step(_: LogFile, line: str) -> None:
+            if " ready " in line and not looking:
+                looking.append(threading.Thread(target=look))
+                looking[0].start()
+                at_the_lock.wait()
+
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(LogFile, "write", step),
+            runtime(log=f"{folder}/log") as simulated,
+        ):
+            simulated._lock = Lock(simulated._lock)
+            future = checkpoint(compute())
+            future.result()
+            looking[0].join()
+        self.assertEqual(len(seen), 3, seen)
+
+    def test_exit_with_status_0_is_a_normal_end(self) -> None:
+        with self.assertRaises(SystemExit), runtime() as simulated:
+            compute()
+            raise SystemExit(0)
+        self.assertEqual(simulated.now_s, 1.0)
 
     def test_ctrl_c_ends_it_between_two_calls(self) -> None:
         def cost(*needs: Any) -> float:

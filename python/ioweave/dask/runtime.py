@@ -37,6 +37,7 @@ from .. import graph
 from .._request import Request
 from ..arguments import Found, replace_requests
 from ..config import did_you_mean
+from ..contents import update_in_place
 from ..devices import Device
 from ..errors import CancelledError, TaskTimeout, WorkerDied
 from ..futures import Future
@@ -44,7 +45,6 @@ from ..graph import DONE, READY, WAITING, Call, Direction, Key
 from ..interrupts import Interrupts
 from ..learning import of_this_process
 from ..options import Options, takes_options
-from ..processes import update_in_place
 from ..records import TaskRecord
 from ..runtime import (
     GUARDED,
@@ -348,7 +348,7 @@ class DaskRuntime(Runtime):
         todo: Todo = []
         with self._lock:
             if len(self._live) >= self._max_pending or self._pending_bytes > 0:
-                self._wait_for_room(call)
+                self._wait_for_room(found)
         # Reading the last version of an object and making the next one is one step.
         with self._versions.lock:
             changed = self._dump(call, uses)

@@ -1,0 +1,68 @@
+"""The contents of objects that tasks change: replaced by those of a copy that was changed in their
+place, or, where a task is run again, by what they were."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+
+def replacer(task: str, thing: Any) -> Callable[[Any], None]:
+    """What gives `thing` the contents of another object of its type.
+
+    Raises:
+        TypeError: its type has no contents that could be replaced.
+    """
+    if isinstance(thing, (list, bytearray)):
+        return functools.partial(operator.setitem, thing, slice(None))
+    if hasattr(thing, "__array_interface__"):
+        return functools.partial(operator.setitem, thing, ...)
+    if isinstance(thing, (dict, set)):
+        return functools.partial(_refill, thing)
+    if hasattr(thing, "__dict__"):
+        return lambda other: _refill(vars(thing), vars(other))
+    raise TypeError(
+        f"task {task!r} changes an object of type {type(thing).__name__}, whose contents cannot be "
+        "replaced by those of a copy: return the new value instead"
+    )
+
+
+def _refill(thing: Any, contents: Any) -> None:
+    thing.clear()
+    thing.update(contents)
+
+
+def update_in_place(task: str, old: Any, new: Any) -> None:
+    """Gives an object the contents of what another process made of its copy, so that a task that
+    changes an object does the same there as in a thread.
+
+    Raises:
+        TypeError: as replacer().
+    """
+    replacer(task, old)(new)
+
+
+class Snapshot:
+    """What the objects that a task changes were before.
+
+    Raises:
+        TypeError: one cannot be copied, or as replacer().
+    """
+
+    def __init__(self, task: str, things: list[Any]) -> None:
+        self._replacers = [replacer(task, thing) for thing in things]
+        try:
+            self._contents = copy.deepcopy(things)
+        except Exception as error:
+            raise TypeError(
+                f"task {task!r} changes an object that cannot be copied ({error}), so that it "
+                "could be run again: leave its retries out, or return the new value instead"
+            ) from error
+
+    def restore(self) -> None:
+        contents = copy.deepcopy(self._contents)  # it may be needed once more
+        for replace, content in zip(self._replacers, contents, strict=True):
+            replace(content)
