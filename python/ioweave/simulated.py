@@ -119,7 +119,7 @@ class SimulatedRuntime(Runtime):
         self._calls: list[SimulatedCall] = []
         self._watched: list[SimulatedCall] = []  # that have callbacks
         self._written: dict[Key, int] = {}  # on a node's storage: files, and the tasks that did
-        self._has_curve: set[int] = set()
+        self._introduced: set[int] = set()  # devices, by id
 
     # ---- Beginning and end. ---------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class SimulatedRuntime(Runtime):
         assert self._admission is not None  # it runs
         if task.constraint is not None:
             flow = self._admission.flow(task)
-            self._introduce(task, flow.device)
+            self._introduce(task, flow.device, call.nbytes)
             beside = None if self._shared_directory else near
             if beside is not None and beside not in after:
                 after.append(beside)
@@ -313,7 +313,7 @@ class SimulatedRuntime(Runtime):
             if not isinstance(cost, BlockingIO):
                 return self._core.compute(cost, cpus=task.cpus, after=after), None
             state = self._admission.device(task, cost.device)
-            self._introduce(task, state)
+            self._introduce(task, state, cost.bytes)
             operation = self._core.blocking_io(
                 state.id, cost.bytes, seconds=cost.seconds, cpus=task.cpus, after=after
             )
@@ -322,22 +322,22 @@ class SimulatedRuntime(Runtime):
             about = f"task {task.name!r}: "
             raise ValueError(about + str(error).removeprefix(about)) from None
 
-    def _introduce(self, task: Task, state: DeviceState) -> None:
-        """The device to the simulation, before a task uses it."""
-        if state.id in self._has_curve:
-            return
+    def _introduce(self, task: Task, state: DeviceState, nbytes: int) -> None:
+        """The device to the simulation, before a task uses it to move so much."""
         device = state.device
         own = device.curve or ([(1, device.bandwidth)] if device.bandwidth else None)
         curve = self._curves.get(device.name, own)
-        if curve is None:
+        if curve is None and nbytes > 0:
             raise ValueError(
                 f"task {task.name!r}: what device {device.name!r} moves is not known, and so not "
                 "how long the task takes: `ioweave measure --toml` finds out, or say it, as "
                 f"curves={{{device.name!r}: [(1, 200), (8, 450)]}} (streams, MB/s) or as the "
                 "bandwidth of the device"
             )
-        self._core.set_curve(state.id, list(curve))
-        self._has_curve.add(state.id)
+        if state.id in self._introduced:
+            return
+        self._introduced.add(state.id)
+        self._core.set_curve(state.id, list(curve or [(1, 1)]))  # whichever: nothing is moved
         for node in state.nodes:
             self._core.device_up(state.id, node)
 
