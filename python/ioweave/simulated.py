@@ -32,7 +32,7 @@ from .learning import Learned
 from .log_file import LogFile
 from .options import Options, takes_options
 from .records import TaskRecord
-from .runtime import GUARDED, FlowStats, Runtime, Stats, run_callbacks
+from .runtime import GUARDED, FlowStats, Runtime, Stats, nothing, run_callbacks
 from .tasks import Task
 
 _TARGET = re.compile(r"sim://(?:([1-9]\d*)x([1-9]\d*))?")
@@ -376,7 +376,7 @@ class SimulatedRuntime(Runtime):
     def _end(self, call: Call) -> None:
         """Needs the lock."""
         if call.state != DONE:
-            call.value = None if call.task.returns == 1 else (None,) * call.task.returns
+            call.value = nothing(call.task)
             call.state = DONE
             self._accesses.leave(call)
 
