@@ -1,6 +1,7 @@
 """ioweave.compat.pycompss: PyCOMPSs programs run as they are, or say by name what is missing."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import ioweave
+from ioweave import _core
 from ioweave.compat.pycompss.api import api, parameter
 from ioweave.compat.pycompss.api.constraint import constraint
 from ioweave.compat.pycompss.api.IO import IO
@@ -48,7 +50,7 @@ class Folder(unittest.TestCase):
         return path
 
 
-class Command(Folder):
+class Runner(Folder):
     def run_app(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "ioweave.compat.pycompss", *map(str, arguments)],
@@ -58,9 +60,115 @@ class Command(Folder):
             check=False,
         )
 
-    def test_the_first_listing_runs(self) -> None:
-        ran = self.run_app(APPS / "listing_1.py")
-        self.assertEqual((ran.returncode, ran.stdout), (0, "sum 100\n"), ran.stderr)
+
+class Command(Runner):
+    def test_the_first_listing_runs_and_is_told_that_an_int_does_not_change(self) -> None:
+        listing = str(APPS / "listing_1.py")
+        app = self.file(
+            "app.py",
+            f"""
+            import runpy
+            print(runpy.run_path({listing!r}, run_name="__main__")["result"])
+            """,
+        )
+        ran = self.run_app("--cpus", 2, app)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "0\n"), ran.stderr)
+        self.assertEqual(ran.stderr.count("'value1' is INOUT, but int cannot change"), 1)
+
+    def test_a_sum_that_can_change_is_updated_in_threads_and_processes(self) -> None:
+        for workers in ("threads", "processes"):
+            with self.subTest(workers):
+                ran = self.run_app(
+                    *("--cpus", 2, "--workers", workers, APPS / "sum_that_changes.py")
+                )
+                self.assertEqual((ran.returncode, ran.stdout), (0, "sum 100\n"), ran.stderr)
+
+    def test_tasks_left_at_the_end_of_the_app_run_in_processes(self) -> None:
+        self.file(
+            "beside.py",
+            """
+            from pycompss.api.task import task
+
+            @task(returns=int)
+            def double(n):
+                return 2 * n
+            """,
+        )
+        app = self.file(
+            "app.py",
+            """
+            import os, sys
+            from beside import double
+            from pycompss.api.task import task
+
+            @task()
+            def note(folder, n):
+                open(os.path.join(folder, f"{n}-{os.getpid() == main}"), "w").close()
+
+            main = 0
+            if __name__ == "__main__":
+                main = os.getpid()
+                for n in range(3):
+                    note(sys.argv[1], double(n))
+            """,
+        )
+        notes = self.folder / "notes"
+        notes.mkdir()
+        ran = self.run_app("--cpus", 1, "--workers", "processes", app, notes)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual({note.name for note in notes.iterdir()}, {"0-False", "2-False", "4-False"})
+
+    def test_its_options_are_those_of_the_runtime(self) -> None:
+        app = self.file(
+            "app.py",
+            """
+            import threading, ioweave.tasks
+            from pycompss.api.IO import IO
+            from pycompss.api.task import task
+
+            go = threading.Event()
+
+            @IO()
+            @task()
+            def hold():
+                go.wait()
+
+            for _ in range(5):
+                hold()
+            stats = ioweave.tasks.active.stats()
+            print(stats.cpus, stats.io_running, stats.io_waiting)
+            go.set()
+            """,
+        )
+        log = self.folder / "policy.log"
+        resources = self.file("resources.xml", RESOURCES)
+        ran = self.run_app("--cpus", 7, "--io_executors", 2, "--log", log, app)
+        self.assertEqual(ran.stdout, "7 2 3\n", ran.stderr)
+        replayed = _core.replay(log)
+        self.assertTrue(replayed.same, replayed.reason)
+        self.assertEqual(replayed.decisions, 5)
+        ran = self.run_app("--resources", resources, app)
+        self.assertEqual(ran.stdout, "3 5 0\n", ran.stderr)
+        ran = self.run_app("--resources", resources, "--cpus", 1, app)
+        self.assertEqual(ran.stdout, "1 5 0\n", ran.stderr)
+
+    def test_the_node_of_the_resources_that_is_taken_is_named(self) -> None:
+        app = self.file("app.py", "")
+        strange = RESOURCES.replace('"localhost"', '"cn2"')
+        for text, says in (
+            (
+                RESOURCES,
+                "node 'localhost' is taken: 3 cores, 450.0 MB/s of storage; not used: else",
+            ),
+            (strange, "node 'elsewhere' is taken, though none .*: 48 cores, unknown .* used: cn2"),
+        ):
+            ran = self.run_app("--resources", self.file("r.xml", text), app)
+            self.assertRegex(ran.stderr, says)
+            self.assertEqual(ran.returncode, 0)
+        one = self.file(
+            "r.xml", re.sub('(?s)<ComputeNode Name="elsewhere">.*?</ComputeNode>', "", RESOURCES)
+        )
+        self.assertEqual(self.run_app("--resources", one, app).stderr, "")
 
     def test_the_listings_of_io_tasks_run(self) -> None:
         resources = self.file("resources.xml", RESOURCES)
@@ -100,6 +208,13 @@ class Command(Folder):
         ran = self.run_app("--resources", self.file("r.xml", "<ResourcesList/>"), app)
         self.assertEqual(ran.returncode, 2)
         self.assertIn("no <ComputeNode>", ran.stderr)
+        for options, says in (
+            (("--runtime", "nowhere://"), "target 'nowhere://' is not known"),
+            (("--log", self.folder / "none" / "log"), "No such file or directory"),
+        ):
+            ran = self.run_app(*options, app)
+            self.assertEqual((ran.returncode, ran.stderr.count("\n")), (2, 1), ran.stderr)
+            self.assertIn(says, ran.stderr)
 
     def test_a_failure_of_the_app_is_its_own(self) -> None:
         app = self.file("app.py", "import sys\nsys.exit(7)\n")
@@ -109,6 +224,7 @@ class Command(Folder):
 class Resources(Folder):
     def test_this_node_is_found_by_its_name(self) -> None:
         node = this_node(read_resources(self.file("r.xml", RESOURCES)))
+        assert node is not None
         self.assertEqual(
             (node.name, node.computing_units, node.storage_mb_per_s), ("localhost", 3, 450)
         )
