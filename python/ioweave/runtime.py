@@ -802,6 +802,9 @@ class Runtime:
             call.state = WAITING
             self._release(call, todo)
         else:
+            if error is not None and call.task.on_failure != "raise":
+                todo.append(functools.partial(log_given_up, call.task, error))
+                value, error = given_up(call, error)
             self._finish(call, value, error, todo)
         return todo
 
@@ -1240,6 +1243,24 @@ def not_run(call: Call, needed: Call) -> DependencyFailed:
     if isinstance(error, DependencyFailed) and error.__cause__ is not None:
         return DependencyFailed((*error.chain, call.name), error.__cause__)
     return DependencyFailed((needed.name, call.name), error)
+
+
+def given_up(call: Call, error: BaseException) -> tuple[Any, CancelledError | None]:
+    """What a call comes to whose failure is not to be raised."""
+    if call.task.on_failure == "ignore":
+        return nothing(call.task), None
+    cancelled = CancelledError(f"task {call.name} failed, and what needs it is not run")
+    cancelled.__cause__ = error
+    return None, cancelled
+
+
+def nothing(task: Task) -> Any:
+    """The value of a task that came to nothing."""
+    return None if task.returns == 1 else (None,) * task.returns
+
+
+def log_given_up(task: Task, error: BaseException) -> None:
+    _log.warning("task %r failed, and that is not raised: %r", task.name, error)
 
 
 def several(task: Task, value: Any) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ from .learning import Learned
 from .log_file import LogFile
 from .options import Options, takes_options
 from .records import TaskRecord
-from .runtime import GUARDED, FlowStats, Runtime, Stats, run_callbacks
+from .runtime import GUARDED, FlowStats, Runtime, Stats, nothing, run_callbacks
 from .tasks import Task
 
 _TARGET = re.compile(r"sim://(?:([1-9]\d*)x([1-9]\d*))?")
@@ -127,7 +127,7 @@ class SimulatedRuntime(Runtime):
         self._calls: list[SimulatedCall] = []
         self._watched: list[SimulatedCall] = []  # that have callbacks
         self._written: dict[Key, int] = {}  # on a node's storage: files, and the tasks that did
-        self._has_curve: set[int] = set()
+        self._introduced: set[int] = set()  # devices, by id
 
     # ---- Beginning and end. ---------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class SimulatedRuntime(Runtime):
         assert self._admission is not None  # it runs
         if task.constraint is not None:
             flow = self._admission.flow(task)
-            self._introduce(task, flow.device)
+            self._introduce(task, flow.device, call.nbytes)
             beside = None if self._shared_directory else near
             if beside is not None and beside not in after:
                 after.append(beside)
@@ -325,7 +325,7 @@ class SimulatedRuntime(Runtime):
             if not isinstance(cost, BlockingIO):
                 return self._core.compute(cost, cpus=task.cpus, after=after), None
             state = self._admission.device(task, cost.device)
-            self._introduce(task, state)
+            self._introduce(task, state, cost.bytes)
             operation = self._core.blocking_io(
                 state.id, cost.bytes, seconds=cost.seconds, cpus=task.cpus, after=after
             )
@@ -334,22 +334,22 @@ class SimulatedRuntime(Runtime):
             about = f"task {task.name!r}: "
             raise ValueError(about + str(error).removeprefix(about)) from None
 
-    def _introduce(self, task: Task, state: DeviceState) -> None:
-        """The device to the simulation, before a task uses it."""
-        if state.id in self._has_curve:
-            return
+    def _introduce(self, task: Task, state: DeviceState, nbytes: int) -> None:
+        """The device to the simulation, before a task uses it to move so much."""
         device = state.device
         own = device.curve or ([(1, device.bandwidth)] if device.bandwidth else None)
         curve = self._curves.get(device.name, own)
-        if curve is None:
+        if curve is None and nbytes > 0:
             raise ValueError(
                 f"task {task.name!r}: what device {device.name!r} moves is not known, and so not "
                 "how long the task takes: `ioweave measure --toml` finds out, or say it, as "
                 f"curves={{{device.name!r}: [(1, 200), (8, 450)]}} (streams, MB/s) or as the "
                 "bandwidth of the device"
             )
-        self._core.set_curve(state.id, list(curve))
-        self._has_curve.add(state.id)
+        if state.id in self._introduced:
+            return
+        self._introduced.add(state.id)
+        self._core.set_curve(state.id, list(curve or [(1, 1)]))  # whichever: nothing is moved
         for node in state.nodes:
             self._core.device_up(state.id, node)
 
@@ -388,7 +388,7 @@ class SimulatedRuntime(Runtime):
     def _end(self, call: Call) -> None:
         """Needs the lock."""
         if call.state != DONE:
-            call.value = None if call.task.returns == 1 else (None,) * call.task.returns
+            call.value = nothing(call.task)
             call.state = DONE
             self._accesses.leave(call)
 

@@ -9,7 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, overload
+from typing import Annotated, Any, Literal, overload
 
 from .arguments import examine
 from .constraints import Constraint, constraint_of
@@ -31,6 +31,10 @@ class Task:
     """
 
     some_change_objects: typing.ClassVar[bool] = False  # of all tasks of this process
+
+    # What becomes of a call that failed for good: it raises; it gives None and is no failure; or it
+    # is as one that was cancelled. Set by ioweave.compat.pycompss.
+    on_failure: Literal["raise", "ignore", "cancel"] = "raise"
 
     def __init__(
         self,
@@ -114,7 +118,7 @@ class Task:
                 _merge(used, file_key(path), path, direction)
         for parameter, direction in self.objects.items():
             for value in self._values(parameter, bound.arguments[parameter]):
-                if direction is not Direction.In and _immutable(value):
+                if direction is not Direction.In and immutable(value):
                     raise TypeError(
                         f"task {self.name!r}: {parameter!r} is {direction.name}, but "
                         f"{type(value).__name__} cannot change in place: return the new value"
@@ -187,7 +191,7 @@ def _merge(
     used[key] = value, direction
 
 
-def _immutable(value: Any) -> bool:
+def immutable(value: Any) -> bool:
     return isinstance(value, (int, float, complex, str, bytes, tuple, frozenset, type(None)))
 
 

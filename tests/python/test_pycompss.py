@@ -1,21 +1,25 @@
 """ioweave.compat.pycompss: PyCOMPSs programs run as they are, or say by name what is missing."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import unittest
 import warnings
 from pathlib import Path
 from typing import Any
 
 import ioweave
+from ioweave import _core
 from ioweave.compat.pycompss.api import api, parameter
 from ioweave.compat.pycompss.api.constraint import constraint
 from ioweave.compat.pycompss.api.IO import IO
 from ioweave.compat.pycompss.api.task import number_of_returns, task
 from ioweave.compat.pycompss.resources import read_resources, this_node
+from runtimes import Gate, RuntimeTest, pass_gate
 
 APPS = Path(__file__).parent / "pycompss"
 
@@ -46,7 +50,7 @@ class Folder(unittest.TestCase):
         return path
 
 
-class Command(Folder):
+class Runner(Folder):
     def run_app(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "ioweave.compat.pycompss", *map(str, arguments)],
@@ -56,9 +60,115 @@ class Command(Folder):
             check=False,
         )
 
-    def test_the_first_listing_runs(self) -> None:
-        ran = self.run_app(APPS / "listing_1.py")
-        self.assertEqual((ran.returncode, ran.stdout), (0, "sum 100\n"), ran.stderr)
+
+class Command(Runner):
+    def test_the_first_listing_runs_and_is_told_that_an_int_does_not_change(self) -> None:
+        listing = str(APPS / "listing_1.py")
+        app = self.file(
+            "app.py",
+            f"""
+            import runpy
+            print(runpy.run_path({listing!r}, run_name="__main__")["result"])
+            """,
+        )
+        ran = self.run_app("--cpus", 2, app)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "0\n"), ran.stderr)
+        self.assertEqual(ran.stderr.count("'value1' is INOUT, but int cannot change"), 1)
+
+    def test_a_sum_that_can_change_is_updated_in_threads_and_processes(self) -> None:
+        for workers in ("threads", "processes"):
+            with self.subTest(workers):
+                ran = self.run_app(
+                    *("--cpus", 2, "--workers", workers, APPS / "sum_that_changes.py")
+                )
+                self.assertEqual((ran.returncode, ran.stdout), (0, "sum 100\n"), ran.stderr)
+
+    def test_tasks_left_at_the_end_of_the_app_run_in_processes(self) -> None:
+        self.file(
+            "beside.py",
+            """
+            from pycompss.api.task import task
+
+            @task(returns=int)
+            def double(n):
+                return 2 * n
+            """,
+        )
+        app = self.file(
+            "app.py",
+            """
+            import os, sys
+            from beside import double
+            from pycompss.api.task import task
+
+            @task()
+            def note(folder, n):
+                open(os.path.join(folder, f"{n}-{os.getpid() == main}"), "w").close()
+
+            main = 0
+            if __name__ == "__main__":
+                main = os.getpid()
+                for n in range(3):
+                    note(sys.argv[1], double(n))
+            """,
+        )
+        notes = self.folder / "notes"
+        notes.mkdir()
+        ran = self.run_app("--cpus", 1, "--workers", "processes", app, notes)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual({note.name for note in notes.iterdir()}, {"0-False", "2-False", "4-False"})
+
+    def test_its_options_are_those_of_the_runtime(self) -> None:
+        app = self.file(
+            "app.py",
+            """
+            import threading, ioweave.tasks
+            from pycompss.api.IO import IO
+            from pycompss.api.task import task
+
+            go = threading.Event()
+
+            @IO()
+            @task()
+            def hold():
+                go.wait()
+
+            for _ in range(5):
+                hold()
+            stats = ioweave.tasks.active.stats()
+            print(stats.cpus, stats.io_running, stats.io_waiting)
+            go.set()
+            """,
+        )
+        log = self.folder / "policy.log"
+        resources = self.file("resources.xml", RESOURCES)
+        ran = self.run_app("--cpus", 7, "--io_executors", 2, "--log", log, app)
+        self.assertEqual(ran.stdout, "7 2 3\n", ran.stderr)
+        replayed = _core.replay(log)
+        self.assertTrue(replayed.same, replayed.reason)
+        self.assertEqual(replayed.decisions, 5)
+        ran = self.run_app("--resources", resources, app)
+        self.assertEqual(ran.stdout, "3 5 0\n", ran.stderr)
+        ran = self.run_app("--resources", resources, "--cpus", 1, app)
+        self.assertEqual(ran.stdout, "1 5 0\n", ran.stderr)
+
+    def test_the_node_of_the_resources_that_is_taken_is_named(self) -> None:
+        app = self.file("app.py", "")
+        strange = RESOURCES.replace('"localhost"', '"cn2"')
+        for text, says in (
+            (
+                RESOURCES,
+                "node 'localhost' is taken: 3 cores, 450.0 MB/s of storage; not used: else",
+            ),
+            (strange, "node 'elsewhere' is taken, though none .*: 48 cores, unknown .* used: cn2"),
+        ):
+            ran = self.run_app("--resources", self.file("r.xml", text), app)
+            self.assertRegex(ran.stderr, says)
+            self.assertEqual(ran.returncode, 0)
+        one = self.file(
+            "r.xml", re.sub('(?s)<ComputeNode Name="elsewhere">.*?</ComputeNode>', "", RESOURCES)
+        )
+        self.assertEqual(self.run_app("--resources", one, app).stderr, "")
 
     def test_the_listings_of_io_tasks_run(self) -> None:
         resources = self.file("resources.xml", RESOURCES)
@@ -98,6 +208,13 @@ class Command(Folder):
         ran = self.run_app("--resources", self.file("r.xml", "<ResourcesList/>"), app)
         self.assertEqual(ran.returncode, 2)
         self.assertIn("no <ComputeNode>", ran.stderr)
+        for options, says in (
+            (("--runtime", "nowhere://"), "target 'nowhere://' is not known"),
+            (("--log", self.folder / "none" / "log"), "No such file or directory"),
+        ):
+            ran = self.run_app(*options, app)
+            self.assertEqual((ran.returncode, ran.stderr.count("\n")), (2, 1), ran.stderr)
+            self.assertIn(says, ran.stderr)
 
     def test_a_failure_of_the_app_is_its_own(self) -> None:
         app = self.file("app.py", "import sys\nsys.exit(7)\n")
@@ -107,6 +224,7 @@ class Command(Folder):
 class Resources(Folder):
     def test_this_node_is_found_by_its_name(self) -> None:
         node = this_node(read_resources(self.file("r.xml", RESOURCES)))
+        assert node is not None
         self.assertEqual(
             (node.name, node.computing_units, node.storage_mb_per_s), ("localhost", 3, 450)
         )
@@ -167,14 +285,78 @@ class Decorators(Folder):
             api.compss_delete_file(path)
             self.assertFalse(api.compss_file_exists(path))
 
-    def test_a_failure_that_is_ignored_gives_none(self) -> None:
-        @task(returns=1, on_failure="IGNORE")
-        def fail() -> int:
-            raise OSError("no")
+    def test_a_file_is_opened_to_write_when_nobody_reads_it_any_more(self) -> None:
+        @task(path=parameter.FILE_IN, returns=1)
+        def read(path: str, gate: int) -> str:
+            pass_gate(gate)
+            return Path(path).read_text("utf-8")
 
-        with warnings.catch_warnings(record=True), ioweave.Runtime(cpus=1):
+        path = self.folder / "file"
+        for mode in ("w", "a", "r+"):
+            with self.subTest(mode), ioweave.Runtime(cpus=2) as runtime:
+                path.write_text("old", "utf-8")
+                gate = Gate(lambda number: read(str(path), number))
+                gate.open_when(lambda: runtime.stats().pending > 1)
+                with api.compss_open(str(path), mode) as file:
+                    file.write("new")
+                gate.open()
+                self.assertEqual(api.compss_wait_on(gate.future), "old")
+                self.assertIn("new", path.read_text("utf-8"))
+
+    def test_a_file_is_opened_to_read_beside_those_that_read_it(self) -> None:
+        @task(path=parameter.FILE_IN)
+        def read(path: str, gate: int) -> None:
+            pass_gate(gate)
+
+        path = self.file("file", "old")
+        with ioweave.Runtime(cpus=2) as runtime, Gate(lambda n: read(str(path), n)) as gate:
+            gate.open_when(lambda: runtime.stats().pending > 1)  # rather than hang
+            with api.compss_open(path) as file:
+                self.assertEqual((gate.future.done(), file.read()), (False, "old"))
+
+    def test_what_cannot_change_is_taken_as_it_is_and_said_once_for_a_parameter(self) -> None:
+        @task(one=parameter.INOUT, two=parameter.OUT)
+        def change(one: Any, two: Any = None) -> None:
+            one += [2]
+
+        numbers = [1]
+        with warnings.catch_warnings(record=True) as warned, ioweave.Runtime(cpus=2):
             warnings.simplefilter("always")
-            self.assertIsNone(api.compss_wait_on(fail()))
+            for _ in range(3):
+                change(numbers)
+            self.assertEqual(api.compss_wait_on(numbers), [1, 2, 2, 2])
+            for _ in range(2):
+                change(numbers, "two")
+            self.assertEqual(api.compss_wait_on(numbers), [1, 2, 2, 2, 2, 2])
+            failed = [change(number) for number in (1, 2.5)]
+            for future in failed:
+                self.assertIsInstance(future.exception(), TypeError)  # int + list
+        said = [str(each.message) for each in warned]
+        self.assertEqual(len(said), 2, said)
+        self.assertIn("'two' is OUT, but str cannot change in place", said[0])
+        self.assertIn("'one' is INOUT, but int cannot change in place", said[1])
+        self.assertEqual({each.filename for each in warned}, {__file__})
+
+    def test_a_bandwidth_without_io_says_that_it_holds_nothing(self) -> None:
+        @constraint(storageBW=20)
+        @task()
+        def compute() -> None:
+            pass
+
+        @IO()
+        @constraint(storageBW=20)
+        @task()
+        def write() -> None:
+            pass
+
+        compute_once = self.assertWarnsRegex(UserWarning, "'compute': .*without @IO")
+        device = ioweave.Device("default", bandwidth=100)
+        with warnings.catch_warnings(), ioweave.Runtime(cpus=1, devices=[device]):
+            warnings.simplefilter("error")
+            with compute_once:
+                compute()
+            compute()
+            write()
 
     def test_a_task_is_tried_three_times(self) -> None:
         tries: list[int] = []
@@ -237,6 +419,199 @@ class Decorators(Folder):
     def test_parameters_that_are_not_there_are_named(self) -> None:
         with self.assertRaisesRegex(ImportError, "STREAM_IN"):
             parameter.STREAM_IN  # noqa: B018
+
+
+@task(returns=int)
+def scale(n: int) -> int:
+    return n * 10
+
+
+@task(returns=int)
+def factorial(n: int) -> int:
+    return 1 if n == 0 else n * factorial(n - 1)
+
+
+@task(target=parameter.INOUT)
+def append(target: list[int], value: int) -> None:
+    target.append(value)
+
+
+@task(total=parameter.INOUT)
+def accumulate(total: int, value: int) -> None:
+    total += value
+
+
+@task(returns=2)
+def halves(n: int) -> tuple[int, int]:
+    return n // 2, n - n // 2
+
+
+@IO()
+@task(path=parameter.FILE_OUT)
+def write(path: str, n: int) -> None:
+    Path(path).write_text(str(n), "utf-8")
+
+
+@task(path=parameter.FILE_INOUT)
+def extend(path: str, text: str) -> None:
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+@task(path=parameter.FILE_IN, returns=str)
+def read(path: str) -> str:
+    return Path(path).read_text("utf-8")
+
+
+class Total:
+    def __init__(self) -> None:
+        self.total = 0
+
+    @task()
+    def add(self, n: int) -> None:
+        self.total += n
+
+
+@task(returns=2, on_failure="IGNORE")
+def fail_ignored() -> tuple[int, int]:
+    raise OSError("ignored")
+
+
+@task(returns=1, on_failure="IGNORE", time_out=0.05)
+def hang() -> int:
+    threading.Event().wait()
+    return 1
+
+
+@task(returns=1, on_failure="FAIL")
+def fail() -> int:
+    raise OSError("not ignored")
+
+
+@task(path=parameter.FILE_OUT, target=parameter.INOUT, returns=1, on_failure="CANCEL_SUCCESSORS")
+def fail_cancelling(path: str, target: list[int]) -> int:
+    raise OSError("cancels")
+
+
+class Programs(RuntimeTest, Folder):
+    """On every runtime that runs tasks: `test_dask_pycompss.py` has them on a Dask cluster."""
+
+    def test_give_what_they_give_line_by_line(self) -> None:
+        path = str(self.folder / "file")
+
+        def program() -> list[Any]:
+            numbers: list[int] = []
+            total = Total()
+            for n in range(4):
+                value = scale(n)
+                append(numbers, value)
+                total.add(value)
+            write(path, scale(5))
+            extend(path, "!")
+            text = read(path)
+            values = api.compss_wait_on([scale(7), {"halves": halves(9)}, numbers, text])
+            return [*values, api.compss_wait_on(total).total]
+
+        plainly = program()
+        with self.runtime():
+            self.assertEqual(program(), plainly)
+        self.assertEqual(plainly, [70, {"halves": (4, 5)}, [0, 10, 20, 30], "50!", 60])
+
+    def test_call_tasks_plainly_inside_a_task(self) -> None:
+        with self.runtime():
+            self.assertEqual(api.compss_wait_on(factorial(5)), 120)
+
+    def test_have_numbers_that_do_not_change(self) -> None:
+        total = 0
+        with warnings.catch_warnings(), self.runtime():
+            warnings.simplefilter("ignore")
+            for n in range(3):
+                accumulate(total, scale(n))
+            self.assertEqual(api.compss_wait_on(total, scale(total)), [0, 0])
+
+    def test_wait_for_files(self) -> None:
+        path = str(self.folder / "file")
+        with self.runtime():
+            write(path, 1)
+            extend(path, "2")
+            api.compss_wait_on_file(path)
+            self.assertEqual(Path(path).read_text("utf-8"), "12")
+            text = read(path)
+            with api.compss_open(path, "w") as file:
+                file.write("new")
+            extend(path, "er")
+            self.assertTrue(api.compss_file_exists(path))
+            with api.compss_open(path) as file:
+                self.assertEqual(file.read(), "newer")
+            again = read(path)
+            api.compss_delete_file(path)
+            self.assertFalse(api.compss_file_exists(path))
+            self.assertEqual(api.compss_wait_on(text, again), ["12", "newer"])
+
+    def test_go_on_after_a_failure_that_is_ignored(self) -> None:
+        with self.assertLogs("ioweave", "WARNING") as logged, self.runtime():
+            one, two = fail_ignored()
+            late = hang()
+            values = api.compss_wait_on([one, two, late, scale(1)])
+            api.compss_barrier()
+        self.assertEqual(values, [None, None, None, 10])
+        self.assertIn("'fail_ignored' failed, and that is not raised", "".join(logged.output))
+
+    def test_go_on_without_the_successors_of_a_failure_that_cancels_them(self) -> None:
+        path, numbers = str(self.folder / "file"), [1]
+        with self.assertLogs("ioweave", "WARNING"), self.runtime():
+            failed = fail_cancelling(path, numbers)
+            extend(path, "successor")
+            append(numbers, scale(2))
+            after = scale(failed)
+            values = api.compss_wait_on([failed, after, scale(1)], numbers)
+            self.assertFalse(api.compss_file_exists(path))
+            with api.compss_open(path, "w") as file:
+                file.write("anew")
+            extend(path, "!")
+            api.compss_barrier()
+            fail_cancelling(path, [])
+        self.assertEqual(values, [[None, None, 10], None])
+        self.assertEqual(Path(path).read_text("utf-8"), "anew!")
+
+    def test_get_no_none_for_what_needs_a_failure_that_counts(self) -> None:
+        with self.runtime():
+            failed = fail()
+            with self.assertRaisesRegex(ioweave.DependencyFailed, "not ignored"):
+                api.compss_wait_on([scale(1), scale(failed)])
+            with self.assertRaisesRegex(OSError, "not ignored"):
+                api.compss_wait_on(failed)
+        with self.assertRaisesRegex(OSError, "not ignored"), self.runtime():
+            fail()
+
+
+class ProgramsInProcesses(Programs):
+    def runtime(self, **options: Any) -> Any:
+        return super().runtime(workers="processes", cpus=2, **options)
+
+
+class Simulated(Folder):
+    def test_programs_wait_for_files_in_virtual_time(self) -> None:
+        path = self.file("file", "old")
+        costs = {"extend": 3.0, "read": 2.0}
+        runtime: Any = ioweave.Runtime("sim://1x2", costs=costs)
+        with runtime:
+            extend(path, "")
+            with api.compss_open(path) as file:
+                self.assertEqual((runtime.now_s, file.read()), (3, "old"))
+            read(path)
+            api.compss_open(path).close()
+            self.assertEqual(runtime.now_s, 3)
+            api.compss_open(path, "a").close()
+            self.assertEqual(runtime.now_s, 5)
+            extend(path, "")
+            api.compss_wait_on_file(path)
+            self.assertEqual(runtime.now_s, 8)
+            read(path)
+            api.compss_delete_file(path)
+            extend(path, "")
+            self.assertTrue(api.compss_file_exists(path))  # no function is run
+            self.assertEqual(runtime.now_s, 13)
 
 
 if __name__ == "__main__":

@@ -321,6 +321,16 @@ class Simulated(unittest.TestCase):
             write(Path("a"))
         self.assertEqual(simulated.now_s, 2)
 
+    def test_what_moves_nothing_takes_no_time_on_a_device_of_which_nothing_is_known(self) -> None:
+        touch = ioweave.io(policy="none", device="ssd", bytes=0, name="touch")(_not_run)
+        somewhere = ioweave.Device("ssd", nodes=["node1"])
+        with runtime("sim://2x1", devices=[somewhere]) as simulated:
+            touch(1)
+            touch(2)
+            with self.assertRaisesRegex(ValueError, "what device 'ssd' moves is not known"):
+                write(Path("a"))
+        self.assertEqual((simulated.now_s, len(simulated.records())), (0, 2))
+
     def test_transfers_of_unknown_size_are_refused(self) -> None:
         save = ioweave.io(device="ssd", name="save")(_not_run)
         with runtime() as simulated:

@@ -23,7 +23,7 @@ from distributed import get_worker
 
 from ..arguments import describe
 from ..errors import TaskTimeout
-from ..runtime import add_note, several
+from ..runtime import add_note, log_given_up, nothing, several
 from ..tasks import Task
 from .protocol import BYTES
 
@@ -156,7 +156,13 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
             running = worker.state.tasks[worker.get_current_task()]
             running.metadata[BYTES] = task.bytes_of(args, kwargs)
         body = functools.partial(task.function, *args, **kwargs)
-        value = body() if task.timeout is None else _within(task, body)
+        try:
+            value = body() if task.timeout is None else _within(task, body)
+        except Exception as error:
+            if task.on_failure != "ignore":
+                raise
+            log_given_up(task, error)
+            value = nothing(task)
         values = several(task, value) if task.returns != 1 else (value,)
         if task.objects:
             values = (*values, *task.written_objects(args, kwargs))

@@ -53,6 +53,8 @@ from ..runtime import (
     Runtime,
     Stats,
     Todo,
+    given_up,
+    log_given_up,
     run_callbacks,
 )
 from ..tasks import Task
@@ -565,8 +567,12 @@ class DaskRuntime(Runtime):
                 return
             if error is not None:
                 error, trace = _own_error(call, error, trace)
-                self._not_asked_for(call)
                 self._timed_out += isinstance(error, TaskTimeout)
+                if call.task.on_failure == "cancel":
+                    todo.append(functools.partial(log_given_up, call.task, error))
+                    trace, error = given_up(call, error)
+                else:
+                    self._not_asked_for(call)
             elif is_none and not call.many:
                 call.values[0] = None
                 call.dask = None  # so Dask need not run it again if the worker is lost

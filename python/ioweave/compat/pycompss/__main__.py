@@ -1,52 +1,34 @@
 """Runs a PyCOMPSs program as it is: `python -m ioweave.compat.pycompss [options] app.py ...`."""
 
 import argparse
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import runpy
+import contextlib
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import ioweave
 
-from .resources import read_resources, this_node
+from .resources import Node, read_resources, this_node
 
 _HERE = "ioweave.compat.pycompss"
-
-
-class _Pycompss(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `pycompss...` in this package, and says so where a module of it is not there."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != "pycompss" and not name.startswith("pycompss."):
-            return None
-        return importlib.util.spec_from_loader(name, self)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        here = _HERE + spec.name.removeprefix("pycompss")
-        if importlib.util.find_spec(here) is None:
-            raise ImportError(
-                f"{spec.name} is not supported by {_HERE}, which has pycompss.api.task, "
-                "constraint, IO, parameter and api"
-            )
-        return importlib.import_module(here)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """It was executed under its own name."""
+_SHOWN = 6  # nodes in a message
 
 
 def _arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"python -m {_HERE}",
-        description="Runs a PyCOMPSs program on Ioweave, on this machine.",
+        description="Runs a PyCOMPSs program on Ioweave.",
         epilog="Options of runcompss that are not listed here are not supported.",
+    )
+    parser.add_argument(
+        "--runtime", metavar="TARGET", help="where: dask://HOST:PORT; left out: on this machine"
+    )
+    parser.add_argument(
+        "--workers",
+        choices=("threads", "processes"),
+        default="threads",
+        help="run computations on this machine in threads (default) or processes",
     )
     parser.add_argument(
         "--resources", type=Path, metavar="FILE", help="COMPSs' resources XML: cores, bandwidth"
@@ -61,10 +43,32 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
+def _node_of(resources: Path) -> Node:
+    """The node of the file that stands for this machine; says what is taken of several."""
+    nodes = read_resources(resources)
+    here = this_node(nodes)
+    node = here or nodes[0]
+    others = [other.name for other in nodes if other is not node]
+    if here is None or others:
+        is_here = "" if here else ", though none of its nodes has the name of this machine"
+        shown = ", ".join(others[:_SHOWN]) + (", ..." if others[_SHOWN:] else "")
+        print(
+            f"{_HERE}: {resources}: node {node.name!r} is taken{is_here}: "
+            f"{node.computing_units or 'unknown'} cores, "
+            f"{node.storage_mb_per_s or 'unknown'} MB/s of storage; not used: {shown or 'none'}",
+            file=sys.stderr,
+        )
+    return node
+
+
 def _runtime_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    options: dict[str, Any] = {"log": arguments.log}
+    options: dict[str, Any] = {
+        "target": arguments.runtime,
+        "workers": arguments.workers,
+        "log": arguments.log,
+    }
     if arguments.resources is not None:
-        node = this_node(read_resources(arguments.resources))
+        node = _node_of(arguments.resources)
         if node.computing_units is not None:
             options["cpus"] = node.computing_units
         if node.storage_mb_per_s is not None:
@@ -83,15 +87,20 @@ def main(given: list[str] | None = None) -> int:
         print(f"{_HERE}: no such program: {arguments.app}", file=sys.stderr)
         return 2
     try:
-        runtime = ioweave.Runtime(**_runtime_options(arguments))
-    except (OSError, ValueError) as error:
+        runtime = ioweave.Runtime(**_runtime_options(arguments)).start()
+    except (ImportError, OSError, ValueError) as error:
         print(f"{_HERE}: {error}", file=sys.stderr)
         return 2
-    sys.meta_path.insert(0, _Pycompss())
     sys.argv = [str(arguments.app), *arguments.arguments]
     sys.path.insert(0, str(arguments.app.resolve().parent))
-    with runtime:
-        runpy.run_path(str(arguments.app), run_name="__main__")
+    sys.path.insert(0, str(Path(__file__).with_name("alias")))
+    program = ModuleType("__main__")
+    program.__file__ = str(arguments.app)
+    # It stays that until all tasks have ended: worker processes look there for them.
+    sys.modules["__main__"] = program
+    with contextlib.ExitStack() as ending:
+        ending.push(runtime)
+        exec(compile(arguments.app.read_bytes(), program.__file__, "exec"), vars(program))
     return 0
 
 

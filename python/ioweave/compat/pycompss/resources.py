@@ -27,10 +27,10 @@ def read_resources(path: Path) -> list[Node]:
     return nodes
 
 
-def this_node(nodes: list[Node]) -> Node:
-    """The one that this machine is: by its name, `localhost`, or the first."""
+def this_node(nodes: list[Node]) -> Node | None:
+    """The one that this machine is, by its name or `localhost`."""
     names = {"localhost", "127.0.0.1", socket.gethostname(), socket.getfqdn()}
-    return next((node for node in nodes if node.name in names), nodes[0])
+    return next((node for node in nodes if node.name in names), None)
 
 
 def _tag(element: ElementTree.Element) -> str:

@@ -1,12 +1,14 @@
 """The calls of `pycompss.api.api`: waiting for tasks, files and groups."""
 
 import contextlib
+import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 import ioweave
+from ioweave.arguments import replace_futures
 
 __all__ = [
     "TaskGroup",
@@ -23,14 +25,16 @@ __all__ = [
     "compss_wait_on_file",
 ]
 
-
-@ioweave.io(policy="none")
-def _read(path: Annotated[Path, ioweave.In]) -> None:
-    """Ends when the tasks that write the file have ended."""
+_log = logging.getLogger("ioweave")
 
 
-@ioweave.io(policy="none")
-def _delete(path: Annotated[Path, ioweave.InOut]) -> None:
+@ioweave.io(policy="none", bytes=0)
+def _claim(path: Annotated[Path, ioweave.Out]) -> None:
+    """Ends when nobody uses the file any more."""
+
+
+@ioweave.io(policy="none", bytes=0)
+def _delete(path: Annotated[Path, ioweave.Out]) -> None:
     """Deletes once nobody uses it any more."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -38,15 +42,49 @@ def _delete(path: Annotated[Path, ioweave.InOut]) -> None:
         path.unlink(missing_ok=True)
 
 
+def _given_up(error: ioweave.CancelledError) -> bool:
+    """Whether on_failure=CANCEL_SUCCESSORS of a task is behind it, which is no failure."""
+    if isinstance(error, ioweave.DependencyFailed):
+        return isinstance(error.__cause__, ioweave.CancelledError)
+    return True
+
+
+def _none_if_given_up(future: ioweave.Future[Any]) -> Any:
+    try:
+        future.result()
+    except ioweave.CancelledError as error:
+        return None if _given_up(error) else future
+    except Exception:
+        return future
+    return future
+
+
+def _value(thing: Any) -> Any:
+    """What it became, with None for what tasks that were given up should have made."""
+    try:
+        return ioweave.wait(thing)
+    except ioweave.CancelledError as error:
+        if not _given_up(error):
+            raise
+        _log.warning("compss_wait_on() gives None: %s", error)
+    rest = replace_futures(thing, _none_if_given_up)
+    return None if rest is thing else _value(rest)
+
+
 def _wait_for_file(path: object) -> Path:
     named = Path(str(path))
-    ioweave.wait(_read(named))
+    try:
+        ioweave.wait(named)
+    except ioweave.CancelledError as error:
+        if not _given_up(error):
+            raise
     return named
 
 
 def compss_wait_on(*objects: Any, mode: str = "rw", to_write: bool = True) -> Any:
-    """The values of futures, in lists and dictionaries too; of several arguments a list."""
-    values = [ioweave.wait(each) for each in objects]
+    """The values of futures, in lists and dictionaries too; of several arguments a list. None for
+    what on_failure=CANCEL_SUCCESSORS kept from being made."""
+    values = [_value(each) for each in objects]
     return values[0] if len(values) == 1 else values
 
 
@@ -61,8 +99,11 @@ compss_wait_on_directory = compss_wait_on_file
 
 
 def compss_open(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> IO[Any]:
-    """open(), after the tasks that write the file."""
-    return _wait_for_file(path).open(mode, *args, **kwargs)
+    """open(), after the tasks that write the file; to write it, also after those that read it."""
+    named = _wait_for_file(path)
+    if set(mode) & set("wax+"):
+        ioweave.wait(_claim(named))
+    return named.open(mode, *args, **kwargs)
 
 
 def compss_file_exists(*paths: Any) -> Any:

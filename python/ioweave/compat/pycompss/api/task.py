@@ -6,9 +6,10 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, overload
+from typing import Annotated, Any, Literal, overload
 
 import ioweave
+from ioweave import tasks
 
 from .parameter import IN, INOUT, Parameter, Use, parameter_of
 
@@ -37,7 +38,13 @@ _HINTS = frozenset(
         "varargs_type",
     }
 )
-_ON_FAILURE = ("RETRY", "FAIL", "CANCEL_SUCCESSORS", "IGNORE")
+# What they are to an ioweave.Task.
+_ON_FAILURE: dict[str, Literal["raise", "cancel", "ignore"]] = {
+    "RETRY": "raise",
+    "FAIL": "raise",
+    "CANCEL_SUCCESSORS": "cancel",
+    "IGNORE": "ignore",
+}
 _COMPSS_RETRIES = 2  # COMPSs submits a failed task twice more
 
 _DIRECTIONS = {Use.IN: ioweave.In, Use.OUT: ioweave.Out, Use.INOUT: ioweave.InOut}
@@ -59,7 +66,12 @@ def number_of_returns(given: object) -> int:
 
 
 class TaskFunction:
-    """A task, with what `@constraint` and `@IO` above it add. Built when it is first called."""
+    """A task, with what `@constraint` and `@IO` above it add.
+
+    Its attribute `task` is the ioweave.Task, made when it is first asked for, be it by a worker
+    process that finds it under that name; `task+a+b` is that of calls in which a and b, which it
+    changes, got what cannot change.
+    """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
@@ -72,7 +84,8 @@ class TaskFunction:
         self._on_failure = _on_failure(options.pop("on_failure", "RETRY"))
         self._target = parameter_of("target_direction", options.pop("target_direction", INOUT))
         self._parameters = self._parameters_of(options)
-        self._submit: Callable[..., Any] | None = None
+        self._changes = _that_it_changes(function, self._parameters)
+        self._warned: set[str] = set()
 
     def _parameters_of(self, options: dict[str, Any]) -> dict[str, Parameter]:
         known = inspect.signature(self.function).parameters
@@ -92,10 +105,18 @@ class TaskFunction:
             found.setdefault("self", self._target)
         return found
 
-    def _build(self) -> Callable[..., Any]:
-        function = (
-            _ignoring_failures(self.function) if self._on_failure == "IGNORE" else self.function
-        )
+    def __getattr__(self, name: str) -> ioweave.Task:
+        task, *fixed = name.split("+")
+        if task != "task":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return vars(self).setdefault(name, self._build(name, fixed))  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without its tasks, which are made anew there: Dask sends classes with their methods."""
+        return {name: it for name, it in vars(self).items() if not isinstance(it, ioweave.Task)}
+
+    def _build(self, name: str, fixed: list[str]) -> ioweave.Task:
+        function = self.function
 
         @functools.wraps(function)
         def body(*args: Any, **kwargs: Any) -> Any:
@@ -104,30 +125,80 @@ class TaskFunction:
         body.__annotations__ = {
             name: Annotated[_type_of(parameter), _DIRECTIONS[parameter.use]]
             for name, parameter in self._parameters.items()
-            if parameter != IN
+            if parameter != IN and name not in fixed
         }
-        body.__signature__ = _signature(self.function, body.__annotations__)  # type: ignore[attr-defined]
-        options: dict[str, Any] = {
-            "name": self.function.__name__,
-            "retries": _COMPSS_RETRIES if self._on_failure == "RETRY" else 0,
-            "timeout": self._timeout,
-        }
+        body.__signature__ = _signature(function, body.__annotations__)  # type: ignore[attr-defined]
         task = ioweave.task(
-            cpus=1 if self.is_io else self.cpus, returns=max(1, self._returns), **options
+            cpus=1 if self.is_io else self.cpus,
+            returns=max(1, self._returns),
+            name=function.__name__,
+            retries=_COMPSS_RETRIES if self._on_failure == "RETRY" else 0,
+            timeout=self._timeout,
         )(body)
-        if not self.is_io:
-            return task
-        if self.storage_bandwidth is None:  # PyCOMPSs: it is not held back
-            return ioweave.io(policy="none")(task)
-        return ioweave.io(bandwidth=self.storage_bandwidth)(task)
+        if self.is_io:
+            bandwidth = self.storage_bandwidth
+            policy = "none" if bandwidth is None else None  # PyCOMPSs: it is not held back
+            task = ioweave.io(bandwidth=bandwidth, policy=policy)(task)
+        task.on_failure = _ON_FAILURE[self._on_failure]
+        task.__qualname__ = f"{function.__qualname__}.{name}"
+        return task
+
+    def _fixed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """The parameters that the task changes and that got what cannot change.
+
+        PyCOMPSs takes them as IN, as it must: what the function does to such a parameter is to a
+        name of its own.
+        """
+        if not self._changes:
+            return []
+        bound = self.task.bind(args, kwargs)
+        bound.apply_defaults()
+        fixed = [name for name in self._changes if tasks.immutable(bound.arguments[name])]
+        for name in fixed:
+            value = bound.arguments[name]
+            if value is not None:
+                self._warn_once(
+                    name,
+                    f"parameter {name!r} is {self._parameters[name].use.name}, but "
+                    f"{type(value).__name__} cannot change in place: it is taken as IN, and "
+                    "nobody sees what the task makes of it: return the new value",
+                    stacklevel=4,
+                )
+        return fixed
+
+    def _warn_once(self, about: str, text: str, *, stacklevel: int) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            warnings.warn(f"task {self.function.__name__!r}: {text}", stacklevel=stacklevel)
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Any]:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._submit is None:
-            self._submit = self._build()
-        return self._submit(*args, **kwargs)
+        runtime = tasks.active
+        if runtime is not None and runtime._inside_task():
+            return self.function(*args, **kwargs)  # as in PyCOMPSs
+        if self.storage_bandwidth is not None and not self.is_io:
+            self._warn_once(
+                "storageBW=",
+                "@constraint(storageBW=...) holds no bandwidth without @IO(): it is for I/O tasks",
+                stacklevel=3,
+            )
+        name = "+".join(("task", *self._fixed(args, kwargs)))
+        return getattr(self, name)(*args, **kwargs)
+
+
+def _that_it_changes(
+    function: Callable[..., Any], parameters: dict[str, Parameter]
+) -> tuple[str, ...]:
+    """Parameters that are objects which the task changes, but *args and **kwargs."""
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    known = inspect.signature(function).parameters
+    return tuple(
+        name
+        for name, parameter in parameters.items()
+        if parameter.use is not Use.IN and not parameter.is_file and known[name].kind not in several
+    )
 
 
 def _type_of(parameter: Parameter) -> Any:
@@ -153,20 +224,6 @@ def _on_failure(given: object) -> str:
             f"@task: on_failure must be one of {', '.join(_ON_FAILURE)}, not {given!r}"
         )
     return str(given)
-
-
-def _ignoring_failures(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def ignoring(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            warnings.warn(
-                f"task {function.__name__} failed, on_failure=IGNORE: {error!r}", stacklevel=2
-            )
-            return None
-
-    return ignoring
 
 
 def task_below(decorator: str, decorated: object) -> TaskFunction:
