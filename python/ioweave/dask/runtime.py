@@ -775,6 +775,7 @@ class DaskRuntime(Runtime):
                         bytes=flow["bytes"],
                         limit=flow["limit"],
                         done=flow["done"],
+                        device_mb_per_s=flow["device_mb_per_s"],
                     )
                     for flow in ours
                 ),
