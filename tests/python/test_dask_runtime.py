@@ -168,6 +168,10 @@ class Refused(OnDask, test_io_tasks.Refused):
     test_a_device_whose_path_does_not_exist_is_refused: Any = None  # it need not exist here
 
 
+class FullDisk(OnDask, test_io_tasks.FullDisk):
+    pass
+
+
 # ---- What is Dask's own. ------------------------------------------------------------------------
 
 
