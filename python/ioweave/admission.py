@@ -34,6 +34,7 @@ class DeviceState:
 
     __slots__ = (
         *("device", "id", "nodes", "running", "waiting", "sampled", "held_back", "moved", "tasks"),
+        "mb_per_s",
     )
 
     def __init__(self, device: Device, number: int, nodes: Sequence[int] = ()) -> None:
@@ -44,6 +45,7 @@ class DeviceState:
         self.waiting = 0
         self.sampled = 0  # operations, waiting or running, of flows that need samples
         self.held_back = False  # something waited all the time since the last sample
+        self.mb_per_s: float | None = None  # as last sampled
         self.moved = 0  # bytes of the calls that ended well
         self.tasks: TaskCounter | None = None  # counts what calls move, where it is asked for
 
@@ -239,6 +241,7 @@ class Admission:
         """The device moved so much since the last sample, that long."""
         held_back = state.held_back
         state.held_back = state.waiting > 0
+        state.mb_per_s = bytes_per_second / 1e6
         return self._apply(
             self._policy.sample(
                 state.id, _NODE, bytes_per_second, state.running, held_back, self._now_ns(), seconds

@@ -167,8 +167,16 @@ def _rebuilt(value: Any, kind: type, parts: list[Any]) -> Any:
     return new
 
 
-_short = reprlib.Repr()
-_short.maxstring = _short.maxother = 32
+class _Short(reprlib.Repr):
+    """Paths are whole: which file it was is what one wants to know."""
+
+    def repr_PosixPath(self, path: pathlib.PosixPath, level: int) -> str:  # by the name of the type
+        return repr(path)
+
+
+_short = _Short()
+_short.maxstring = 80
+_short.maxother = 32
 _short.maxlist = _short.maxtuple = _short.maxset = _short.maxdict = 3
 _short.maxlevel = 2
 
@@ -181,7 +189,7 @@ def describe(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     texts = [_short.repr(value) for value in args]
     texts += [f"{key}={_short.repr(value)}" for key, value in kwargs.items()]
     text = printable(", ".join(texts))
-    return f"{name}({text if len(text) <= 120 else text[:117] + '...'})"
+    return f"{name}({text if len(text) <= 240 else text[:237] + '...'})"
 
 
 def printable(text: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import sys
 import threading
 import time
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ioweave")
 
 _MOST_ROWS = 12
-_WINDOW_S = 10.0  # throughput is a mean over so long
+_WINDOW_S = 10.0  # the throughput of calls that ended is a mean over so long
 _MB = 1e6
+
+Key = tuple[str, str]  # a task and its device
 
 
 class Progress:
@@ -69,7 +72,7 @@ class Progress:
         self._console = Console(stderr=True) if console is None else console
         self._clock = clock
         self._began = clock()
-        self._moved: deque[tuple[float, dict[tuple[str, str], int]]] = deque()
+        self._moved: deque[tuple[float, dict[Key, int]]] = deque()
         self._live: Live | None = None
         if self._drawable():
             from rich.live import Live
@@ -116,55 +119,56 @@ class Progress:
         """Draws the table, or writes a line."""
         stats = self._stats()
         rates = self._rates(stats)
+        why = {(one["flow"], one["device"]): _constraint(one) for one in self._explanations()}
         if self._live is None:
-            self._console.file.write(self.line(stats, rates) + "\n")
+            self._console.file.write(self.line(stats, rates, why) + "\n")
             self._console.file.flush()
             return
         if not self._live.is_started:
             self._live.start()
-        self._live.update(self.table(stats, rates, list(self._explanations())), refresh=True)
+        self._live.update(self.table(stats, rates, why), refresh=True)
 
-    def _rates(self, stats: Stats) -> dict[tuple[str, str], float]:
-        """MB/s of each flow over the last seconds, by the calls that ended."""
+    def _rates(self, stats: Stats) -> dict[Key, float]:
+        """MB/s: of a flow that runs those that its device was measured to move, since its calls may
+        take minutes; where it is not measured, those of the calls that ended in the last seconds.
+        """
         now = self._clock()
-        moved = {(flow.task, flow.device): flow.bytes for flow in stats.flows}
+        moved = {_key(flow): flow.bytes for flow in stats.flows}
         while len(self._moved) > 1 and self._moved[1][0] <= now - _WINDOW_S:
             self._moved.popleft()
         since, before = self._moved[0] if self._moved else (self._began, {})
         self._moved.append((now, moved))
-        seconds = now - since
-        if seconds <= 0:
-            return dict.fromkeys(moved, 0.0)
-        return {key: (moved[key] - before.get(key, 0)) / seconds / _MB for key in moved}
+        per_mb = _MB * (now - since) or math.inf
+        ended = {key: (moved[key] - before.get(key, 0)) / per_mb for key in moved}
+        return ended | {
+            _key(flow): flow.device_mb_per_s
+            for flow in stats.flows
+            if flow.running and flow.device_mb_per_s is not None
+        }
 
     # ---- What is shown. -------------------------------------------------------------------------
 
-    def line(self, stats: Stats, rates: Mapping[tuple[str, str], float]) -> str:
+    def line(self, stats: Stats, rates: Mapping[Key, float], why: Mapping[Key, str]) -> str:
         """All in one: "ioweave 1:05: 8 of 48 cpus busy, 9 pending, 1 done; save on ssd ..."."""
         parts = [
             f"{stats.cpus - stats.cpus_free} of {stats.cpus} cpus busy, {stats.pending} pending, "
             f"{_done(stats)}"
         ]
         for flow in _busiest(stats.flows):
-            rate = rates.get((flow.task, flow.device), 0.0)
+            key = _key(flow)
+            constraint = f" ({why[key]})" if key in why else ""
             limit = f" of {flow.limit}" if flow.limit else ""
             parts.append(
                 f"{flow.task} on {flow.device} {flow.waiting} waiting, {flow.running}{limit} "
-                f"running, {flow.done} done, {rate:.3g} MB/s"
+                f"running, {flow.done} done, {rates[key]:.3g} MB/s{constraint}"
             )
         return f"ioweave {_clock(self._clock() - self._began)}: " + "; ".join(parts)
 
-    def table(
-        self,
-        stats: Stats,
-        rates: Mapping[tuple[str, str], float],
-        explanations: Iterable[Mapping[str, Any]],
-    ) -> Table:
+    def table(self, stats: Stats, rates: Mapping[Key, float], why: Mapping[Key, str]) -> Table:
         """A row per I/O task, and one for all that computes."""
         from rich.table import Table
         from rich.text import Text
 
-        why = {(one["flow"], one["device"]): one for one in explanations}
         table = Table(
             "",
             *("waiting", "running", "limit", "done", "MB/s", "constraint"),
@@ -176,15 +180,15 @@ class Progress:
         table.columns[-1].no_wrap = True
         shown = _busiest(stats.flows)
         for flow in shown:
-            key = (flow.task, flow.device)
+            key = _key(flow)
             table.add_row(
                 Text(f"{flow.task} on {flow.device}"),
                 str(flow.waiting),
                 str(flow.running),
                 str(flow.limit or "-"),
                 str(flow.done),
-                f"{rates.get(key, 0.0):.3g}",
-                _constraint(why.get(key)),
+                f"{rates[key]:.3g}",
+                why.get(key, ""),
             )
         if len(stats.flows) > len(shown):
             table.add_row(f"and {len(stats.flows) - len(shown)} more")
@@ -219,10 +223,12 @@ def _done(stats: Stats) -> str:
     return text
 
 
-def _constraint(explanation: Mapping[str, Any] | None) -> str:
+def _key(flow: FlowStats) -> Key:
+    return flow.task, flow.device
+
+
+def _constraint(explanation: Mapping[str, Any]) -> str:
     """As "fixed 8 MB/s", "auto 4 MB/s, learning", "climb, settled" or "none"."""
-    if explanation is None:
-        return ""
     policy, phase = str(explanation["policy"]), str(explanation["phase"])
     held = explanation["constraint_mb_per_s"]
     text = f"{policy} {held:.3g} MB/s" if held else policy

@@ -94,6 +94,7 @@ class FlowStats:
     bytes: int  # moved by the calls that ended well
     limit: int | None  # calls at once on a node, as the policy last said; 0: no bound
     done: int = 0  # calls that ended well
+    device_mb_per_s: float | None = None  # what its device moves; None: it is not measured now
 
 
 @dataclass(frozen=True)
@@ -1315,6 +1316,7 @@ def _flow_stats(flow: admission.Flow) -> FlowStats:
         bytes=flow.moved,
         limit=flow.limit,
         done=flow.done,
+        device_mb_per_s=flow.device.mb_per_s if flow.device.sampled else None,
     )
 
 

@@ -171,6 +171,10 @@ class Refused(OnDask, test_io_tasks.Refused):
     test_a_device_whose_path_does_not_exist_is_refused: Any = None  # it need not exist here
 
 
+class FullDisk(OnDask, test_io_tasks.FullDisk):
+    pass
+
+
 # ---- What is Dask's own. ------------------------------------------------------------------------
 
 
@@ -201,6 +205,18 @@ def hang(runs: Path) -> None:
 @ioweave.task(timeout=0.05)
 def hang_once() -> None:
     _never.wait()
+
+
+@ioweave.task
+def made_on(gate: int) -> str:
+    pass_gate(gate)
+    return str(distributed.get_worker().address)
+
+
+@ioweave.io(bandwidth=50, device="disk")
+def written_on(gate: int, block: str) -> str:
+    pass_gate(gate)
+    return str(distributed.get_worker().address)
 
 
 _never = threading.Event()
@@ -366,6 +382,28 @@ class Program(OnDask):
             self.until(lambda: not _scheduler(self.client()).tasks)
             after = ioweave.task(lambda values: values)(done)
             self.assertEqual((after.result(), done[0].result()), ([None] * 3, None))
+
+    def test_io_runs_where_its_data_is_or_with_a_shared_directory_where_there_is_room(self) -> None:
+        first, second = _scheduler(self.client()).workers
+        for shared, nodes in ((False, [second, second]), (True, [first, first, second, second])):
+            with (
+                self.subTest(shared=shared),
+                self.runtime(devices=[_DISK], shared_directory=shared) as runtime,
+                contextlib.ExitStack() as gates,
+            ):
+                made = [Gate(made_on) for _ in range(4)]  # two on each node: all its cores
+                for gate in made:
+                    gate.open()
+                blocks = {gate.future.result(): gate.future for gate in made}
+                write = functools.partial(written_on, block=blocks[second])
+                # No more have room where they may run.
+                written = [gates.enter_context(Gate(write)).future for _ in nodes]
+                waiting = written_on(-1, blocks[second])
+                self.until(lambda: runtime.stats().io_waiting == 1)
+                self.assertTrue(waiting.cancel())
+                gates.close()
+                self.assertEqual(sorted(ioweave.wait(written)), sorted(nodes))
+                del made, gate, blocks, write, written, waiting
 
     def test_two_runtimes_may_be_two_clients_of_a_cluster(self) -> None:
         with self.runtime(cpus=1, devices=[_DISK]), Gate(hold_io), Gate(hold_io) as gate:

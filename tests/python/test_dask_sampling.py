@@ -86,6 +86,21 @@ class Sampling(unittest.TestCase):
         self.samples.heard(disk, 0, "b", "process 2", 30, 1)
         self.assertEqual(self.policy.samples, [(disk.id, 0, 60, 0, False)])
 
+    def test_of_all_nodes_are_told_together_while_they_are_needed(self) -> None:
+        disk = self._device("node")
+        climbing = self.admission.add_flow("g", "disk", "climb")
+        operation = Operation("x", self.admission.flows[climbing], 0, 1)
+        self.admission.ready(operation)
+        for node, worker in enumerate("ac"):
+            for _ in range(2):
+                self.samples.heard(disk, node, worker, "process", (1 + node) * 10**6)
+        described = map(self.admission.describe, self.admission.flows)
+        self.assertEqual([flow["device_mb_per_s"] for flow in described], [3, 3])
+        self.admission.node_down(0)
+        self.assertEqual(disk.measured_mb_per_s, 2)
+        self.admission.finished(operation, 1.0)
+        self.assertIsNone(disk.measured_mb_per_s)
+
     def test_are_held_back_where_something_waited_since_the_last_one(self) -> None:
         disk = self._device("node")
         flow = self.admission.flows[0]

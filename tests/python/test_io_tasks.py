@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import platform
 import random
+import subprocess
 import tempfile
 import threading
 import unittest
@@ -245,6 +247,52 @@ class Refused(RuntimeTest):
             other()
             with self.assertRaisesRegex(ValueError, "several I/O tasks are called 'write'"):
                 runtime.explain("write")
+
+
+@ioweave.io(bandwidth=50, device="small")
+def checkpoint(block: bytes, path: Path) -> int:
+    with ioweave.open(path, "w") as file:
+        file.pwrite(block, 0)
+        file.fsync()
+    return len(block)
+
+
+@ioweave.task
+def block_of(size: int) -> bytes:
+    return bytes(size)
+
+
+class FullDisk(RuntimeTest):
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "ioweave-test", folder.name]
+        mounted = subprocess.run(mount, capture_output=True, text=True)
+        if mounted.returncode != 0:
+            self.skipTest(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "--lazy", folder.name], check=True)
+
+    def test_fails_the_task_that_fills_it_and_what_needs_that_and_nothing_else(self) -> None:
+        large = self.folder / "large"
+        small = ioweave.Device("small", path=self.folder, bandwidth=50)  # for one at a time
+        with self.runtime(devices=[small]) as runtime:
+            failed = checkpoint(block_of(10**6), large)
+            after = [add(failed), checkpoint(block_of(failed), self.folder / "after")]
+            error = failed.exception()
+            assert isinstance(error, OSError)
+            self.assertEqual((error.errno, error.filename), (errno.ENOSPC, str(large)))
+            self.assertIn(f", {large!r})", getattr(error, "__notes__", [""])[0])
+            for future in after:
+                with self.assertRaisesRegex(ioweave.DependencyFailed, "checkpoint") as cancelled:
+                    future.result()
+                self.assertIn("No space left on device", str(cancelled.exception.__cause__))
+            large.unlink()
+            self.assertEqual(checkpoint(block_of(9), self.folder / "fits").result(), 9)
+            stats = runtime.stats()
+        self.assertEqual((stats.failed, stats.cancelled, stats.succeeded), (1, 3, 3))
+        self.assertEqual((self.folder / "fits").read_bytes(), bytes(9))
 
 
 class RandomRuns(unittest.TestCase):

@@ -4,6 +4,7 @@ import dataclasses
 import io
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -112,10 +113,21 @@ class Shown(unittest.TestCase):
         self.assertEqual(
             out.getvalue(),
             "ioweave 1:01:40: 6 of 8 cpus busy, 58 pending, 40 done, 2 failed; "
-            "save on ssd 7 waiting, 3 of 5 running, 1 done, 0 MB/s\n",
+            "save on ssd 7 waiting, 3 of 5 running, 1 done, 0 MB/s (auto 90 MB/s, learning)\n",
         )
 
-    def test_throughput_is_that_of_the_last_seconds(self) -> None:
+    def test_throughput_is_what_the_device_was_measured_to_move_while_calls_run(self) -> None:
+        progress, out = self.progress(force_terminal=False)
+        for flow in (
+            dataclasses.replace(FLOW, device_mb_per_s=412.0),  # none has ended
+            dataclasses.replace(FLOW, device_mb_per_s=412.0, running=0, bytes=60 * 10**6),
+        ):
+            self.stats = dataclasses.replace(STATS, flows=(flow,))
+            self.moved(2, 30)
+            progress.show()
+        self.assertEqual(re.findall(r"(\S+) MB/s \(", out.getvalue()), ["412", "30"])
+
+    def test_throughput_of_calls_that_ended_is_that_of_the_last_seconds(self) -> None:
         progress, out = self.progress(force_terminal=False)
         for _ in range(20):
             self.moved(1, 100)
@@ -123,8 +135,8 @@ class Shown(unittest.TestCase):
         for _ in range(20):
             self.moved(1, 10)
             progress.show()
-        rates = [line.split(", ")[-1] for line in out.getvalue().splitlines()]
-        self.assertEqual((rates[0], rates[19], rates[39]), ("100 MB/s", "100 MB/s", "10 MB/s"))
+        rates = re.findall(r"(\S+) MB/s \(", out.getvalue())
+        self.assertEqual((rates[0], rates[19], rates[39]), ("100", "100", "10"))
 
     def test_of_very_many_flows_those_with_work_are_shown(self) -> None:
         idle = [dataclasses.replace(FLOW, task=f"idle{i}", waiting=0, running=0) for i in range(30)]

@@ -6,6 +6,7 @@ import signal
 import tempfile
 import threading
 import unittest
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 from unittest import mock
@@ -514,6 +515,7 @@ class Simulated(unittest.TestCase):
         self.assertEqual(last["constraint_mb_per_s"], 80)
         self.assertIn("the next constraint would be above the budget", last["why"])
 
+    @unittest.skipUnless(find_spec("rich"), "no rich")
     def test_progress_is_shown_in_virtual_time(self) -> None:
         shown = io.StringIO()
         with mock.patch("sys.stderr", shown), runtime(progress=True):

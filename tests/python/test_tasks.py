@@ -70,6 +70,12 @@ class Options(unittest.TestCase):
                         kind(name)
         self.assertEqual(arguments.describe("f", (_Red(),), {}), "f(?[31mred?)")
 
+    def test_texts_of_calls_are_short_and_name_files_in_full(self) -> None:
+        for path in ("/scratch/projects/p1234/run-7/checkpoint-000042.bin", Path("/scratch" * 20)):
+            text = arguments.describe("save", (bytes(1000), path), {"more": list(range(1000))})
+            self.assertIn(f", {path!r}, more=[0, 1, 2, ...])", text)
+        self.assertEqual(len(arguments.describe("f", (Path("/a" * 1000),), {})), 243)
+
     def test_io_on_a_task_of_several_cpus_is_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "takes no CPU slot: leave cpus=2 out"):
             ioweave.io(ioweave.task(cpus=2)(_named("f")))

@@ -34,7 +34,7 @@ class DeviceSettings:
 class Device:
     """A device and its operations. A *scope* of it is a node, or None where all nodes share it."""
 
-    __slots__ = ("held_back", "id", "name", "running", "sampled", "settings", "waiting")
+    __slots__ = ("held_back", "id", "mb_per_s", "name", "running", "sampled", "settings", "waiting")
 
     def __init__(self, name: str, settings: DeviceSettings, number: int) -> None:
         self.name = name
@@ -44,6 +44,12 @@ class Device:
         self.waiting: Counter[int | None] = Counter()  # by the node they are bound to
         self.sampled = 0  # operations, waiting or running, of flows that need samples
         self.held_back: set[int | None] = set()  # scopes where something waited ever since a sample
+        self.mb_per_s: dict[int | None, float] = {}  # by scope, as last sampled
+
+    @property
+    def measured_mb_per_s(self) -> float | None:
+        """What all of it moves; None: it is not measured now."""
+        return sum(self.mb_per_s.values()) if self.sampled and self.mb_per_s else None
 
     def scope(self, node: int) -> int | None:
         return None if self.settings.scope == "shared" else node
@@ -238,6 +244,8 @@ class Admission:
         ]
         for operation in lost:
             self._forget(operation)
+        for device in self.devices.values():
+            device.mb_per_s.pop(node, None)
         return lost, self._apply(self.policy.node_down(node, time.monotonic_ns()))
 
     def device_up(self, device: Device, node: int) -> list[Operation]:
@@ -254,6 +262,7 @@ class Admission:
         """What the device moved in the scope of `node` since the last sample, that long."""
         scope = device.scope(node)
         held_back = scope in device.held_back
+        device.mb_per_s[scope] = bytes_per_second / 1e6
         if device.waiting_in(scope):
             device.held_back.add(scope)
         return self._apply(
@@ -312,4 +321,5 @@ class Admission:
             "running": flow.running.total(),
             "done": flow.done,
             "bytes": flow.bytes,
+            "device_mb_per_s": flow.device.measured_mb_per_s,
         }

@@ -102,6 +102,7 @@ def local_cluster(
         "options": {
             **worker_options(cores=cores, io_slots=io_slots),
             "dashboard": False,
+            "silence_logs": logging.WARNING,  # what the cluster is told does not reach processes
             **options,
         },
     }

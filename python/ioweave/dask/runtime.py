@@ -781,6 +781,7 @@ class DaskRuntime(Runtime):
                         bytes=flow["bytes"],
                         limit=flow["limit"],
                         done=flow["done"],
+                        device_mb_per_s=flow["device_mb_per_s"],
                     )
                     for flow in ours
                 ),
