@@ -492,7 +492,7 @@ def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> F
         if bar.reference is not None:
             ends = (place - 0.45, place + 0.45)
             axes.plot(ends, (bar.reference, bar.reference), color="black", linewidth=1.4)
-        text = f"{bar.seconds:.4g}"
+        text = f"{bar.seconds:.4g}" if bar.seconds < 10_000 else f"{bar.seconds:.0f}"
         base = baselines.get(bar.group)
         if base and bar.kind != "baseline":
             text += f"\n{(bar.seconds - base) / base:+.0%}"
@@ -525,7 +525,8 @@ def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> F
     ]
     if any(bar.reference is not None for bar in bars):
         handles.append(Line2D([], [], color="black", label=reference))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize="small")
+    columns = min(len(handles), int(figure.get_figwidth()))  # an inch each
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize="small")
     return figure
 
 
@@ -546,18 +547,23 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
             marker="o",
             markersize=4,
         )
-        for beside in _beside_each_other(points, none):
+        groups = _beside_each_other(points, none)
+        nexts = [group[0][0] for group in groups[1:]] + [float("inf")]
+        for beside, following in zip(groups, nexts, strict=False):
             for at, point in beside:
                 axes.plot(
                     at, value(point), color=_KINDS[point.kind], marker=_MARKERS[point.kind], ls=""
                 )
             # One text for all of them, from top to bottom: they would cover each other's.
+            ends = [at for at, _ in beside]
+            left = 4 * max(ends) > following  # where what follows has its names
             beside.sort(key=lambda pair: -value(pair[1]))
             axes.annotate(
                 "\n".join(point.name for _, point in beside),
-                (max(at for at, _ in beside), value(beside[0][1])),
-                (6, 4),
+                (min(ends) if left else max(ends), value(beside[0][1])),
+                (-6 if left else 6, 4),
                 textcoords="offset points",
+                ha="right" if left else "left",
                 va="top" if len(beside) > 1 else "baseline",
                 fontsize="small",
             )

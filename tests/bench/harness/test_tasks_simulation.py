@@ -49,8 +49,8 @@ class RowsTest(unittest.TestCase):
         )
         self.assertEqual(runs.best_static()[1], "45 or 41")  # ten at once, both
 
-    def test_auto_stands_in_figure_11_at_what_it_chose_when_it_had_learned(self) -> None:
-        # 225, 112, 56 and 28 at once; in the end it chooses for as few as are left.
+    def test_auto_stands_in_figure_11_at_what_it_has_learned_is_best(self) -> None:
+        # 225, 112, 56 and 28 at once; of the last wave few are waiting when it chooses for them.
         auto = simulation.Runs(workloads.hmmer(), [workloads.auto()])["auto_225"]
         self.assertEqual(simulation.constraint_of(auto), 8)
         (explained,) = auto.explained.values()
