@@ -9,7 +9,7 @@ prints a JSON object per round. It knows nothing of the harness, since it runs o
 has the peers. Each peer is set up as its documentation says for work beside I/O: a resource `io` of
 Dask and of Ray (where I/O tasks have num_cpus=0), a second executor of Parsl, a second pool. What
 they compute and write releases Python's lock, so that threads, which cost least, serve them best;
-Dask's and Ray's are in processes of their own.
+Dask's are in a process of their own, and once more in one with its client and scheduler.
 """
 
 from __future__ import annotations
@@ -169,15 +169,15 @@ def _results(futures: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def dask(options: argparse.Namespace) -> Iterator[Contender]:
-    """A worker with threads for both, kept apart by the resources cpu and io, in a process of its
-    own, as LocalCluster has it by default: client and scheduler would hold its threads up."""
+def dask(options: argparse.Namespace, *, processes: bool = True) -> Iterator[Contender]:
+    """A worker with threads for both, kept apart by the resources cpu and io; in a process of its
+    own, as LocalCluster has it by default, or with client and scheduler in one."""
     distributed = importlib.import_module("distributed")
     with (
         distributed.LocalCluster(
             n_workers=1,
             threads_per_worker=options.cpus + options.slots,
-            processes=True,
+            processes=processes,
             resources={"cpu": options.cpus, "io": options.slots},
             dashboard_address=None,
         ) as cluster,
@@ -294,6 +294,7 @@ CONTENDERS: dict[str, Callable[[argparse.Namespace], AbstractContextManager[Cont
     "ioweave-fixed": fixed,
     "ioweave-dask": climb_on_dask,
     "dask": dask,
+    "dask-threads": functools.partial(dask, processes=False),
     "ray": ray,
     "parsl": parsl,
     "pools": pools,

@@ -25,7 +25,7 @@ from harness.tasks.devices import Device, DeviceUnavailable
 REQUIREMENTS = build.ROOT / "bench/requirements-peers.txt"
 VENV = build.ROOT / "build/venv-peers"
 
-PEERS = ("pools", "dask", "ray", "parsl")
+PEERS = ("pools", "dask", "dask-threads", "ray", "parsl")
 #: Runtimes of ours that take part beside the peers: those that find their limit, and the one that
 #: is tuned by hand as the peers are.
 CLIMBING = ("ioweave", "ioweave-measured", "ioweave-dask")
@@ -39,6 +39,7 @@ CALLED = {
     "ioweave-dask": "ioweave.dask",
     "pools": "two thread pools",
     "dask": "Dask",
+    "dask-threads": "Dask in one process",
     "ray": "Ray",
     "parsl": "Parsl",
 }
@@ -48,6 +49,7 @@ TASKS = {
     "ioweave": 50_000,
     "pools": 50_000,
     "dask": 3_000,
+    "dask-threads": 3_000,
     "ray": 5_000,
     "parsl": 10_000,
 }
