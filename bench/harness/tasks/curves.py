@@ -38,8 +38,8 @@ CONGESTED_PEAK = 12
 def scalability(streams: float, peak_streams: float, peak: float) -> float:
     """Gunther's law without contention: its greatest value is `peak`, at `peak_streams`.
 
-    >>> scalability(12, 12, 450)
-    450.0
+    >>> round(scalability(12, 12, 450))
+    450
     >>> round(scalability(48, 12, 450))
     207
     """
