@@ -119,7 +119,12 @@ def timeline(records: Sequence[TaskRecord], path: PathLike, *, title: str = "") 
 
 
 def totals(
-    bars: Sequence[Bar], path: PathLike, *, title: str = "", reference: str = "paper"
+    bars: Sequence[Bar],
+    path: PathLike,
+    *,
+    title: str = "",
+    reference: str = "paper",
+    most_s: float | None = None,
 ) -> None:
     """Draws the total time by mode, with what each saved against the baseline of its group.
 
@@ -128,18 +133,23 @@ def totals(
         path: the file to write.
         title: above the picture.
         reference: what the legend calls the bars' references.
+        most_s: bars that took longer are broken off there, so that they do not flatten the others;
+            their numbers stay.
 
     Raises:
-        ValueError: no bars, several baselines in a group, or an unknown suffix or kind.
+        ValueError: no bars, several baselines in a group, a most_s that is not above 0, or an
+            unknown suffix or kind.
         ModuleNotFoundError: there is no matplotlib.
     """
     if not bars:
         raise ValueError("no bars: there is nothing to draw")
+    if most_s is not None and not most_s > 0:
+        raise ValueError(f"most_s must be above 0: {most_s}")
     _check_kinds(bar.kind for bar in bars)
     for group in {bar.group for bar in bars}:
         if sum(bar.kind == "baseline" for bar in bars if bar.group == group) > 1:
             raise ValueError(f"several baselines in group {group!r}: give one")
-    _draw(path, lambda: _totals(bars, title, reference))
+    _draw(path, lambda: _totals(bars, title, reference, most_s or float("inf")))
 
 
 def against_constraint(points: Sequence[Point], path: PathLike, *, title: str = "") -> None:
@@ -458,7 +468,7 @@ def _throughput(axes: Axes, calls: _Calls) -> None:
 # ---- Bars and points. ---------------------------------------------------------------------------
 
 
-def _totals(bars: Sequence[Bar], title: str, reference: str) -> Figure:
+def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> Figure:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -471,18 +481,22 @@ def _totals(bars: Sequence[Bar], title: str, reference: str) -> Figure:
     axes = figure.subplots()
     baselines = {bar.group: bar.seconds for bar in bars if bar.kind == "baseline"}
     for place, bar in zip(places, bars, strict=True):
-        axes.bar(place, bar.seconds, width=0.8, color=_KINDS[bar.kind])
-        if bar.low is not None and bar.high is not None:
+        axes.bar(place, min(bar.seconds, most_s), width=0.8, color=_KINDS[bar.kind])
+        if bar.seconds > most_s:
+            axes.plot(
+                (place - 0.45, place + 0.45), (0.92 * most_s, 0.95 * most_s), color="w", linewidth=4
+            )
+        elif bar.low is not None and bar.high is not None:
             spread = [[bar.seconds - bar.low], [bar.high - bar.seconds]]
             axes.errorbar(place, bar.seconds, yerr=spread, color="black", capsize=2, linewidth=0.8)
         if bar.reference is not None:
             ends = (place - 0.45, place + 0.45)
             axes.plot(ends, (bar.reference, bar.reference), color="black", linewidth=1.4)
-        text = f"{bar.seconds:.4g}"
+        text = f"{bar.seconds:.4g}" if bar.seconds < 10_000 else f"{bar.seconds:.0f}"
         base = baselines.get(bar.group)
         if base and bar.kind != "baseline":
             text += f"\n{(bar.seconds - base) / base:+.0%}"
-        top = max(bar.seconds, bar.high or 0, bar.reference or 0)
+        top = min(max(bar.seconds, bar.high or 0, bar.reference or 0), most_s)
         axes.annotate(
             text, (place, top), (0, 2), textcoords="offset points", ha="center", fontsize="x-small"
         )
@@ -511,7 +525,8 @@ def _totals(bars: Sequence[Bar], title: str, reference: str) -> Figure:
     ]
     if any(bar.reference is not None for bar in bars):
         handles.append(Line2D([], [], color="black", label=reference))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize="small")
+    columns = min(len(handles), int(figure.get_figwidth()))  # an inch each
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize="small")
     return figure
 
 
@@ -532,18 +547,25 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
             marker="o",
             markersize=4,
         )
-        labels: dict[float, int] = {}
-        for point in points:
-            if point in static:
-                continue
-            at = none if point.constraint is None else point.constraint
-            axes.plot(
-                at, value(point), color=_KINDS[point.kind], marker=_MARKERS[point.kind], ls="none"
-            )
-            place = (5, 4 - 10 * labels.get(at, 0))  # those at the same constraint below each other
-            labels[at] = labels.get(at, 0) + 1
+        groups = _beside_each_other(points, none)
+        nexts = [group[0][0] for group in groups[1:]] + [float("inf")]
+        for beside, following in zip(groups, nexts, strict=False):
+            for at, point in beside:
+                axes.plot(
+                    at, value(point), color=_KINDS[point.kind], marker=_MARKERS[point.kind], ls=""
+                )
+            # One text for all of them, from top to bottom: they would cover each other's.
+            ends = [at for at, _ in beside]
+            left = 4 * max(ends) > following  # where what follows has its names
+            beside.sort(key=lambda pair: -value(pair[1]))
             axes.annotate(
-                point.name, (at, value(point)), place, textcoords="offset points", fontsize="small"
+                "\n".join(point.name for _, point in beside),
+                (min(ends) if left else max(ends), value(beside[0][1])),
+                (-6 if left else 6, 4),
+                textcoords="offset points",
+                ha="right" if left else "left",
+                va="top" if len(beside) > 1 else "baseline",
+                fontsize="small",
             )
         axes.set_xscale("log", base=2)
         axes.margins(x=0.1, y=0.15)
@@ -563,6 +585,19 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
     task_time.tick_params(axis="x", which="minor", bottom=False)
     throughput.tick_params(axis="x", which="minor", bottom=False)
     return figure
+
+
+def _beside_each_other(points: Sequence[Point], none: float) -> list[list[tuple[float, Point]]]:
+    """All but the static ones with where they stand, those together that are hardly apart."""
+    placed = [(none if point.constraint is None else point.constraint, point) for point in points]
+    groups: list[list[tuple[float, Point]]] = []
+    for at, point in sorted(placed, key=lambda pair: pair[0]):
+        if point.kind == "static" and point.constraint is not None:
+            continue
+        if not groups or at > 1.3 * groups[-1][0][0]:
+            groups.append([])
+        groups[-1].append((at, point))
+    return groups
 
 
 _MARKERS = {"baseline": "s", "unconstrained": "X", "static": "o", "auto": "^", "climb": "D"}

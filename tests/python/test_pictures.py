@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import re
 import subprocess
 import sys
@@ -107,6 +108,24 @@ class Pictures(unittest.TestCase):
         self.assertIn("-50%", self.svg().replace("\N{MINUS SIGN}", "-"))
         self.assertNotIn("-40%", self.svg())  # there is no baseline in that group
 
+    def test_a_bar_that_would_flatten_the_others_is_broken_off_with_its_number(self) -> None:
+        bars = [Bar("non-aware", 200, "baseline"), Bar("8", 120), Bar("256", 86280)]
+        texts = self.texts(lambda path: pictures.totals(bars, path, most_s=250))
+        self.assertTrue({"86280", "100", "200"} <= set(texts), texts)
+        ticks = [float(text) for text in texts if re.fullmatch(r"\d+", text)]
+        self.assertLess(max(tick for tick in ticks if tick != 86280), 400)
+
+    def test_names_of_points_that_are_hardly_apart_do_not_cover_each_other(self) -> None:
+        points = [Point("8", 8, 450, 35), Point("climb", 7.03, 446, 36, "climb")]
+        points += [Point(f"auto_{i}", 8, 440 + i, 36 - 0.1 * i, "auto") for i in (1, 2, 3)]
+        self.texts(lambda path: pictures.against_constraint(points, path))
+        at = re.findall(r'(?: y="|translate\(\S+ )([\d.]+)[^>]*>(auto_\d|climb)<', self.svg())
+        for axes in (at[:4], at[4:]):
+            self.assertEqual({name for _, name in axes}, {"auto_1", "auto_2", "auto_3", "climb"})
+            heights = sorted(float(y) for y, _ in axes)
+            apart = [above - below for below, above in itertools.pairwise(heights)]
+            self.assertGreater(min(apart), 8, "the font has 7.5")
+
     def test_throughput_and_task_time_are_drawn_against_the_constraint(self) -> None:
         points = [
             Point("none", None, 60, 300, "unconstrained"),
@@ -155,6 +174,7 @@ class Pictures(unittest.TestCase):
             ("'fast' is not known", lambda: pictures.totals([Bar("8", 1, "fast")], path)),
             ("nothing to draw", lambda: pictures.timeline([], path)),
             ("nothing to draw", lambda: pictures.totals([], path)),
+            ("most_s must be above 0", lambda: pictures.totals([Bar("8", 1)], path, most_s=0)),
             ("nothing to draw", lambda: pictures.against_constraint([], path)),
             ("'save' with policy 'none'", lambda: pictures.learning(nothing, path)),
             ("above 0", lambda: pictures.against_constraint([Point("a", 0, 1, 1)], path)),

@@ -51,6 +51,10 @@ class Workflow(unittest.TestCase):
                 self.assertEqual(outcome["checkpoints"], checkpoints)
                 self.assertEqual(outcome["checkpoint_bytes"], total_bytes)
                 self.assertGreater(outcome["seconds"], 0)
+                # Each of 4 slots at most, and checkpoints of I/O tasks beside them.
+                self.assertGreater(outcome["computing_s"], 0)
+                self.assertLess(outcome["computing_s"], 4 * outcome["seconds"])
+                self.assertGreater(outcome["writing_s"], 0)
                 stats = outcome["stats"]
                 self.assertEqual(stats["succeeded"], stats["submitted"])
                 aware = mode != "non-aware"

@@ -4,20 +4,22 @@ This machine stands for one of the paper's twelve nodes: a slot for computing on
 as many tasks as a node of the paper has (192 searches of HMMER, 144 samples, 42 fragments of
 K-means; not as many for each slot, or there were too few to learn from). Checkpoints are made so
 large that the run without I/O tasks computes and writes in the paper's ratio (`paper.py` infers
-both from what is printed), and the device is one that the paper's run without I/O tasks met: all
-slots at once get two fifths of what the best number of writers gets.
+both from what is printed; each such run tells which ratio it had), and the device is one that the
+paper's run without I/O tasks met: all slots at once get two fifths of what the best number of
+writers gets.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import os
 import shutil
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +32,7 @@ from harness.process import ProgramFailed
 from harness.result import Bar, Row, at_most, row
 from harness.samples import alternate
 from harness.session import Session
-from harness.tasks import curves, devices, drawing, paper
+from harness.tasks import curves, devices, drawing, measures, paper
 from harness.tasks.devices import Device, DeviceUnavailable
 
 WORKFLOWS = build.ROOT / "apps/workflows"
@@ -39,8 +41,6 @@ WORKFLOWS = build.ROOT / "apps/workflows"
 SLOTS = len(os.sched_getaffinity(0))
 SSD_MB_S = float(paper.BUDGET)
 TIMEOUT_S = 3600.0
-#: Where computing alone is timed.
-MEMORY = "memory"
 SAVED = "saved as in the paper"
 
 #: The paper's constraints, in MB/s of 450.
@@ -58,6 +58,13 @@ def knee(slots: int = SLOTS) -> curves.Curve:
     times = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1, 1.2, 1.6, 2, 2.8, 3.6, 4.8, 6.4, 9, 13, 23, 50)
     streams = sorted({max(1, round(peak * part)) for part in times})
     return tuple((n, curves.scalability(n, peak, 1)) for n in streams)
+
+
+def steep(slots: int = SLOTS) -> curves.Curve:
+    """A device that suffers more from congestion than from writers that are too few: the slots get
+    all of it, and eight times as many writers, or more, a fifth."""
+    streams = sorted({max(1, round(slots * times)) for times in (0.5, 1, 1.5, 2, 3, 4, 6, 8)})
+    return tuple((n, curves.scalability(n, slots, 1)) for n in streams)
 
 
 # ---- Computing over writing, without I/O tasks
@@ -160,29 +167,40 @@ class Effort:
     """How much is run on a device.
 
     Attributes:
-        statics: Constraints of the sweep, of `STATICS`.
+        statics: Constraints of the sweep, of `STATICS`; that of the device's peak comes with them.
         autos: Whether to run "auto", "auto(2,256,2)" and no constraint too.
-        rounds: Of the three that are judged.
+        rounds: Of those that are judged.
+        finalists: The best of the sweep that run in these rounds.
     """
 
     workloads: tuple[Workload, ...]
     statics: tuple[float, ...]
     autos: bool
     rounds: int
+    finalists: int = 3
+
+
+def congested(workload: Workload) -> Workload:
+    """With as much writing as computing, by which the slots offer a steep device all it can take:
+    where writers are not held back, they become ever more."""
+    return dataclasses.replace(workload, ratio=1, saves=None)
 
 
 # Computing takes 7 s here in the first, 7 to 14 s in the second, up to a minute in the third.
-QUICK = Effort((hmmer(1),), statics=(32,), autos=False, rounds=1)
+QUICK = Effort((hmmer(1),), statics=(), autos=False, rounds=1)
+_SWEEP = (8, 16, 32, 64, 128)
 NORMAL = Effort(
     (hmmer(2), variants(96, 100), kmeans(1, 22_000), kmeans(3, 7_400)),
-    statics=(16, 32, 64),
+    statics=_SWEEP,
     autos=True,
     rounds=3,
 )
 _LARGE = (hmmer(8), variants(144, 1000), kmeans(1, 44_000))
 LONG = Effort((*_LARGE, kmeans(3, 15_000), kmeans(6, 7_400)), statics=STATICS, autos=True, rounds=5)
-#: What the long form adds: a slower device with a knee, and the disk.
-ELSEWHERE = Effort(_LARGE, statics=(32, 64), autos=False, rounds=3)
+#: On the steep device.
+CONGESTED = Effort((congested(hmmer(2)),), statics=(*_SWEEP, 256), autos=True, rounds=3)
+#: What the long form adds: a device as measured, and the disk.
+ELSEWHERE = Effort(_LARGE, statics=(32, 64), autos=False, rounds=3, finalists=1)
 SLOWER_MB_S = 150.0
 
 
@@ -209,8 +227,11 @@ class Runner:
         mode: str,
         checkpoint_mb: float,
         device: Device,
+        *,
+        trial: bool = False,
     ) -> dict[str, Any]:
-        """What the application printed, with the names of workload and device.
+        """What the application printed, with the names of workload and device; and whether it was
+        a trial, which is compared with nothing.
 
         Raises:
             ProgramFailed: It failed.
@@ -227,7 +248,7 @@ class Runner:
         environment = {"PYTHONPATH": str(self.session.build.folder / "python")}
         done = process.run(command, environment=environment, timeout_s=TIMEOUT_S)
         outcome = json.loads(done.stdout)
-        outcome.update(workload=workload.name, device=device.name, cpu_s=done.cpu_s)
+        outcome.update(workload=workload.name, device=device.name, trial=trial, cpu_s=done.cpu_s)
         outcome["paper_saves"] = paper_saves(workload, device)
         self.runs.append(outcome)
         self.session.progress(
@@ -237,23 +258,29 @@ class Runner:
         return dict(outcome)
 
     def checkpoint_mb(self, workload: Workload, device: Device) -> float:
-        """The size by which the run without I/O tasks computes and writes in the paper's ratio."""
+        """The size by which the run without I/O tasks computes and writes in the paper's ratio.
+
+        The first guess is by what computing takes alone. A run with it shows the ratio in which it
+        computes and writes on the device: writing is in proportion to the size.
+        """
         if workload.name not in self.computing:
             self.computing[workload.name] = self._computing(workload)
         seconds, unit_mb = self.computing[workload.name]
-        total_mb = seconds / workload.ratio * device.non_aware_mb_s
+        guess_mb = seconds / workload.ratio * device.non_aware_mb_s / unit_mb
+        outcome = self.run(workload, "non-aware", guess_mb, device, trial=True)
+        size_mb = guess_mb * computing_over_writing(outcome) / workload.ratio
         self.session.note(
             f"{workload.name}, {device.name}: computing alone takes {seconds:.2f} s, and "
-            f"{total_mb:.0f} MB are written, a ratio of {workload.ratio:.2f} without I/O tasks"
+            f"{size_mb * unit_mb:.0f} MB are written, for a ratio of {workload.ratio:.2f} without "
+            "I/O tasks"
         )
-        return total_mb / unit_mb
+        return size_mb
 
     def _computing(self, workload: Workload) -> tuple[float, float]:
         """Seconds of computing alone, and the MB that are written for each of --checkpoint-mb."""
         size_mb = 0.01
-        memory = Device(MEMORY, self.work, SSD_MB_S, SSD_MB_S, direct=False)
-        # The first run warms up: programs come into memory, and so do the pages of a guest.
-        _, outcome = (self.run(workload, "non-aware", size_mb, memory) for _ in range(2))
+        memory = Device("memory", self.work, SSD_MB_S, SSD_MB_S, direct=False)
+        outcome = self.run(workload, "non-aware", size_mb, memory, trial=True)
         return outcome["seconds"], outcome["checkpoint_bytes"] / 1e6 / size_mb
 
     def can_run(self, workload: Workload) -> bool:
@@ -279,6 +306,33 @@ class Runner:
 # ---- One application on one device
 
 
+def computing_over_writing(outcome: Mapping[str, Any]) -> float:
+    """In which ratio the slots of a run without I/O tasks did the one and the other."""
+    return float(outcome["computing_s"] / outcome["writing_s"])
+
+
+def could_save(outcome: Mapping[str, Any], device: Device) -> float:
+    """The part of a run without I/O tasks that could be saved at most: had the slots computed just
+    as long, and checkpoints been written beside that, at the device's best, since the first."""
+    waves = outcome["checkpoints"] / SLOTS
+    bound_s = measures.overlap_bound_s(
+        waves=waves,
+        compute_s=outcome["computing_s"] / SLOTS / waves,
+        wave_bytes=outcome["checkpoint_bytes"] / waves,
+        mb_per_s=device.mb_s,
+    )
+    return measures.improvement(bound_s, outcome["seconds"])
+
+
+def sweep_of(effort: Effort, device: Device) -> dict[str, float]:
+    """The constraints of the sweep, as they are given: the paper's are for 450 MB/s, and on another
+    device the same numbers of tasks at once; and the one that admits the device's best number."""
+    scaled = {static * device.mb_s / SSD_MB_S for static in effort.statics}
+    if device.best_streams is not None:
+        scaled.add(device.mb_s / device.best_streams)
+    return {f"{static:g}": static for static in sorted(scaled)}
+
+
 def _over(rounds: Sequence[dict[str, float]], mode: str, other: str) -> list[float]:
     return [seconds[mode] / seconds[other] for seconds in rounds]
 
@@ -297,24 +351,35 @@ def compare(
         outcomes.append(runner.run(workload, mode, checkpoint_mb, device))
         return float(outcomes[-1]["seconds"])
 
-    # The paper's constraints are for 450 MB/s: on another device the same numbers of tasks at once.
     scale = device.mb_s / SSD_MB_S
-    statics = {f"{static * scale:g}": static for static in effort.statics}
     others = ["unconstrained", "auto", f"auto({2 * scale:g},{256 * scale:g},2)"]
-    once = {mode: seconds(mode) for mode in [*statics, *(others if effort.autos else [])]}
-    best = min(statics, key=lambda mode: once[mode])
+    sweep = sweep_of(effort, device)
+    once = {mode: seconds(mode) for mode in [*sweep, *(others if effort.autos else [])]}
+    finalists = sorted(sweep, key=lambda mode: once[mode])[: effort.finalists]
 
     contenders: dict[str, Callable[[], float]] = {
         mode: (lambda mode=mode: seconds(mode))  # type: ignore[misc]
-        for mode in ("non-aware", best, "climb")
+        for mode in ("non-aware", *finalists, "climb")
     }
     rounds = list(alternate(contenders, effort.rounds))
+    best = min(finalists, key=lambda mode: statistics.median(each[mode] for each in rounds))
     done = {(outcome["result"], outcome["checkpoint_bytes"]) for outcome in outcomes}
     if len(done) != 1:
         raise RuntimeError(f"{workload.name} on {device.name}: runs differ: {done}")
 
     where = f"{workload.name}, {device.name}"
     non_aware = statistics.median(each["non-aware"] for each in rounds)
+    baselines = [outcome for outcome in outcomes if outcome["mode"] == "non-aware"]
+    yield row(
+        f"{where}: computing over writing without I/O tasks (wanted: {workload.ratio:.2f})",
+        "ratio",
+        [computing_over_writing(outcome) for outcome in baselines],
+    )
+    yield row(
+        f"{where}: the most that overlapping could save of non-aware",
+        "%",
+        [100 * could_save(outcome, device) for outcome in baselines],
+    )
     for mode, figure in once.items():
         yield row(f"{where}: {_called(mode)}", "s", [figure])
     for mode in contenders:
@@ -362,8 +427,13 @@ def _python() -> str:
 def _devices(session: Session) -> Iterator[tuple[AbstractContextManager[Device], Effort]]:
     effort = QUICK if session.quick else LONG if session.long else NORMAL
     yield devices.with_knee(session, SSD_MB_S, knee(), SLOTS), effort
+    if not session.quick:
+        context = devices.with_knee(session, SSD_MB_S, steep(), SLOTS, called="steep")
+        yield context, CONGESTED
     if session.long:
-        yield devices.with_knee(session, SLOWER_MB_S, knee(), SLOTS), ELSEWHERE
+        measured = curves.scaled(curves.HARD_DISK, 1)
+        context = devices.with_knee(session, SLOWER_MB_S, measured, SLOTS, called="as measured")
+        yield context, ELSEWHERE
         yield devices.limited_disk(session, SSD_MB_S), ELSEWHERE
         yield devices.raw_disk(session, SSD_MB_S), ELSEWHERE
 
@@ -387,15 +457,27 @@ def run(session: Session) -> Iterator[Row]:
             _draw(session, runner.runs)
 
 
+#: The paper's figures, by the first word of a workload's name.
+FIGURES = {"HMMER": "10 HMMER", "variants": "14 variants", "K-means": "21 K-means"}
+
+
 def _draw(session: Session, runs: Sequence[dict[str, Any]]) -> None:
     """For each device the times of every mode, as figures 10, 14 and 21 have them."""
     found: list[drawing.Picture] = []
-    for device in dict.fromkeys(run["device"] for run in runs if run["device"] != MEMORY):
-        bars = bars_of([run for run in runs if run["device"] == device])
-        title = f"Real runs on {device}"
-        found.append(
-            (device, functools.partial(pictures.totals, bars, title=title, reference=SAVED))
-        )
+    compared = [run for run in runs if not run["trial"]]
+    for device in dict.fromkeys(run["device"] for run in compared):
+        for application, figure in FIGURES.items():
+            chosen = [
+                run
+                for run in compared
+                if run["device"] == device and run["workload"].startswith(application)
+            ]
+            if chosen:
+                title = f"{application}, real runs on {device}"
+                make = functools.partial(
+                    pictures.totals, bars_of(chosen), title=title, reference=SAVED
+                )
+                found.append((f"{figure} {device}", make))
     drawing.draw(session, "applications", found)
 
 

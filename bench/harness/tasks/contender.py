@@ -8,7 +8,8 @@
 prints a JSON object per round. It knows nothing of the harness, since it runs on the Python that
 has the peers. Each peer is set up as its documentation says for work beside I/O: a resource `io` of
 Dask and of Ray (where I/O tasks have num_cpus=0), a second executor of Parsl, a second pool. What
-they compute and write releases Python's lock, so that threads, which cost least, serve them best.
+they compute and write releases Python's lock, so that threads, which cost least, serve them best;
+Dask's are in a process of their own, and once more in one with its client and scheduler.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class Contender:
 
 
 @contextlib.contextmanager
-def ioweave_climb(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
-    """Slots are not asked for: climb finds them."""
+def _ioweave(cpus: int, device: Any, **options: Any) -> Iterator[Contender]:
+    """With these options of I/O tasks."""
     ioweave = importlib.import_module("ioweave")
 
     @functools.cache
@@ -96,9 +97,8 @@ def ioweave_climb(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
 
     @functools.cache
     def io_task(function: Callable[..., Any]) -> Any:
-        return ioweave.io(device="knee", bytes=_size)(function)
+        return ioweave.io(device=device.name, bytes=_size, **options)(function)
 
-    device = ioweave.Device("knee", path=folder)
     with ioweave.Runtime(cpus=cpus, devices=[device]):
         yield Contender(
             lambda function, *args: task(function)(*args),
@@ -111,12 +111,34 @@ def _size(_content: object, _path: str, size: int) -> int:
     return size
 
 
+def climb(options: argparse.Namespace) -> AbstractContextManager[Contender]:
+    """Slots are not asked for: climb finds them."""
+    device = importlib.import_module("ioweave").Device("knee", path=options.folder)
+    return _ioweave(options.cpus, device)
+
+
+def climb_measured(options: argparse.Namespace) -> AbstractContextManager[Contender]:
+    """The same where `ioweave measure` has been before: climb begins with what that found."""
+    device = importlib.import_module("ioweave").Device(
+        "knee", path=options.folder, curve=options.curve
+    )
+    return _ioweave(options.cpus, device)
+
+
+def fixed(options: argparse.Namespace) -> AbstractContextManager[Contender]:
+    """So many at once, as the others are told."""
+    device = importlib.import_module("ioweave").Device(
+        "knee", path=options.folder, bandwidth=options.slots
+    )
+    return _ioweave(options.cpus, device, bandwidth=1)
+
+
 @contextlib.contextmanager
-def pools(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
+def pools(options: argparse.Namespace) -> Iterator[Contender]:
     """Two pools of the standard library; a computation hands its value on when it is done."""
     with (
-        concurrent.futures.ThreadPoolExecutor(cpus) as computing,
-        concurrent.futures.ThreadPoolExecutor(slots) as writing,
+        concurrent.futures.ThreadPoolExecutor(options.cpus) as computing,
+        concurrent.futures.ThreadPoolExecutor(options.slots) as writing,
     ):
 
         def submit_io(function: Callable[..., Any], needed: Any, *args: Any) -> Any:
@@ -147,15 +169,16 @@ def _results(futures: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def dask(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
-    """A worker with threads for both, kept apart by the resources cpu and io."""
+def dask(options: argparse.Namespace, *, processes: bool = True) -> Iterator[Contender]:
+    """A worker with threads for both, kept apart by the resources cpu and io; in a process of its
+    own, as LocalCluster has it by default, or with client and scheduler in one."""
     distributed = importlib.import_module("distributed")
     with (
         distributed.LocalCluster(
             n_workers=1,
-            threads_per_worker=cpus + slots,
-            processes=False,
-            resources={"cpu": cpus, "io": slots},
+            threads_per_worker=options.cpus + options.slots,
+            processes=processes,
+            resources={"cpu": options.cpus, "io": options.slots},
             dashboard_address=None,
         ) as cluster,
         distributed.Client(cluster) as client,
@@ -175,16 +198,16 @@ def dask(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
 
 
 @contextlib.contextmanager
-def climb_on_dask(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
+def climb_on_dask(options: argparse.Namespace) -> Iterator[Contender]:
     """The same worker; climb has all its slots and finds out how many to use."""
     distributed = importlib.import_module("distributed")
     ioweave_dask = importlib.import_module("ioweave.dask")
     with (
-        ioweave_dask.local_cluster(cores=cpus, io_slots=slots, processes=False) as cluster,
+        ioweave_dask.local_cluster(cores=options.cpus, io_slots=options.slots) as cluster,
         distributed.Client(cluster) as client,
     ):
         handle = ioweave_dask.connect(client)
-        handle.declare_device("knee", path=folder, max_in_flight=slots)
+        handle.declare_device("knee", path=options.folder, max_in_flight=options.slots)
 
         def submit_io(function: Callable[..., Any], *args: Any) -> Any:
             return handle.submit_io(function, *args, device="knee", constraint="climb")
@@ -193,13 +216,13 @@ def climb_on_dask(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
 
 
 @contextlib.contextmanager
-def ray(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
+def ray(options: argparse.Namespace) -> Iterator[Contender]:
     """Processes; I/O tasks take no processor, and one of `slots` of the resource io."""
     ray = importlib.import_module("ray")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change
     ray.init(
-        num_cpus=cpus,
-        resources={"io": slots},
+        num_cpus=options.cpus,
+        resources={"io": options.slots},
         include_dashboard=False,
         log_to_driver=False,
         logging_level="error",
@@ -221,6 +244,7 @@ def ray(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
     try:
         # Worker processes start as they are needed, each for a second: not while time is taken.
         barrier = tempfile.mkdtemp(prefix="ioweave-ray-")
+        slots = options.slots
         ray.get([io_task(_meet).remote(barrier, slots) for _ in range(slots)])
         yield contender
     finally:
@@ -237,15 +261,15 @@ def _meet(folder: str, number: int) -> None:
 
 
 @contextlib.contextmanager
-def parsl(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
+def parsl(options: argparse.Namespace) -> Iterator[Contender]:
     """Two executors of threads, the second one for I/O."""
     parsl = importlib.import_module("parsl")
     threads = importlib.import_module("parsl.executors").ThreadPoolExecutor
     with tempfile.TemporaryDirectory() as run_dir:
         config = parsl.Config(
             executors=[
-                threads(label="compute", max_threads=cpus),
-                threads(label="io", max_threads=slots),
+                threads(label="compute", max_threads=options.cpus),
+                threads(label="io", max_threads=options.slots),
             ],
             run_dir=run_dir,
             strategy="none",
@@ -264,10 +288,13 @@ def parsl(cpus: int, slots: int, folder: str) -> Iterator[Contender]:
             )
 
 
-CONTENDERS: dict[str, Callable[[int, int, str], AbstractContextManager[Contender]]] = {
-    "ioweave": ioweave_climb,
+CONTENDERS: dict[str, Callable[[argparse.Namespace], AbstractContextManager[Contender]]] = {
+    "ioweave": climb,
+    "ioweave-measured": climb_measured,
+    "ioweave-fixed": fixed,
     "ioweave-dask": climb_on_dask,
     "dask": dask,
+    "dask-threads": functools.partial(dask, processes=False),
     "ray": ray,
     "parsl": parsl,
     "pools": pools,
@@ -371,7 +398,7 @@ def measure(options: argparse.Namespace) -> Iterator[dict[str, float]]:
     if options.what == "overhead":
         yield from dask_overhead(options.tasks, options.rounds, options.cpus)
         return
-    with CONTENDERS[options.name](options.cpus, options.slots, options.folder) as contender:
+    with CONTENDERS[options.name](options) as contender:
         if options.what == "rate":
             yield from rate(contender, options.tasks, options.rounds)
         else:
@@ -387,6 +414,9 @@ def main() -> int:
     parser.add_argument("--cpus", type=int, default=os.cpu_count())
     parser.add_argument("--slots", type=int, default=4, help="I/O tasks at once")
     parser.add_argument("--folder", default="", help="where checkpoints are written")
+    parser.add_argument(
+        "--curve", type=json.loads, default=[], help="what it moves: [[streams, MB/s], ...]"
+    )
     parser.add_argument("--iterations", type=int, default=1, help="of a computation")
     parser.add_argument("--pieces", type=int, default=1, help="MiB of a checkpoint")
     options = parser.parse_args()

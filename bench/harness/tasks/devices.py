@@ -31,6 +31,7 @@ class Device:
         non_aware_mb_s: What it writes when all slots for computing write at once.
         direct: Whether writes pass the page cache by.
         prefix: Words before a command that writes there.
+        best_streams: With how many writers it is at its best, where that is known.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Device:
     non_aware_mb_s: float
     direct: bool
     prefix: tuple[str, ...] = ()
+    best_streams: float | None = None
 
 
 def _in_memory(session: Session) -> Path:
@@ -55,11 +57,16 @@ def work_folder(session: Session) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def with_knee(
-    session: Session, mb_s: float, points: Sequence[tuple[float, float]], slots: int
+    session: Session,
+    mb_s: float,
+    points: Sequence[tuple[float, float]],
+    slots: int,
+    *,
+    called: str = "",
 ) -> Iterator[Device]:
     """An emulated device of `mb_s` at best, at the points (streams, part of that) slower.
 
-    `slots` computing tasks write at once.
+    `slots` computing tasks write at once. `called` says which of several it is.
 
     What is written to it is dropped. O_DIRECT: the page cache would take as much of the processors
     as the emulation itself, and more than a disk does.
@@ -78,7 +85,10 @@ def with_knee(
         except (slowfs.SlowfsUnavailable, BuildFailed) as error:
             raise DeviceUnavailable(f"no emulated device: {error}") from error
         yield Device(
-            f"slowfs {mb_s:g} MB/s", folder, mb_s, mb_s * curves.at(points, slots), direct=True
+            f"slowfs {mb_s:g} MB/s{called and ', ' + called}",
+            *(folder, mb_s, mb_s * curves.at(points, slots)),
+            direct=True,
+            best_streams=curves.best_streams(points),
         )
 
 

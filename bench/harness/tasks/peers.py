@@ -7,6 +7,7 @@ those that ran.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -18,20 +19,27 @@ from harness.process import ProgramFailed
 from harness.result import Row, at_least, row
 from harness.samples import alternate
 from harness.session import Session
-from harness.tasks import applications, contender, devices
+from harness.tasks import applications, contender, curves, devices
 from harness.tasks.devices import Device, DeviceUnavailable
 
 REQUIREMENTS = build.ROOT / "bench/requirements-peers.txt"
 VENV = build.ROOT / "build/venv-peers"
 
-PEERS = ("pools", "dask", "ray", "parsl")
-#: Runtimes of ours that take part beside the peers.
-OURS = ("ioweave", "ioweave-dask")
+PEERS = ("pools", "dask", "dask-threads", "ray", "parsl")
+#: Runtimes of ours that take part beside the peers: those that find their limit, and the one that
+#: is tuned by hand as the peers are.
+CLIMBING = ("ioweave", "ioweave-measured", "ioweave-dask")
+OURS = (*CLIMBING, "ioweave-fixed")
+#: Streams that `ioweave measure` tries.
+MEASURED = (1, 2, 4, 8, 16, 32)
 CALLED = {
     "ioweave": "Ioweave",
+    "ioweave-measured": "Ioweave, device measured before",
+    "ioweave-fixed": "Ioweave, fixed",
     "ioweave-dask": "ioweave.dask",
     "pools": "two thread pools",
     "dask": "Dask",
+    "dask-threads": "Dask in one process",
     "ray": "Ray",
     "parsl": "Parsl",
 }
@@ -41,6 +49,7 @@ TASKS = {
     "ioweave": 50_000,
     "pools": 50_000,
     "dask": 3_000,
+    "dask-threads": 3_000,
     "ray": 5_000,
     "parsl": 10_000,
 }
@@ -151,10 +160,11 @@ def _dask_overhead(runner: Runner, effort: Effort) -> Iterator[Row]:
         if ratios:
             what = f"trivial tasks on Dask: {call} over plain Dask's submit"
             yield row(what, "ratio", ratios, at_least(0.95))
-    ratios = [each["runtime_io"] / each["plain_io"] for each in found]
-    if ratios:
-        what = 'trivial tasks on Dask: @ioweave.io of Runtime("dask://") over plain Dask\'s submit'
-        yield row(what, "ratio", ratios)
+    for kind, call in (("compute", "@ioweave.task"), ("io", "@ioweave.io")):
+        ratios = [each[f"runtime_{kind}"] / each[f"plain_{kind}"] for each in found]
+        if ratios:
+            what = f'trivial tasks on Dask: {call} of Runtime("dask://") over plain Dask\'s submit'
+            yield row(what, "ratio", ratios)
 
 
 # ---- Computing and checkpoints
@@ -175,7 +185,9 @@ def _checkpoints(
     runner: Runner, device: Device, names: Sequence[str], effort: Effort
 ) -> Iterator[Row]:
     size_mb = effort.pieces * contender.PIECE / 1e6
+    knee = curves.scaled(applications.knee(), device.mb_s)
     options = [
+        f"--curve={json.dumps([(n, curves.at(knee, n)) for n in MEASURED])}",
         f"--folder={device.folder}",
         f"--pieces={effort.pieces}",
         f"--cpus={CPUS}",
@@ -191,7 +203,7 @@ def _checkpoints(
         return found[0]["seconds"]
 
     full, part = effort.tasks
-    slots = {"ioweave": 0, "ioweave-dask": max(effort.slots)}
+    slots = {name: max(effort.slots) for name in CLIMBING}
     for name in names:
         if name not in slots:
             tried = {number: seconds(name, number, part) for number in effort.slots}
@@ -225,7 +237,7 @@ def best_of(tried: Mapping[int, float | None]) -> int:
 
 
 def _tuned(name: str, slots: int) -> str:
-    if name in OURS:
+    if name in CLIMBING:
         return f"{CALLED[name]}, climb"
     return f"{CALLED[name]}, {slots} slots, the best tried"
 
@@ -237,7 +249,8 @@ def run(session: Session) -> Iterator[Row]:
     """Rows of what a task costs, and of a workload beside the peers."""
     effort = QUICK if session.quick else LONG if session.long else NORMAL
     python = interpreter(session)
-    missing = [] if python else [name for name in CALLED if name not in ("ioweave", "pools")]
+    here = ("pools", "ioweave", "ioweave-measured", "ioweave-fixed")
+    missing = [] if python else [name for name in CALLED if name not in here]
     runner = Runner(session, python or sys.executable, dict.fromkeys(missing, "not installed"))
     yield from _rates(runner, ["ioweave", *PEERS], effort)
     yield from _dask_overhead(runner, effort)

@@ -1,7 +1,7 @@
 """Large clusters: what a simulation of so many nodes gives, and what it takes.
 
 As a program it runs one cluster and prints a line of JSON, so that the peak memory is its own:
-`python -m harness.tasks.scale NODES node|shared MODE`, with `ioweave` on PYTHONPATH.
+`python -m harness.tasks.scale NODES DEVICE MODE`, with `ioweave` on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from typing import Any
 CORES = 48
 BYTES = 290_000_000
 PHASES = 4
+#: An SSD for each node, as the paper's and as one that suffers from congestion (curves.py); and one
+#: parallel file system for all.
+DEVICES = {"ssd": "an SSD each", "congested": "a congested SSD each", "shared": "one file system"}
+MODES = ("climb", "auto", "none")
 
 
 @dataclass(frozen=True)
@@ -25,17 +29,18 @@ class Cluster:
     """One run.
 
     Attributes:
-        scope: "node": an SSD for each node; "shared": one parallel file system for all.
+        device: of DEVICES.
+        mode: the policy, of MODES.
     """
 
     nodes: int
-    scope: str
+    device: str
     mode: str = "climb"
 
     @property
     def waves(self) -> int:
-        """Times that all cores are busy. Half a million computing tasks on 10,000 nodes."""
-        return 1 if self.nodes > 5000 else PHASES
+        """Times that all cores compute. Two waves of 10,000 nodes are a million computing tasks."""
+        return 2 if self.nodes > 5000 else PHASES
 
 
 def run(cluster: Cluster) -> dict[str, Any]:
@@ -43,25 +48,33 @@ def run(cluster: Cluster) -> dict[str, Any]:
     import ioweave
     from ioweave.simulated import SimulatedRuntime
 
-    from harness.tasks import curves, measures
-    from harness.tasks.workloads import DEVICE, Mode
+    from harness.tasks import curves, measures, paper
+    from harness.tasks.workloads import CLIMB, DEVICE, auto, unconstrained
 
     tasks = cluster.nodes * CORES * cluster.waves
-    shared = cluster.scope == "shared"
-    curve = curves.PIXSTOR if shared else curves.SSD
+    shared = cluster.device == "shared"
+    curve = {"ssd": curves.SSD, "congested": curves.CONGESTED, "shared": curves.PIXSTOR}[
+        cluster.device
+    ]
     # A wave's I/O takes as long as its computation.
     wave_bytes = cluster.nodes * CORES * BYTES
     mb_per_s = curves.peak(curve) * (1 if shared else cluster.nodes)
     compute_s = wave_bytes / 1e6 / mb_per_s
     compute = ioweave.task(name="compute")(_nothing)
-    save = Mode(cluster.mode, cluster.mode).io("save", BYTES)
+    modes = {"climb": CLIMB, "auto": auto(), "none": unconstrained(paper.EXECUTORS)}
+    save = modes[cluster.mode].io("save", BYTES)
+    device = ioweave.Device(
+        DEVICE,
+        bandwidth=curves.peak(curve) if shared else paper.BUDGET,
+        scope="shared" if shared else "node",
+    )
     begin = time.monotonic()
     with SimulatedRuntime(
         f"sim://{cluster.nodes}x{CORES}",
         costs={"compute": compute_s},
         curves={DEVICE: curve},
-        devices=[ioweave.Device(DEVICE, scope="shared" if shared else "node")],
-        io_threads=225 if not shared else 10_000,
+        devices=[device],
+        io_threads=10_000 if shared else paper.EXECUTORS,
         sample_period_s=1.0,
     ) as runtime:
         for _ in range(tasks):
@@ -99,7 +112,7 @@ def in_process(cluster: Cluster, package: Path) -> dict[str, Any]:
         RuntimeError: it failed; the text has what it said.
     """
     bench = Path(__file__).resolve().parents[2]
-    words = [str(cluster.nodes), cluster.scope, cluster.mode]
+    words = [str(cluster.nodes), cluster.device, cluster.mode]
     done = subprocess.run(
         [sys.executable, "-m", "harness.tasks.scale", *words],
         env={**os.environ, "PYTHONPATH": f"{bench}{os.pathsep}{package}"},

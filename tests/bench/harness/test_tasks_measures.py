@@ -110,3 +110,10 @@ class CurveTest(unittest.TestCase):
         at = {n: curves.at(curves.CONGESTED, n) for n in range(1, 500)}
         self.assertEqual(max(at, key=lambda n: at[n]), curves.CONGESTED_PEAK)
         self.assertAlmostEqual(max(at.values()), paper.BUDGET)
+
+    def test_the_measured_device_has_its_knee_at_eight_and_loses_half_with_512(self) -> None:
+        curve = curves.scaled(curves.HARD_DISK, 450)
+        self.assertEqual([curves.at(curve, n) for n in (1, 8)], [450, 450])
+        self.assertLess(curves.at(curve, 16), 450)
+        self.assertAlmostEqual(curves.at(curve, 512) / 450, 0.47, delta=0.005)
+        self.assertLess(curves.scalability(512, 8, 1), 0.03)

@@ -3,12 +3,25 @@
 import argparse
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
 from harness.build import Build
 from harness.session import Session
 from harness.tasks import contender, peers
+
+
+def _count(_needed: int, folder: str, _size: int) -> None:
+    """Leaves in "most" how many ran at once, which wait for each other half a second at most."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="running-"):
+        most = Path(folder, "most")
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            running = sum(path.name.startswith("running-") for path in Path(folder).iterdir())
+            if not most.exists() or int(most.read_text("utf-8") or 0) < running:
+                most.write_text(str(running), "utf-8")
+            time.sleep(0.01)
 
 
 def _fails(number: int) -> int:
@@ -23,24 +36,31 @@ class ContenderTest(unittest.TestCase):
 
     def options(self, tasks: int) -> argparse.Namespace:
         return argparse.Namespace(
-            cpus=2, iterations=1, pieces=2, tasks=tasks, folder=self.folder, slots=2
+            cpus=2,
+            iterations=1,
+            pieces=2,
+            tasks=tasks,
+            folder=self.folder,
+            slots=2,
+            curve=[[1, 100.0], [2, 200.0], [4, 150.0]],
         )
 
     def test_pools_and_ioweave_write_every_checkpoint_and_remove_it(self) -> None:
-        for name in ("pools", "ioweave"):
-            with self.subTest(name), contender.CONTENDERS[name](2, 2, self.folder) as running:
-                found = contender.checkpoints(running, self.options(5))
+        for name in ("pools", "ioweave", "ioweave-measured", "ioweave-fixed"):
+            options = self.options(5)
+            with self.subTest(name), contender.CONTENDERS[name](options) as running:
+                found = contender.checkpoints(running, options)
                 self.assertEqual(found["bytes"], 5 * 2 * contender.PIECE)
                 self.assertEqual(list(Path(self.folder).iterdir()), [])
 
     def test_rates_are_told_for_each_round_but_the_first(self) -> None:
-        with contender.pools(2, 2, "") as running:
+        with contender.pools(self.options(1)) as running:
             found = list(contender.rate(running, 10, 3))
         self.assertEqual(len(found), 3)
         self.assertTrue(all(each["tasks_per_s"] > 0 for each in found))
 
     def test_what_fails_in_a_pool_is_raised_by_the_wait(self) -> None:
-        with contender.pools(2, 2, "") as running:
+        with contender.pools(self.options(1)) as running:
             failing = running.submit(_fails, 1)
             written = running.submit_io(contender.nothing, failing)
             with self.assertRaisesRegex(ValueError, "task 1"):
@@ -48,6 +68,12 @@ class ContenderTest(unittest.TestCase):
             written = running.submit_io(_fails, running.submit(contender.nothing, 2))
             with self.assertRaisesRegex(ValueError, "task 2"):
                 running.wait([written])
+
+    def test_fixed_runs_as_many_at_once_as_the_peers_have_slots(self) -> None:
+        with contender.fixed(self.options(1)) as running:
+            meeting = [running.submit(contender.nothing, 1) for _ in range(6)]
+            running.wait([running.submit_io(_count, one, self.folder, 0) for one in meeting])
+        self.assertEqual(Path(self.folder, "most").read_text("utf-8"), "2")
 
 
 class RunnerTest(unittest.TestCase):

@@ -49,6 +49,20 @@ class RowsTest(unittest.TestCase):
         )
         self.assertEqual(runs.best_static()[1], "45 or 41")  # ten at once, both
 
+    def test_auto_stands_in_figure_11_at_what_it_has_learned_is_best(self) -> None:
+        # 225, 112, 56 and 28 at once; of the last wave few are waiting when it chooses for them.
+        auto = simulation.Runs(workloads.hmmer(), [workloads.auto()])["auto_225"]
+        self.assertEqual(simulation.constraint_of(auto), 8)
+        (explained,) = auto.explained.values()
+        self.assertEqual(explained["constraint_mb_per_s"], 4)
+
+    def test_where_nothing_was_chosen_the_constraint_is_that_at_the_end(self) -> None:
+        modes = [workloads.static(45), workloads.unconstrained(20), workloads.CLIMB]
+        runs = simulation.Runs(workloads.hmmer(tasks=96, compute_s=1), modes, curve=FLAT)
+        found = {mode: simulation.constraint_of(run) for mode, run in runs.by_mode.items()}
+        self.assertEqual((found["45"], found["unconstrained"]), (45, None))
+        self.assertGreater(found["climb"] or 0, 0)
+
     def test_climb_is_back_with_the_first_task_where_nothing_changes(self) -> None:
         change = simulation.Change("the same", (4, 100), (4, 100))
         self.assertEqual(simulation.tasks_to_come_back(change, tasks=100, at_s=60), 1)
