@@ -758,7 +758,14 @@ class ChangingPolicy:
         return self._starts()
 
     def sample(
-        self, device: int, node: int, rate: float, concurrency: int, held_back: bool, now: int
+        self,
+        device: int,
+        node: int,
+        rate: float,
+        concurrency: int,
+        held_back: bool,
+        now: int,
+        seconds: float,
     ) -> list[Start | SetLimit]:
         self.samples.append((rate, concurrency, held_back))
         self.limit *= 2

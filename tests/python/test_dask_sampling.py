@@ -93,7 +93,7 @@ class Sampling(unittest.TestCase):
         self.admission.ready(operation)
         for node, worker in enumerate("ac"):
             for _ in range(2):
-                self.samples.heard(disk, node, worker, "process", (1 + node) * 10**6)
+                self.samples.heard(disk, node, worker, "process", (1 + node) * 10**6, 1)
         described = map(self.admission.describe, self.admission.flows)
         self.assertEqual([flow["device_mb_per_s"] for flow in described], [3, 3])
         self.admission.node_down(0)

@@ -137,7 +137,7 @@ class Failures(RuntimeTest):
         self.assertRegex(
             logged.output[0], "ended by KeyError: 25 I/O tasks were not done: .*all in not_written"
         )
-        self.assertRegex(logged.output[1], "(?s)tasks failed.*ValueError: unasked\n")
+        self.assertRegex(logged.output[1], "(?s)tasks failed.*ValueError: unasked")
         self.assertEqual(len(logged.output), 2)
 
     def test_exit_with_status_0_is_a_normal_end(self) -> None:

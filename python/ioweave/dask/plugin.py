@@ -671,9 +671,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         on = self._admission.devices[device]
         if on.sampled:
             node = self._nodes[state.host]
-            self._begin(
-                self._samples.heard(on, node, worker, counter, bytes_per_second, seconds)
-            )
+            self._begin(self._samples.heard(on, node, worker, counter, bytes_per_second, seconds))
         else:
             self._measure(worker, device, False)
             self._samples.end(on)
