@@ -44,10 +44,10 @@ class OpenFile {
     return posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), advice);
   }
   /// Asks for the first bytes in slices, at once, and waits until each page was seen in the cache.
-  /// Anew after ten seconds, far beyond any transfer of these tests: read-ahead is best effort, and
-  /// where memory is short the kernel gives up quietly, or takes pages back.
+  /// Anew after three seconds, which no transfer of these tests takes: read-ahead is best effort,
+  /// and where memory is short the kernel gives up quietly, or takes pages back.
   [[nodiscard]] bool fills_by_willneed(size_t bytes, size_t slice) const {
-    for (int attempt = 0; attempt < 3; ++attempt) {
+    for (int attempt = 0; attempt < 10; ++attempt) {
       EXPECT_EQ(advise(0, 0, POSIX_FADV_DONTNEED), 0);
       for (size_t offset = 0; offset < bytes; offset += slice) {
         EXPECT_EQ(advise(offset, slice, POSIX_FADV_WILLNEED), 0);
@@ -66,10 +66,10 @@ class OpenFile {
     for (const unsigned char page : pages) resident.push_back((page & 1u) != 0);
     return resident;
   }
-  /// Each page at some time within ten seconds.
+  /// Each page at some time within three seconds.
   [[nodiscard]] bool sees_resident(size_t bytes) const {
     std::vector<bool> seen(bytes / kPage);
-    for (int i = 0; i < 10'000 && std::ranges::count(seen, false) > 0; ++i) {
+    for (int i = 0; i < 3'000 && std::ranges::count(seen, false) > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       const std::vector<bool> now = resident_pages(bytes);
       for (size_t page = 0; page < now.size(); ++page) seen[page] = seen[page] || now[page];
