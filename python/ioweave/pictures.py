@@ -186,7 +186,7 @@ def learning(
         explanation: of one I/O task.
         path: the file to write.
         limits: of `climb`, since when (s) which limit held, where a run file tells: an explanation
-            goes back by 256 samples only.
+            has the first and the last 128 samples only.
         title: above the picture.
 
     Raises:
@@ -715,7 +715,9 @@ def _climbing(
     limit.plot(at, held_then, color=color, drawstyle="steps-post")
     limit.set_ylabel("limit (tasks at once)")
     _from_zero(limit)
-    limit.set_xlabel("time (s)" if len(samples) < 256 else "time (s); samples: the last 256")
+    all_samples = explanation.get("samples_heard", len(samples))
+    left_out = f"; {all_samples - len(samples)} samples left out" if all_samples > len(samples) else ""
+    limit.set_xlabel("time (s)" + left_out)
     curve.plot(
         [one["limit"] for one in used],
         [one["mb_per_s"] for one in used],

@@ -115,6 +115,39 @@ void Climber::sample(const Sample& sample, const Climbing& operations, uint64_t 
   if (const Unit unit = weigh(bytes, operations, now_ns); unit != unit_) {
     count_in(unit);
   }
+  Sum& sum = add(sample, operations, now_ns);
+  std::string why;
+  Ran many = ran(sample, sum, operations.running, why);
+  const bool used = many.at_once > 0;
+  if (used && sample.seconds < kWhole_s) {
+    hear_part(sum, in_unit(bytes / kBytesPerMb, operations.ended) / sample.seconds);
+  }
+  const double throughput = in_unit(sum.mb, sum.ended) / sum.seconds;
+  const bool whole = sum.seconds >= kWhole_s;
+  const bool ends = !used || (whole ? throughput > 0 : is_steep(many, throughput, sum));
+  if (used && ends) {
+    many.unsure = std::hypot(many.unsure, beyond_noise(sum));
+    why = hear(many, throughput, now_ns);
+  } else if (used) {
+    why = "nothing moved: counts with the next";
+  }
+  if (ends || whole) {
+    remember({now_ns, limit, sum.mb / sum.seconds, used && ends, std::move(why)});
+  }
+  if (ends) {
+    sum = {.since_ns = now_ns, .running = std::max(operations.running, limit_)};
+  }
+}
+
+void Climber::remember(Explanation::Heard&& heard) {
+  if (heard_.size() == kHeardKept) {
+    heard_.erase(heard_.begin() + kHeardKept / 2);  // How it began is kept.
+  }
+  heard_.push_back(std::move(heard));
+  ++heard_of_all_;
+}
+
+Climber::Sum& Climber::add(const Sample& sample, const Climbing& operations, uint64_t now_ns) {
   const auto [found, is_new] = nodes_.try_emplace(sample.node);
   Sum& sum = found->second;
   if (is_new) {
@@ -124,41 +157,9 @@ void Climber::sample(const Sample& sample, const Climbing& operations, uint64_t 
     sum.running = sum.since_ns < changed_ns_ ? 0 : std::max(operations.running, limit_);
   }
   sum.seconds += sample.seconds;
-  sum.bytes += bytes;
+  sum.mb += sample.bytes_per_second / kBytesPerMb * sample.seconds;
   sum.ended += operations.ended;
-  std::string why;
-  Ran many = ran(sample, sum, operations.running, why);
-  const bool used = many.at_once > 0;
-  const double amount = unit_ == Unit::bytes ? sum.bytes / kBytesPerMb : sum.ended;
-  const double throughput = amount / sum.seconds;
-  const bool whole = sum.seconds >= kWhole_s;
-  bool ends = true;
-  if (used && sample.seconds < kWhole_s) {
-    hear_part(sum, sample.bytes_per_second);
-  }
-  if (used && !whole) {
-    ends = is_steep(many, throughput);
-    why = "part of a second: counts with the next";
-  }
-  if (sum.parts > 0) {
-    const double beyond = part_variance_ / sum.parts - curve_.noise_variance();
-    many.unsure = std::hypot(many.unsure, std::sqrt(std::max(0.0, beyond)));
-  }
-  if (used && whole && throughput <= 0) {
-    ends = false;
-    why = "nothing moved: counts with the next";
-  }
-  if (used && ends) {
-    why = hear(many, throughput, now_ns);
-  }
-  if (ends) {
-    sum = {.since_ns = now_ns, .running = std::max(operations.running, limit_)};
-  }
-  if (heard_.size() == kHeardKept) {
-    heard_.pop_front();
-  }
-  const double mb_per_s = sample.bytes_per_second / kBytesPerMb;
-  heard_.push_back({now_ns, limit, mb_per_s, used && ends, std::move(why)});
+  return sum;
 }
 
 /// How much parts of a second differ that follow each other under one limit.
@@ -173,14 +174,20 @@ void Climber::hear_part(Sum& sum, double throughput) {
   sum.last = throughput;
 }
 
+/// The deviation of the mean of parts, as far as the curve's noise does not cover it.
+double Climber::beyond_noise(const Sum& sum) const {
+  const double of_mean = sum.parts == 0 ? 0 : part_variance_ / sum.parts;
+  return std::sqrt(std::max(0.0, of_mean - curve_.noise_variance()));
+}
+
 /// A part of a second in which the step up has surely paid, and not by more than a step can.
-bool Climber::is_steep(const Ran& ran, double throughput) const {
+bool Climber::is_steep(const Ran& ran, double throughput, const Sum& sum) const {
   if (!known_ || way_ != Way::up || looks_ || throughput <= 0) {
     return false;
   }
   const double octaves = std::log2(ran.at_once / curve_.limit_at(base_));
   const double gain = std::log(throughput / curve_.mb_per_s(base_));
-  const double unsure = kSurely * std::sqrt(part_variance_);
+  const double unsure = kSurely * std::sqrt(part_variance_ / sum.parts);
   constexpr double kSteps = 2;  // of an octave
   return gain - unsure >= kSteep * kSteps * octaves && gain <= std::log(2) * octaves + unsure;
 }
@@ -517,6 +524,7 @@ void ClimbConstraint::explain(Explanation& out) const {
   out.constraint_mb_per_s =
       has_budget_ ? static_cast<double>(limit().hold_bytes_per_s) / kBytesPerMb : 0;
   out.samples.assign(climber_.heard().begin(), climber_.heard().end());
+  out.samples_heard = climber_.heard_of_all();
 }
 
 }  // namespace ioweave::policy

@@ -80,7 +80,9 @@ class Climber {
   /// all together), ascending. Empty where there is no point.
   [[nodiscard]] static std::string learned_from(std::span<const std::pair<double, double>> curve);
 
+  /// The first and the last of them.
   [[nodiscard]] const std::deque<Explanation::Heard>& heard() const noexcept { return heard_; }
+  [[nodiscard]] uint64_t heard_of_all() const noexcept { return heard_of_all_; }
 
   static constexpr uint32_t kMostAtOnce = 1u << 16;
 
@@ -97,18 +99,24 @@ class Climber {
     uint64_t since_ns = 0;
     uint32_t running = 0;  ///< at its beginning
     double seconds = 0;
-    double bytes = 0;
+    double mb = 0;
     uint32_t ended = 0;  ///< operations
     uint32_t parts = 0;
-    double last = 0;  ///< throughput of the last one
+    double last = 0;  ///< throughput of the last one, in the unit
   };
 
   [[nodiscard]] Unit weigh(double bytes, const Climbing& operations, uint64_t now_ns);
   void count_in(Unit unit);
   [[nodiscard]] Ran ran(const Sample& sample, const Sum& sum, uint32_t running,
                         std::string& why) const;
+  [[nodiscard]] double in_unit(double mb, double operations) const noexcept {
+    return unit_ == Unit::bytes ? mb : operations;
+  }
+  Sum& add(const Sample& sample, const Climbing& operations, uint64_t now_ns);
+  void remember(Explanation::Heard&& heard);
   void hear_part(Sum& sum, double throughput);
-  [[nodiscard]] bool is_steep(const Ran& ran, double throughput) const;
+  [[nodiscard]] double beyond_noise(const Sum& sum) const;
+  [[nodiscard]] bool is_steep(const Ran& ran, double throughput, const Sum& sum) const;
   [[nodiscard]] std::string hear(const Ran& ran, double throughput, uint64_t now_ns);
   void begin_at(uint32_t limit, double mb_per_s);
   [[nodiscard]] bool has_changed(double surprise);
@@ -159,6 +167,7 @@ class Climber {
   double on_trust_mb_per_s_ = 0;
 
   std::deque<Explanation::Heard> heard_;
+  uint64_t heard_of_all_ = 0;
 };
 
 /// A flow's share in its device's climber. An operation holds budget / limit where the device has a

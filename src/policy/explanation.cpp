@@ -181,6 +181,7 @@ std::string to_json(const Explanation& explanation) {
   append_all(json, "registry", explanation.registry);
   append_all(json, "choices", explanation.choices);
   append_all(json, "samples", explanation.samples);
+  json.key("samples_heard").number(explanation.samples_heard);
   json.end('}');
   return out;
 }

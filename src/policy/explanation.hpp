@@ -68,7 +68,8 @@ struct Explanation {
   std::vector<Epoch> epochs;
   std::vector<Registered> registry;
   std::vector<Choice> choices;  ///< the last 64
-  std::vector<Heard> samples;   ///< the last 256
+  std::vector<Heard> samples;   ///< the first 128 and the last 128
+  uint64_t samples_heard = 0;   ///< in all
 };
 
 /// One JSON object, on one line. Bytes of names that are not UTF-8 are written as U+FFFD.

@@ -21,7 +21,7 @@ TEST(PolicyExplanation, OfAFixedConstraint) {
             R"({"flow":"flow","device":"disk","policy":"fixed","phase":"fixed",)"
             R"("constraint_mb_per_s":20,"limit":22,"nodes":1,"learning_node":null,)"
             R"("keeps_others_out":false,"epoch_full":false,"epochs":[],"registry":[],)"
-            R"("choices":[],"samples":[]})");
+            R"("choices":[],"samples":[],"samples_heard":0})");
 }
 
 TEST(PolicyExplanation, OfAutoTellsEpochsRegistryAndChoices) {
@@ -47,9 +47,11 @@ TEST(PolicyExplanation, OfAutoTellsEpochsRegistryAndChoices) {
   EXPECT_THAT(chosen, HasSubstr(R"("phase":"chosen")"));
   EXPECT_THAT(chosen, HasSubstr(R"("registry":[{"constraint_mb_per_s":50,"limit":2,"mean_s":4.5},)"
                                 R"({"constraint_mb_per_s":100,"limit":1,"mean_s":3}])"));
-  EXPECT_THAT(chosen, HasSubstr(R"("waiting":1,"constraint_mb_per_s":100,"estimates":[)"
-                                R"({"constraint_mb_per_s":50,"seconds":3},)"
-                                R"({"constraint_mb_per_s":100,"seconds":3}]}],"samples":[]})"));
+  EXPECT_THAT(
+      chosen,
+      HasSubstr(R"("waiting":1,"constraint_mb_per_s":100,"estimates":[)"
+                R"({"constraint_mb_per_s":50,"seconds":3},)"
+                R"({"constraint_mb_per_s":100,"seconds":3}]}],"samples":[],"samples_heard":0})"));
 }
 
 TEST(PolicyExplanation, OfClimbTellsSamples) {
