@@ -716,7 +716,9 @@ def _climbing(
     limit.set_ylabel("limit (tasks at once)")
     _from_zero(limit)
     all_samples = explanation.get("samples_heard", len(samples))
-    left_out = f"; {all_samples - len(samples)} samples left out" if all_samples > len(samples) else ""
+    left_out = (
+        f"; {all_samples - len(samples)} samples left out" if all_samples > len(samples) else ""
+    )
     limit.set_xlabel("time (s)" + left_out)
     curve.plot(
         [one["limit"] for one in used],
