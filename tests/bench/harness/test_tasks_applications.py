@@ -45,14 +45,15 @@ class FakeRunner(Runner):
         drift = 1 + (0.1 * len(self.runs) if self.python == "drifts" else 0)
         if self.python == "was lucky" and asked == "32" and len(self.runs) > 6:
             drift = 1.1
+        computing_s = 7.0 if self.python == "slow at times" and len(self.runs) % 3 else 6.0
         outcome = {
             "mode": mode,
-            "seconds": SECONDS.get(asked, 9.0) * drift,
+            "seconds": SECONDS.get(asked, 9.0) * drift + computing_s - 6.0,
             "result": len(self.runs) if self.python == "differs" else 1,
             "checkpoints": 192,
             "checkpoint_bytes": round(1e6 * checkpoint_mb),
             # In seconds of all slots; computing got slower than it was for the first guess.
-            "computing_s": 6.0 * applications.SLOTS,
+            "computing_s": computing_s * applications.SLOTS,
             "writing_s": checkpoint_mb / device.non_aware_mb_s * applications.SLOTS,
             "trial": trial,
         }
@@ -95,6 +96,16 @@ class CompareTest(unittest.TestCase):
         best = rows["climb over the best constraint, 32"]
         self.assertAlmostEqual(best.summary.value, 1.01)
         self.assertEqual((str(best.bar), best.met), ("<= 1.03", True))
+
+    def test_at_one_speed_of_computing_only_the_rest_of_a_run_counts(self) -> None:
+        rows, _ = rows_of("slow at times")
+        rest = rows["climb, beyond computing"].summary
+        for value in (rest.low, rest.high):
+            self.assertAlmostEqual(value, SECONDS["climb"] - 6)
+        name = "climb over the best constraint, {}, at one speed of computing"
+        best = "32" if name.format("32") in rows else "45"
+        expected = (7 + SECONDS["climb"] - 6) / (7 + SECONDS[best] - 6)
+        self.assertAlmostEqual(rows[name.format(best)].summary.value, expected)
 
     def test_ratios_are_of_runs_of_the_same_round(self) -> None:
         rows, _ = rows_of("drifts")
