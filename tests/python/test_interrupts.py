@@ -188,7 +188,8 @@ class Interrupts(unittest.TestCase):
             go.set()
         """
         output, errors = self.run_program(program, signals=0)
-        self.assertEqual((output.count("done"), errors), (3, ""))
+        self.assertEqual(output.count("done"), 3)
+        self.assertNotIn("interrupted", errors)  # from 3.12 on it may say that threads are too few
 
     def test_a_handler_of_the_program_is_left_alone(self) -> None:
         program = """
