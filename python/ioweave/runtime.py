@@ -281,14 +281,19 @@ class Runtime:
 
     def _open(self) -> None:
         """Makes what is needed to run calls. Without the lock, since it may take long."""
+        recorded = None if self._recorder is None else self._record_limit
+        self._admission = self._make_admission(limit_changed=recorded)
+
+    def _make_admission(self, **more: Any) -> Admission:
+        """With the options that every runtime on this machine has, and its log."""
         if self._log_path is not None:
             self._log_file = LogFile(self._log_path)
-        self._admission = Admission(
+        return Admission(
             self._devices,
             executors=self._io_threads,
             log=None if self._log_file is None else self._log_file.write,
             learned=self._learned,
-            limit_changed=None if self._recorder is None else self._record_limit,
+            **more,
         )
 
     def __enter__(self) -> Runtime:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._core import Simulation
-from .admission import Admission, DeviceState, Flow
+from .admission import DeviceState, Flow
 from .arguments import Found, replace_futures
 from .config import did_you_mean, load_nodes
 from .devices import Device, Node
@@ -29,7 +29,6 @@ from .futures import Future
 from .graph import DONE, Call, Direction, Key, link
 from .interrupts import Interrupts
 from .learning import Learned
-from .log_file import LogFile
 from .options import Options, takes_options
 from .records import TaskRecord
 from .runtime import GUARDED, FlowStats, Runtime, Stats, nothing, run_callbacks
@@ -139,15 +138,7 @@ class SimulatedRuntime(Runtime):
         return self.start()
 
     def _open(self) -> None:
-        if self._log_path is not None:
-            self._log_file = LogFile(self._log_path)
-        self._admission = Admission(
-            self._devices,
-            executors=self._io_threads,
-            log=None if self._log_file is None else self._log_file.write,
-            learned=self._learned,
-            nodes=self.node_names,
-        )
+        self._admission = self._make_admission(nodes=self.node_names)
         self._simulation = Simulation(
             self._admission.policy,
             cores_of=self._cores_of,
