@@ -15,7 +15,8 @@ constexpr double kToMove = 0.7;
 constexpr double kToTry = 1;
 constexpr double kToTryBeyond = 0.3;  ///< everything tried
 constexpr double kToGoOn = 0.6;
-constexpr double kLinear = 0.3;  ///< of a step, nearly; quite linear would be 0.35
+constexpr double kLinear = 0.26;       ///< of a step, nearly; quite linear would be 0.35
+constexpr uint32_t kMostLeaping = 16;  ///< operations at once: what has begun cannot be stopped
 constexpr double kSteep = 0.2;
 constexpr double kGentle = 0.05;  ///< half a step follows
 
@@ -31,9 +32,11 @@ constexpr double kFarOff = 3;
 constexpr double kExpected = 1;
 constexpr double kChanged = 6;  ///< three far off in a row, or ten by 1.6 deviations
 
-constexpr double kWhole_s = 0.9;  ///< a sample
-constexpr double kSurely = 2;     ///< deviations of parts of a second
-constexpr double kPart = 0.16;    ///< the deviation of a part at first
+constexpr double kWhole_s = 0.95;  ///< a sample
+constexpr double kMostQuarters = 16;
+constexpr double kSure = 0.1;   ///< of quarters, the deviation of their mean
+constexpr double kSurely = 2;   ///< deviations of parts of a second
+constexpr double kPart = 0.16;  ///< the deviation of a part at first
 constexpr uint32_t kFirstPairs = 3;
 constexpr uint32_t kMostPairs = 20;
 constexpr double kNothing = 1;  ///< one in which nothing moved differs by so much
@@ -115,28 +118,28 @@ void Climber::sample(const Sample& sample, const Climbing& operations, uint64_t 
   if (const Unit unit = weigh(bytes, operations, now_ns); unit != unit_) {
     count_in(unit);
   }
-  Sum& sum = add(sample, operations, now_ns);
-  std::string why;
-  Ran many = ran(sample, sum, operations.running, why);
-  const bool used = many.at_once > 0;
-  if (used && sample.seconds < kWhole_s) {
-    hear_part(sum, in_unit(bytes / kBytesPerMb, operations.ended) / sample.seconds);
+  const Begun begun = begin_of(sample, operations.running, now_ns);
+  std::string why(no_use(sample, begun));
+  double mb_per_s = sample.bytes_per_second / kBytesPerMb;
+  bool heard = false;
+  if (why.empty()) {
+    add(sample, operations, begun);
+    mb_per_s = sum_.mb / sum_.seconds;
+    const double throughput = in_unit(sum_.mb, sum_.ended) / sum_.seconds;
+    const Ran many = ran();
+    const bool whole = is_whole(sample, now_ns);
+    heard = whole ? throughput > 0 : is_steep(many, throughput);
+    if (heard) {
+      why = hear(many, throughput, now_ns);
+      sum_ = {};
+    } else if (whole) {
+      why = "nothing moved: counts with the next";
+    }
   }
-  const double throughput = in_unit(sum.mb, sum.ended) / sum.seconds;
-  const bool whole = sum.seconds >= kWhole_s;
-  const bool ends = !used || (whole ? throughput > 0 : is_steep(many, throughput, sum));
-  if (used && ends) {
-    many.unsure = std::hypot(many.unsure, beyond_noise(sum));
-    why = hear(many, throughput, now_ns);
-  } else if (used) {
-    why = "nothing moved: counts with the next";
+  if (!why.empty()) {
+    remember({now_ns, limit, mb_per_s, heard, std::move(why)});
   }
-  if (ends || whole) {
-    remember({now_ns, limit, sum.mb / sum.seconds, used && ends, std::move(why)});
-  }
-  if (ends) {
-    sum = {.since_ns = now_ns, .running = std::max(operations.running, limit_)};
-  }
+  nodes_[sample.node] = {.since_ns = now_ns, .running = std::max(operations.running, limit_)};
 }
 
 void Climber::remember(Explanation::Heard&& heard) {
@@ -147,47 +150,89 @@ void Climber::remember(Explanation::Heard&& heard) {
   ++heard_of_all_;
 }
 
-Climber::Sum& Climber::add(const Sample& sample, const Climbing& operations, uint64_t now_ns) {
-  const auto [found, is_new] = nodes_.try_emplace(sample.node);
-  Sum& sum = found->second;
-  if (is_new) {
-    const auto length_ns = static_cast<uint64_t>(sample.seconds * 1e9);
-    sum.since_ns = now_ns - std::min(now_ns, length_ns);
-    // How many ran at a beginning that nobody saw is known only where the limit is still the same.
-    sum.running = sum.since_ns < changed_ns_ ? 0 : std::max(operations.running, limit_);
+/// How many ran at a beginning that nobody saw is known only where the limit is still the same.
+Climber::Begun Climber::begin_of(const Sample& sample, uint32_t running, uint64_t now_ns) {
+  if (const auto found = nodes_.find(sample.node); found != nodes_.end()) {
+    return found->second;
   }
-  sum.seconds += sample.seconds;
-  sum.mb += sample.bytes_per_second / kBytesPerMb * sample.seconds;
-  sum.ended += operations.ended;
-  return sum;
+  const auto length_ns = static_cast<uint64_t>(sample.seconds * 1e9);
+  const uint64_t since_ns = now_ns - std::min(now_ns, length_ns);
+  return {since_ns, since_ns < changed_ns_ ? 0 : std::max(running, limit_)};
+}
+
+/// Why a sample cannot be used; nothing where it can.
+std::string_view Climber::no_use(const Sample& sample, const Begun& begun) const {
+  if (!sample.limit_reached) {
+    return "not used: the limit was not reached";
+  }
+  if (sample.concurrency < kFilled * limit_) {
+    return "not used: fewer than the limit ran";
+  }
+  if (begun.since_ns < changed_ns_ && begun.running < limit_) {
+    return "not used: the limit changed meanwhile";
+  }
+  return {};
+}
+
+void Climber::add(const Sample& sample, const Climbing& operations, const Begun& begun) {
+  const double mb = sample.bytes_per_second / kBytesPerMb * sample.seconds;
+  // What began as the limit changed is of this one.
+  const uint32_t least = begun.since_ns < changed_ns_ ? 0 : limit_;
+  const auto [fewest, most] =
+      std::minmax(std::max(begun.running, least), std::max(operations.running, limit_));
+  if (sum_.seconds == 0) {
+    sum_.since_ns = begun.since_ns;
+    sum_.fewest = fewest;
+  }
+  sum_.fewest = std::min(sum_.fewest, fewest);
+  sum_.most = std::max(sum_.most, most);
+  sum_.seconds += sample.seconds;
+  sum_.mb += mb;
+  sum_.ended += operations.ended;
+  if (sample.seconds < kWhole_s) {
+    hear_part(in_unit(mb, operations.ended) / sample.seconds);
+  }
+}
+
+/// A second; or a quarter of each node, where that is sure enough.
+bool Climber::is_whole(const Sample& sample, uint64_t now_ns) const {
+  if (sample.seconds >= kWhole_s) {
+    return true;
+  }
+  const double since_s = static_cast<double>(now_ns - sum_.since_ns) / 1e9;
+  const double quarters = std::clamp(static_cast<double>(nodes_.size()), 4.0, kMostQuarters);
+  const bool of_all = sum_.seconds >= kWhole_s * quarters / 4;
+  const bool sure = part_variance_ <= kSure * kSure * sum_.parts;
+  return sum_.seconds >= kWhole_s && (since_s >= kWhole_s || (of_all && sure));
 }
 
 /// How much parts of a second differ that follow each other under one limit.
-void Climber::hear_part(Sum& sum, double throughput) {
-  if (sum.parts > 0) {
-    const bool moved = sum.last > 0 && throughput > 0;
-    const double off = moved ? std::log(throughput / sum.last) : kNothing;
+void Climber::hear_part(double throughput) {
+  if (sum_.parts > 0) {
+    const bool moved = sum_.last > 0 && throughput > 0;
+    const double off = moved ? std::log(throughput / sum_.last) : kNothing;
     part_pairs_ = std::min(part_pairs_ + 1, kMostPairs);
     part_variance_ += (off * off / 2 - part_variance_) / part_pairs_;
   }
-  ++sum.parts;
-  sum.last = throughput;
+  ++sum_.parts;
+  sum_.last = throughput;
 }
 
 /// The deviation of the mean of parts, as far as the curve's noise does not cover it.
-double Climber::beyond_noise(const Sum& sum) const {
-  const double of_mean = sum.parts == 0 ? 0 : part_variance_ / sum.parts;
-  return std::sqrt(std::max(0.0, of_mean - curve_.noise_variance()));
+double Climber::beyond_noise() const {
+  const double of_mean = sum_.parts == 0 ? 0 : part_variance_ / sum_.parts;
+  return std::sqrt(std::max(0.0, of_mean - curve_.noise_variance() / sum_.at_least_one_s()));
 }
 
 /// A part of a second in which the step up has surely paid, and not by more than a step can.
-bool Climber::is_steep(const Ran& ran, double throughput, const Sum& sum) const {
-  if (!known_ || way_ != Way::up || looks_ || throughput <= 0) {
+bool Climber::is_steep(const Ran& ran, double throughput) const {
+  const bool of_all = sum_.parts >= nodes_.size();
+  if (!known_ || way_ != Way::up || looks_ || throughput <= 0 || !of_all) {
     return false;
   }
   const double octaves = std::log2(ran.at_once / curve_.limit_at(base_));
   const double gain = std::log(throughput / curve_.mb_per_s(base_));
-  const double unsure = kSurely * std::sqrt(part_variance_ / sum.parts);
+  const double unsure = kSurely * std::sqrt(part_variance_ / sum_.parts);
   constexpr double kSteps = 2;  // of an octave
   return gain - unsure >= kSteep * kSteps * octaves && gain <= std::log(2) * octaves + unsure;
 }
@@ -217,25 +262,16 @@ void Climber::count_in(Unit unit) {
   part_pairs_ = kFirstPairs;
 }
 
-/// How many operations ran, on average over the sample; none where it cannot be used.
-Climber::Ran Climber::ran(const Sample& sample, const Sum& sum, uint32_t running,
-                          std::string& why) const {
-  if (!sample.limit_reached) {
-    why = "not used: the limit was not reached";
-  } else if (sample.concurrency < kFilled * limit_) {
-    why = "not used: fewer than the limit ran";
-  } else if (sum.since_ns < changed_ns_ && sum.running < limit_) {
-    why = "not used: the limit changed meanwhile";
-  } else {
-    const double begin = sum.running;
-    const double end = std::max(running, limit_);
-    return {0.5 * (begin + end), kOfRange * std::abs(std::log(begin / end))};
-  }
-  return {};
+/// How many operations ran at once, on average.
+Climber::Ran Climber::ran() const {
+  const double fewest = sum_.fewest;
+  const double most = sum_.most;
+  return {0.5 * (fewest + most), std::hypot(kOfRange * std::log(most / fewest), beyond_noise())};
 }
 
 std::string Climber::hear(const Ran& ran, double throughput, uint64_t now_ns) {
   const double at_once = ran.at_once;
+  const double seconds = sum_.at_least_one_s();
   const bool as_before = std::abs(std::log(throughput / on_trust_mb_per_s_)) < kAsBefore;
   if (!known_ && promised_ != 0 && as_before) {
     passed_ns_ = now_ns;
@@ -247,20 +283,20 @@ std::string Climber::hear(const Ran& ran, double throughput, uint64_t now_ns) {
     // What an earlier run learned is as good as new at the first sample, whatever the clock says.
     const uint64_t since_ns = passed_ns_ == 0 ? now_ns : passed_ns_;
     curve_.pass(static_cast<double>(now_ns - since_ns) / 1e9, base_);
-    const double surprise = curve_.surprise(at_once, throughput, ran.unsure);
+    const double surprise = curve_.surprise(at_once, throughput, ran.unsure, seconds);
     if (has_changed(surprise)) {
       curve_.changed(curve_.nearest(at_once), throughput);
       search_anew(curve_.nearest(at_once));
       last_way_ = surprise > 0 ? Way::down : Way::up;
     } else if (std::abs(surprise) > kFarOff) {
-      curve_.hear_noise(at_once, throughput);
+      curve_.hear_noise(at_once, throughput, seconds);
       passed_ns_ = now_ns;
       return "far from what was expected: waits for another";
     }
   }
   passed_ns_ = now_ns;
   known_ = true;
-  curve_.sample(at_once, throughput, ran.unsure);
+  curve_.sample(at_once, throughput, ran.unsure, seconds);
   if (const uint32_t found = best(); found != base_) {
     search_from(found);
   }
@@ -405,7 +441,8 @@ uint32_t Climber::trial_limit() {
   const double slope = way_ == Way::down
                            ? curve_.gain(base_, to)
                            : curve_.gain(before, base_) - curve_.unsure(before, base_);
-  const int most = way_ == Way::up && slope >= kLinear ? 3 : slope >= kSteep ? 1 : 0;
+  const bool leaps = way_ == Way::up && curve_.limit_at(base_) <= kMostLeaping;
+  const int most = leaps && slope >= kLinear ? 3 : slope >= kSteep ? 1 : 0;
   for (int further = 0; further < most; ++further) {
     const uint32_t beyond = next(to, way_);
     if (curve_.gain(to, beyond) + kToTry * curve_.unsure(to, beyond) < kWorth) {

@@ -8,12 +8,12 @@
 // sure it is. By that, after each sample:
 //   base   is the fewest operations known to be within 2 % of the best; the limit, while nothing is
 //          on trial. There it is *settled*.
-//   trial  of one step up or down (by 1.4, by 2 while the curve is steep, and up by 4 while it is
-//          linear), where that may well be better. Beyond everything tried, where a trial leaves
-//          operations that cannot be stopped, the last step's gain is the most to hope for, and a
-//          small one is followed by a small step. A trial ends where it is the new base, where it
-//          is not worth it (on the way down by two samples in a row: one may be far off), and after
-//          eight samples, since others must know the base as well.
+//   trial  of one step up or down (by 1.4, by 2 while the curve is steep, and up by 4 from 16 or
+//          fewer while it is linear), where that may well be better. Beyond everything tried, where
+//          a trial leaves operations that cannot be stopped, the last step's gain is the most to
+//          hope for, and a small one is followed by a small step. A trial ends where it is the new
+//          base, where it is not worth it (on the way down by two samples in a row: one may be far
+//          off), and after eight samples, since others must know the base as well.
 // After two refused trials the next waits for 10 samples of each node, then 20, then 40.
 //
 // A device that serves more operations than before does not show it while no more run. So now and
@@ -27,9 +27,10 @@
 // lowered further or stopped by what they show. A single sample far off is left out.
 //
 // Samples count where the limit, not a lack of work, held operations back, and not where it rose
-// meanwhile. Shorter ones are put together to a second, and one in which nothing moved counts with
-// the next one that did: counters of calls see nothing of a long call before its end. On the way
-// up a part of a second is enough where it shows a steep gain beyond what parts differ by.
+// meanwhile. Shorter ones are put together to a second; of several nodes one of each is enough
+// where they differ little. One in which nothing moved counts with the next one that did: counters
+// of calls see nothing of a long call before its end. On the way up a part of a second is enough
+// where it shows a steep gain beyond what parts differ by.
 //
 // Where operations end of whose bytes the device knows next to nothing (metadata, what the page
 // cache has, storage that no counter sees), operations a second are its throughput.
@@ -94,29 +95,38 @@ class Climber {
     double at_once = 0;
     double unsure = 0;
   };
-  /// What a node's samples say together that are to be one.
+  /// A node's sample that is under way.
+  struct Begun {
+    uint64_t since_ns = 0;
+    uint32_t running = 0;
+  };
+  /// Samples that are to be one, of whichever nodes, under one limit.
   struct Sum {
     uint64_t since_ns = 0;
-    uint32_t running = 0;  ///< at its beginning
     double seconds = 0;
     double mb = 0;
-    uint32_t ended = 0;  ///< operations
+    uint32_t ended = 0;   ///< operations
+    uint32_t fewest = 0;  ///< operations at once
+    uint32_t most = 0;
     uint32_t parts = 0;
     double last = 0;  ///< throughput of the last one, in the unit
+    [[nodiscard]] double at_least_one_s() const noexcept { return seconds < 1 ? 1 : seconds; }
   };
 
   [[nodiscard]] Unit weigh(double bytes, const Climbing& operations, uint64_t now_ns);
   void count_in(Unit unit);
-  [[nodiscard]] Ran ran(const Sample& sample, const Sum& sum, uint32_t running,
-                        std::string& why) const;
+  [[nodiscard]] Begun begin_of(const Sample& sample, uint32_t running, uint64_t now_ns);
+  [[nodiscard]] std::string_view no_use(const Sample& sample, const Begun& begun) const;
+  [[nodiscard]] Ran ran() const;
   [[nodiscard]] double in_unit(double mb, double operations) const noexcept {
     return unit_ == Unit::bytes ? mb : operations;
   }
-  Sum& add(const Sample& sample, const Climbing& operations, uint64_t now_ns);
+  void add(const Sample& sample, const Climbing& operations, const Begun& begun);
+  [[nodiscard]] bool is_whole(const Sample& sample, uint64_t now_ns) const;
   void remember(Explanation::Heard&& heard);
-  void hear_part(Sum& sum, double throughput);
-  [[nodiscard]] double beyond_noise(const Sum& sum) const;
-  [[nodiscard]] bool is_steep(const Ran& ran, double throughput, const Sum& sum) const;
+  void hear_part(double throughput);
+  [[nodiscard]] double beyond_noise() const;
+  [[nodiscard]] bool is_steep(const Ran& ran, double throughput) const;
   [[nodiscard]] std::string hear(const Ran& ran, double throughput, uint64_t now_ns);
   void begin_at(uint32_t limit, double mb_per_s);
   [[nodiscard]] bool has_changed(double surprise);
@@ -135,7 +145,8 @@ class Climber {
   const uint32_t most_;
   uint32_t limit_ = 1;
   uint64_t changed_ns_ = 0;
-  std::unordered_map<NodeId, Sum> nodes_;
+  std::unordered_map<NodeId, Begun> nodes_;
+  Sum sum_;
   Unit unit_ = Unit::bytes;  ///< of the throughput
   double moved_ = 0;         ///< bytes, by the device
   double said_ = 0;          ///< by operations

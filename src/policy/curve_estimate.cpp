@@ -82,16 +82,17 @@ double CurveEstimate::variance(const Place& at) const {
          at.beyond * at.beyond * covariance(next, next);
 }
 
-double CurveEstimate::surprise(double at_once, double mb_per_s, double unsure) const {
+double CurveEstimate::surprise(double at_once, double mb_per_s, double unsure,
+                               double seconds) const {
   const Place at = place(at_once);
   return (std::log(mb_per_s) - expected(at)) /
-         std::sqrt(variance(at) + noise_variance_ + unsure * unsure);
+         std::sqrt(variance(at) + noise_variance_ / seconds + unsure * unsure);
 }
 
-void CurveEstimate::hear_noise(double at_once, double mb_per_s) {
+void CurveEstimate::hear_noise(double at_once, double mb_per_s, double seconds) {
   const double log = std::log(mb_per_s);
   if (last_at_ > 0 && std::abs(std::log2(at_once / last_at_)) < 0.2) {
-    const double twice = (log - last_log_) * (log - last_log_);
+    const double twice = (log - last_log_) * (log - last_log_) * seconds;
     noise_samples_ = std::min(noise_samples_ + 1, kNoiseSamples);
     noise_variance_ +=
         (std::min(twice / 2, 9 * noise_variance_) - noise_variance_) / noise_samples_;
@@ -101,12 +102,12 @@ void CurveEstimate::hear_noise(double at_once, double mb_per_s) {
   last_log_ = log;
 }
 
-void CurveEstimate::sample(double at_once, double mb_per_s, double unsure) {
-  hear_noise(at_once, mb_per_s);
+void CurveEstimate::sample(double at_once, double mb_per_s, double unsure, double seconds) {
+  hear_noise(at_once, mb_per_s, seconds);
   const double log = std::log(mb_per_s);
   const Place at = place(at_once);
   const uint32_t next = std::min(at.point + 1, points() - 1);
-  const double total = variance(at) + noise_variance_ + unsure * unsure;
+  const double total = variance(at) + noise_variance_ / seconds + unsure * unsure;
   const double off = log - expected(at);
   std::vector<double> with(points());
   for (uint32_t i = 0; i < points(); ++i) {

@@ -22,12 +22,14 @@ class CurveEstimate {
   explicit CurveEstimate(uint32_t most);
 
   /// By how many deviations a sample differs from what is expected. `unsure` is the deviation of
-  /// its logarithm for not knowing exactly how many ran.
-  [[nodiscard]] double surprise(double at_once, double mb_per_s, double unsure) const;
-  void sample(double at_once, double mb_per_s, double unsure);
+  /// its logarithm for not knowing exactly how many ran. It is of `seconds`, 1 or more: noise is
+  /// that of one.
+  [[nodiscard]] double surprise(double at_once, double mb_per_s, double unsure,
+                                double seconds) const;
+  void sample(double at_once, double mb_per_s, double unsure, double seconds);
   [[nodiscard]] double noise_variance() const noexcept { return noise_variance_; }
   /// A sample that is left out tells how noisy they are all the same.
-  void hear_noise(double at_once, double mb_per_s);
+  void hear_noise(double at_once, double mb_per_s, double seconds);
   /// Time passes, `at` a point being the limit.
   void pass(double seconds, uint32_t at);
 
