@@ -516,7 +516,7 @@ def _draw(session: Session, runs: Sequence[dict[str, Any]]) -> None:
 
 def bars_of(runs: Sequence[dict[str, Any]]) -> list[pictures.Bar]:
     """The median of each mode's runs on a device, those without I/O tasks first and climb last."""
-    bars = []
+    bars, kinds = [], list(pictures.KINDS)
     for workload in dict.fromkeys(run["workload"] for run in runs):
         times: dict[str, list[float]] = {}
         saves = None
@@ -525,15 +525,11 @@ def bars_of(runs: Sequence[dict[str, Any]]) -> list[pictures.Bar]:
                 saves = run["paper_saves"]
                 times.setdefault(run["mode"], []).append(run["seconds"])
         base = statistics.median(times["non-aware"])
-        for mode in sorted(times, key=lambda mode: _ORDER.index(_kind(mode))):
+        for mode in sorted(times, key=lambda mode: kinds.index(_kind(mode))):
             low, middle, high = min(times[mode]), statistics.median(times[mode]), max(times[mode])
             reference = base * (1 - saves) if saves and mode == "climb" else None
             bars.append(pictures.Bar(mode, middle, _kind(mode), workload, low, high, reference))
     return bars
-
-
-#: Kinds of bars, in their order.
-_ORDER = ("baseline", "unconstrained", "static", "auto", "climb")
 
 
 def _kind(mode: str) -> str:
