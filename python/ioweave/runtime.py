@@ -82,6 +82,8 @@ _TRANSFER = Task(  # what calls that need a request wait for: its function is no
 )
 _transfer_numbers = itertools.count(1)
 
+_turn = threading.Lock()  # of the runtime that is active, from the beginning of its start() on
+
 
 @dataclass(frozen=True)
 class FlowStats:
@@ -255,20 +257,21 @@ class Runtime:
         with self._lock:
             if self._state != "new":
                 raise RuntimeError("a Runtime is used once: make another one")
-            if tasks.active is not None:
+            if not _turn.acquire(blocking=False):
                 raise RuntimeError("another Runtime is active in this process: close it first")
+            self._state = "opening"
+        try:
             if self._learned_path is not None:
                 self._learned.load(self._learned_path)
             if self._run_file is not None or self._keep_records:
                 self._recorder = self._make_recorder()
-            self._state = "opening"
-        try:
             self._began = self._clock_s()
             self._open()
         except BaseException:
             self._state = "new"
             if self._recorder is not None:
                 self._recorder.discard()
+            _turn.release()
             raise
         with self._lock:
             self._state = "open"
@@ -384,6 +387,7 @@ class Runtime:
         with self._lock:
             self._state = "closed"
             tasks.active = None
+            _turn.release()
         atexit.unregister(self.close)
         if self._progress is not None:
             self._progress.stop()
