@@ -105,7 +105,7 @@ class Stats:
 
     submitted: int
     succeeded: int
-    failed: int
+    failed: int  # be it raised or not
     cancelled: int  # those of failed dependencies too
     retried: int
     timed_out: int
@@ -832,7 +832,9 @@ class Runtime:
         self._live.discard(call)
         self._let_go(call)
         call.args, call.kwargs, call.payload, call.before = (), _NONE, None, None
-        if error is None:
+        if call.given_up:
+            self._failed += 1
+        elif error is None:
             self._succeeded += 1
         else:
             self._count_failure(call, error)
@@ -1257,6 +1259,7 @@ def not_run(call: Call, needed: Call) -> DependencyFailed:
 
 def given_up(call: Call, error: BaseException) -> tuple[Any, CancelledError | None]:
     """What a call comes to whose failure is not to be raised."""
+    call.given_up = True
     if call.task.on_failure == "ignore":
         return nothing(call.task), None
     cancelled = CancelledError(f"task {call.name} failed, and what needs it is not run")

@@ -472,6 +472,11 @@ class Total:
         self.total += n
 
 
+@task(returns=1)
+def is_none(value: int | None) -> bool:
+    return value is None
+
+
 @task(returns=2, on_failure="IGNORE")
 def fail_ignored() -> tuple[int, int]:
     raise OSError("ignored")
@@ -549,17 +554,19 @@ class Programs(RuntimeTest, Folder):
             self.assertEqual(api.compss_wait_on(text, again), ["12", "newer"])
 
     def test_go_on_after_a_failure_that_is_ignored(self) -> None:
-        with self.assertLogs("ioweave", "WARNING") as logged, self.runtime():
+        with self.assertLogs("ioweave", "WARNING") as logged, self.runtime() as runtime:
             one, two = fail_ignored()
             late = hang()
-            values = api.compss_wait_on([one, two, late, scale(1)])
+            values = api.compss_wait_on([one, two, late, is_none(late), scale(1)])
             api.compss_barrier()
-        self.assertEqual(values, [None, None, None, 10])
+            stats = runtime.stats()
+        self.assertEqual(values, [None, None, None, True, 10])
+        self.assertEqual((stats.succeeded, stats.failed, stats.timed_out), (2, 2, 1))
         self.assertIn("'fail_ignored' failed, and that is not raised", "".join(logged.output))
 
     def test_go_on_without_the_successors_of_a_failure_that_cancels_them(self) -> None:
         path, numbers = str(self.folder / "file"), [1]
-        with self.assertLogs("ioweave", "WARNING"), self.runtime():
+        with self.assertLogs("ioweave", "WARNING"), self.runtime() as runtime:
             failed = fail_cancelling(path, numbers)
             extend(path, "successor")
             append(numbers, scale(2))
@@ -571,6 +578,9 @@ class Programs(RuntimeTest, Folder):
             extend(path, "!")
             api.compss_barrier()
             fail_cancelling(path, [])
+            api.compss_barrier()
+            stats = runtime.stats()
+        self.assertEqual((stats.succeeded, stats.failed, stats.cancelled), (4, 2, 3))
         self.assertEqual(values, [[None, None, 10], None])
         self.assertEqual(Path(path).read_text("utf-8"), "anew!")
 
