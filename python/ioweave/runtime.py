@@ -722,11 +722,7 @@ class Runtime:
             if self._processes and call.flow is None:
                 value = self._run_in_process(worker, call)
             else:
-                if task.retries and task.objects:
-                    self._begin_with_what_was(call)
-                if task.timeout is not None:
-                    self._watchdog.watch(worker, call, task.timeout)
-                value = task.function(*call.args, **call.kwargs)
+                value = self._run_here(worker, call)
             if task.returns != 1:
                 value = several(task, value)
             if type(value) not in ATOMS:
@@ -741,14 +737,24 @@ class Runtime:
             self._watchdog.ended(worker)
         return value, error, time.monotonic() - began
 
-    def _begin_with_what_was(self, call: Call) -> None:
-        """A run must not go on with what one that failed made of the objects that it changes.
-        Without the lock."""
-        if call.before is None:
-            changed = call.task.written_objects(call.args, call.kwargs)
-            call.before = Snapshot(call.task.name, changed)
-        else:
-            call.before.restore()
+    def _run_here(self, worker: Worker, call: Call) -> Any:
+        """Without the lock."""
+        task = call.task
+        before = call.before
+        if before is not None:
+            before.restore()  # one that is late may have changed them since it failed
+        elif task.objects and (task.retries or task.on_failure == "ignore"):
+            changed = task.written_objects(call.args, call.kwargs)
+            before = call.before = Snapshot(task.name, changed)
+        if task.timeout is not None:
+            self._watchdog.watch(worker, call, task.timeout)
+        try:
+            return task.function(*call.args, **call.kwargs)
+        except BaseException:
+            # Nobody is to go on with what a run that failed made of the objects that it changes.
+            if before is not None and not worker.abandoned:
+                before.restore()
+            raise
 
     def _run_in_process(self, worker: Worker, call: Call) -> Any:
         """Without the lock."""

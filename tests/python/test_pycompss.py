@@ -488,6 +488,12 @@ def hang() -> int:
     return 1
 
 
+@task(numbers=parameter.INOUT, on_failure="IGNORE")
+def append_and_fail(numbers: list[int], n: int) -> None:
+    numbers.append(n)
+    raise OSError("ignored")
+
+
 @task(returns=1, on_failure="FAIL")
 def fail() -> int:
     raise OSError("not ignored")
@@ -554,14 +560,19 @@ class Programs(RuntimeTest, Folder):
             self.assertEqual(api.compss_wait_on(text, again), ["12", "newer"])
 
     def test_go_on_after_a_failure_that_is_ignored(self) -> None:
+        numbers: list[int] = []
         with self.assertLogs("ioweave", "WARNING") as logged, self.runtime() as runtime:
             one, two = fail_ignored()
             late = hang()
             values = api.compss_wait_on([one, two, late, is_none(late), scale(1)])
+            append(numbers, 1)
+            append_and_fail(numbers, 2)
+            append(numbers, 3)
             api.compss_barrier()
             stats = runtime.stats()
         self.assertEqual(values, [None, None, None, True, 10])
-        self.assertEqual((stats.succeeded, stats.failed, stats.timed_out), (2, 2, 1))
+        self.assertEqual(numbers, [1, 3])
+        self.assertEqual((stats.succeeded, stats.failed, stats.timed_out), (4, 3, 1))
         self.assertIn("'fail_ignored' failed, and that is not raised", "".join(logged.output))
 
     def test_go_on_without_the_successors_of_a_failure_that_cancels_them(self) -> None:

@@ -194,6 +194,17 @@ class Retries(RuntimeTest):
             change(locks).result()
         self.assertEqual(len(locks), 1)
 
+    def test_the_last_run_that_fails_leaves_objects_as_they_were(self) -> None:
+        @ioweave.task(retries=1)
+        def change(numbers: Annotated[list[int], ioweave.InOut]) -> None:
+            numbers.append(1)
+            raise OSError("never")
+
+        numbers = [0]
+        with self.runtime(cpus=1), self.assertRaisesRegex(OSError, "never"):
+            change(numbers).result()
+        self.assertEqual(numbers, [0])
+
     def test_the_last_failure_stands(self) -> None:
         @ioweave.task(retries=1)
         def never() -> None:

@@ -184,7 +184,8 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
                 raise
             log_given_up(task, error)
             kind = TimeoutIgnored if isinstance(error, TaskTimeout) else FailureIgnored
-            return kind((*(None,) * task.returns, *task.written_objects(args, kwargs)))
+            was, kwargs = _Unpickler(arguments, inputs).load()  # not what the failed run made of it
+            return kind((*(None,) * task.returns, *task.written_objects(was, kwargs)))
         if task.objects:
             values = (*values, *task.written_objects(args, kwargs))
         return value if len(values) == 1 else values
