@@ -216,6 +216,37 @@ class Command(Runner):
             self.assertEqual((ran.returncode, ran.stderr.count("\n")), (2, 1), ran.stderr)
             self.assertIn(says, ran.stderr)
 
+    def test_a_simulation_is_told_what_tasks_take_and_tells_how_long_it_took(self) -> None:
+        resources = self.file("resources.xml", RESOURCES)
+        app = self.file(
+            "app.py",
+            """
+            from pycompss.api.IO import IO
+            from pycompss.api.task import task
+
+            @task(returns=int)
+            def simulate(n):
+                raise OSError("no function is run")
+
+            @IO()
+            @task()
+            def checkpoint(n):
+                raise OSError("no function is run")
+
+            for n in range(8):
+                checkpoint(simulate(n))
+            """,
+        )
+        simulated = ("--resources", resources, "--runtime", "sim://2x2", "--cost", "simulate=60")
+        ran = self.run_app(*simulated, "--cost", "checkpoint=900e6", app)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        # Two waves of four, and two checkpoints on each node, which moves 450 MB/s.
+        self.assertIn("124 s on 2 simulated nodes", ran.stderr)
+        self.assertIn("it moves, by", self.run_app(*simulated, app).stderr)
+        ran = self.run_app("--cost", "simulate", app)
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("'simulate' is not TASK=NUMBER", ran.stderr)
+
     def test_a_failure_of_the_app_is_its_own(self) -> None:
         app = self.file("app.py", "import sys\nsys.exit(7)\n")
         self.assertEqual(self.run_app(app).returncode, 7)
