@@ -189,19 +189,15 @@ def congested(workload: Workload) -> Workload:
 # Computing takes 7 s here in the first, 7 to 14 s in the second, up to a minute in the third.
 QUICK = Effort((hmmer(1),), statics=(), autos=False, rounds=1)
 _SWEEP = (8, 16, 32, 64, 128)
-NORMAL = Effort(
-    (hmmer(2), variants(96, 100), kmeans(1, 22_000), kmeans(3, 7_400)),
-    statics=_SWEEP,
-    autos=True,
-    rounds=7,
-    finalists=2,
-)
+_MIDDLE = (hmmer(2), variants(96, 100), kmeans(1, 22_000))
+NORMAL = Effort((*_MIDDLE, kmeans(3, 7_400)), statics=_SWEEP, autos=True, rounds=7, finalists=2)
 _LARGE = (hmmer(8), variants(144, 1000), kmeans(1, 44_000))
 LONG = Effort((*_LARGE, kmeans(3, 15_000), kmeans(6, 7_400)), statics=STATICS, autos=True, rounds=5)
 #: On the steep device.
 CONGESTED = Effort((congested(hmmer(2)),), statics=_SWEEP, autos=True, rounds=3, finalists=1)
-#: What the long form adds: a device as measured, and the disk.
-ELSEWHERE = Effort(_LARGE, statics=(32, 64), autos=False, rounds=3, finalists=1)
+#: On the disk; in the long form, which has a device as measured too.
+DISK = Effort(_MIDDLE, statics=(32, 64), autos=False, rounds=3, finalists=1)
+ELSEWHERE = dataclasses.replace(DISK, workloads=_LARGE)
 SLOWER_MB_S = 150.0
 
 
@@ -460,15 +456,17 @@ def _python() -> str:
 def _devices(session: Session) -> Iterator[tuple[AbstractContextManager[Device], Effort]]:
     effort = QUICK if session.quick else LONG if session.long else NORMAL
     yield devices.with_knee(session, SSD_MB_S, knee(), SLOTS), effort
-    if not session.quick:
-        context = devices.with_knee(session, SSD_MB_S, steep(), SLOTS, called="steep")
-        yield context, CONGESTED
+    if session.quick:
+        return
+    context = devices.with_knee(session, SSD_MB_S, steep(), SLOTS, called="steep")
+    yield context, CONGESTED
     if session.long:
         measured = curves.scaled(curves.HARD_DISK, 1)
         context = devices.with_knee(session, SLOWER_MB_S, measured, SLOTS, called="as measured")
         yield context, ELSEWHERE
-        yield devices.limited_disk(session, SSD_MB_S), ELSEWHERE
-        yield devices.raw_disk(session, SSD_MB_S), ELSEWHERE
+    elsewhere = ELSEWHERE if session.long else DISK
+    yield devices.limited_disk(session, SSD_MB_S), elsewhere
+    yield devices.raw_disk(session, SSD_MB_S), elsewhere
 
 
 def run(session: Session) -> Iterator[Row]:

@@ -143,6 +143,21 @@ class CompareTest(unittest.TestCase):
             rows_of("differs")
 
 
+class DevicesTest(unittest.TestCase):
+    def efforts(self, *, quick: bool = False, long: bool = False) -> list[Effort]:
+        here = Path.cwd()
+        session = Session(Build(here), here, here, here, quick=quick, long=long)
+        return [effort for _, effort in applications._devices(session)]
+
+    def test_the_disk_is_left_out_of_the_quick_form_only(self) -> None:
+        self.assertEqual(self.efforts(quick=True), [applications.QUICK])
+        normal = [applications.NORMAL, applications.CONGESTED, *[applications.DISK] * 2]
+        self.assertEqual(self.efforts(), normal)
+        elsewhere = [applications.ELSEWHERE] * 3
+        long = [applications.LONG, applications.CONGESTED, *elsewhere]
+        self.assertEqual(self.efforts(long=True), long)
+
+
 class PictureTest(unittest.TestCase):
     def test_bars_are_medians_in_the_order_of_their_kinds(self) -> None:
         seconds = [("climb", 4), ("16", 6), ("auto(2,256,2)", 9), ("climb", 5), ("non-aware", 10)]
