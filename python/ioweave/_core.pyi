@@ -17,6 +17,10 @@ def learned_from_curve(curve: Sequence[tuple[float, float]]) -> str:
     """What `climb` would have learned of a device with this curve, for Policy.add_flow(learned=):
     (operations at once, MB/s of all together), ascending. Empty where there is no point."""
 
+def sample_part(samples: int) -> float:
+    """The part of the period of samples that passes until the next one, when there have been so
+    many."""
+
 class Start:
     """Start this operation now, on this node."""
 
@@ -121,7 +125,7 @@ class Policy:
         now_ns: int,
         seconds: float = 1.0,
     ) -> list[Start | SetLimit]:
-        """Throughput of a device, measured about once a second, at first four times a second.
+        """Throughput of a device, measured about once a second, at first more often (sample_part).
 
         `limit_reached`: the limit, not a lack of work, held operations back meanwhile.
         `seconds`: since the last sample of the node.

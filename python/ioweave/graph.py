@@ -62,7 +62,7 @@ class Call:
 
     __slots__ = (
         *("runtime", "task", "args", "kwargs", "number", "state", "value", "error"),
-        *("has_futures", "nbytes", "held", "brings", "payload", "attempt", "before"),
+        *("has_futures", "nbytes", "held", "brings", "payload", "attempt", "before", "given_up"),
         *("operation", "admitted", "flow"),
         *("missing", "needs", "successors", "followers", "accesses"),
         *("latches", "callbacks", "waits_for"),
@@ -89,6 +89,7 @@ class Call:
         self.payload: bytes | None = None  # the pickled arguments, where they may be early
         self.attempt = 1
         self.before: Snapshot | None = None  # of what it changes, if it may be run again
+        self.given_up = False  # it failed, and that is not raised
         self.operation = -1  # of the policy; -1: the policy does not know it
         self.admitted = False  # the policy has started it
         self.flow: Flow | None = None  # of an I/O task

@@ -45,8 +45,9 @@ _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text: smaller, and found by who searches
     "svg.hashsalt": "ioweave",  # the same picture is the same file
 }
-# By the kind of a mode: the paper's colours for the first three, then those that tune themselves.
-_KINDS = {
+#: Kinds of modes in the order of bars, and colours: the paper's for the first three, then of those
+#: that tune themselves.
+KINDS = {
     "baseline": "#c44e52",
     "unconstrained": "#e5ae38",
     "static": "#4c72b0",
@@ -245,8 +246,8 @@ def _from_zero(axes: Axes) -> None:
 
 def _check_kinds(kinds: Iterable[str]) -> None:
     for kind in kinds:
-        if kind not in _KINDS:
-            raise ValueError(f"kind {kind!r} is not known: there are {', '.join(_KINDS)}")
+        if kind not in KINDS:
+            raise ValueError(f"kind {kind!r} is not known: there are {', '.join(KINDS)}")
 
 
 # ---- The timeline. ------------------------------------------------------------------------------
@@ -481,7 +482,7 @@ def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> F
     axes = figure.subplots()
     baselines = {bar.group: bar.seconds for bar in bars if bar.kind == "baseline"}
     for place, bar in zip(places, bars, strict=True):
-        axes.bar(place, min(bar.seconds, most_s), width=0.8, color=_KINDS[bar.kind])
+        axes.bar(place, min(bar.seconds, most_s), width=0.8, color=KINDS[bar.kind])
         if bar.seconds > most_s:
             axes.plot(
                 (place - 0.45, place + 0.45), (0.92 * most_s, 0.95 * most_s), color="w", linewidth=4
@@ -506,7 +507,7 @@ def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> F
             seconds,
             of_group[0] - 0.4,
             of_group[-1] + 0.4,
-            color=_KINDS["baseline"],
+            color=KINDS["baseline"],
             linestyle="--",
             linewidth=0.8,
         )
@@ -519,8 +520,8 @@ def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> F
             middle = (of_group[0] + of_group[-1]) / 2
             axes.text(middle, 1.0, group, transform=axes.get_xaxis_transform(), ha="center")
     handles: list[Any] = [
-        Patch(color=_KINDS[kind], label=kind)
-        for kind in _KINDS
+        Patch(color=KINDS[kind], label=kind)
+        for kind in KINDS
         if any(bar.kind == kind for bar in bars)
     ]
     if any(bar.reference is not None for bar in bars):
@@ -543,7 +544,7 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
         axes.plot(
             [point.constraint or none for point in static],
             [value(point) for point in static],
-            color=_KINDS["static"],
+            color=KINDS["static"],
             marker="o",
             markersize=4,
         )
@@ -552,7 +553,7 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
         for beside, following in zip(groups, nexts, strict=False):
             for at, point in beside:
                 axes.plot(
-                    at, value(point), color=_KINDS[point.kind], marker=_MARKERS[point.kind], ls=""
+                    at, value(point), color=KINDS[point.kind], marker=_MARKERS[point.kind], ls=""
                 )
             # One text for all of them, from top to bottom: they would cover each other's.
             ends = [at for at, _ in beside]
@@ -660,7 +661,7 @@ def _epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> No
     for epoch in epochs:
         end = at + max(epoch["tasks"], 1)
         kept = bool(epoch["registered"])
-        color, style = (_KINDS["auto"], "-") if kept else (_GREY, ":")
+        color, style = (KINDS["auto"], "-") if kept else (_GREY, ":")
         constraint = epoch["constraint_mb_per_s"]
         above.plot((at, end), (constraint, constraint), color=color, linestyle=style, linewidth=2)
         if epoch["tasks"]:
@@ -679,7 +680,7 @@ def _epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> No
 def _choices(above: Axes, below: Axes, choices: Sequence[Mapping[str, Any]]) -> None:
     seconds = [one["now_ns"] / 1e9 for one in choices]
     constraints = [one["constraint_mb_per_s"] for one in choices]
-    color = _KINDS["auto"]
+    color = KINDS["auto"]
     above.plot(seconds, constraints, color=color, drawstyle="steps-post", marker=".")
     above.set_title(f"choosing: at last {constraints[-1]:g} MB/s")
     waiting = [one["waiting"] for one in choices]
@@ -695,7 +696,7 @@ def _climbing(
     samples = explanation["samples"]
     seconds = [one["now_ns"] / 1e9 for one in samples]
     used = [one for one in samples if one["used"]]
-    color = _KINDS["climb"]
+    color = KINDS["climb"]
     figure = _figure(8, 4, title)
     places: dict[str, Axes] = figure.subplot_mosaic(
         [["rate", "curve"], ["limit", "curve"]], width_ratios=[2, 1]

@@ -82,6 +82,8 @@ _TRANSFER = Task(  # what calls that need a request wait for: its function is no
 )
 _transfer_numbers = itertools.count(1)
 
+_turn = threading.Lock()  # of the runtime that is active, from the beginning of its start() on
+
 
 @dataclass(frozen=True)
 class FlowStats:
@@ -103,7 +105,7 @@ class Stats:
 
     submitted: int
     succeeded: int
-    failed: int
+    failed: int  # be it raised or not
     cancelled: int  # those of failed dependencies too
     retried: int
     timed_out: int
@@ -255,20 +257,21 @@ class Runtime:
         with self._lock:
             if self._state != "new":
                 raise RuntimeError("a Runtime is used once: make another one")
-            if tasks.active is not None:
+            if not _turn.acquire(blocking=False):
                 raise RuntimeError("another Runtime is active in this process: close it first")
+            self._state = "opening"
+        try:
             if self._learned_path is not None:
                 self._learned.load(self._learned_path)
             if self._run_file is not None or self._keep_records:
                 self._recorder = self._make_recorder()
-            self._state = "opening"
-        try:
             self._began = self._clock_s()
             self._open()
         except BaseException:
             self._state = "new"
             if self._recorder is not None:
                 self._recorder.discard()
+            _turn.release()
             raise
         with self._lock:
             self._state = "open"
@@ -384,6 +387,7 @@ class Runtime:
         with self._lock:
             self._state = "closed"
             tasks.active = None
+            _turn.release()
         atexit.unregister(self.close)
         if self._progress is not None:
             self._progress.stop()
@@ -718,11 +722,7 @@ class Runtime:
             if self._processes and call.flow is None:
                 value = self._run_in_process(worker, call)
             else:
-                if task.retries and task.objects:
-                    self._begin_with_what_was(call)
-                if task.timeout is not None:
-                    self._watchdog.watch(worker, call, task.timeout)
-                value = task.function(*call.args, **call.kwargs)
+                value = self._run_here(worker, call)
             if task.returns != 1:
                 value = several(task, value)
             if type(value) not in ATOMS:
@@ -737,14 +737,24 @@ class Runtime:
             self._watchdog.ended(worker)
         return value, error, time.monotonic() - began
 
-    def _begin_with_what_was(self, call: Call) -> None:
-        """A run must not go on with what one that failed made of the objects that it changes.
-        Without the lock."""
-        if call.before is None:
-            changed = call.task.written_objects(call.args, call.kwargs)
-            call.before = Snapshot(call.task.name, changed)
-        else:
-            call.before.restore()
+    def _run_here(self, worker: Worker, call: Call) -> Any:
+        """Without the lock."""
+        task = call.task
+        before = call.before
+        if before is not None:
+            before.restore()  # one that is late may have changed them since it failed
+        elif task.objects and (task.retries or task.on_failure == "ignore"):
+            changed = task.written_objects(call.args, call.kwargs)
+            before = call.before = Snapshot(task.name, changed)
+        if task.timeout is not None:
+            self._watchdog.watch(worker, call, task.timeout)
+        try:
+            return task.function(*call.args, **call.kwargs)
+        except BaseException:
+            # Nobody is to go on with what a run that failed made of the objects that it changes.
+            if before is not None and not worker.abandoned:
+                before.restore()
+            raise
 
     def _run_in_process(self, worker: Worker, call: Call) -> Any:
         """Without the lock."""
@@ -828,7 +838,9 @@ class Runtime:
         self._live.discard(call)
         self._let_go(call)
         call.args, call.kwargs, call.payload, call.before = (), _NONE, None, None
-        if error is None:
+        if call.given_up:
+            self._failed += 1
+        elif error is None:
             self._succeeded += 1
         else:
             self._count_failure(call, error)
@@ -1253,6 +1265,7 @@ def not_run(call: Call, needed: Call) -> DependencyFailed:
 
 def given_up(call: Call, error: BaseException) -> tuple[Any, CancelledError | None]:
     """What a call comes to whose failure is not to be raised."""
+    call.given_up = True
     if call.task.on_failure == "ignore":
         return nothing(call.task), None
     cancelled = CancelledError(f"task {call.name} failed, and what needs it is not run")

@@ -1,5 +1,5 @@
 """How fast a device moves bytes, measured for the policies that need it: about once a second, but
-four times a second in the first ones, where a policy may learn much from little."""
+more often at first, where a policy may learn much from little."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from ._core import sample_part
 
 if TYPE_CHECKING:
     from .admission import DeviceState
@@ -203,9 +205,6 @@ def counter_of(state: DeviceState, pids: Callable[[], Iterable[int]]) -> Counter
 #: wait, or it would be of a device that was not asked for more.
 _GATHERING_S = 0.02
 
-#: So many samples come at a quarter of the period.
-SHORT_SAMPLES = 20
-
 
 class Sampler:
     """A thread that measures devices while operations that need it wait or run there.
@@ -255,7 +254,7 @@ class Sampler:
 
     def _loop(self) -> None:
         period = _GATHERING_S
-        short_samples = 0
+        samples = 0
         while not self._stopping:
             self._wake.clear()
             # Work that comes sets the event: only the end of the run cuts a period short.
@@ -263,9 +262,8 @@ class Sampler:
             while not self._stopping and (left := end - time.monotonic()) > 0:
                 if self._wake.wait(left):
                     self._wake.clear()
-            is_short = short_samples < SHORT_SAMPLES
-            short_samples += is_short
-            period = self._period / 4 if is_short else self._period
+            period = self._period * sample_part(samples)
+            samples += 1
             if not self.sample(time.monotonic()) and not self._stopping:
                 self._wake.wait()
                 period = _GATHERING_S

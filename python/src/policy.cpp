@@ -377,6 +377,7 @@ void bind_policy(nb::module_& module) {
       .def_ro("events", &policy::Replayed::events)
       .def_ro("decisions", &policy::Replayed::decisions);
   module.def("replay", &replay, nb::arg("path"));
+  module.def("sample_part", &policy::sample_part, nb::arg("samples"));
   module.def(
       "learned_from_curve",
       [](const std::vector<std::pair<double, double>>& curve) {

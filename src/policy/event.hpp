@@ -59,8 +59,8 @@ struct Cancelled {
   bool operator==(const Cancelled&) const = default;
 };
 
-/// Throughput of a device as measured from outside, about once a second; of the first seconds in
-/// quarters, from which `climb` sees a steep beginning.
+/// Throughput of a device as measured from outside, about once a second; at first more often
+/// (`sample_part`).
 struct Sample {
   DeviceId device;
   NodeId node;
@@ -70,6 +70,12 @@ struct Sample {
   double seconds = 1;       ///< since the last sample of the node
   bool operator==(const Sample&) const = default;
 };
+
+/// The part of the period of samples that passes until the next one, when there have been so many:
+/// from the short ones `climb` sees a steep beginning.
+constexpr double sample_part(unsigned samples) {
+  return samples < 20 ? 0.25 : 1;
+}
 
 /// How many operations of a class run on a device without having passed through the policy
 /// (the fast path of the foreground). Told whenever it matters: before a Ready of a lower class

@@ -436,13 +436,10 @@ void Simulation::sample() {
   }
 }
 
-/// The first ones come at a quarter of the period.
 void Simulation::sample_next() {
-  constexpr unsigned kShort = 20;
-  const bool is_short = short_samples_ < kShort;
-  short_samples_ += is_short ? 1 : 0;
   sampled_ns_ = now_ns_;
-  at(now_ns_ + to_ns(cluster_.sample_period_s / (is_short ? 4 : 1)), Happening::Kind::sample, 0);
+  const double seconds = cluster_.sample_period_s * policy::sample_part(samples_++);
+  at(now_ns_ + to_ns(seconds), Happening::Kind::sample, 0);
 }
 
 // ---- Time --------------------------------------------------------------------------------------

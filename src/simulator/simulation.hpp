@@ -230,7 +230,7 @@ class Simulation {
   uint64_t io_pending_ = 0;  ///< operations that the policy knows
   bool sampling_ = false;
   uint64_t sampled_ns_ = 0;
-  unsigned short_samples_ = 0;
+  unsigned samples_ = 0;
   bool watched_ended_ = false;  ///< since go_on() last looked
   std::priority_queue<Happening, std::vector<Happening>, std::greater<>> happenings_;
   std::deque<Entry> tasks_;

@@ -64,8 +64,6 @@ struct Load {
 
 class Fluid {
  public:
-  static constexpr double kShort_s = 0.25;
-
   Fluid(const Load& load, Curve curve)
       : load_(load),
         random_(load.seed),
@@ -95,7 +93,7 @@ class Fluid {
     }
     for (NodeId id = 0; id < cells_.size(); ++id) {
       const double part = static_cast<double>(id) / static_cast<double>(cells_.size());
-      cells_[id].sample_s = kShort_s * (1 + part);
+      cells_[id].sample_s = sample_part(0) * (1 + part);
     }
   }
 
@@ -173,7 +171,7 @@ class Fluid {
     double sample_s = 0;                     ///< when the next one is due
     double sampled_s = 0;                    ///< when the last one was
     double sampled_mb = 0;
-    unsigned short_samples = 0;
+    unsigned samples = 0;
     double carried_mb = 0;
     double operation_s = 0;  ///< concurrency integrated over the time since the last sample
     bool always_waiting = false;
@@ -277,16 +275,15 @@ class Fluid {
     cell.always_waiting = cell.always_waiting && cell.waiting > 0;
   }
 
-  /// In quarters of a second for the first five in which operations ran.
+  /// Every second; more often at first, while operations run.
   void sample(Cell& cell, NodeId id) {
-    constexpr unsigned kShort = 20;
-    cell.short_samples += cell.operation_s > 0 && cell.short_samples < kShort ? 1 : 0;
+    cell.samples += cell.operation_s > 0 ? 1 : 0;
     const double seconds = now_s_ - std::exchange(cell.sampled_s, now_s_);
     const Moved moved{cell.sampled_mb, seconds, cell.carried_mb};
     const double mb = load_.noise ? load_.noise(moved, random_) : cell.sampled_mb;
     const auto concurrency = static_cast<uint32_t>(std::lround(cell.operation_s / seconds));
     const Sample event{0, id, mb * 1e6 / seconds, concurrency, cell.always_waiting, seconds};
-    cell.sample_s += cell.short_samples < kShort ? kShort_s : 1;
+    cell.sample_s += sample_part(cell.samples);
     cell.sampled_mb = 0;
     cell.operation_s = 0;
     if (load_.wavers > 0) {

@@ -216,6 +216,37 @@ class Command(Runner):
             self.assertEqual((ran.returncode, ran.stderr.count("\n")), (2, 1), ran.stderr)
             self.assertIn(says, ran.stderr)
 
+    def test_a_simulation_is_told_what_tasks_take_and_tells_how_long_it_took(self) -> None:
+        resources = self.file("resources.xml", RESOURCES)
+        app = self.file(
+            "app.py",
+            """
+            from pycompss.api.IO import IO
+            from pycompss.api.task import task
+
+            @task(returns=int)
+            def simulate(n):
+                raise OSError("no function is run")
+
+            @IO()
+            @task()
+            def checkpoint(n):
+                raise OSError("no function is run")
+
+            for n in range(8):
+                checkpoint(simulate(n))
+            """,
+        )
+        simulated = ("--resources", resources, "--runtime", "sim://2x2", "--cost", "simulate=60")
+        ran = self.run_app(*simulated, "--cost", "checkpoint=900e6", app)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        # Two waves of four, and two checkpoints on each node, which moves 450 MB/s.
+        self.assertIn("124 s on 2 simulated nodes", ran.stderr)
+        self.assertIn("it moves, by", self.run_app(*simulated, app).stderr)
+        ran = self.run_app("--cost", "simulate", app)
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("'simulate' is not TASK=NUMBER", ran.stderr)
+
     def test_a_failure_of_the_app_is_its_own(self) -> None:
         app = self.file("app.py", "import sys\nsys.exit(7)\n")
         self.assertEqual(self.run_app(app).returncode, 7)
@@ -472,6 +503,11 @@ class Total:
         self.total += n
 
 
+@task(returns=1)
+def is_none(value: int | None) -> bool:
+    return value is None
+
+
 @task(returns=2, on_failure="IGNORE")
 def fail_ignored() -> tuple[int, int]:
     raise OSError("ignored")
@@ -481,6 +517,12 @@ def fail_ignored() -> tuple[int, int]:
 def hang() -> int:
     threading.Event().wait()
     return 1
+
+
+@task(numbers=parameter.INOUT, on_failure="IGNORE")
+def append_and_fail(numbers: list[int], n: int) -> None:
+    numbers.append(n)
+    raise OSError("ignored")
 
 
 @task(returns=1, on_failure="FAIL")
@@ -549,17 +591,24 @@ class Programs(RuntimeTest, Folder):
             self.assertEqual(api.compss_wait_on(text, again), ["12", "newer"])
 
     def test_go_on_after_a_failure_that_is_ignored(self) -> None:
-        with self.assertLogs("ioweave", "WARNING") as logged, self.runtime():
+        numbers: list[int] = []
+        with self.assertLogs("ioweave", "WARNING") as logged, self.runtime() as runtime:
             one, two = fail_ignored()
             late = hang()
-            values = api.compss_wait_on([one, two, late, scale(1)])
+            values = api.compss_wait_on([one, two, late, is_none(late), scale(1)])
+            append(numbers, 1)
+            append_and_fail(numbers, 2)
+            append(numbers, 3)
             api.compss_barrier()
-        self.assertEqual(values, [None, None, None, 10])
+            stats = runtime.stats()
+        self.assertEqual(values, [None, None, None, True, 10])
+        self.assertEqual(numbers, [1, 3])
+        self.assertEqual((stats.succeeded, stats.failed, stats.timed_out), (4, 3, 1))
         self.assertIn("'fail_ignored' failed, and that is not raised", "".join(logged.output))
 
     def test_go_on_without_the_successors_of_a_failure_that_cancels_them(self) -> None:
         path, numbers = str(self.folder / "file"), [1]
-        with self.assertLogs("ioweave", "WARNING"), self.runtime():
+        with self.assertLogs("ioweave", "WARNING"), self.runtime() as runtime:
             failed = fail_cancelling(path, numbers)
             extend(path, "successor")
             append(numbers, scale(2))
@@ -571,6 +620,9 @@ class Programs(RuntimeTest, Folder):
             extend(path, "!")
             api.compss_barrier()
             fail_cancelling(path, [])
+            api.compss_barrier()
+            stats = runtime.stats()
+        self.assertEqual((stats.succeeded, stats.failed, stats.cancelled), (4, 2, 3))
         self.assertEqual(values, [[None, None, 10], None])
         self.assertEqual(Path(path).read_text("utf-8"), "anew!")
 

@@ -194,6 +194,17 @@ class Retries(RuntimeTest):
             change(locks).result()
         self.assertEqual(len(locks), 1)
 
+    def test_the_last_run_that_fails_leaves_objects_as_they_were(self) -> None:
+        @ioweave.task(retries=1)
+        def change(numbers: Annotated[list[int], ioweave.InOut]) -> None:
+            numbers.append(1)
+            raise OSError("never")
+
+        numbers = [0]
+        with self.runtime(cpus=1), self.assertRaisesRegex(OSError, "never"):
+            change(numbers).result()
+        self.assertEqual(numbers, [0])
+
     def test_the_last_failure_stands(self) -> None:
         @ioweave.task(retries=1)
         def never() -> None:
@@ -513,6 +524,33 @@ class Lifetime(unittest.TestCase):
         self.assertEqual(add(1), 1)
         with self.assertRaisesRegex(RuntimeError, "used once"):
             runtime.start()
+
+    def test_one_that_is_starting_is_the_one(self) -> None:
+        begun, go = threading.Event(), threading.Event()
+
+        class Slow(ioweave.Runtime):
+            def _open(self) -> None:
+                begun.set()
+                go.wait(60)
+                super()._open()
+
+        slow: Any = Slow()
+        starting = threading.Thread(target=slow.start)
+        starting.start()
+        begun.wait(60)
+        with contextlib.ExitStack() as ending:
+            ending.callback(starting.join)
+            ending.callback(go.set)
+            with self.assertRaisesRegex(RuntimeError, "another Runtime is active"):
+                ioweave.Runtime().start().close()
+        self.assertEqual(add(1, 2).result(), 3)
+        slow.close()
+
+    def test_one_that_cannot_start_is_not_in_the_way(self) -> None:
+        with self.assertRaises(OSError):
+            ioweave.Runtime(run_file="/no/such/folder/file").start()
+        with ioweave.Runtime():
+            self.assertEqual(add(1, 2).result(), 3)
 
     def test_start_and_close_do_without_a_block(self) -> None:
         runtime = ioweave.Runtime(cpus=1).start()

@@ -7,6 +7,7 @@ those that ran.
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -84,8 +85,8 @@ class Effort:
 
 
 QUICK = Effort(0.1, 3, 3, 1, ("ioweave", "pools"), (8,), (64, 16), 16)
-NORMAL = Effort(1, 7, 7, 3, (*OURS, *PEERS), (4, 8, 16, 32), (256, 64), 24)
-LONG = Effort(1, 15, 15, 5, (*OURS, *PEERS), (2, 4, 6, 8, 12, 16, 24, 32), (512, 128), 24)
+NORMAL = Effort(1, 7, 7, 3, (*OURS, *PEERS), (4, 8, 16, 32), (256, 128), 24)
+LONG = Effort(1, 15, 15, 5, (*OURS, *PEERS), (2, 4, 6, 8, 12, 16, 24, 32), (512, 256), 24)
 
 
 # ---- The peers' Python
@@ -202,15 +203,14 @@ def _checkpoints(
         runner.session.progress(f"{name}, {slots} slots: {tasks} in {found[0]['seconds']:.2f} s")
         return found[0]["seconds"]
 
-    full, part = effort.tasks
-    slots = {name: max(effort.slots) for name in CLIMBING}
-    for name in names:
-        if name not in slots:
-            tried = {number: seconds(name, number, part) for number in effort.slots}
-            slots[name] = best_of(tried)
-    contenders: Mapping[str, Callable[[], float | None]] = {
-        name: (lambda name=name: seconds(name, slots[name], full))  # type: ignore[misc]
+    slots = {
+        name: max(effort.slots)
+        if name in CLIMBING
+        else tuned(functools.partial(seconds, name), effort)
         for name in names
+    }
+    contenders: Mapping[str, Callable[[], float | None]] = {
+        name: functools.partial(seconds, name, slots[name], effort.tasks[0]) for name in names
     }
     rounds = list(alternate(contenders, effort.rounds))
     where = f"checkpoints on {device.name}"
@@ -226,14 +226,20 @@ def _checkpoints(
             yield row(what, "ratio", ratios)
 
 
-def best_of(tried: Mapping[int, float | None]) -> int:
-    """The number of slots that took least; the first one where none ended.
+def tuned(seconds: Callable[[int, int], float | None], effort: Effort) -> int:
+    """The number of slots that serves best, by the seconds of (slots, tasks); the first one where
+    no run ends.
 
-    >>> best_of({4: 2.0, 8: 1.5, 16: None})
-    8
+    In shorter runs more slots than that win: the two best are tried at full length.
     """
-    done = {slots: figure for slots, figure in tried.items() if figure is not None}
-    return min(done, key=lambda slots: done[slots]) if done else next(iter(tried))
+    full, part = effort.tasks
+    left = list(effort.slots)
+    for tasks, kept in ((part, 2), (full, 1)):
+        if len(left) > kept:
+            tried = [(number, seconds(number, tasks)) for number in left]
+            took = {number: figure for number, figure in tried if figure is not None}
+            left = (sorted(took, key=lambda number: took[number]) or left)[:kept]
+    return left[0]
 
 
 def _tuned(name: str, slots: int) -> str:

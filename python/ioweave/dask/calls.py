@@ -23,7 +23,7 @@ from distributed import get_worker
 
 from ..arguments import describe
 from ..errors import TaskTimeout
-from ..runtime import add_note, log_given_up, nothing, several
+from ..runtime import add_note, log_given_up, several
 from ..tasks import Task
 from .protocol import BYTES
 
@@ -33,6 +33,26 @@ _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("ioweave_inside",
 
 def inside_task() -> bool:
     return _inside.get()
+
+
+class FailureIgnored(tuple[Any, ...]):
+    """The values of a call whose failure is ignored. Dask tells the client their type."""
+
+    __slots__ = ()
+
+
+class TimeoutIgnored(FailureIgnored):
+    __slots__ = ()
+
+
+IGNORED = (FailureIgnored, TimeoutIgnored)
+#: Types of single values that are None; a worker that could not send it says what it is called.
+NONE = (type(None), "NoneType", *IGNORED)
+
+
+def single(value: Any) -> Any:
+    """The value of a call that has one."""
+    return None if isinstance(value, FailureIgnored) else value
 
 
 # ---- On the client. -----------------------------------------------------------------------------
@@ -132,9 +152,9 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, number: tuple[int, bool]) -> Any:
         index, changed = number
         if not changed:
-            return self._inputs[index]
+            return single(self._inputs[index])
         if index not in self._copies:  # the old version stays what it is: others may read it
-            self._copies[index] = copy.deepcopy(self._inputs[index])
+            self._copies[index] = copy.deepcopy(single(self._inputs[index]))
         return self._copies[index]
 
 
@@ -158,12 +178,14 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
         body = functools.partial(task.function, *args, **kwargs)
         try:
             value = body() if task.timeout is None else _within(task, body)
+            values = several(task, value) if task.returns != 1 else (value,)
         except Exception as error:
             if task.on_failure != "ignore":
                 raise
             log_given_up(task, error)
-            value = nothing(task)
-        values = several(task, value) if task.returns != 1 else (value,)
+            kind = TimeoutIgnored if isinstance(error, TaskTimeout) else FailureIgnored
+            was, kwargs = _Unpickler(arguments, inputs).load()  # not what the failed run made of it
+            return kind((*(None,) * task.returns, *task.written_objects(was, kwargs)))
         if task.objects:
             values = (*values, *task.written_objects(args, kwargs))
         return value if len(values) == 1 else values

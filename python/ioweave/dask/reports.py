@@ -18,10 +18,8 @@ from distributed import Client, Future
 from .protocol import TESTED
 
 _HANDLERS = ("key-in-memory", "task-erred", "cancelled-keys")
-# As the worker names the type of None, in a message or to Dask's client.
-_NONE = ("NoneType", type(None))
 
-Heard = Callable[[str, "BaseException | None", "TracebackType | None", bool], None]
+Heard = Callable[[str, "BaseException | None", "TracebackType | None", Any], None]
 
 
 def check_client(client: Client) -> None:
@@ -45,7 +43,8 @@ class Reports:
 
     Args:
         client: whose.
-        heard: told key, error and traceback (None: it ended well), and whether the value is None.
+        heard: told key, error and traceback (None: it ended well), and the type of the value, or
+            what the worker calls it.
         lost: told why all tasks are gone: the cluster was restarted, or the connection is lost.
     """
 
@@ -86,17 +85,17 @@ class Reports:
         self._dasks["key-in-memory"](key=key, **message)
         state = self._client.futures.get(key)
         if self._open and state is not None:
-            self._heard(key, None, None, state.type in _NONE)
+            self._heard(key, None, None, state.type)
 
     def _erred(self, key: Any = None, **message: Any) -> None:
         self._dasks["task-erred"](key=key, **message)
         state = self._client.futures.get(key)
         if self._open and state is not None:
-            self._heard(key, state.exception, state.traceback, False)
+            self._heard(key, state.exception, state.traceback, None)
 
     def _cancelled(self, keys: Any = (), **message: Any) -> None:
         self._dasks["cancelled-keys"](keys=keys, **message)
         for key in keys:
             state = self._client.futures.get(key)
             if self._open and state is not None:
-                self._heard(key, state.exception, None, False)
+                self._heard(key, state.exception, None, None)

@@ -554,8 +554,9 @@ class DaskRuntime(Runtime):
             part = call.parts.setdefault(index, part)
         return part
 
-    def _heard(self, key: str, error: BaseException | None, trace: Any, is_none: bool) -> None:
-        """Dask says that a task has ended. On the thread of Dask's event loop."""
+    def _heard(self, key: str, error: BaseException | None, trace: Any, kind: Any) -> None:
+        """Dask says that a task has ended, with a value of this type. On the thread of Dask's event
+        loop."""
         todo: Todo = []
         with self._lock:
             call = self._by_key.get(key)
@@ -573,7 +574,10 @@ class DaskRuntime(Runtime):
                     trace, error = given_up(call, error)
                 else:
                     self._not_asked_for(call)
-            elif is_none and not call.many:
+            elif kind in calls.IGNORED:
+                call.given_up = True
+                self._timed_out += kind is calls.TimeoutIgnored
+            if error is None and kind in calls.NONE and not call.many:
                 call.values[0] = None
                 call.dask = None  # so Dask need not run it again if the worker is lost
             self._finish(call, trace, error, todo)
@@ -648,7 +652,7 @@ class DaskRuntime(Runtime):
                 if self._withdrawing == 0:
                     heard, self._heard_meanwhile = self._heard_meanwhile, []
             for key, error in heard:
-                self._heard(key, error, None, False)
+                self._heard(key, error, None, None)
 
     def _withdrawn(self) -> None:
         pass
@@ -696,7 +700,7 @@ class DaskRuntime(Runtime):
         async def gather() -> None:
             values = await self._client.gather(keys, asynchronous=True)
             for (call, index), value in zip(far, values, strict=True):
-                call.values.setdefault(index, value)
+                call.values.setdefault(index, calls.single(value))
 
         loop: Any = self._client.loop
         return asyncio.run_coroutine_threadsafe(gather(), loop.asyncio_loop)

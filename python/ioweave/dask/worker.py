@@ -14,7 +14,8 @@ from distributed.worker import Worker
 from distributed.worker_state_machine import FreeKeysEvent
 from tornado.ioloop import PeriodicCallback
 
-from ..sampling import SHORT_SAMPLES, Counter, DiskCounter, OtherThreadsCounter
+from .._core import sample_part
+from ..sampling import Counter, DiskCounter, OtherThreadsCounter
 from .protocol import ANSWER, BEGUN, ENDED, MEASURE, MEASURED, TAKEN_BACK
 from .queue import ByResource
 
@@ -62,8 +63,8 @@ class IoweaveWorkerPlugin(WorkerPlugin):
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._taken_back: dict[Any, int] = {}  # tasks, and the last run of each
         self._devices: dict[str, _Measured] = {}
-        self._timer = PeriodicCallback(self.measure, _PERIOD_MS / 4)
-        self._short_samples = 0
+        self._timer = PeriodicCallback(self.measure, _PERIOD_MS * sample_part(0))
+        self._samples = 0
         worker.stream_handlers[MEASURE] = self._asked_to_measure
         worker.stream_handlers[TAKEN_BACK] = self._asked_for_the_end
         worker.stream_handlers[BEGUN] = self._asked_what_has_begun
@@ -114,9 +115,8 @@ class IoweaveWorkerPlugin(WorkerPlugin):
 
     def measure(self) -> None:
         """Says what each device moved since the last time."""
-        self._short_samples += 1
-        if self._short_samples == SHORT_SAMPLES:
-            self._timer.callback_time = _PERIOD_MS
+        self._samples += 1
+        self._timer.callback_time = _PERIOD_MS * sample_part(self._samples)
         now = time.monotonic()
         for device, last in self._devices.items():
             moved = last.counter.read()

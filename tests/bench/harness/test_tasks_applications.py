@@ -138,9 +138,31 @@ class CompareTest(unittest.TestCase):
         disk = Device("raw disk", SSD.folder, 450, 450, direct=False)
         self.assertEqual(str(applications.bar_of(SMALL, disk)), "<= 1.02")
 
+    def test_the_most_that_could_be_saved_is_by_what_a_disk_did_if_that_is_more(self) -> None:
+        disk = Device("raw disk", SSD.folder, 100, 100, direct=False)
+        rows, _ = rows_of("steady", disk)
+        most = rows["the most that overlapping could save of non-aware"].summary.value
+        # 6 s of computing and 1080 MB, which a run wrote in 6 s.
+        self.assertAlmostEqual(most, 100 * (1 - (6 + 6 / 192 * applications.SLOTS) / 10))
+
     def test_runs_that_computed_something_else_are_an_error(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "runs differ"):
             rows_of("differs")
+
+
+class DevicesTest(unittest.TestCase):
+    def efforts(self, *, quick: bool = False, long: bool = False) -> list[Effort]:
+        here = Path.cwd()
+        session = Session(Build(here), here, here, here, quick=quick, long=long)
+        return [effort for _, effort in applications._devices(session)]
+
+    def test_the_disk_is_left_out_of_the_quick_form_only(self) -> None:
+        self.assertEqual(self.efforts(quick=True), [applications.QUICK])
+        normal = [applications.NORMAL, applications.CONGESTED, *[applications.DISK] * 2]
+        self.assertEqual(self.efforts(), normal)
+        elsewhere = [applications.ELSEWHERE] * 3
+        long = [applications.LONG, applications.CONGESTED, *elsewhere]
+        self.assertEqual(self.efforts(long=True), long)
 
 
 class PictureTest(unittest.TestCase):

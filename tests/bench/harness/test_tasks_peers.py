@@ -1,11 +1,13 @@
 """What runs beside the peers, in small, and what is made of their figures."""
 
 import argparse
+import dataclasses
 import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
+from typing import ClassVar
 
 from harness.build import Build
 from harness.session import Session
@@ -92,9 +94,34 @@ class RunnerTest(unittest.TestCase):
         found = runner.run("pools", "rate", "--tasks=10", "--rounds=2")
         self.assertEqual([each.keys() for each in found], [{"tasks_per_s"}] * 2)
 
-    def test_slots_of_runs_that_failed_are_not_the_best(self) -> None:
-        self.assertEqual(peers.best_of({4: None, 8: 3.0, 16: 2.0}), 16)
-        self.assertEqual(peers.best_of({4: None, 8: None}), 4)
+
+class TuningTest(unittest.TestCase):
+    # Seconds of full and of short runs by slots.
+    SECONDS: ClassVar[dict[tuple[int, int], float]] = {
+        **{(4, 128): 9.0, (8, 128): 7.5, (16, 128): 7.4, (32, 128): 7.7},
+        **{(8, 256): 14.0, (16, 256): 15.0},
+    }
+
+    def tuned(self, slots: tuple[int, ...], *, failing: tuple[int, ...] = ()) -> int:
+        self.ran: list[tuple[int, int]] = []
+
+        def seconds(number: int, tasks: int) -> float | None:
+            self.ran.append((number, tasks))
+            return None if number in failing else self.SECONDS[number, tasks]
+
+        return peers.tuned(seconds, dataclasses.replace(peers.NORMAL, slots=slots))
+
+    def test_the_two_best_of_the_sweep_are_tried_at_full_length(self) -> None:
+        self.assertEqual(self.tuned((4, 8, 16, 32)), 8)
+        self.assertEqual(self.ran[4:], [(16, 256), (8, 256)])
+
+    def test_slots_of_runs_that_fail_are_not_the_best(self) -> None:
+        self.assertEqual(self.tuned((4, 8, 16), failing=(4, 8)), 16)
+        self.assertEqual(self.tuned((4, 8, 16), failing=(4, 8, 16)), 4)
+
+    def test_one_number_of_slots_needs_no_run(self) -> None:
+        self.assertEqual(self.tuned((8,)), 8)
+        self.assertEqual(self.ran, [])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import ioweave
+from ioweave.simulated import SimulatedRuntime
 
 from .resources import Node, read_resources, this_node
 
@@ -22,7 +23,16 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
         epilog="Options of runcompss that are not listed here are not supported.",
     )
     parser.add_argument(
-        "--runtime", metavar="TARGET", help="where: dask://HOST:PORT; left out: on this machine"
+        "--runtime",
+        metavar="TARGET",
+        help="where: dask://HOST:PORT, or sim://NODESxCORES in simulation; left out: this machine",
+    )
+    parser.add_argument(
+        "--cost",
+        action="append",
+        type=_cost,
+        metavar="TASK=NUMBER",
+        help="in simulation, for each task: its seconds, or the bytes of one with @IO",
     )
     parser.add_argument(
         "--workers",
@@ -41,6 +51,14 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument("app", type=Path, help="the program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     return parser.parse_args(given)
+
+
+def _cost(given: str) -> tuple[str, float]:
+    task, _, number = given.rpartition("=")
+    try:
+        return task, float(number)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{given!r} is not TASK=NUMBER") from None
 
 
 def _node_of(resources: Path) -> Node:
@@ -66,6 +84,7 @@ def _runtime_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "target": arguments.runtime,
         "workers": arguments.workers,
         "log": arguments.log,
+        "costs": dict(arguments.cost or ()),
     }
     if arguments.resources is not None:
         node = _node_of(arguments.resources)
@@ -78,6 +97,10 @@ def _runtime_options(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.io_executors is not None:
         options["io_threads"] = arguments.io_executors
     return options
+
+
+def _tell_time(runtime: SimulatedRuntime) -> None:
+    print(f"{_HERE}: {runtime.now_s:g} s on {runtime.nodes} simulated nodes", file=sys.stderr)
 
 
 def main(given: list[str] | None = None) -> int:
@@ -99,6 +122,8 @@ def main(given: list[str] | None = None) -> int:
     # It stays that until all tasks have ended: worker processes look there for them.
     sys.modules["__main__"] = program
     with contextlib.ExitStack() as ending:
+        if isinstance(runtime, SimulatedRuntime):
+            ending.callback(_tell_time, runtime)
         ending.push(runtime)
         exec(compile(arguments.app.read_bytes(), program.__file__, "exec"), vars(program))
     return 0
