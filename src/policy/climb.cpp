@@ -52,7 +52,6 @@ constexpr double kFilled = 0.8;
 constexpr double kOfRange = 0.3;
 
 constexpr size_t kHeardKept = 256;
-constexpr std::string_view kLearned = "climb ";
 
 uint32_t most_limit(const DeviceConfig& device) {
   const int64_t bytes = device.budget_mb_per_s == 0 ? Climber::kMostAtOnce
@@ -63,44 +62,8 @@ uint32_t most_limit(const DeviceConfig& device) {
 
 /// More operations at once than an earlier run's word is taken for.
 constexpr uint32_t kOnTrust = 8;
-constexpr double kAsBefore = 0.2;  ///< the logarithm differs by less
-
-/// "12:431.5": a limit and MB/s.
-bool read_point(std::string_view text, uint32_t& limit, double& mb_per_s) {
-  const size_t colon = text.find(':');
-  return colon != std::string_view::npos && parse_number(text.substr(0, colon), limit) &&
-         parse_number(text.substr(colon + 1), mb_per_s) && limit >= 1 && mb_per_s > 0 &&
-         std::isfinite(mb_per_s);
-}
-
-struct Learned {
-  uint32_t limit = 0;
-  double mb_per_s = 0;
-  double on_trust_mb_per_s = 0;  ///< under kOnTrust; 0: not known
-};
-
-/// As read_learned() has it.
-std::string learned_text(const Learned& learned) {
-  const auto point = [](uint32_t limit, double mb_per_s) {
-    return std::to_string(limit) + ":" + number_text(mb_per_s);
-  };
-  return std::string(kLearned) + point(learned.limit, learned.mb_per_s) +
-         (learned.limit > kOnTrust ? " " + point(kOnTrust, learned.on_trust_mb_per_s) : "");
-}
-
-/// "climb 4:431.5", or "climb 45:361 8:112" for what is best and what kOnTrust gave.
-bool read_learned(std::string_view text, Learned& learned) {
-  if (text.substr(0, kLearned.size()) != kLearned) {
-    return false;
-  }
-  text.remove_prefix(kLearned.size());
-  const size_t space = text.find(' ');
-  uint32_t on_trust = kOnTrust;
-  return read_point(text.substr(0, space), learned.limit, learned.mb_per_s) &&
-         (space == std::string_view::npos ||
-          (read_point(text.substr(space + 1), on_trust, learned.on_trust_mb_per_s) &&
-           on_trust == kOnTrust));
-}
+constexpr double kAsBefore = 0.2;    ///< the logarithm differs by less
+constexpr double kKnownWell = 0.15;  ///< the deviation of what is told of another number
 
 }  // namespace
 
@@ -255,7 +218,7 @@ void Climber::count_in(Unit unit) {
   unit_ = unit;
   curve_ = CurveEstimate(most_);
   known_ = false;
-  promised_ = 0;
+  promised_.reset();
   slower_ = faster_ = 0;
   search_anew(curve_.nearest(limit_));
   part_variance_ = kPart * kPart;
@@ -272,10 +235,10 @@ Climber::Ran Climber::ran() const {
 std::string Climber::hear(const Ran& ran, double throughput, uint64_t now_ns) {
   const double at_once = ran.at_once;
   const double seconds = sum_.at_least_one_s();
-  const bool as_before = std::abs(std::log(throughput / on_trust_mb_per_s_)) < kAsBefore;
-  if (!known_ && promised_ != 0 && as_before) {
+  if (!known_ && promised_ &&
+      std::abs(std::log(throughput / promised_->mb_per_s(at_once))) < kAsBefore) {
     passed_ns_ = now_ns;
-    begin_at(promised_, promised_mb_per_s_);
+    begin_at(*promised_);
     set_limit(curve_.limit_at(base_), now_ns);
     return "as an earlier run had it: goes on from what that found";
   }
@@ -484,24 +447,23 @@ std::string Climber::explain() const {
 }
 
 void Climber::begin_with(std::string_view text) {
-  Learned learned;
-  if (!read_learned(text, learned) || learned.limit > most_) {
+  const std::optional<LearnedCurve> learned = LearnedCurve::read(text);
+  if (!learned || learned->best().at_once > most_) {
     return;
   }
-  if (learned.limit <= kOnTrust) {
-    begin_at(learned.limit, learned.mb_per_s);
+  if (learned->best().at_once <= kOnTrust) {
+    begin_at(*learned);
   } else {
     base_ = tried_ = curve_.nearest(kOnTrust);
-    promised_ = learned.limit;
-    promised_mb_per_s_ = learned.mb_per_s;
-    on_trust_mb_per_s_ = learned.on_trust_mb_per_s;
+    promised_ = learned;
   }
   limit_ = curve_.limit_at(base_);
 }
 
-void Climber::begin_at(uint32_t limit, double mb_per_s) {
-  base_ = tried_ = curve_.nearest(limit);
-  curve_.begin_with(base_, mb_per_s);
+void Climber::begin_at(const LearnedCurve& learned) {
+  base_ = curve_.nearest(learned.best().at_once);
+  tried_ = std::max(base_, curve_.nearest(learned.most()));
+  curve_.begin_with(base_, learned);
   known_ = true;
 }
 
@@ -509,36 +471,25 @@ std::string Climber::learned() const {
   if (!known_ || unit_ == Unit::operations) {
     return {};
   }
-  return learned_text(
-      {curve_.limit_at(base_), curve_.mb_per_s(base_), curve_.mb_per_s(curve_.nearest(kOnTrust))});
+  std::vector<LearnedCurve::Point> points;
+  for (uint32_t point = 0; point <= tried_; point = next(point, Way::up)) {
+    if (point == base_ || curve_.unsure(base_, point) <= kKnownWell) {
+      points.push_back({curve_.limit_at(point), curve_.mb_per_s(point)});
+    }
+    if (next(point, Way::up) == point) {
+      break;
+    }
+  }
+  return LearnedCurve({curve_.limit_at(base_), curve_.mb_per_s(base_)}, points).text();
 }
 
 std::string Climber::learned_from(std::span<const std::pair<double, double>> curve) {
-  const auto by_mb_per_s = [](const auto& point) { return point.second; };
-  const auto peak = std::ranges::max_element(curve, {}, by_mb_per_s);
-  if (peak == curve.end()) {
-    return {};
-  }
-  const auto best = std::ranges::find_if(curve, [&](const auto& point) {
-    return point.first >= 1 && point.second >= std::exp(-kFewer) * peak->second;
-  });
-  if (best == curve.end() || best->first > kMostAtOnce) {
-    return {};
-  }
-  const auto after =
-      std::ranges::find_if(curve, [](const auto& point) { return point.first >= kOnTrust; });
-  // From nothing with none, and on the level beyond the last.
-  const auto before = after == curve.begin() ? std::pair(0.0, 0.0) : *std::prev(after);
-  const auto [streams, mb_per_s] = after == curve.end() ? before : *after;
-  const double part =
-      streams > before.first ? (kOnTrust - before.first) / (streams - before.first) : 0;
-  return learned_text({static_cast<uint32_t>(best->first), best->second,
-                       before.second + part * (mb_per_s - before.second)});
+  const std::optional<LearnedCurve> learned = LearnedCurve::from(curve, kFewer);
+  return learned && learned->best().at_once <= kMostAtOnce ? learned->text() : std::string();
 }
 
 bool Climber::can_read(std::string_view text) {
-  Learned learned;
-  return read_learned(text, learned);
+  return LearnedCurve::read(text).has_value();
 }
 
 // ---- The constraint of a flow ------------------------------------------------------------------

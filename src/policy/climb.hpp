@@ -36,7 +36,8 @@
 // cache has, storage that no counter sees), operations a second are its throughput.
 //
 // What an earlier run learned is where it begins, but with 8 operations at once at most: if these
-// are as fast as they were then, it goes on to what that run found, else it searches from there.
+// are as fast as they were then, it goes on with all that is known of the curve
+// (learned_curve.hpp), else it searches from there.
 // The device may be another one, and operations that have begun cannot be stopped.
 //
 // One climber per device, shared by its flows with this constraint: they are limited together. The
@@ -44,6 +45,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,6 +53,7 @@
 #include <utility>
 
 #include "policy/curve_estimate.hpp"
+#include "policy/learned_curve.hpp"
 #include "policy/limiter.hpp"
 
 namespace ioweave::policy {
@@ -128,7 +131,7 @@ class Climber {
   [[nodiscard]] double beyond_noise() const;
   [[nodiscard]] bool is_steep(const Ran& ran, double throughput) const;
   [[nodiscard]] std::string hear(const Ran& ran, double throughput, uint64_t now_ns);
-  void begin_at(uint32_t limit, double mb_per_s);
+  void begin_at(const LearnedCurve& learned);
   [[nodiscard]] bool has_changed(double surprise);
   void search_from(uint32_t base);
   void search_anew(uint32_t base);
@@ -172,10 +175,7 @@ class Climber {
   bool looks_ = false;     ///< the trial is a look
   double owed_ = 0;        ///< samples before the next look
 
-  // Of an earlier run.
-  uint32_t promised_ = 0;  ///< a limit
-  double promised_mb_per_s_ = 0;
-  double on_trust_mb_per_s_ = 0;
+  std::optional<LearnedCurve> promised_;  ///< best with more than is taken on trust
 
   std::deque<Explanation::Heard> heard_;
   uint64_t heard_of_all_ = 0;

@@ -19,7 +19,8 @@ constexpr double kLevelChanged = 1;
 constexpr double kShapeChanged = 0.3;
 constexpr double kChangedWhole = 0.3;  ///< of a change by so much, nothing is left
 constexpr double kLevelLearned = 0.2;
-constexpr double kShapeLearned = 0.1;
+constexpr double kShapeLearned = 0.05;
+constexpr double kHeightLearned = 0.1;  ///< the same, where only the height was
 
 constexpr double kNoise = 0.08;
 constexpr double kLeastNoise = 0.02;
@@ -153,10 +154,14 @@ void CurveEstimate::changed(uint32_t at, double mb_per_s) {
   loosen(kLevelChanged * kLevelChanged, kShapeChanged * kShapeChanged * anew, at);
 }
 
-void CurveEstimate::begin_with(uint32_t at, double mb_per_s) {
-  std::fill(mean_.begin(), mean_.end(), std::log(mb_per_s));
+void CurveEstimate::begin_with(uint32_t at, const LearnedCurve& learned) {
+  const bool has_shape = learned.points() > 1;
+  for (uint32_t i = 0; i < points(); ++i) {
+    mean_[i] = std::log(has_shape ? learned.mb_per_s(limit_at(i)) : learned.best().mb_per_s);
+  }
   std::fill(covariance_.begin(), covariance_.end(), 0);
-  loosen(kLevelLearned * kLevelLearned, kShapeLearned * kShapeLearned, at);
+  const double shape = has_shape ? kShapeLearned : kHeightLearned;
+  loosen(kLevelLearned * kLevelLearned, shape * shape, at);
 }
 
 }  // namespace ioweave::policy

@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "policy/learned_curve.hpp"
+
 namespace ioweave::policy {
 
 class CurveEstimate {
@@ -35,8 +37,8 @@ class CurveEstimate {
 
   /// The device is not the one it was: it does `mb_per_s` at the point `at` now.
   void changed(uint32_t at, double mb_per_s);
-  /// Nothing is known but this, from an earlier run.
-  void begin_with(uint32_t at, double mb_per_s);
+  /// Nothing is known but this, from an earlier run; surest at the point `at`.
+  void begin_with(uint32_t at, const LearnedCurve& learned);
 
   [[nodiscard]] uint32_t points() const noexcept { return static_cast<uint32_t>(mean_.size()); }
   /// How many at once a point stands for.

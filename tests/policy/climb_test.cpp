@@ -706,18 +706,37 @@ TEST_F(Climb, RemembersTheFirstAndTheLastSamples) {
   EXPECT_EQ(samples.back().limit, 1u);
 }
 
-TEST(LearnedFromACurve, IsTheFewestThatAreNearlyBestAndWhatEightGive) {
-  using Points = std::vector<std::pair<double, double>>;
-  const auto learned = [](const Points& curve) { return Climber::learned_from(curve); };
-  EXPECT_EQ(learned({{1, 100}, {4, 448}, {8, 450}, {64, 200}}), "climb 4:448");
-  EXPECT_EQ(learned({{1, 40}, {4, 100}, {12, 300}, {48, 430}, {64, 431}}), "climb 48:430 8:200");
-  EXPECT_EQ(learned({{16, 320}}), "climb 16:320 8:160");
-  EXPECT_EQ(learned({{1, 5}, {2, 6}}), "climb 2:6");
-  EXPECT_EQ(learned({}), "");
-  EXPECT_EQ(learned({{1e9, 5}}), "") << "beyond all limits";
-  for (const Points& curve : {Points{{1, 5}}, Points{{1.5, 3}, {9, 90}, {20, 95.5}}}) {
-    EXPECT_TRUE(Climber::can_read(learned(curve)));
+/// A look goes half a step. A trial goes on, and what has begun in it cannot be stopped.
+TEST_F(Climb, TriesNothingWhereAMeasuredDeviceGetsSlower) {
+  const auto highest = [](const std::string& learned) {
+    VirtualTime clock;
+    clock.add(device());
+    const FlowId measured =
+        clock.add(FlowConfig{"f", 0, Class::foreground, climbing(), 0, learned});
+    uint32_t most = 0;
+    for (OperationId id = 0; id < 200; ++id) {
+      clock.ready(id, measured);
+    }
+    for (const double mb_per_s : {128, 450, 450, 450, 450, 450}) {
+      clock.pass_ms(1000);
+      clock.tell(Sample{0, 0, mb_per_s * 1e6, 200, true});
+      most = std::max(most, clock.policy.explain(measured).limit);
+    }
+    return most;
+  };
+  EXPECT_LE(highest("climb 32:450 1:16 8:128 64:400 128:200"), 38u);
+  EXPECT_GE(highest("climb 32:450 8:128"), 45u);
+}
+
+TEST_F(Climb, TellsALaterRunWhatItKnowsOfOtherNumbers) {
+  begin();
+  for (int i = 0; i < 40; ++i) {
+    sample(100 * std::min(limit(), 8u));
   }
+  const auto learned = LearnedCurve::read(time.policy.learned(flow));
+  ASSERT_TRUE(learned.has_value());
+  EXPECT_NEAR(learned->best().mb_per_s, 800, 40);
+  EXPECT_NEAR(learned->mb_per_s(2), 200, 10);
 }
 
 }  // namespace
