@@ -414,6 +414,8 @@ def dask_overhead(tasks: int, rounds: int, cpus: int) -> Iterator[dict[str, floa
                     found[f"{name}_{kind}"] = _rate(contenders[name], kind, tasks)
             if number >= 0:  # the first ones warm up
                 yield found
+            else:
+                gc.freeze()  # or a collection would take as long as a batch
 
 
 def _rate(contender: Contender, kind: str, tasks: int) -> float:

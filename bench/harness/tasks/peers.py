@@ -54,8 +54,8 @@ TASKS = {
     "parsl": 10_000,
 }
 
-#: Of each contender in a round of the overhead on Dask. Rounds are brief and many, since a pair of
-#: batches differs by a fifth, however long they are.
+#: Of each contender in a round of the overhead on Dask: more than are sent to a worker ahead, so
+#: that some are parked. Rounds are brief and many: pairs differ by a fifth however long they are.
 OVERHEAD_TASKS = 400
 
 #: Computing over writing at the device's best: what decides is how well the device is used, and
