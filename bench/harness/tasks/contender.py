@@ -18,10 +18,13 @@ import argparse
 import concurrent.futures
 import contextlib
 import functools
+import gc
 import hashlib
 import importlib
+import itertools
 import json
 import mmap
+import operator
 import os
 import sys
 import tempfile
@@ -39,6 +42,10 @@ PIECE = 1 << 20
 
 def nothing(number: int) -> int:
     return number
+
+
+#: One that Dask pickles by its name, which is cheapest: those of this script go by value.
+trivial = operator.index
 
 
 def compute(number: int, iterations: int) -> bytes:
@@ -73,12 +80,14 @@ class Contender:
         submit_io: An I/O task; its first argument is the future of a computation.
         wait: Waits for futures, and raises what one of them did.
         submit_many: A computation for each number below n.
+        settle: Waits until nothing is left of tasks whose futures are gone.
     """
 
     submit: Callable[..., Any]
     submit_io: Callable[..., Any]
     wait: Callable[[list[Any]], object]
     submit_many: Callable[[Callable[[int], int], int], list[Any]] | None = None
+    settle: Callable[[], object] = lambda: None
 
     def many(self, function: Callable[[int], int], number: int) -> list[Any]:
         if self.submit_many is not None:
@@ -343,25 +352,27 @@ def on_dask(cpus: int, slots: int, *, connected: bool) -> Iterator[Contender]:
         ioweave_dask.local_cluster(cores=cpus, io_slots=slots) as cluster,
         distributed.Client(cluster) as client,
     ):
+        settle = functools.partial(_forgotten, cluster)
         if connected:
             handle = ioweave_dask.connect(client)
-            yield Contender(handle.submit_compute, handle.submit_io, client.gather)
+            yield Contender(handle.submit_compute, handle.submit_io, client.gather, settle=settle)
         else:
             submit = functools.partial(client.submit, pure=False)
             yield Contender(
                 functools.partial(submit, resources={"cpu": 1}),
                 functools.partial(submit, resources={"io": 1}),
                 client.gather,
+                settle=settle,
             )
 
 
 @contextlib.contextmanager
 def runtime_on_dask(cpus: int, slots: int) -> Iterator[Contender]:
-    """Such a worker again, for calls of tasks."""
+    """Such a worker again, for calls of tasks, whose values nobody asks for."""
     distributed = importlib.import_module("distributed")
     ioweave = importlib.import_module("ioweave")
     ioweave_dask = importlib.import_module("ioweave.dask")
-    task, io_task = ioweave.task(nothing), ioweave.io(policy="none")(nothing)
+    task, io_task = ioweave.task(trivial), ioweave.io(policy="none")(trivial)
     with (
         ioweave_dask.local_cluster(cores=cpus, io_slots=slots) as cluster,
         distributed.Client(cluster) as client,
@@ -371,7 +382,20 @@ def runtime_on_dask(cpus: int, slots: int) -> Iterator[Contender]:
         def wait(futures: list[Any]) -> None:
             ioweave.wait(futures)
 
-        yield Contender(lambda _, number: task(number), lambda _, number: io_task(number), wait)
+        yield Contender(
+            lambda _, number: task(number),
+            lambda _, number: io_task(number),
+            wait,
+            settle=functools.partial(_forgotten, cluster),
+        )
+
+
+def _forgotten(cluster: Any) -> None:
+    """The schedulers of all contenders are in this process: what one has still to do would count
+    for the next."""
+    while cluster.scheduler.tasks:
+        time.sleep(0.001)
+    time.sleep(0.01)  # its worker hears of it
 
 
 def dask_overhead(tasks: int, rounds: int, cpus: int) -> Iterator[dict[str, float]]:
@@ -381,16 +405,27 @@ def dask_overhead(tasks: int, rounds: int, cpus: int) -> Iterator[dict[str, floa
         on_dask(cpus, cpus, connected=True) as ours,
         runtime_on_dask(cpus, cpus) as runtime,
     ):
-        for number in range(rounds + 1):
-            pairs = [("plain", plain), ("ioweave", ours), ("runtime", runtime)]
+        contenders = {"plain": plain, "ioweave": ours, "runtime": runtime}
+        orders = list(itertools.permutations(contenders))
+        for number in range(-2, rounds):
             found = {}
-            for name, contender in pairs if number % 2 == 0 else pairs[::-1]:
-                for kind, submit in (("compute", contender.submit), ("io", contender.submit_io)):
-                    began = time.perf_counter()
-                    contender.wait([submit(nothing, i) for i in range(tasks)])
-                    found[f"{name}_{kind}"] = tasks / (time.perf_counter() - began)
-            if number > 0:  # the first one warms up
+            for kind in ("compute", "io"):
+                for name in orders[number % len(orders)]:
+                    found[f"{name}_{kind}"] = _rate(contenders[name], kind, tasks)
+            if number >= 0:  # the first ones warm up
                 yield found
+            else:
+                gc.freeze()  # or a collection would take as long as a batch
+
+
+def _rate(contender: Contender, kind: str, tasks: int) -> float:
+    submit = contender.submit if kind == "compute" else contender.submit_io
+    gc.collect()
+    began = time.perf_counter()
+    contender.wait([submit(trivial, i) for i in range(tasks)])
+    seconds = time.perf_counter() - began
+    contender.settle()
+    return tasks / seconds
 
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, float]]:

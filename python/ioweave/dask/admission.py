@@ -75,6 +75,7 @@ class Flow:
         "limit",
         "name",
         "running",
+        "sampled",
         "seconds",
         "waiting",
     )
@@ -83,6 +84,7 @@ class Flow:
         self.name = name
         self.device = device
         self.constraint = constraint
+        self.sampled = constraint == "climb"
         self.id = number
         self.waiting = 0
         self.running: Counter[int] = Counter()  # by node
@@ -90,10 +92,6 @@ class Flow:
         self.bytes = 0  # moved by them
         self.seconds = 0.0  # that one takes: of late ones more than of earlier ones; 0: not known
         self.limit: int | None = None  # at once on a node, as the policy last said; 0: no bound
-
-    @property
-    def sampled(self) -> bool:
-        return self.constraint == "climb"
 
 
 class Operation:

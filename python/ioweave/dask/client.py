@@ -7,12 +7,11 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from dask.base import annotate
 from distributed import Client, Future
 
 from ..devices import Device
 from .plugin import IoweaveSchedulerPlugin
-from .protocol import ANNOTATION, CPU, PARKED
+from .protocol import CPU, io_resources
 from .worker import IoweaveWorkerPlugin
 
 ANSWER_S = 30.0  # a scheduler that takes longer to answer is given up
@@ -218,11 +217,10 @@ class Handle:
             raise ValueError(f"bytes must be a whole number, 0 or more, not {bytes!r}")
         name: str = getattr(function, "__name__", repr(function)) if flow is None else flow
         number = self._flow(name, device, constraint)
-        mark = {"flow": number, "bytes": bytes, "anywhere": anywhere}
-        with annotate(**{ANNOTATION: mark}):
-            return self.client.submit(
-                function, *args, resources={PARKED: 1}, retries=retries, pure=False, **kwargs
-            )
+        resources = io_resources(number, bytes, anywhere=anywhere)
+        return self.client.submit(
+            function, *args, resources=resources, retries=retries, pure=False, **kwargs
+        )
 
     def _flow(self, name: str, device: str, constraint: str) -> int:
         key = (name, device, constraint)

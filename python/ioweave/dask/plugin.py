@@ -43,16 +43,17 @@ from ..devices import is_one_of
 from ..log_file import LogFile
 from .admission import Admission, Device, DeviceSettings, Flow, Operation
 from .protocol import (
-    ANNOTATION,
     ANSWER,
+    ANYWHERE,
     BEGUN,
     BYTES,
     CPU,
     ENDED,
+    FLOW,
     IO,
     MEASURE,
     MEASURED,
-    PARKED,
+    SIZE,
     TAKEN_BACK,
     TESTED,
 )
@@ -197,8 +198,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
                 self._ready(self._scheduler.tasks[key])
             if finish == "memory":
                 for task in self._scheduler.tasks[key].dependents:
-                    if task.annotations and ANNOTATION in task.annotations:
-                        self._ready(task)
+                    self._ready(task)
             if self._runs or self._withdrawn:
                 self._note(key, start, finish, operation, kwargs)
         except Exception:  # Dask would hide it
@@ -219,22 +219,23 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
 
     def _ready(self, task: TaskState) -> None:
         """Tells the policy, if it is an I/O task that misses nothing, and was not told of yet."""
-        mark = (task.annotations or {}).get(ANNOTATION)
-        if mark is None or "flow" not in mark or task.key in self._live:
+        mark = _mark(task)
+        if mark is None or task.key in self._live:
             return
         if task.state != "no-worker" and (task.state != "waiting" or task.waiting_on):
             return
         flows = self._admission.flows
-        if mark["flow"] not in range(len(flows)):
+        number = mark[FLOW]
+        if number not in range(len(flows)):
             self._refuse(task, f"this scheduler does not know its flow ({mark}): connect() again")
         elif task.worker_restrictions or task.host_restrictions:
             self._refuse(task, "its worker is chosen by the policy: leave workers= out")
         else:
-            flow = flows[mark["flow"]]
-            size = mark["bytes"]
+            flow = flows[number]
+            size = mark.get(SIZE)
             if size is None:
                 size = sum(dependency.get_nbytes() for dependency in task.dependencies)
-            bound = None if mark["anywhere"] else self._node_of_inputs(task, flow.device)
+            bound = None if ANYWHERE in mark else self._node_of_inputs(task, flow.device)
             operation = self._live[task.key] = Operation(task.key, flow, size, bound)
             self._begin(self._admission.ready(operation))
 
@@ -401,7 +402,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
 
     def _park(self, task: TaskState) -> None:
         task.worker_restrictions = None
-        task.resource_restrictions = {PARKED: 1}
+        task.resource_restrictions = _mark(task)
 
     def _left(self, key: Any, run: int, worker: str) -> None:
         """The worker does not run this task any more."""
@@ -460,14 +461,11 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             asyncio.get_running_loop().call_soon(
                 self._scheduler.client_releases_keys, [key], client
             )
-        task = self._scheduler.tasks.get(key)
-        if task is None or not task.annotations or ANNOTATION not in task.annotations:
-            return
-        run = self._runs.get(task.annotations[ANNOTATION].get("run"))
+        run = self._runs.get(str(key).rpartition("-")[2])
         if run is None:
             return
         if finish == "waiting":
-            run.waits(key, task.retries)
+            run.waits(key, self._scheduler.tasks[key].retries)
         elif start == "waiting":
             run.ready(key, scheduler_time())
         elif finish == "memory" and start == "processing":
@@ -759,6 +757,12 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             },
             "flows": [admission.describe(flow) for flow in admission.flows],
         }
+
+
+def _mark(task: TaskState) -> dict[str, Any] | None:
+    """The amounts that say what I/O it does; None: it is no I/O task."""
+    resources: dict[str, Any] | None = (task.annotations or {}).get("resources")
+    return resources if resources and FLOW in resources else None
 
 
 def _io_slots(worker: WorkerState) -> int:

@@ -54,15 +54,20 @@ class ByResource(MutableSet[TaskState]):
         Raises:
             KeyError: there is none.
         """
-        heads = [queue.peek() for queue in self._queues.values() if queue]
-        if not heads:
-            raise KeyError("peek into an empty queue")
-        return min(heads, key=lambda task: (not self._startable(task), task.priority))
+        return self._first().peek()
 
     def pop(self) -> TaskState:
-        task = self.peek()
-        self.discard(task)
-        return task
+        return self._first().pop()
+
+    def _first(self) -> HeapSet[TaskState]:
+        """The queue whose head is the next one."""
+        queues = [queue for queue in self._queues.values() if queue]
+        if not queues:
+            raise KeyError("peek into an empty queue")
+        if len(queues) == 1:
+            return queues[0]
+        heads = ((queue.peek(), queue) for queue in queues)
+        return min(heads, key=lambda head: (not self._startable(head[0]), head[0].priority))[1]
 
     def sorted(self) -> Iterator[TaskState]:
         return iter(sorted(self, key=operator.attrgetter("priority")))

@@ -31,7 +31,6 @@ from types import TracebackType
 from typing import Any
 
 import distributed
-from dask.base import annotate
 
 from .. import graph
 from .._request import Request
@@ -60,7 +59,7 @@ from ..runtime import (
 from ..tasks import Task
 from . import calls
 from .client import Handle, ask, connect
-from .protocol import ANNOTATION, CPU, PARKED
+from .protocol import CPU, io_resources
 from .reports import Reports
 
 _log = logging.getLogger("ioweave")
@@ -521,27 +520,24 @@ class DaskRuntime(Runtime):
 
     def _submit(self, call: DaskCall) -> distributed.Future[Any]:
         task = call.task
-        mark: dict[str, Any] = {"run": self._id}
         resources: dict[str, float] = {CPU: task.cpus}
         if task.constraint is not None:
             size = None if call.has_futures else call.nbytes  # None: that of its inputs
             if type(task.bytes) is int:
                 size = task.bytes
-            mark |= {"flow": self._flows[task], "bytes": size, "anywhere": self._anywhere}
-            resources = {PARKED: 1}
+            resources = io_resources(self._flows[task], size, anywhere=self._anywhere)
         inputs = [self._input(needed, index) for needed, index in call.inputs]
         inputs += [needed.dask for needed in call.after if needed.dask is not None]
-        with annotate(**{ANNOTATION: mark}):
-            return self._client.submit(
-                calls.run,
-                self._specs[task],
-                call.arguments,
-                *inputs,
-                key=call.key,
-                resources=resources,
-                retries=task.retries,
-                pure=False,
-            )
+        return self._client.submit(
+            calls.run,
+            self._specs[task],
+            call.arguments,
+            *inputs,
+            key=call.key,
+            resources=resources,
+            retries=task.retries,
+            pure=False,
+        )
 
     def _input(self, call: DaskCall, index: int) -> Any:
         """One of the values of a call, as an argument of a Dask task."""
