@@ -1213,8 +1213,8 @@ def _interrupt() -> KeyboardInterrupt | None:
 
 
 def wait(value: Any) -> Any:
-    """The value with the futures in it, and the requests of files, at any depth of lists, tuples,
-    dicts, sets and dataclasses, replaced by their results; waits for them all first.
+    """The value with the futures in it, and the requests of files, at any depth of containers and
+    dataclasses, replaced by their results; waits for them all first.
 
     An object that a task changes (`Annotated[T, InOut]`) is waited for too, and a Path until the
     task that writes the file is done. Without futures the value is returned as it is, so a program
