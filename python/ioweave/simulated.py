@@ -26,7 +26,7 @@ from .arguments import Found, replace_futures
 from .config import did_you_mean, load_nodes
 from .devices import Device, Node
 from .futures import Future
-from .graph import DONE, Call, Direction, Key, link
+from .graph import DONE, Call, Direction, Key
 from .interrupts import Interrupts
 from .learning import Learned
 from .options import Options, takes_options
@@ -256,16 +256,14 @@ class SimulatedRuntime(Runtime):
             if Task.some_change_objects:  # else who uses which object is nothing to anybody
                 for thing in (*found.objects, *futures):
                     uses.setdefault(id(thing), (thing, Direction.In))
-        for future in futures:
-            link(call, future._call, data=True)
+        needs = dict.fromkeys(future._call for future in futures)
+        for key, (_, direction) in uses.items():
+            needs |= dict.fromkeys(self._accesses.before(key, direction))
+        after = [other.operation for other in needs]
+        # It may be refused, and has not been here then.
+        call.operation, device = self._add(call, after, self._holder(futures, uses, after))
         for key, (keep, direction) in uses.items():
             self._accesses.enter(call, key, keep, direction)
-        after = [other.operation for other in call.needs or ()]
-        try:
-            call.operation, device = self._add(call, after, self._holder(futures, uses, after))
-        except ValueError:
-            self._accesses.leave(call)
-            raise
         self._note_written(call, uses, device)
         for other in call.needs or ():
             other.successors = other.followers = None  # the simulation has the edges
