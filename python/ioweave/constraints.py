@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass
 
 from .config import did_you_mean
+from .numeric import real
 
 POLICIES = ("none", "fixed", "paper-unbounded", "paper-bounded", "climb")
 _BOUNDED = re.compile(r"auto\s*\(([^()]*)\)")
@@ -92,8 +93,9 @@ def _malformed(bandwidth: object) -> ValueError:
     )
 
 
-def _fixed(bandwidth: object, number: object) -> Constraint:
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+def _fixed(bandwidth: object, given: object) -> Constraint:
+    number = real(given)
+    if number is None:
         raise _malformed(bandwidth)
     if not (math.isfinite(number) and number > 0):
         raise ValueError(

@@ -14,6 +14,7 @@ so that another thread can look between them.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +30,7 @@ from .futures import Future
 from .graph import DONE, Call, Direction, Key
 from .interrupts import Interrupts
 from .learning import Learned
+from .numeric import real
 from .options import Options, takes_options
 from .records import TaskRecord
 from .runtime import GUARDED, FlowStats, Runtime, Stats, nothing, run_callbacks
@@ -549,9 +551,10 @@ def _seconds(task: Task, given: Any) -> float:
 
 
 def _bytes(task: Task, given: Any) -> int:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or given < 0:
+    size = real(given)
+    if size is None or not 0 <= size < math.inf:
         raise ValueError(f"costs of I/O task {task.name!r} must be bytes, not {given!r}")
-    return int(given)
+    return int(size)
 
 
 __all__ = ["BlockingIO", "SimulatedRuntime"]
