@@ -305,7 +305,7 @@ class SimulatedRuntime(Runtime):
         task, cost = call.task, call.cost
         assert self._admission is not None  # it runs
         if task.constraint is not None:
-            flow = self._admission.flow(task)
+            flow = call.flow = self._admission.flow(task)
             self._introduce(task, flow.device, call.nbytes)
             beside = None if self._shared_directory else near
             if beside is not None and beside not in after:
@@ -443,8 +443,8 @@ class SimulatedRuntime(Runtime):
             found = [(call, self._core.record(call.operation)) for call in self._calls]
         return [
             TaskRecord(
-                call.task.name,
-                call.task.device if call.task.constraint is not None else None,
+                call.task.name if call.flow is None else call.flow.name,
+                None if call.flow is None else call.task.device,
                 record.node,
                 record.ready_s,
                 record.start_s,
@@ -485,7 +485,7 @@ class SimulatedRuntime(Runtime):
         assert self._admission is not None  # it has the flow
         counts = self._core.counts_of(flow.id)
         return FlowStats(
-            task=flow.task.name,
+            task=flow.name,
             device=flow.device.device.name,
             waiting=counts.waiting,
             running=counts.running,

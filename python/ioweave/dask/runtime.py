@@ -34,8 +34,8 @@ import distributed
 
 from .. import graph
 from .._request import Request
+from ..admission import Names, unknown_device
 from ..arguments import Found, replace_requests
-from ..config import did_you_mean
 from ..contents import update_in_place
 from ..devices import Device
 from ..errors import CancelledError, TaskTimeout, WorkerDied
@@ -204,6 +204,8 @@ class DaskRuntime(Runtime):
         self._reports: Reports
         self._lease: Lease | None = None
         self._flows: dict[Task, int] = {}
+        self._names = Names()
+        self._declaring = threading.Lock()  # of a flow, which asks the scheduler
         self._specs: dict[Task, bytes] = {}
         self._versions = Versions()
         self._by_key: dict[str, DaskCall] = {}  # those sent and not done
@@ -339,8 +341,9 @@ class DaskRuntime(Runtime):
         if task.constraint is None:
             self._check_cpus(task)
         else:
-            if task not in self._flows:
-                self._flows[task] = self._make_flow(task)
+            with self._declaring:
+                if task not in self._flows:
+                    self._flows[task] = self._make_flow(task)
             if not call.has_futures:
                 call.nbytes = task.bytes_of(args, kwargs)
         if task not in self._specs:
@@ -377,15 +380,9 @@ class DaskRuntime(Runtime):
         assert constraint is not None  # it is an I/O task
         device = self._devices.get(task.device)
         if device is None:
-            known = sorted({*self._devices, *self._ask("devices")})
+            known = {*self._devices, *self._ask("devices")}
             if task.device not in known:
-                raise ValueError(
-                    f"task {task.name!r}: there is no device {task.device!r}"
-                    f"{did_you_mean(task.device, known)}; known are "
-                    f"{', '.join(map(repr, known))}. Describe it with "
-                    f"Runtime(devices=[ioweave.Device({task.device!r}, ...)]) or a [[device]] in "
-                    "ioweave.toml"
-                )
+                raise unknown_device(task, task.device, known)
         else:
             self._handle.declare_device(
                 device.name,
@@ -395,14 +392,16 @@ class DaskRuntime(Runtime):
                 path=None if device.path is None else os.fspath(device.path),
                 nodes=device.nodes,
             )
+        name = self._names.new(task)
         try:
             flow: int = self._ask(
                 "flow",
-                name=task.name,
+                name=name,
                 device=task.device,
                 constraint=constraint.text(int(self._handle.io_slots or 1)),
                 learned=of_this_process.beginning(task, device or Device(task.device)),
             )
+            self._names.add(task, name)
             return flow
         except ValueError as error:
             raise ValueError(f"task {task.name!r} on device {task.device!r}: {error}") from None
@@ -462,7 +461,7 @@ class DaskRuntime(Runtime):
     ) -> None:
         assert isinstance(call, DaskCall)  # made by submit
         super()._enter(call, found, uses, todo)
-        call.key = f"{call.task.name}-{call.number}-{self._id}"
+        call.key = f"{self._names.of(call.task)}-{call.number}-{self._id}"
         if self._may_go(call):
             self._send_soon(call, todo)
 
@@ -733,17 +732,7 @@ class DaskRuntime(Runtime):
     # ---- Looking inside. ------------------------------------------------------------------------
 
     def explain(self, task: Task | str) -> dict[str, Any]:
-        tasks = [known for known in self._flows if task in (known, known.name)]
-        if len(tasks) != 1:
-            name = task if isinstance(task, str) else task.name
-            if tasks:
-                raise ValueError(f"several I/O tasks are called {name!r}: pass the task itself")
-            names = sorted({known.name for known in self._flows})
-            raise ValueError(
-                f"no I/O task {name!r} was called in this runtime{did_you_mean(name, names)}; "
-                f"called were {', '.join(map(repr, names)) or 'none'}"
-            )
-        flow = self._flows[tasks[0]]
+        flow = self._flows[self._names.find(task)]
         if self._reachable():
             self._explained[flow] = self._ask("explain_flow", flow=flow)
         if flow not in self._explained:
@@ -758,12 +747,7 @@ class DaskRuntime(Runtime):
         ours = [flows[n] for n in dict.fromkeys(self._flows.values()) if n in flows]
         with self._lock:
             return Stats(
-                submitted=self._submitted,
-                succeeded=self._succeeded,
-                failed=self._failed,
-                cancelled=self._cancelled,
-                retried=self._retried,
-                timed_out=self._timed_out,
+                **self._counts(),
                 pending=len(self._live),
                 pending_bytes=self._pending_bytes,
                 cpus=int(cluster["cpus"]),
