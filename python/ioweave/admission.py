@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._core import Policy, SetLimit, Start
 from .config import did_you_mean
+from .constraints import text_for
 from .devices import Device
 from .learning import Learned
 
@@ -202,8 +203,7 @@ class Admission:
 
     def _make(self, task: Task, name: str) -> Flow:
         device = self.device(task, task.device)
-        assert task.constraint is not None  # it is an I/O task
-        text = task.constraint.text(self._executors)
+        text = text_for(task, device.device.bandwidth, self._executors)
         known = self._learned.beginning(task, device.device)
         if known:
             try:

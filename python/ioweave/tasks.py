@@ -37,6 +37,10 @@ class Task:
     # is as one that was cancelled. Set by ioweave.compat.pycompss.
     on_failure: Literal["raise", "ignore", "cancel"] = "raise"
 
+    # Whether a device without a budget is an error to a fixed bandwidth; else it is a warning. Set
+    # by ioweave.compat.pycompss.
+    needs_budget: bool = True
+
     def __init__(
         self,
         function: Callable[..., Any],

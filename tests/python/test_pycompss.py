@@ -389,6 +389,23 @@ class Decorators(Folder):
             compute()
             write()
 
+    def test_a_bandwidth_of_a_machine_of_which_none_is_known_holds_nothing_with_a_word(
+        self,
+    ) -> None:
+        @IO()
+        @constraint(storageBW=20)
+        @task()
+        def write() -> None:
+            pass
+
+        with ioweave.Runtime(cpus=1) as runtime:
+            with self.assertLogs("ioweave", "WARNING") as said:
+                write()
+                write()
+            self.assertEqual(runtime.explain("write")["policy"], "none")
+        (text,) = said.output
+        self.assertRegex(text, "'write' on device 'default': a fixed bandwidth .* holds nothing")
+
     def test_a_task_is_tried_three_times(self) -> None:
         tries: list[int] = []
 

@@ -140,6 +140,18 @@ class SameProgram(unittest.TestCase):
             self.assertEqual(length.result(), 2 if self.runs_functions else None)
             self.assertEqual(numbers, [[1, 2], [3]] if self.runs_functions else [[1]])
 
+    def test_a_bandwidth_of_a_device_without_a_budget_is_refused(self) -> None:
+        held = ioweave.io(bandwidth=20, bytes=MB, name="held")(len)
+        curves = {"default": [(1, 100)]}
+        words = (
+            "task 'held' on device 'default': .* budget, .* give it a bandwidth in MB/s .`ioweave m"
+        )
+        with self.runtime(curves=curves), self.assertRaisesRegex(ValueError, words):
+            held("x")
+        with self.runtime(devices=[ioweave.Device("default", bandwidth=20)]) as runtime:
+            held("x")
+            self.assertEqual(runtime.explain("held")["limit"], 1)
+
     def test_two_io_tasks_of_one_name_on_a_device_are_told_apart(self) -> None:
         one, two = (ioweave.io(bytes=MB, device="ssd", name="put")(len) for _ in range(2))
         ssd = ioweave.Device("ssd", bandwidth=100)

@@ -102,7 +102,7 @@ class Handle:
         """Makes a storage device known. Again, from whichever client: nothing happens.
 
         Args:
-            name: what submit_io(device=...) says. "default", without a budget, is known always.
+            name: what submit_io(device=...) says. "default" has no budget if nobody declared it.
             scope: "node", a budget on each node (worker host), or "shared" by all of them.
             bandwidth: MB/s (10^6 bytes) that tasks with a constraint share; 0: no budget.
             max_in_flight: I/O tasks at once within the scope; 0: of a node's device, as many as the

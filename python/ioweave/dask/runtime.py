@@ -36,6 +36,7 @@ from .. import graph
 from .._request import Request
 from ..admission import Names, unknown_device
 from ..arguments import Found, replace_requests
+from ..constraints import text_for
 from ..contents import update_in_place
 from ..devices import Device
 from ..errors import CancelledError, TaskTimeout, WorkerDied
@@ -376,14 +377,14 @@ class DaskRuntime(Runtime):
             raise ValueError(f"task {task.name!r}: {error}") from None
 
     def _make_flow(self, task: Task) -> int:
-        constraint = task.constraint
-        assert constraint is not None  # it is an I/O task
         device = self._devices.get(task.device)
         if device is None:
-            known = {*self._devices, *self._ask("devices")}
-            if task.device not in known:
-                raise unknown_device(task, task.device, known)
+            budgets = self._ask("budgets")
+            if task.device not in budgets:
+                raise unknown_device(task, task.device, {*self._devices, *budgets})
+            budget = budgets[task.device]
         else:
+            budget = device.bandwidth
             self._handle.declare_device(
                 device.name,
                 scope=device.scope,
@@ -393,12 +394,13 @@ class DaskRuntime(Runtime):
                 nodes=device.nodes,
             )
         name = self._names.new(task)
+        constraint = text_for(task, budget, int(self._handle.io_slots or 1))
         try:
             flow: int = self._ask(
                 "flow",
                 name=name,
                 device=task.device,
-                constraint=constraint.text(int(self._handle.io_slots or 1)),
+                constraint=constraint,
                 learned=of_this_process.beginning(task, device or Device(task.device)),
             )
             self._names.add(task, name)
