@@ -38,6 +38,7 @@ import test_dependencies
 import test_io_tasks
 import test_runtime
 from ioweave import _core, learning, pictures, run_file
+from ioweave.dask.cluster import worker_options
 from ioweave.dask.reports import check_client
 from runtimes import Gate, RuntimeTest, pass_gate
 
@@ -269,6 +270,18 @@ class Program(OnDask):
         words = "task '<lambda>': cpus=3, but the largest worker of this cluster had 2 cores"
         with self.runtime(cpus=2), self.assertRaisesRegex(ValueError, words):
             ioweave.task(cpus=3)(lambda: None)()
+
+    def test_a_larger_worker_that_comes_later_is_found(self) -> None:
+        cluster = ioweave.dask.local_cluster(processes=False, cores=1, memory_limit=0)
+        wide = ioweave.task(cpus=3)(lambda: "wide")
+        with cluster, distributed.Client(cluster) as client, ioweave.Runtime(client):
+            self.assertRaises(ValueError, wide)
+            (first,) = cluster.worker_spec.values()
+            options = first["options"] | worker_options(cores=3, io_slots=1)
+            cluster.worker_spec["larger"] = first | {"options": options}
+            cluster.sync(cluster._correct_state)  # type: ignore[no-untyped-call]
+            client.wait_for_workers(2, timeout=_PATIENCE)
+            self.assertEqual(wide().result(), "wide")
 
     def test_a_task_that_hangs_fails_gives_its_core_back_and_can_be_retried(self) -> None:
         self.addCleanup(_never.set)
