@@ -31,6 +31,7 @@ from types import TracebackType
 from typing import Any
 
 import distributed
+from dask.delayed import Delayed
 
 from .. import graph
 from .._request import Request
@@ -83,7 +84,8 @@ class DaskCall(Call):
         super().__init__(runtime, task, args, kwargs)
         self.key = ""
         self.arguments = b""  # pickled
-        self.inputs: list[tuple[Any, int]] = []  # calls, and which of their values
+        # Calls, and which of their values; or what is Dask's own.
+        self.inputs: list[tuple[DaskCall | distributed.Future[Any], int]] = []
         self.after: list[Any] = []  # calls that it needs for what they leave in files
         self.ordered = False  # it has to follow calls whose data it does not need
         self.sent = False  # it goes to Dask, or went
@@ -345,8 +347,6 @@ class DaskRuntime(Runtime):
             with self._declaring:
                 if task not in self._flows:
                     self._flows[task] = self._make_flow(task)
-            if not call.has_futures:
-                call.nbytes = task.bytes_of(args, kwargs)
         if task not in self._specs:
             self._specs[task] = calls.dumps_task(task)
         uses = task.accesses(args, kwargs) if task.files or task.objects else {}
@@ -357,6 +357,8 @@ class DaskRuntime(Runtime):
         # Reading the last version of an object and making the next one is one step.
         with self._versions.lock:
             changed = self._dump(call, uses)
+            if task.constraint is not None and not call.has_futures:
+                call.nbytes = task.bytes_of(args, kwargs)
             files: dict[Key, Any] = {key: use for key, use in uses.items() if isinstance(key, str)}
             with self._lock:
                 self._enter(call, found, files, todo)
@@ -418,14 +420,17 @@ class DaskRuntime(Runtime):
         numbers: dict[int, tuple[int, bool]] = {}
 
         def number_of(value: Any) -> tuple[int, bool] | None:
-            source: tuple[Any, int]
+            source: tuple[DaskCall | distributed.Future[Any], int]
             if id(value) in numbers:
                 return numbers[id(value)]
             version = self._versions.of(value)
             if version is not None and (id(value) in reads or id(value) not in ids):
                 source = version.writer, version.index
             elif type(value) is Future and value._call.runtime is self:
+                assert isinstance(value._call, DaskCall)  # made by submit
                 source = value._call, value._index or 0
+            elif isinstance(value, (distributed.Future, Delayed)):
+                source = self._ours(value), 0
             else:
                 return None
             numbers[id(value)] = len(call.inputs), id(value) in ids
@@ -436,13 +441,24 @@ class DaskRuntime(Runtime):
         call.has_futures = bool(call.inputs)
         return changed
 
+    def _ours(self, value: distributed.Future[Any] | Delayed) -> distributed.Future[Any]:
+        """What is Dask's own among the arguments, as a future of this runtime's client."""
+        if isinstance(value, Delayed):
+            computed: distributed.Future[Any] = self._client.compute(value)
+            return computed
+        # What another client sends may reach the scheduler after what needs it.
+        if value.client is not self._client:
+            raise ValueError(f"{value!r} is of another Client than that of this Runtime")
+        return value
+
     def _link(
         self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> Call | None:
         assert isinstance(call, DaskCall)  # made by submit
         failed: Call | None = None
         for needed, _ in call.inputs:
-            failed = graph.link(call, needed, data=True) or failed
+            if isinstance(needed, DaskCall):
+                failed = graph.link(call, needed, data=True) or failed
         for key, (thing, direction) in uses.items():
             failed = self._accesses.enter(call, key, thing, direction) or failed
         # The edge that was made last is the last one of its list.
@@ -540,8 +556,10 @@ class DaskRuntime(Runtime):
             pure=False,
         )
 
-    def _input(self, call: DaskCall, index: int) -> Any:
+    def _input(self, call: DaskCall | distributed.Future[Any], index: int) -> Any:
         """One of the values of a call, as an argument of a Dask task."""
+        if not isinstance(call, DaskCall):
+            return call
         if not call.many:
             return None if call.dask is None else call.dask
         part = call.parts.get(index)
