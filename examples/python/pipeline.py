@@ -49,4 +49,6 @@ def main(folder: Path, target: str | None) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     main(Path(sys.argv[1]).absolute(), sys.argv[2] if len(sys.argv) > 2 else None)

@@ -1,4 +1,5 @@
-"""Runs an example in a folder of its own and compares what it prints.
+"""Runs an example in a folder of its own and compares what it prints; without arguments it says
+how it is run.
 
 run_example.py EXAMPLE EXPECTED_LINE...
 """
@@ -10,6 +11,11 @@ from pathlib import Path
 
 
 def main(example: str, *expected: str) -> int:
+    bare = subprocess.run([sys.executable, example], stderr=subprocess.PIPE, text=True)
+    usage = f"python3 {Path(example).name} FOLDER"
+    if bare.returncode != 1 or usage not in bare.stderr:
+        print(f"{Path(example).name} without arguments: {bare.returncode}, {bare.stderr}")
+        return 1
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-W", "error", example, folder],

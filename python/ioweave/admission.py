@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._core import Policy, SetLimit, Start
 from .config import did_you_mean
+from .constraints import text_for
 from .devices import Device
 from .learning import Learned
 
@@ -53,10 +54,14 @@ class DeviceState:
 class Flow:
     """The calls of one task on one device."""
 
-    __slots__ = ("device", "done", "id", "limit", "moved", "running", "sampled", "task", "waiting")
+    __slots__ = (
+        *("device", "done", "id", "limit", "moved", "name", "running", "sampled", "task"),
+        "waiting",
+    )
 
-    def __init__(self, task: Task, device: DeviceState, number: int) -> None:
+    def __init__(self, task: Task, name: str, device: DeviceState, number: int) -> None:
         self.task = task
+        self.name = name
         self.device = device
         self.id = number
         self.sampled = task.constraint is not None and task.constraint.sampled
@@ -65,6 +70,61 @@ class Flow:
         self.done = 0  # calls that ended well
         self.moved = 0  # their bytes
         self.limit = 0  # calls at once, as the policy last said; 0: no bound
+
+
+class Names:
+    """The I/O tasks that were called, by name. A further one of a name on a device has a number, so
+    that they are two in run files and explanations: save, save(2)."""
+
+    def __init__(self) -> None:
+        self._names: dict[Task, str] = {}
+        self._used: dict[tuple[str, str], int] = {}  # of a device; how many tasks ask for it
+
+    def new(self, task: Task) -> str:
+        """The name of a task that is called the first time; to be added."""
+        name, number = task.name, self._used.get((task.name, task.device), 0)
+        while (name, task.device) in self._used:
+            number += 1
+            name = f"{task.name}({number})"
+        return name
+
+    def add(self, task: Task, name: str) -> None:
+        self._names[task] = name
+        for used in {name, task.name}:
+            self._used[used, task.device] = self._used.get((used, task.device), 0) + 1
+
+    def of(self, task: Task) -> str:
+        """Its own name, if it was not added."""
+        return self._names.get(task, task.name)
+
+    def find(self, task: Task | str) -> Task:
+        """The one that is meant.
+
+        Raises:
+            ValueError: there is none, or several of them.
+        """
+        names = tuple(self._names.items())  # another thread may add one
+        found = [one for one, name in names if task in (one, one.name, name)]
+        if len(found) == 1:
+            return found[0]
+        name = task if isinstance(task, str) else task.name
+        if found:
+            raise ValueError(f"several I/O tasks are called {name!r}: pass the task itself")
+        known = sorted({name for _, name in names})
+        raise ValueError(
+            f"no I/O task {name!r} was called in this runtime{did_you_mean(name, known)}; "
+            f"called were {', '.join(map(repr, known)) or 'none'}"
+        )
+
+
+def unknown_device(task: Task, name: str, known: Iterable[str]) -> ValueError:
+    """That a task asks for a device which is none of those."""
+    known = sorted(known)
+    return ValueError(
+        f"task {task.name!r}: there is no device {name!r}{did_you_mean(name, known)}; known are "
+        f"{', '.join(map(repr, known))}. Describe it with "
+        f"Runtime(devices=[ioweave.Device({name!r}, ...)]) or a [[device]] in ioweave.toml"
+    )
 
 
 class Admission:
@@ -101,6 +161,7 @@ class Admission:
         self._devices: dict[str, DeviceState] = {}
         self._flows: dict[Task, Flow] = {}
         self._flow_ids: list[Flow] = []
+        self._names = Names()
         self._calls: dict[int, Call] = {}  # by operation: all that the policy knows
         self._operations = 0
 
@@ -132,28 +193,31 @@ class Admission:
         """
         flow = self._flows.get(task)
         if flow is None:
-            flow = Flow(task, *self._make(task))
+            flow = self._make(task, self._names.new(task))
+            self._names.add(task, flow.name)
             self._flows[task] = flow
             self._flow_ids.append(flow)
             # The policy tells of changes only.
             self._set_limit(flow, self._explain(flow)["limit"])
         return flow
 
-    def _make(self, task: Task) -> tuple[DeviceState, int]:
+    def _make(self, task: Task, name: str) -> Flow:
         device = self.device(task, task.device)
-        assert task.constraint is not None  # it is an I/O task
-        text = task.constraint.text(self._executors)
+        text = text_for(task, device.device.bandwidth, self._executors)
         known = self._learned.beginning(task, device.device)
         if known:
             try:
-                return device, self._add_flow(task, device, text, known)
+                return self._add_flow(task, name, device, text, known)
             except ValueError as error:
                 _log.warning("what was learned for %s is not used: %s", task.key, error)
-        return device, self._add_flow(task, device, text, "")
+        return self._add_flow(task, name, device, text, "")
 
-    def _add_flow(self, task: Task, device: DeviceState, text: str, learned: str) -> int:
+    def _add_flow(
+        self, task: Task, name: str, device: DeviceState, text: str, learned: str
+    ) -> Flow:
         try:
-            return self._policy.add_flow(task.name, device.id, constraint=text, learned=learned)
+            number = self._policy.add_flow(name, device.id, constraint=text, learned=learned)
+            return Flow(task, name, device, number)
         except ValueError as error:
             raise ValueError(
                 f"task {task.name!r} on device {device.device.name!r}: {error}"
@@ -170,12 +234,7 @@ class Admission:
             return state
         device = self._known.get(name)
         if device is None:
-            raise ValueError(
-                f"task {task.name!r}: there is no device {name!r}"
-                f"{did_you_mean(name, self._known)}; known are "
-                f"{', '.join(map(repr, sorted(self._known)))}. Describe it with "
-                f"Runtime(devices=[ioweave.Device({name!r}, ...)]) or a [[device]] in ioweave.toml"
-            )
+            raise unknown_device(task, name, self._known)
         nodes = self._nodes_with(task, device)
         if self._nodes is None and device.path is not None and not Path(device.path).exists():
             raise ValueError(
@@ -298,17 +357,7 @@ class Admission:
         Raises:
             ValueError: no I/O task of that name was called, or several were.
         """
-        flows = [flow for flow in self._flow_ids if task in (flow.task, flow.task.name)]
-        if len(flows) == 1:
-            return self._explain(flows[0])
-        name = task if isinstance(task, str) else task.name
-        if flows:
-            raise ValueError(f"several I/O tasks are called {name!r}: pass the task itself")
-        known = sorted({flow.task.name for flow in self._flow_ids})
-        raise ValueError(
-            f"no I/O task {name!r} was called in this runtime{did_you_mean(name, known)}; "
-            f"called were {', '.join(map(repr, known)) or 'none'}"
-        )
+        return self._explain(self._flows[self._names.find(task)])
 
     def explanations(self) -> list[dict[str, Any]]:
         """Of all flows."""

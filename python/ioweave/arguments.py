@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import collections
 import copy
 import dataclasses
 import datetime
@@ -11,7 +12,7 @@ import mmap
 import pathlib
 import reprlib
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from ._request import Request
@@ -26,7 +27,103 @@ ATOMS: frozenset[type] = frozenset(
         *(datetime.timedelta,),
     }
 )
-_CONTAINERS: frozenset[type] = frozenset({list, tuple, dict, set, frozenset})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Container:
+    """What values of a type hold, and how one of them becomes one that holds other parts."""
+
+    parts: Callable[[Any], Collection[Any]]
+    rebuilt: Callable[[Any, list[Any]], Any]
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _keys_and_values(value: Any) -> tuple[Any, ...]:
+    return (*value.keys(), *value.values())
+
+
+def _dict_of(parts: list[Any]) -> dict[Any, Any]:
+    half = len(parts) // 2
+    return dict(zip(parts[:half], parts[half:], strict=True))
+
+
+def _refilled(fill: Callable[[Any, list[Any]], object]) -> Callable[[Any, list[Any]], Any]:
+    def rebuilt(value: Any, parts: list[Any]) -> Any:
+        new = copy.copy(value)  # of its type, with what else it has: a default factory, a length
+        new.clear()
+        fill(new, parts)
+        return new
+
+    return rebuilt
+
+
+def _made_again(base: type) -> Callable[[Any, list[Any]], Any]:
+    """Without the type's own __new__, which may take something else than the parts."""
+
+    def rebuilt(value: Any, parts: list[Any]) -> Any:
+        new: Any = base.__new__(type(value), parts)
+        if hasattr(value, "__dict__"):
+            new.__dict__.update(value.__dict__)
+        return new
+
+    return rebuilt
+
+
+# By type; those of subclasses are likewise.
+_BASES: dict[type, _Container] = {
+    list: _Container(_itself, _refilled(lambda new, parts: new.extend(parts))),
+    tuple: _Container(_itself, _made_again(tuple)),
+    dict: _Container(_keys_and_values, _refilled(lambda new, parts: new.update(_dict_of(parts)))),
+    set: _Container(_itself, _refilled(lambda new, parts: new.update(parts))),
+    frozenset: _Container(_itself, _made_again(frozenset)),
+    collections.deque: _Container(_itself, _refilled(lambda new, parts: new.extend(parts))),
+    type({}.keys()): _Container(_itself, lambda _, parts: dict.fromkeys(parts).keys()),
+    type({}.values()): _Container(_itself, lambda _, parts: dict(enumerate(parts)).values()),
+    type({}.items()): _Container(_itself, lambda _, parts: dict(parts).items()),
+    types.MappingProxyType: _Container(
+        _keys_and_values, lambda _, parts: types.MappingProxyType(_dict_of(parts))
+    ),
+}
+# Whose parts are their attributes, as those of a dataclass.
+_RECORDS = (
+    types.SimpleNamespace,
+    collections.ChainMap,
+    collections.UserDict,
+    collections.UserList,
+)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(value):
+        own: dict[str, Any] = vars(value)
+        return own
+    names = (field.name for field in dataclasses.fields(value))
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def _with_attributes(value: Any, parts: list[Any]) -> Any:
+    new = copy.copy(value)
+    for name, part in zip(_attributes(value), parts, strict=True):
+        object.__setattr__(new, name, part)  # a frozen one too; it is nobody's yet
+    return new
+
+
+_RECORD = _Container(lambda value: _attributes(value).values(), _with_attributes)
+
+
+def _container_of(kind: type) -> _Container | None:
+    if dataclasses.is_dataclass(kind) or issubclass(kind, _RECORDS):
+        return _RECORD
+    for base, container in _BASES.items():
+        if issubclass(kind, base):
+            return container
+    return None
+
+
+_container: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(_container_of)
 
 
 class Found:
@@ -43,7 +140,7 @@ class Found:
 
 
 def examine(values: Iterable[Any]) -> Found:
-    """Looks through the values and, inside lists, tuples, dicts, sets and dataclasses, theirs.
+    """Looks through the values and, inside containers (_BASES, _RECORDS) and dataclasses, theirs.
 
     Raises:
         ValueError: a container contains itself and futures, so they cannot be replaced by values.
@@ -71,31 +168,22 @@ def _examine(values: Iterable[Any], found: Found, inside: set[int]) -> bool:
             found.requests.append(value)
             continue
         found.objects.append(value)
-        parts = _parts(value, kind)
-        if parts is None:
+        container = _container(kind)
+        if container is None:
             size = _size(value)
             if size:
                 found.bytes += size
                 found.held[id(value)] = size
-        elif id(value) in inside:
+            continue
+        if id(value) in inside:
             cyclic = True
-        elif not ATOMS.issuperset(map(type, parts)):  # at the speed of C for a list of numbers
+            continue
+        parts = container.parts(value)
+        if not ATOMS.issuperset(map(type, parts)):  # at the speed of C for a list of numbers
             inside.add(id(value))
             cyclic |= _examine(parts, found, inside)
             inside.discard(id(value))
     return cyclic
-
-
-def _parts(value: Any, kind: type) -> Iterable[Any] | None:
-    """What a container holds; None if it is none."""
-    if kind in _CONTAINERS:
-        parts: Iterable[Any] = (*value.keys(), *value.values()) if kind is dict else value
-        return parts
-    if isinstance(value, tuple) and hasattr(value, "_make"):  # a named one
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
-    return None
 
 
 def held_by(values: Iterable[Any]) -> dict[int, int]:
@@ -103,8 +191,8 @@ def held_by(values: Iterable[Any]) -> dict[int, int]:
     no deeper: what tasks return may be millions of objects."""
     held: dict[int, int] = {}
     for value in values:
-        parts = _parts(value, type(value))
-        for part in (value,) if parts is None else tuple(parts):
+        container = _container(type(value))
+        for part in (value,) if container is None else tuple(container.parts(value)):
             size = 0 if type(part) in ATOMS else _size(part)
             if size:
                 held[id(part)] = size
@@ -133,38 +221,27 @@ def replace_requests(value: Any, value_of: Callable[[Request[Any]], Any]) -> Any
     return _replace(value, Request, value_of, {})
 
 
-def _replace(value: Any, wanted: type, value_of: Callable[[Any], Any], done: dict[int, Any]) -> Any:
+def _replace(
+    value: Any, wanted: type, value_of: Callable[[Any], Any], done: dict[int, tuple[Any, Any]]
+) -> Any:
+    """`done` holds containers, which keep their ids so, and what stands in their place."""
     kind = type(value)
     if kind in ATOMS:
         return value
     if kind is wanted:
         return value_of(value)
-    if id(value) in done:
-        return done[id(value)]
-    done[id(value)] = value  # for one that contains itself, which holds no futures
-    parts = _parts(value, kind)
-    if parts is None or ATOMS.issuperset(map(type, parts)):
+    container = _container(kind)
+    if container is None:
         return value
-    old = list(parts)
-    new = [_replace(part, wanted, value_of, done) for part in old]
-    if any(a is not b for a, b in zip(old, new, strict=True)):
-        done[id(value)] = _rebuilt(value, kind, new)
-    return done[id(value)]
-
-
-def _rebuilt(value: Any, kind: type, parts: list[Any]) -> Any:
-    if kind is dict:
-        half = len(parts) // 2
-        return dict(zip(parts[:half], parts[half:], strict=True))
-    if kind in _CONTAINERS:
-        return kind(parts)
-    if isinstance(value, tuple):
-        return kind._make(parts)  # type: ignore[attr-defined]
-    new = copy.copy(value)
-    for field, part in zip(dataclasses.fields(value), parts, strict=True):
-        if hasattr(value, field.name):
-            object.__setattr__(new, field.name, part)  # a frozen one too; it is nobody's yet
-    return new
+    if id(value) in done:
+        return done[id(value)][1]
+    done[id(value)] = value, value  # for one that contains itself, which holds no futures
+    old = list(container.parts(value))
+    if not ATOMS.issuperset(map(type, old)):
+        new = [_replace(part, wanted, value_of, done) for part in old]
+        if any(a is not b for a, b in zip(old, new, strict=True)):
+            done[id(value)] = value, container.rebuilt(value, new)
+    return done[id(value)][1]
 
 
 class _Short(reprlib.Repr):

@@ -18,7 +18,7 @@ cores = 48                 # left out: 1
 
 The files are those of `ioweave run`: `./ioweave.toml`, the user's, the site's. A device of that
 name in an earlier one hides the later ones', and the nodes are those of the first file that has
-any. Everything else in them is the command's and ignored.
+any. Settings, rules and locks in them are the command's; of other tables a warning is logged.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ else:
 _log = logging.getLogger("ioweave")
 _KEYS = ("name", "path", "bandwidth", "scope", "max_in_flight", "nodes", "curve")
 _NODE_KEYS = ("name", "count", "cores")
+_TABLES = ("device", "node", "rule", "lock")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -73,7 +74,7 @@ def load_nodes(config: str | os.PathLike[str] | None = None) -> list[Node]:
         ValueError: a file is no TOML, or describes a node wrongly; it names file and setting.
     """
     for path in _usual_files() if config is None else [Path(config)]:
-        nodes = [_node(path, table) for table in _tables(path, "node")]
+        nodes = [_node(path, table) for table in _tables(path, _parsed(path), "node")]
         if nodes:
             return nodes
     return []
@@ -94,11 +95,16 @@ def _ours(path: Path) -> bool:
     return ours
 
 
-def _tables(path: Path, kind: str) -> list[dict[str, Any]]:
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        tables = tomllib.loads(path.read_text("utf-8")).get(kind, [])
+        document: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not TOML: {error}") from error
+    return document
+
+
+def _tables(path: Path, document: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    tables = document.get(kind, [])
     if not (isinstance(tables, list) and all(isinstance(table, dict) for table in tables)):
         raise ValueError(f"{path}: {kind}s are written as [[{kind}]] tables")
     return tables
@@ -124,8 +130,13 @@ def _node(path: Path, table: dict[str, Any]) -> Node:
 
 
 def _read(path: Path) -> dict[str, Device]:
+    document = _parsed(path)
+    for name, value in document.items():
+        if name not in _TABLES and isinstance(value, (dict, list)):  # as the command warns of it
+            near = did_you_mean(name, _TABLES)
+            _log.warning("%s: unknown setting %r is ignored%s", path, name, near)
     devices: dict[str, Device] = {}
-    for table in _tables(path, "device"):
+    for table in _tables(path, document, "device"):
         device = _device(path, table)
         if device.name in devices:
             raise ValueError(f"{path}: device {device.name!r} is described twice")

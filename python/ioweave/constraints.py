@@ -11,11 +11,19 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .config import did_you_mean
+from .numeric import real
+
+if TYPE_CHECKING:
+    from .tasks import Task
+
+_log = logging.getLogger("ioweave")
 
 POLICIES = ("none", "fixed", "paper-unbounded", "paper-bounded", "climb")
 _BOUNDED = re.compile(r"auto\s*\(([^()]*)\)")
@@ -41,6 +49,30 @@ class Constraint:
         if self.policy == "paper-bounded":
             return f"auto:{numbers}"
         return f"fixed:{numbers}" if self.policy == "fixed" else self.policy
+
+
+def text_for(task: Task, budget_mb_per_s: float, executors: int) -> str:
+    """The policy core's text for an I/O task on its device, which has that budget; 0: none.
+
+    Raises:
+        ValueError: it should hold a part of a budget, and there is none.
+    """
+    constraint = task.constraint
+    assert constraint is not None  # it is an I/O task
+    if constraint.policy != "fixed" or budget_mb_per_s > 0:
+        return constraint.text(executors)
+    why = f"task {task.name!r} on device {task.device!r}: {no_budget(task.device)}"
+    if task.needs_budget:
+        raise ValueError(why)
+    _log.warning("%s; it holds nothing meanwhile", why)
+    return "none"
+
+
+def no_budget(device: str) -> str:
+    return (
+        f"a fixed bandwidth is a part of a budget, and device {device!r} has none: give it a "
+        "bandwidth in MB/s (`ioweave measure` finds out which), or use climb"
+    )
 
 
 def constraint_of(bandwidth: float | str | None, policy: str | None) -> Constraint:
@@ -92,8 +124,9 @@ def _malformed(bandwidth: object) -> ValueError:
     )
 
 
-def _fixed(bandwidth: object, number: object) -> Constraint:
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+def _fixed(bandwidth: object, given: object) -> Constraint:
+    number = real(given)
+    if number is None:
         raise _malformed(bandwidth)
     if not (math.isfinite(number) and number > 0):
         raise ValueError(

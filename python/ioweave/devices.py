@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _core
+from .numeric import real, whole
 
 SCOPES = ("node", "shared")
 _MOST_STREAMS = 1e6  # of a curve in the simulation
@@ -54,13 +55,15 @@ class Device:
         _check_name("device", self.name)
         if self.path is not None and not isinstance(self.path, (str, os.PathLike)):
             raise refuse("path", self.path, "a path")
-        if not (_is_number(self.bandwidth) and math.isfinite(self.bandwidth)):
+        bandwidth = real(self.bandwidth)
+        if bandwidth is None or not math.isfinite(bandwidth):
             raise refuse("bandwidth", self.bandwidth, "a number of MB/s")
-        if self.bandwidth < 0:
+        if bandwidth < 0:
             raise refuse("bandwidth", self.bandwidth, "MB/s above 0, or 0 for no budget")
         if self.scope not in SCOPES:
             raise refuse("scope", self.scope, "'node' or 'shared'")
-        if not (type(self.max_in_flight) is int and self.max_in_flight >= 0):
+        most = whole(self.max_in_flight)
+        if most is None or most < 0:
             raise refuse("max_in_flight", self.max_in_flight, "a whole number, 0 for no bound")
         if self.nodes is not None:
             if not (isinstance(self.nodes, (list, tuple)) and self.nodes):
@@ -68,11 +71,17 @@ class Device:
             if not all(isinstance(glob, str) and glob for glob in self.nodes):
                 raise refuse("nodes", self.nodes, "names or globs of nodes, which are not empty")
             object.__setattr__(self, "nodes", tuple(self.nodes))  # frozen, and so shall they be
-        if not _is_curve(self.curve):
+        curve = _curve_of(self.curve)
+        if curve is None:
             wanted = "a list of [streams, MB/s], streams ascending and all numbers above 0"
             raise refuse("curve", self.curve, wanted)
-        points = tuple((float(streams), float(mb_per_s)) for streams, mb_per_s in self.curve)
-        object.__setattr__(self, "curve", points)  # frozen, so it shall not change either
+        # It is frozen, so they shall not change either; and they are Python's own.
+        for setting, value in (
+            ("bandwidth", bandwidth),
+            ("max_in_flight", most),
+            ("curve", curve),
+        ):
+            object.__setattr__(self, setting, value)
 
     @classmethod
     def discover(cls, path: str | os.PathLike[str], **settings: Any) -> Device:
@@ -123,10 +132,14 @@ class Node:
     def __post_init__(self) -> None:
         _check_name("node", self.name)
         for setting, value in (("count", self.count), ("cores", self.cores)):
-            if value is not None and not (type(value) is int and value > 0):
+            if value is None and setting == "count":
+                continue
+            number = whole(value)
+            if number is None or number < 1:
                 raise ValueError(
                     f"node {self.name!r}: {setting} must be a whole number above 0, not {value!r}"
                 )
+            object.__setattr__(self, setting, number)
 
     @property
     def names(self) -> list[str]:
@@ -181,19 +194,22 @@ def _without_escapes(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text)
 
 
-def _is_curve(value: object) -> bool:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return False
+def _curve_of(value: Any) -> tuple[tuple[float, float], ...] | None:
+    """None if it is none."""
+    try:
+        points = [tuple(map(real, point)) for point in value]
+    except TypeError:  # not to be iterated over
+        return None
+    curve: list[tuple[float, float]] = []
     last = 0.0
-    for point in value:
-        if not (isinstance(point, Sequence) and len(point) == 2 and all(map(_is_number, point))):
-            return False
+    for point in points:
+        if len(point) != 2:
+            return None
         streams, mb_per_s = point
+        if streams is None or mb_per_s is None:
+            return None
         if not (last < streams <= _MOST_STREAMS and 0 < mb_per_s < math.inf):
-            return False
+            return None
+        curve.append((float(streams), float(mb_per_s)))
         last = streams
-    return True
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return tuple(curve)

@@ -210,6 +210,14 @@ class Accesses:
         call.accesses.append((key, access))
         return failed
 
+    def before(self, key: Key, direction: Direction) -> list[Call]:
+        """Those that a call has to follow which is going to enter."""
+        access = self._table.get(key)
+        if access is None:
+            return []
+        found = [] if access.writer is None else [access.writer]
+        return found if direction is Direction.In else [*found, *access.readers]
+
     def note_reader(self, call: Call, key: Key, keep: object) -> None:
         """`call`, submitted before anybody wrote `key`, reads it."""
         access = self._table.get(key)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from .config import did_you_mean, load_devices
 from .devices import Device, Node, devices_by_name
+from .numeric import real, whole
 
 if TYPE_CHECKING:
     from .simulated import Cost, Curve
@@ -57,8 +58,10 @@ class Options:
             value = getattr(self, name)
             if value is None and name in ("cpus", "max_pending_bytes"):
                 continue
-            if type(value) is not int or value < 1:
+            number = whole(value)
+            if number is None or number < 1:
                 raise _wrong(name, value, "a whole number above 0")
+            object.__setattr__(self, name, number)  # one of Python's own
         if self.workers not in ("threads", "processes"):
             raise _wrong("workers", self.workers, "'threads' or 'processes'")
         if self.on_interrupt not in ("drain", "cancel"):
@@ -76,9 +79,10 @@ class Options:
                 raise _wrong(name, value, "a dict by name")
         for name, curve in (self.curves or {}).items():
             Device(name, curve=curve)  # says what is wrong with it
-        period = self.sample_period_s
-        if isinstance(period, bool) or not isinstance(period, (int, float)) or not period > 0:
-            raise _wrong("sample_period_s", period, "seconds above 0")
+        period = real(self.sample_period_s)
+        if period is None or not period > 0:
+            raise _wrong("sample_period_s", self.sample_period_s, "seconds above 0")
+        object.__setattr__(self, "sample_period_s", period)
         nodes = [self.nodes] if isinstance(self.nodes, Node) else [*self.nodes]
         if isinstance(self.nodes, Node) or not all(isinstance(node, Node) for node in nodes):
             raise TypeError(f"nodes must be a list of ioweave.Node(...), not {self.nodes!r}")

@@ -1161,7 +1161,7 @@ class Runtime:
     def _record(self, recorder: Recorder, call: Call, failed: bool, todo: Todo) -> None:
         flow, began = call.flow, self._began
         due = recorder.call(
-            call.task.name,
+            call.task.name if flow is None else flow.name,
             None if flow is None else flow.device.device.name,
             0,
             call.ready_s - began,
@@ -1176,7 +1176,7 @@ class Runtime:
     def _record_limit(self, flow: admission.Flow) -> None:
         assert self._recorder is not None  # or this is not called
         at_s = time.monotonic() - self._began
-        self._recorder.limit(flow.task.name, flow.device.device.name, flow.limit, at_s)
+        self._recorder.limit(flow.name, flow.device.device.name, flow.limit, at_s)
 
     def _counts(self) -> dict[str, int]:
         return {
@@ -1213,8 +1213,8 @@ def _interrupt() -> KeyboardInterrupt | None:
 
 
 def wait(value: Any) -> Any:
-    """The value with the futures in it, and the requests of files, at any depth of lists, tuples,
-    dicts, sets and dataclasses, replaced by their results; waits for them all first.
+    """The value with the futures in it, and the requests of files, at any depth of containers and
+    dataclasses, replaced by their results; waits for them all first.
 
     An object that a task changes (`Annotated[T, InOut]`) is waited for too, and a Path until the
     task that writes the file is done. Without futures the value is returned as it is, so a program
@@ -1327,7 +1327,7 @@ def run_callbacks(callbacks: list[tuple[Future[Any], Callable[[Any], object]]]) 
 
 def _flow_stats(flow: admission.Flow) -> FlowStats:
     return FlowStats(
-        task=flow.task.name,
+        task=flow.name,
         device=flow.device.device.name,
         waiting=flow.waiting,
         running=flow.running,

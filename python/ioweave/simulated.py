@@ -14,6 +14,7 @@ so that another thread can look between them.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,9 +27,10 @@ from .arguments import Found, replace_futures
 from .config import did_you_mean, load_nodes
 from .devices import Device, Node
 from .futures import Future
-from .graph import DONE, Call, Direction, Key, link
+from .graph import DONE, Call, Direction, Key
 from .interrupts import Interrupts
 from .learning import Learned
+from .numeric import real
 from .options import Options, takes_options
 from .records import TaskRecord
 from .runtime import GUARDED, FlowStats, Runtime, Stats, nothing, run_callbacks
@@ -256,16 +258,14 @@ class SimulatedRuntime(Runtime):
             if Task.some_change_objects:  # else who uses which object is nothing to anybody
                 for thing in (*found.objects, *futures):
                     uses.setdefault(id(thing), (thing, Direction.In))
-        for future in futures:
-            link(call, future._call, data=True)
+        needs = dict.fromkeys(future._call for future in futures)
+        for key, (_, direction) in uses.items():
+            needs |= dict.fromkeys(self._accesses.before(key, direction))
+        after = [other.operation for other in needs]
+        # It may be refused, and has not been here then.
+        call.operation, device = self._add(call, after, self._holder(futures, uses, after))
         for key, (keep, direction) in uses.items():
             self._accesses.enter(call, key, keep, direction)
-        after = [other.operation for other in call.needs or ()]
-        try:
-            call.operation, device = self._add(call, after, self._holder(futures, uses, after))
-        except ValueError:
-            self._accesses.leave(call)
-            raise
         self._note_written(call, uses, device)
         for other in call.needs or ():
             other.successors = other.followers = None  # the simulation has the edges
@@ -305,7 +305,7 @@ class SimulatedRuntime(Runtime):
         task, cost = call.task, call.cost
         assert self._admission is not None  # it runs
         if task.constraint is not None:
-            flow = self._admission.flow(task)
+            flow = call.flow = self._admission.flow(task)
             self._introduce(task, flow.device, call.nbytes)
             beside = None if self._shared_directory else near
             if beside is not None and beside not in after:
@@ -443,8 +443,8 @@ class SimulatedRuntime(Runtime):
             found = [(call, self._core.record(call.operation)) for call in self._calls]
         return [
             TaskRecord(
-                call.task.name,
-                call.task.device if call.task.constraint is not None else None,
+                call.task.name if call.flow is None else call.flow.name,
+                None if call.flow is None else call.task.device,
                 record.node,
                 record.ready_s,
                 record.start_s,
@@ -485,7 +485,7 @@ class SimulatedRuntime(Runtime):
         assert self._admission is not None  # it has the flow
         counts = self._core.counts_of(flow.id)
         return FlowStats(
-            task=flow.task.name,
+            task=flow.name,
             device=flow.device.device.name,
             waiting=counts.waiting,
             running=counts.running,
@@ -551,9 +551,10 @@ def _seconds(task: Task, given: Any) -> float:
 
 
 def _bytes(task: Task, given: Any) -> int:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or given < 0:
+    size = real(given)
+    if size is None or not 0 <= size < math.inf:
         raise ValueError(f"costs of I/O task {task.name!r} must be bytes, not {given!r}")
-    return int(given)
+    return int(size)
 
 
 __all__ = ["BlockingIO", "SimulatedRuntime"]

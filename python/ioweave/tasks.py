@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, overload
 from .arguments import examine
 from .constraints import Constraint, constraint_of
 from .graph import Direction, Key, file_key
+from .numeric import real, whole
 
 if typing.TYPE_CHECKING:
     from .runtime import Runtime
@@ -35,6 +36,10 @@ class Task:
     # What becomes of a call that failed for good: it raises; it gives None and is no failure; or it
     # is as one that was cancelled. Set by ioweave.compat.pycompss.
     on_failure: Literal["raise", "ignore", "cancel"] = "raise"
+
+    # Whether a device without a budget is an error to a fixed bandwidth; else it is a warning. Set
+    # by ioweave.compat.pycompss.
+    needs_budget: bool = True
 
     def __init__(
         self,
@@ -94,10 +99,13 @@ class Task:
         """The bytes that a call of this I/O task moves; `args` hold no futures."""
         if self.bytes is None:
             return examine((*args, *kwargs.values())).bytes
-        size = self.bytes(*args, **kwargs) if callable(self.bytes) else self.bytes
-        if type(size) is not int or size < 0:
+        if not callable(self.bytes):
+            return self.bytes
+        given = self.bytes(*args, **kwargs)
+        size = whole(given)
+        if size is None or size < 0:
             raise ValueError(
-                f"task {self.name!r}: bytes must give a whole number of bytes, not {size!r}"
+                f"task {self.name!r}: bytes must give a whole number of bytes, not {given!r}"
             )
         return size
 
@@ -243,6 +251,11 @@ def _names_files(kind: Any) -> bool:
 
 
 def _function_of(thing: Any) -> Callable[..., Any]:
+    if isinstance(thing, Task):
+        raise TypeError(
+            f"task {thing.name!r} is a task already: one decorator makes one of a function, or "
+            "@ioweave.io above @ioweave.task"
+        )
     if not callable(thing):
         raise TypeError(f"a task is made from a function, not from {thing!r}")
     for test in (inspect.iscoroutinefunction, inspect.isgeneratorfunction):
@@ -254,7 +267,7 @@ def _function_of(thing: Any) -> Callable[..., Any]:
     return thing  # type: ignore[no-any-return]
 
 
-def _check(
+def _checked(
     function: Callable[..., Any],
     *,
     cpus: int,
@@ -262,21 +275,28 @@ def _check(
     timeout: float | None,
     returns: int,
     name: str | None,
-) -> None:
+) -> dict[str, Any]:
+    """The options, as numbers of Python's own."""
+
     def refuse(option: str, value: object, wanted: str) -> ValueError:
         return ValueError(f"task {function.__name__!r}: {option} must be {wanted}, not {value!r}")
 
     if name is not None and not (isinstance(name, str) and name and name.isprintable()):
         raise refuse("name", name, "text that can be printed")
+    options: dict[str, Any] = {"timeout": None, "name": name}
     for option, value, least in (
         ("cpus", cpus, 1),
         ("retries", retries, 0),
         ("returns", returns, 1),
     ):
-        if type(value) is not int or value < least:
+        number = options[option] = whole(value)
+        if number is None or number < least:
             raise refuse(option, value, f"a whole number from {least} on")
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
-        raise refuse("timeout", timeout, "seconds above 0, or None")
+    if timeout is not None:
+        seconds = options["timeout"] = real(timeout)
+        if seconds is None or not seconds > 0:
+            raise refuse("timeout", timeout, "seconds above 0, or None")
+    return options
 
 
 @overload
@@ -317,14 +337,9 @@ def task(
 
     def make(function: Callable[..., Any]) -> Task:
         function = _function_of(function)
-        options: dict[str, Any] = {
-            "cpus": cpus,
-            "retries": retries,
-            "timeout": timeout,
-            "returns": returns,
-            "name": name,
-        }
-        _check(function, **options)
+        options = _checked(
+            function, cpus=cpus, retries=retries, timeout=timeout, returns=returns, name=name
+        )
         return Task(function, **options)
 
     return make if function is None else make(function)
@@ -377,23 +392,26 @@ def io(
     """
 
     def make(thing: Callable[..., Any] | Task) -> Task:
-        inner = thing if isinstance(thing, Task) else None
+        # One that is an I/O task already is refused like any other.
+        inner = thing if isinstance(thing, Task) and thing.constraint is None else None
         if inner is not None and inner.cpus != 1:
             raise ValueError(
                 f"task {inner.name!r}: an I/O task takes no CPU slot: leave cpus={inner.cpus} out"
             )
         function = inner.function if inner else _function_of(thing)
-        options: dict[str, Any] = {
-            "retries": retries or (inner.retries if inner else 0),
-            "timeout": timeout if timeout is not None or inner is None else inner.timeout,
-            "returns": inner.returns if inner else 1,
-            "name": name if name is not None or inner is None else inner.name,
-        }
-        _check(function, cpus=1, **options)
-        if type(bytes) is not int and bytes is not None and not callable(bytes):
+        options = _checked(
+            function,
+            cpus=1,
+            retries=retries or (inner.retries if inner else 0),
+            timeout=timeout if timeout is not None or inner is None else inner.timeout,
+            returns=inner.returns if inner else 1,
+            name=name if name is not None or inner is None else inner.name,
+        )
+        size = bytes if bytes is None or callable(bytes) else whole(bytes)
+        if (size is None and bytes is not None) or (isinstance(size, int) and size < 0):
             raise ValueError(
-                f"task {function.__name__!r}: bytes must be a whole number or a function of the "
-                f"arguments, not {bytes!r}"
+                f"task {function.__name__!r}: bytes must be a whole number from 0 on or a function "
+                f"of the arguments, not {bytes!r}"
             )
         if device is not None and (not isinstance(device, str) or not device):
             raise ValueError(
@@ -406,11 +424,10 @@ def io(
             raise ValueError(f"task {function.__name__!r}: {error}") from None
         return Task(
             function,
-            cpus=0,
+            **{**options, "cpus": 0},
             constraint=constraint,
             device="default" if device is None else device,
-            bytes=bytes,
-            **options,
+            bytes=size,
         )
 
     return make if function is None else make(function)

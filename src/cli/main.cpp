@@ -9,6 +9,7 @@
 
 #include "base/nearest_name.hpp"
 #include "cli/commands.hpp"
+#include "cli/locations.hpp"
 #include "cli/output.hpp"
 
 namespace {
@@ -60,6 +61,19 @@ Examples:
   ioweave tiom --advise -b 64k -c 1ms -f /scratch/tiom.dat
 )";
 
+/// Without what this installation does not have: a Python wheel holds no tiom.
+std::string help() {
+  std::string why;
+  if (!ioweave::cli::locate(ioweave::cli::Location::tiom, why).empty()) return kHelp;
+  std::string text;
+  for (std::string_view rest = kHelp; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n') + 1);
+    if (line.find("tiom") == std::string_view::npos) text += line;
+    rest.remove_prefix(line.size());
+  }
+  return text;
+}
+
 constexpr std::array<std::string_view, 2> kOptions{"--help", "--version"};
 
 /// The option that was meant; of one letter, the one that begins with it: "-V" as elsewhere.
@@ -90,12 +104,12 @@ int refuse(std::string_view word) {
 
 int dispatch(Arguments words) {
   if (words.empty()) {
-    ioweave::cli::print_error(kHelp);
+    ioweave::cli::print_error(help());
     return ioweave::cli::kFailed;
   }
   const std::string_view word = words[0];
   if (word == "-h" || word == "--help" || word == "help") {
-    ioweave::cli::print(kHelp);
+    ioweave::cli::print(help());
     return 0;
   }
   if (word == "--version") {

@@ -44,6 +44,17 @@ TEST(Command, HelpAndVersionGoToStandardOutput) {
   }
 }
 
+TEST(Command, HelpLeavesOutWhatIsNotInstalled) {
+  const TempDir folder;
+  const std::string alone = folder.file("ioweave");
+  std::filesystem::copy_file(IOWEAVE_COMMAND, alone);
+  const Ran ran = run_any({alone, "--help"});
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("  measure "), Not(HasSubstr("tiom"))));
+  const Ran tiom = run_any({alone, "tiom"});
+  EXPECT_EQ(tiom.code, 125);
+  EXPECT_THAT(tiom.err, HasSubstr("ioweave-tiom was not found"));
+}
+
 TEST(Command, AnUnknownOneIsAnsweredWithTheNearest) {
   const Ran ran = run_ioweave({"docter"});
   EXPECT_EQ(ran.code, 125);

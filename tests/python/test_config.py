@@ -181,6 +181,13 @@ class Files(unittest.TestCase):
                 self.load(text)
                 load_nodes(self.folder / "devices.toml")
 
+    def test_a_table_that_nobody_reads_is_named(self) -> None:
+        with self.assertLogs("ioweave", "WARNING") as said:
+            found = self.load('policy = "off"\n[lock]\npolicy = "off"\n[[devices]]\nname = "a"\n')
+        self.assertEqual(found, {})
+        (text,) = said.output
+        self.assertRegex(text, "devices.toml: unknown setting 'devices' .*did you mean 'device'")
+
     def test_a_named_file_must_exist(self) -> None:
         with self.assertRaises(FileNotFoundError):
             ioweave.Runtime(config=self.folder / "missing.toml")

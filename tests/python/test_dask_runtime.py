@@ -28,6 +28,7 @@ from unittest import mock
 try:
     import distributed
     from dask import config
+    from dask.delayed import delayed
 except ModuleNotFoundError as missing:
     print(f"SKIP: no Dask: {missing}")
     sys.exit(77)
@@ -38,6 +39,7 @@ import test_dependencies
 import test_io_tasks
 import test_runtime
 from ioweave import _core, learning, pictures, run_file
+from ioweave.dask.cluster import worker_options
 from ioweave.dask.reports import check_client
 from runtimes import Gate, RuntimeTest, pass_gate
 
@@ -223,6 +225,10 @@ _never = threading.Event()
 _DISK = ioweave.Device("disk", bandwidth=100)
 
 
+def _total(nested: list[list[int]]) -> int:
+    return sum(map(sum, nested))
+
+
 class Program(OnDask):
     def setUp(self) -> None:
         super().setUp()
@@ -269,6 +275,33 @@ class Program(OnDask):
         words = "task '<lambda>': cpus=3, but the largest worker of this cluster had 2 cores"
         with self.runtime(cpus=2), self.assertRaisesRegex(ValueError, words):
             ioweave.task(cpus=3)(lambda: None)()
+
+    def test_futures_of_dasks_own_are_waited_for_and_replaced(self) -> None:
+        told: dict[str, Any] = {"policy": "none", "bytes": lambda data: 3 * len(data[0])}
+        count = ioweave.io(name="count once", **told)(_total)
+        with self.runtime() as runtime, distributed.Client(self.client().cluster) as other:
+            one, later = self.client().submit(operator.add, 40, 1), delayed(operator.add)(3, 4)
+            self.assertEqual(add(one, later).result(), 48)
+            self.assertEqual(count([[one, later]]).result(), 48)
+            sizes = [flow.bytes for flow in runtime.stats().flows]
+            with self.assertRaises(ZeroDivisionError):
+                add(1, self.client().submit(operator.truediv, 1, 0)).result()
+            with self.assertRaisesRegex(TypeError, "'add': .* is of another Client than that"):
+                add(other.submit(operator.add, 1, 1))
+            del one, later
+        self.assertEqual(sizes, [6])
+
+    def test_a_larger_worker_that_comes_later_is_found(self) -> None:
+        cluster = ioweave.dask.local_cluster(processes=False, cores=1, memory_limit=0)
+        wide = ioweave.task(cpus=3)(lambda: "wide")
+        with cluster, distributed.Client(cluster) as client, ioweave.Runtime(client):
+            self.assertRaises(ValueError, wide)
+            (first,) = cluster.worker_spec.values()
+            options = first["options"] | worker_options(cores=3, io_slots=1)
+            cluster.worker_spec["larger"] = first | {"options": options}
+            cluster.sync(cluster._correct_state)  # type: ignore[no-untyped-call]
+            client.wait_for_workers(2, timeout=_PATIENCE)
+            self.assertEqual(wide().result(), "wide")
 
     def test_a_task_that_hangs_fails_gives_its_core_back_and_can_be_retried(self) -> None:
         self.addCleanup(_never.set)

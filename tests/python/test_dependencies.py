@@ -6,7 +6,9 @@ import collections
 import dataclasses
 import random
 import tempfile
+import types
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +44,49 @@ class Pair:
 
 
 Point = collections.namedtuple("Point", "x y")
+
+
+class Batch(list[Any]):
+    def __init__(self, *items: Any) -> None:
+        super().__init__(items)
+        self.label = "a batch"
+
+
+class Row(tuple[Any, ...]):
+    pass
+
+
+@dataclasses.dataclass
+class Record(dict[str, Any]):
+    field: Any
+
+    def clear(self) -> None:
+        raise TypeError("its keys are those that it has")
+
+
+CONTAINERS: list[Callable[[Any], Any]] = [  # that hold a value
+    lambda one: collections.OrderedDict(b=2, a=one),
+    lambda one: collections.defaultdict(list, a=[one]),
+    lambda one: collections.deque([2, one], maxlen=2),
+    lambda one: collections.Counter(a=one),
+    lambda one: collections.ChainMap({"a": one}, {"b": 2}),
+    lambda one: collections.UserDict({"a": one}),
+    lambda one: collections.UserList([one]),
+    lambda one: types.SimpleNamespace(a=one),
+    lambda one: types.MappingProxyType({"a": one}),
+    lambda one: {one: 2}.keys(),
+    lambda one: {2: one}.values(),
+    lambda one: {one: 2, 3: [one]}.items(),
+    lambda one: Batch(one, [one]),
+    lambda one: Row((one, 2)),
+    lambda one: Record(one),
+    lambda one: Point(one, Pair(one, 2)),
+]
+
+
+@ioweave.task
+def shown(value: Any) -> str:
+    return f"{type(value).__name__} {value!r} {getattr(value, 'label', None)}"
 
 
 @ioweave.task
@@ -115,6 +160,15 @@ class Futures(RuntimeTest):
 
         with self.runtime(cpus=1):
             self.assertTrue(same(box, add(1)).result())
+
+    def test_they_are_found_in_standard_containers_and_subclasses_which_keep_their_type(
+        self,
+    ) -> None:
+        with self.runtime(cpus=2):
+            for made in CONTAINERS:
+                with self.subTest(made(1)):
+                    self.assertEqual(shown(made(add(1))).result(), shown.function(made(1)))
+                    self.assertEqual(repr(ioweave.wait(made(add(1)))), repr(made(1)))
 
     def test_a_container_used_twice_stays_one(self) -> None:
         @ioweave.task

@@ -1,6 +1,7 @@
-"""The first program of each guide runs as it is printed."""
+"""Programs of the guides run as they are printed."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,27 +14,44 @@ import ioweave
 _GUIDES = Path(__file__).resolve().parents[2] / "docs"
 
 
+def listings(guide: str, section: str = "") -> list[str]:
+    """In Python, of a guide or a section of it."""
+    text = (_GUIDES / guide).read_text("utf-8")
+    if section:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return re.findall("```python\n(.*?)```", text, re.DOTALL)
+
+
 class Programs(unittest.TestCase):
+    def run_in(self, folder: Path, program: str) -> str:
+        """What it prints."""
+        (folder / "program.py").write_text(program, "utf-8")
+        command = [sys.executable, "-W", "error", "program.py"]
+        environment = {**os.environ, "PYTHONPATH": str(Path(ioweave.__file__).parents[1])}
+        ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertNotIn("INFO", ran.stderr)  # what Dask says of workers that come and go
+        return ran.stdout
+
     def run_first_of(self, guide: str) -> None:
         """In a folder of its own, where it writes its checkpoints."""
-        text = (_GUIDES / guide).read_text("utf-8")
-        program = text.partition("```python\n")[2].partition("```\n")[0]
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            (folder / "program.py").write_text(program, "utf-8")
-            command = [sys.executable, "-W", "error", "program.py"]
-            environment = {**os.environ, "PYTHONPATH": str(Path(ioweave.__file__).parents[1])}
-            ran = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True
-            )
-            self.assertEqual((ran.returncode, ran.stdout), (0, ""), ran.stderr)
-            self.assertNotIn("INFO", ran.stderr)  # what Dask says of workers that come and go
+            self.assertEqual(self.run_in(folder, listings(guide)[0]), "")
             written = {path.name: path.read_text("utf-8") for path in folder.glob("step-*.txt")}
         self.assertEqual(written.keys(), {f"step-{step}.txt" for step in range(10)})
         self.assertEqual(set(written["step-1.txt"].split()), {"0.81"})
 
     def test_of_tasks_in_python(self) -> None:
         self.run_first_of("python.md")
+
+    def test_of_a_simulation(self) -> None:
+        """All of the section, one after another, prints what it says."""
+        program = "".join(listings("python.md", "In simulation"))
+        said = re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.run_in(Path(folder), program).splitlines(), said)
+        self.assertTrue(said)
 
     @unittest.skipUnless(find_spec("distributed"), "no Dask")
     def test_of_programs_of_tasks_on_dask(self) -> None:

@@ -187,7 +187,7 @@ class Command(Runner):
         self.assertIn("pycompss.api.mpi is not supported", ran.stderr)
 
     def test_a_call_that_is_not_there_is_named(self) -> None:
-        app = self.file("app.py", "from pycompss.api.api import compss_snapshot\n")
+        app = self.file("app.py", "from pycompss.api.api import *\ncompss_snapshot()\n")
         ran = self.run_app(app)
         self.assertIn("compss_snapshot", ran.stderr)
         self.assertIn("does not support", ran.stderr)
@@ -389,6 +389,23 @@ class Decorators(Folder):
             compute()
             write()
 
+    def test_a_bandwidth_of_a_machine_of_which_none_is_known_holds_nothing_with_a_word(
+        self,
+    ) -> None:
+        @IO()
+        @constraint(storageBW=20)
+        @task()
+        def write() -> None:
+            pass
+
+        with ioweave.Runtime(cpus=1) as runtime:
+            with self.assertLogs("ioweave", "WARNING") as said:
+                write()
+                write()
+            self.assertEqual(runtime.explain("write")["policy"], "none")
+        (text,) = said.output
+        self.assertRegex(text, "'write' on device 'default': a fixed bandwidth .* holds nothing")
+
     def test_a_task_is_tried_three_times(self) -> None:
         tries: list[int] = []
 
@@ -447,9 +464,26 @@ class Decorators(Folder):
         with self.assertWarnsRegex(UserWarning, "memory_size is not enforced"):
             constraint(memory_size=4)(task()(lambda: None))
 
-    def test_parameters_that_are_not_there_are_named(self) -> None:
-        with self.assertRaisesRegex(ImportError, "STREAM_IN"):
-            parameter.STREAM_IN  # noqa: B018
+    def test_what_is_not_there_is_named_where_it_is_used_after_import_of_all(self) -> None:
+        names: dict[str, Any] = {}
+        exec("from ioweave.compat.pycompss.api.parameter import *", names)
+        exec("from ioweave.compat.pycompss.api.api import *", names)
+        wrong: list[Any] = [
+            names["COLLECTION_INOUT"],
+            {names["Type"]: names["STREAM_IN"]},
+            {names["Type"]: names["FILE_IN"], names["StdIOStream"]: names["STDIN"]},
+        ]
+        for given in wrong:
+            with self.assertRaisesRegex(
+                NotImplementedError, "'n': .*(COLLECTION_INOUT|STREAM_IN|StdIOStream). It has COLL"
+            ):
+                task(n=given)(lambda n: n)
+        with self.assertRaisesRegex(NotImplementedError, r"compss_cancel_group\(\). It has TaskG"):
+            names["compss_cancel_group"]("group")
+        names["compss_barrier_group"]("group")
+        for module, name in ((parameter, "STREAM_NEW"), (api, "compss_new")):
+            with self.assertRaisesRegex(ImportError, f"does not support .*{name}"):
+                getattr(module, name)
 
 
 @task(returns=int)

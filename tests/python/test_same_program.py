@@ -140,6 +140,40 @@ class SameProgram(unittest.TestCase):
             self.assertEqual(length.result(), 2 if self.runs_functions else None)
             self.assertEqual(numbers, [[1, 2], [3]] if self.runs_functions else [[1]])
 
+    def test_a_bandwidth_of_a_device_without_a_budget_is_refused(self) -> None:
+        held = ioweave.io(bandwidth=20, bytes=MB, name="held")(len)
+        curves = {"default": [(1, 100)]}
+        words = (
+            "task 'held' on device 'default': .* budget, .* give it a bandwidth in MB/s .`ioweave m"
+        )
+        with self.runtime(curves=curves), self.assertRaisesRegex(ValueError, words):
+            held("x")
+        with self.runtime(devices=[ioweave.Device("default", bandwidth=20)]) as runtime:
+            held("x")
+            self.assertEqual(runtime.explain("held")["limit"], 1)
+
+    def test_two_io_tasks_of_one_name_on_a_device_are_told_apart(self) -> None:
+        one, two = (ioweave.io(bytes=MB, device="ssd", name="put")(len) for _ in range(2))
+        ssd = ioweave.Device("ssd", bandwidth=100)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.jsonl"
+            with self.runtime(devices=[ssd], run_file=path, records=True) as runtime:
+                ioweave.wait([one("x"), two("x"), two("x")])
+                ioweave.barrier()
+                self.assertEqual(runtime.explain(two)["flow"], "put(2)")
+                self.assertEqual(runtime.explain("put(2)")["flow"], "put(2)")
+                with self.assertRaisesRegex(ValueError, "several I/O tasks are called 'put'"):
+                    runtime.explain("put")
+                flows = {flow.task: flow.done for flow in runtime.stats().flows}
+                records = Counter(record.task for record in runtime.records())
+            found = run_file.read(path).tasks
+        self.assertEqual(flows, {"put": 1, "put(2)": 2})
+        self.assertEqual(records, flows)
+        calls = {name: task["calls"] for (name, _), task in found.items()}
+        explained = {name: task["explanation"]["flow"] for (name, _), task in found.items()}
+        self.assertEqual(calls, flows)
+        self.assertEqual(explained, {"put": "put", "put(2)": "put(2)"})
+
 
 class InProcesses(SameProgram):
     def runtime(self, **options: Any) -> ioweave.Runtime:

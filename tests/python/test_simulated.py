@@ -15,6 +15,7 @@ import ioweave
 from ioweave._core import replay
 from ioweave.log_file import LogFile
 from ioweave.simulated import BlockingIO, SimulatedRuntime
+from test_dependencies import CONTAINERS
 
 SSD = ioweave.Device("ssd", bandwidth=100)
 MB = 1_000_000
@@ -62,6 +63,11 @@ def read_back(paths: Annotated[list[Path], ioweave.In], *needs: Any) -> None:
 
 @ioweave.task
 def read(path: Annotated[Path, ioweave.In]) -> None:
+    raise AssertionError("a simulated task is not run")
+
+
+@ioweave.task(cpus=2, name="read")
+def wide_in(path: Annotated[Path, ioweave.InOut]) -> None:
     raise AssertionError("a simulated task is not run")
 
 
@@ -114,6 +120,7 @@ def runtime(target: str = "sim://1x1", **options: Any) -> Any:
     costs = {
         "compute": 1.0,
         "read": 1.0,
+        "use": 1.0,
         "halves": 2.0,
         "long": 5.0,
         "blocking": BlockingIO("ssd", 100 * MB, 1),
@@ -148,6 +155,22 @@ class Simulated(unittest.TestCase):
             read(Path("a"))
             write(Path("a"))
         self.assertAlmostEqual(simulated.now_s, 3)
+
+    def test_a_call_that_is_refused_leaves_the_order_of_files_as_it_was(self) -> None:
+        with runtime() as simulated:
+            put_there = write(Path("a"))
+            with self.assertRaisesRegex(ValueError, "2 cpus: a node has 1"):
+                wide_in(Path("a"))
+            read(Path("a"))
+            self.assertIsNone(put_there.result())
+        written, seen = simulated.records()
+        self.assertEqual((written.end_s, seen.start_s), (1.0, 1.0))
+
+    def test_futures_in_any_container_order_tasks(self) -> None:
+        for made in CONTAINERS:
+            with self.subTest(made(1)), runtime("sim://1x2") as simulated:
+                use(made(compute()))
+            self.assertEqual([record.start_s for record in simulated.records()], [0.0, 1.0])
 
     def test_constraints_hold_and_their_log_replays(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

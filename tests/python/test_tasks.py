@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numbers
 import pickle
 import unittest
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import ioweave
 from ioweave import arguments
 from ioweave.constraints import constraint_of
+from ioweave.options import Options
 
 
 @ioweave.task
@@ -39,7 +42,28 @@ class _Red:
         return "\x1b[31mred\n"
 
 
-class Options(unittest.TestCase):
+class _Whole:
+    """As the whole numbers of NumPy."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+    def __float__(self) -> float:
+        return float(self._value)
+
+
+numbers.Real.register(_Whole)
+
+
+def _number(value: Any) -> Any:
+    """To who checks types."""
+    return value
+
+
+class Decorators(unittest.TestCase):
     def test_io_above_task_takes_its_options(self) -> None:
         @ioweave.io(bandwidth=20)
         @ioweave.task(retries=2, timeout=5, name="save")
@@ -80,6 +104,34 @@ class Options(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "takes no CPU slot: leave cpus=2 out"):
             ioweave.io(ioweave.task(cpus=2)(_named("f")))
 
+    def test_a_task_of_a_task_is_refused_but_for_io_above_task(self) -> None:
+        for inner in (ioweave.task(_named("f")), ioweave.io(bandwidth=3)(_named("f"))):
+            with self.assertRaisesRegex(TypeError, "'f' is a task already: .*io above @ioweave.t"):
+                ioweave.task(inner)
+        with self.assertRaisesRegex(TypeError, "task 'f' is a task already"):
+            ioweave.io(inner)
+
+    def test_numbers_may_be_of_other_types_than_pythons_own(self) -> None:
+        one, seven, half = _number(_Whole(1)), _number(_Whole(7)), _number(Fraction(1, 2))
+        computing = ioweave.task(cpus=seven, retries=one, timeout=half)(_named("f"))
+        self.assertEqual((computing.cpus, computing.retries, computing.timeout), (7, 1, 0.5))
+        io = ioweave.io(bandwidth=half, bytes=seven)(_named("f"))
+        self.assertEqual((io.constraint, io.bytes), (constraint_of(0.5, None), 7))
+        told = ioweave.io(bytes=lambda _: seven)(_named("f"))
+        self.assertEqual(told.bytes_of(("x",), {}), 7)
+        points = _number(iter([[one, half], (seven, 450)]))
+        device = ioweave.Device("d", bandwidth=half, max_in_flight=seven, curve=points)
+        alike = ioweave.Device("d", bandwidth=0.5, max_in_flight=7, curve=[(1, 0.5), (7, 450)])
+        self.assertEqual(repr(device), repr(alike))
+        self.assertEqual(ioweave.Node("n", cores=seven).cores, 7)
+        self.assertEqual(Options(cpus=seven).cpus, 7)
+
+    def test_truth_values_are_no_numbers(self) -> None:
+        wrong: list[dict[str, Any]] = [{"cpus": True}, {"retries": False}, {"timeout": True}]
+        for options in wrong:
+            with self.subTest(options), self.assertRaises(ValueError):
+                ioweave.task(**options)(_named("f"))
+
     def test_coroutine_functions_and_generators_are_refused(self) -> None:
         async def coroutine() -> None: ...
 
@@ -95,8 +147,9 @@ class Options(unittest.TestCase):
             ioweave.task(3)  # type: ignore[call-overload]
 
     def test_bytes_must_be_a_number_or_a_function(self) -> None:
-        with self.assertRaisesRegex(ValueError, "bytes must be a whole number or a function"):
-            ioweave.io(bytes="4k")(_named("f"))  # type: ignore[call-overload]
+        for wrong in ("4k", -1, 2.0, True):
+            with self.assertRaisesRegex(ValueError, f"0 on or a function .*, not {wrong!r}"):
+                ioweave.io(bytes=_number(wrong))(_named("f"))
 
 
 class Constraints(unittest.TestCase):

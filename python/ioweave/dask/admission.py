@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .._core import Policy, SetLimit, Start
+from ..constraints import no_budget
 
 _log = logging.getLogger("ioweave.dask")
 
@@ -125,7 +126,6 @@ class Admission:
         self._flow_ids: dict[tuple[str, str, str], int] = {}
         self._operations: dict[int, Operation] = {}  # all that the policy knows
         self._next = 0
-        self.add_device("default", DeviceSettings())
 
     def add_device(self, name: str, settings: DeviceSettings, *, slots: int = 0) -> None:
         """Makes the device known. Again with the same settings: nothing happens.
@@ -159,6 +159,12 @@ class Admission:
                 "declare it alike, or under another name"
             )
 
+    @property
+    def budgets(self) -> dict[str, float]:
+        """In MB/s, of the devices that a flow may be on; 0: none."""
+        declared = {name: device.settings.bandwidth for name, device in self.devices.items()}
+        return {"default": 0.0} | declared
+
     def add_flow(self, name: str, device: str, constraint: str, learned: str = "") -> int:
         """The id of the flow, the same for the same arguments. What was `learned` earlier counts if
         the flow is new, and is left aside where the policy does not understand it.
@@ -168,13 +174,17 @@ class Admission:
         """
         key = (name, device, constraint)
         if key not in self._flow_ids:
+            if device == "default" and device not in self.devices:  # nobody declared it
+                self.add_device(device, DeviceSettings())
             on = self.devices.get(device)
             if on is None:
                 raise ValueError(
                     f"flow {name!r}: there is no device {device!r}; known are "
-                    f"{', '.join(map(repr, self.devices))}. "
+                    f"{', '.join(map(repr, self.budgets))}. "
                     f"Declare it first: handle.declare_device({device!r}, ...)"
                 )
+            if constraint.startswith("fixed:") and not on.settings.bandwidth:
+                raise ValueError(f"flow {name!r}: {no_budget(device)}")
             number = self._make_flow(name, on, constraint, learned)
             self.flows.append(Flow(name, on, constraint, number))
             self._flow_ids[key] = number

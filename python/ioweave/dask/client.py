@@ -10,6 +10,7 @@ from typing import Any
 from distributed import Client, Future
 
 from ..devices import Device
+from ..numeric import whole
 from .plugin import IoweaveSchedulerPlugin
 from .protocol import CPU, io_resources
 from .worker import IoweaveWorkerPlugin
@@ -102,7 +103,7 @@ class Handle:
         """Makes a storage device known. Again, from whichever client: nothing happens.
 
         Args:
-            name: what submit_io(device=...) says. "default", without a budget, is known always.
+            name: what submit_io(device=...) says. "default" has no budget if nobody declared it.
             scope: "node", a budget on each node (worker host), or "shared" by all of them.
             bandwidth: MB/s (10^6 bytes) that tasks with a constraint share; 0: no budget.
             max_in_flight: I/O tasks at once within the scope; 0: of a node's device, as many as the
@@ -169,19 +170,29 @@ class Handle:
         )
 
     def check_cpus(self, cpus: int) -> None:
-        if type(cpus) is not int or cpus < 1:
+        number = whole(cpus)
+        if number is None or number < 1:
             raise ValueError(f"cpus must be a whole number from 1 on, not {cpus!r}")
-        if self._cpus is None or cpus <= self._cpus:
+        if self._fits(number):
             return
+        if not self.client.asynchronous:  # else nobody can be asked here
+            self._cpus = _sync(self.client, ask, self.client, "capacity")["cpus"]
+            if self._fits(number):  # a larger worker has come
+                return
         if self._cpus == 0:
             raise ValueError(
                 f"no worker of this cluster offers the resource {CPU!r}: start them with "
                 "--resources cpu=CORES,io=SLOTS (see ioweave.dask.worker_arguments), then connect()"
             )
+        when = " when connect() was called: connect() again" if self.client.asynchronous else ""
         raise ValueError(
-            f"cpus={cpus}, but the largest worker of this cluster had {self._cpus:g} cores when "
-            "connect() was called: ask for fewer, or connect() again after adding workers"
+            f"cpus={cpus}, but the largest worker of this cluster had {self._cpus:g} cores{when}: "
+            "ask for fewer, or add a larger worker"
         )
+
+    def _fits(self, cpus: int) -> bool:
+        """Whether a worker has so many cores, as far as is known."""
+        return self._cpus is None or cpus <= self._cpus
 
     def submit_io(
         self,
@@ -213,8 +224,10 @@ class Handle:
             ValueError: as declare_flow, or bytes is negative.
             RuntimeError: an asynchronous client did not declare the flow.
         """
-        if bytes is not None and (type(bytes) is not int or bytes < 0):
-            raise ValueError(f"bytes must be a whole number, 0 or more, not {bytes!r}")
+        if bytes is not None:
+            given, bytes = bytes, whole(bytes)
+            if bytes is None or bytes < 0:
+                raise ValueError(f"bytes must be a whole number, 0 or more, not {given!r}")
         name: str = getattr(function, "__name__", repr(function)) if flow is None else flow
         number = self._flow(name, device, constraint)
         resources = io_resources(number, bytes, anywhere=anywhere)

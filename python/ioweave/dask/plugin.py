@@ -157,7 +157,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         self._questions: dict[str, Callable[..., Any]] = {
             "device": self._add_device,
             "flow": self._admission.add_flow,
-            "devices": lambda: list(self._admission.devices),
+            "budgets": lambda: self._admission.budgets,
             "capacity": self._capacity,
             "learned": lambda flow: self._admission.policy.learned(flow),
             "begin": self._begin_run,

@@ -31,11 +31,13 @@ from types import TracebackType
 from typing import Any
 
 import distributed
+from dask.delayed import Delayed
 
 from .. import graph
 from .._request import Request
+from ..admission import Names, unknown_device
 from ..arguments import Found, replace_requests
-from ..config import did_you_mean
+from ..constraints import text_for
 from ..contents import update_in_place
 from ..devices import Device
 from ..errors import CancelledError, TaskTimeout, WorkerDied
@@ -82,7 +84,8 @@ class DaskCall(Call):
         super().__init__(runtime, task, args, kwargs)
         self.key = ""
         self.arguments = b""  # pickled
-        self.inputs: list[tuple[Any, int]] = []  # calls, and which of their values
+        # Calls, and which of their values; or what is Dask's own.
+        self.inputs: list[tuple[DaskCall | distributed.Future[Any], int]] = []
         self.after: list[Any] = []  # calls that it needs for what they leave in files
         self.ordered = False  # it has to follow calls whose data it does not need
         self.sent = False  # it goes to Dask, or went
@@ -204,6 +207,8 @@ class DaskRuntime(Runtime):
         self._reports: Reports
         self._lease: Lease | None = None
         self._flows: dict[Task, int] = {}
+        self._names = Names()
+        self._declaring = threading.Lock()  # of a flow, which asks the scheduler
         self._specs: dict[Task, bytes] = {}
         self._versions = Versions()
         self._by_key: dict[str, DaskCall] = {}  # those sent and not done
@@ -339,10 +344,9 @@ class DaskRuntime(Runtime):
         if task.constraint is None:
             self._check_cpus(task)
         else:
-            if task not in self._flows:
-                self._flows[task] = self._make_flow(task)
-            if not call.has_futures:
-                call.nbytes = task.bytes_of(args, kwargs)
+            with self._declaring:
+                if task not in self._flows:
+                    self._flows[task] = self._make_flow(task)
         if task not in self._specs:
             self._specs[task] = calls.dumps_task(task)
         uses = task.accesses(args, kwargs) if task.files or task.objects else {}
@@ -353,6 +357,8 @@ class DaskRuntime(Runtime):
         # Reading the last version of an object and making the next one is one step.
         with self._versions.lock:
             changed = self._dump(call, uses)
+            if task.constraint is not None and not call.has_futures:
+                call.nbytes = task.bytes_of(args, kwargs)
             files: dict[Key, Any] = {key: use for key, use in uses.items() if isinstance(key, str)}
             with self._lock:
                 self._enter(call, found, files, todo)
@@ -373,20 +379,14 @@ class DaskRuntime(Runtime):
             raise ValueError(f"task {task.name!r}: {error}") from None
 
     def _make_flow(self, task: Task) -> int:
-        constraint = task.constraint
-        assert constraint is not None  # it is an I/O task
         device = self._devices.get(task.device)
         if device is None:
-            known = sorted({*self._devices, *self._ask("devices")})
-            if task.device not in known:
-                raise ValueError(
-                    f"task {task.name!r}: there is no device {task.device!r}"
-                    f"{did_you_mean(task.device, known)}; known are "
-                    f"{', '.join(map(repr, known))}. Describe it with "
-                    f"Runtime(devices=[ioweave.Device({task.device!r}, ...)]) or a [[device]] in "
-                    "ioweave.toml"
-                )
+            budgets = self._ask("budgets")
+            if task.device not in budgets:
+                raise unknown_device(task, task.device, {*self._devices, *budgets})
+            budget = budgets[task.device]
         else:
+            budget = device.bandwidth
             self._handle.declare_device(
                 device.name,
                 scope=device.scope,
@@ -395,14 +395,17 @@ class DaskRuntime(Runtime):
                 path=None if device.path is None else os.fspath(device.path),
                 nodes=device.nodes,
             )
+        name = self._names.new(task)
+        constraint = text_for(task, budget, int(self._handle.io_slots or 1))
         try:
             flow: int = self._ask(
                 "flow",
-                name=task.name,
+                name=name,
                 device=task.device,
-                constraint=constraint.text(int(self._handle.io_slots or 1)),
+                constraint=constraint,
                 learned=of_this_process.beginning(task, device or Device(task.device)),
             )
+            self._names.add(task, name)
             return flow
         except ValueError as error:
             raise ValueError(f"task {task.name!r} on device {task.device!r}: {error}") from None
@@ -417,14 +420,17 @@ class DaskRuntime(Runtime):
         numbers: dict[int, tuple[int, bool]] = {}
 
         def number_of(value: Any) -> tuple[int, bool] | None:
-            source: tuple[Any, int]
+            source: tuple[DaskCall | distributed.Future[Any], int]
             if id(value) in numbers:
                 return numbers[id(value)]
             version = self._versions.of(value)
             if version is not None and (id(value) in reads or id(value) not in ids):
                 source = version.writer, version.index
             elif type(value) is Future and value._call.runtime is self:
+                assert isinstance(value._call, DaskCall)  # made by submit
                 source = value._call, value._index or 0
+            elif isinstance(value, (distributed.Future, Delayed)):
+                source = self._ours(value), 0
             else:
                 return None
             numbers[id(value)] = len(call.inputs), id(value) in ids
@@ -435,13 +441,24 @@ class DaskRuntime(Runtime):
         call.has_futures = bool(call.inputs)
         return changed
 
+    def _ours(self, value: distributed.Future[Any] | Delayed) -> distributed.Future[Any]:
+        """What is Dask's own among the arguments, as a future of this runtime's client."""
+        if isinstance(value, Delayed):
+            computed: distributed.Future[Any] = self._client.compute(value)
+            return computed
+        # What another client sends may reach the scheduler after what needs it.
+        if value.client is not self._client:
+            raise ValueError(f"{value!r} is of another Client than that of this Runtime")
+        return value
+
     def _link(
         self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> Call | None:
         assert isinstance(call, DaskCall)  # made by submit
         failed: Call | None = None
         for needed, _ in call.inputs:
-            failed = graph.link(call, needed, data=True) or failed
+            if isinstance(needed, DaskCall):
+                failed = graph.link(call, needed, data=True) or failed
         for key, (thing, direction) in uses.items():
             failed = self._accesses.enter(call, key, thing, direction) or failed
         # The edge that was made last is the last one of its list.
@@ -462,7 +479,7 @@ class DaskRuntime(Runtime):
     ) -> None:
         assert isinstance(call, DaskCall)  # made by submit
         super()._enter(call, found, uses, todo)
-        call.key = f"{call.task.name}-{call.number}-{self._id}"
+        call.key = f"{self._names.of(call.task)}-{call.number}-{self._id}"
         if self._may_go(call):
             self._send_soon(call, todo)
 
@@ -539,8 +556,10 @@ class DaskRuntime(Runtime):
             pure=False,
         )
 
-    def _input(self, call: DaskCall, index: int) -> Any:
+    def _input(self, call: DaskCall | distributed.Future[Any], index: int) -> Any:
         """One of the values of a call, as an argument of a Dask task."""
+        if not isinstance(call, DaskCall):
+            return call
         if not call.many:
             return None if call.dask is None else call.dask
         part = call.parts.get(index)
@@ -733,17 +752,7 @@ class DaskRuntime(Runtime):
     # ---- Looking inside. ------------------------------------------------------------------------
 
     def explain(self, task: Task | str) -> dict[str, Any]:
-        tasks = [known for known in self._flows if task in (known, known.name)]
-        if len(tasks) != 1:
-            name = task if isinstance(task, str) else task.name
-            if tasks:
-                raise ValueError(f"several I/O tasks are called {name!r}: pass the task itself")
-            names = sorted({known.name for known in self._flows})
-            raise ValueError(
-                f"no I/O task {name!r} was called in this runtime{did_you_mean(name, names)}; "
-                f"called were {', '.join(map(repr, names)) or 'none'}"
-            )
-        flow = self._flows[tasks[0]]
+        flow = self._flows[self._names.find(task)]
         if self._reachable():
             self._explained[flow] = self._ask("explain_flow", flow=flow)
         if flow not in self._explained:
@@ -758,12 +767,7 @@ class DaskRuntime(Runtime):
         ours = [flows[n] for n in dict.fromkeys(self._flows.values()) if n in flows]
         with self._lock:
             return Stats(
-                submitted=self._submitted,
-                succeeded=self._succeeded,
-                failed=self._failed,
-                cancelled=self._cancelled,
-                retried=self._retried,
-                timed_out=self._timed_out,
+                **self._counts(),
                 pending=len(self._live),
                 pending_bytes=self._pending_bytes,
                 cpus=int(cluster["cpus"]),

@@ -1,6 +1,7 @@
 """The calls of `pycompss.api.api`: waiting for tasks, files and groups."""
 
 import contextlib
+import functools
 import logging
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from ioweave.arguments import replace_futures
 __all__ = [
     "TaskGroup",
     "compss_barrier",
+    "compss_barrier_group",
     "compss_delete_directory",
     "compss_delete_file",
     "compss_delete_object",
@@ -24,6 +26,12 @@ __all__ = [
     "compss_wait_on_directory",
     "compss_wait_on_file",
 ]
+
+_NOT_THERE = (
+    *("compss_agent_start", "compss_cancel_group", "compss_free_resources"),
+    *("compss_get_number_of_resources", "compss_request_resources", "compss_set_wall_clock"),
+    "compss_snapshot",
+)
 
 _log = logging.getLogger("ioweave")
 
@@ -132,6 +140,11 @@ def compss_barrier(no_more_tasks: bool = False) -> None:
     ioweave.barrier()
 
 
+def compss_barrier_group(group_name: str) -> None:
+    """Waits for all tasks so far, those of the group among them."""
+    ioweave.barrier()
+
+
 def compss_start(*args: Any, **kwargs: Any) -> None:
     """Nothing: the runtime is started by `python -m ioweave.compat.pycompss` or ioweave.Runtime."""
 
@@ -147,9 +160,23 @@ def TaskGroup(name: str, implicit_barrier: bool = True, *_: Any, **__: Any) -> I
         ioweave.barrier()
 
 
+_THERE = ", ".join(__all__)
+__all__ += _NOT_THERE
+
+
+def _lacking(name: str) -> str:
+    return f"ioweave.compat.pycompss does not support {name}(). It has {_THERE}."
+
+
+def _not_there(name: str, *_: object, **__: object) -> None:
+    raise NotImplementedError(_lacking(name))
+
+
+# There for `import *`.
+globals().update({name: functools.partial(_not_there, name) for name in _NOT_THERE})
+
+
 def __getattr__(name: str) -> Any:
     if name.startswith("compss_"):
-        raise ImportError(
-            f"ioweave.compat.pycompss does not support {name}(). It has {', '.join(__all__)}."
-        )
+        raise ImportError(_lacking(name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ioweave.numeric import real
+
 from .task import TaskFunction, from_environment, task_below
 
 __all__ = ["constraint"]
@@ -61,9 +63,10 @@ def _apply(task: TaskFunction, name: str, value: object) -> None:
                 f"@constraint: {name} must be a number of cores, not {value!r}"
             ) from None
     elif key in ("storagebw", "storagebandwidth"):
-        if not isinstance(value, (int, float, str)) or isinstance(value, bool):
+        bandwidth = _bandwidth(value) if isinstance(value, str) else real(value)
+        if bandwidth is None:
             raise ValueError(f"@constraint: {name} must be MB/s or 'auto', not {value!r}")
-        task.storage_bandwidth = _bandwidth(value)
+        task.storage_bandwidth = bandwidth
     elif key in _NOT_ENFORCED:
         warnings.warn(
             f"@constraint: {name} is not enforced by ioweave.compat.pycompss", stacklevel=4
@@ -74,10 +77,8 @@ def _apply(task: TaskFunction, name: str, value: object) -> None:
         )
 
 
-def _bandwidth(value: float | str) -> float | str:
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value  # "auto", which ioweave.io reads
-    return value
+def _bandwidth(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # "auto", which ioweave.io reads

@@ -2,7 +2,7 @@
 
 Each is given in `@task(name=FILE_IN)`, or as the `Type` of a dictionary, `{Type: FILE_IN}`. Ioweave
 keeps CONCURRENT and COMMUTATIVE in the order of submission, as INOUT: it is one of the orders that
-they allow.
+they allow. What it does not have is there by name for `import *`, and says so where it is used.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,12 @@ __all__ = [
     "COLLECTION_FILE",
     "COLLECTION_FILE_IN",
     "COLLECTION_IN",
+    "COLLECTION_IN_DELETE",
     "COMMUTATIVE",
     "CONCURRENT",
     "DICTIONARY",
     "DICTIONARY_IN",
+    "DICTIONARY_IN_DELETE",
     "DIRECTORY",
     "DIRECTORY_IN",
     "DIRECTORY_INOUT",
@@ -40,6 +42,17 @@ __all__ = [
     "Weight",
 ]
 
+_NOT_THERE = (
+    *("COLLECTION_INOUT", "COLLECTION_OUT", "COLLECTION_FILE_INOUT", "COLLECTION_FILE_OUT"),
+    *("DICTIONARY_INOUT", "DICTIONARY_OUT", "STREAM_IN", "STREAM_OUT"),
+    *("STDIN", "STDOUT", "STDERR", "StdIOStream", "Prefix"),
+    *(
+        f"FILE{direction}_{stream}"
+        for direction in ("", "_IN", "_OUT", "_INOUT", "_CONCURRENT", "_COMMUTATIVE")
+        for stream in ("STDIN", "STDOUT", "STDERR")
+    ),
+)
+
 
 class Use(Enum):
     """What a task does with a value or a file."""
@@ -56,6 +69,13 @@ class Parameter:
     use: Use
     is_file: bool = False
     is_collection: bool = False  # of files: a list of names, maybe nested
+
+
+@dataclass(frozen=True)
+class NotThere:
+    """What PyCOMPSs has by that name."""
+
+    name: str
 
 
 class Key(Enum):
@@ -98,25 +118,41 @@ DIRECTORY_INOUT = FILE_INOUT
 # Futures are found in lists and dictionaries of any depth.
 COLLECTION = IN
 COLLECTION_IN = IN
+COLLECTION_IN_DELETE = IN
 DICTIONARY = IN
 DICTIONARY_IN = IN
+DICTIONARY_IN_DELETE = IN
 COLLECTION_FILE = Parameter(Use.IN, is_file=True, is_collection=True)
 COLLECTION_FILE_IN = COLLECTION_FILE
 
 
+_THERE = ", ".join(name for name in __all__ if name.isupper())
+__all__ += _NOT_THERE
+globals().update({name: NotThere(name) for name in _NOT_THERE})
+
+
+def _lacking(name: str) -> str:
+    return f"ioweave.compat.pycompss does not support the parameter {name}. It has {_THERE}."
+
+
 def __getattr__(name: str) -> Parameter:
     if name.isupper():
-        raise ImportError(
-            f"ioweave.compat.pycompss does not support the parameter {name}. It has "
-            f"{', '.join(n for n in __all__ if n.isupper())}."
-        )
+        raise ImportError(_lacking(name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def parameter_of(name: str, given: object) -> Parameter:
-    """What `@task(name=given)` says; TypeError where it says nothing."""
+    """What `@task(name=given)` says.
+
+    Raises:
+        TypeError: it says nothing.
+        NotImplementedError: Ioweave does not have that; the text names it.
+    """
     if isinstance(given, Parameter):
         return given
+    for part in (*given, *given.values()) if isinstance(given, dict) else (given,):
+        if isinstance(part, NotThere):
+            raise NotImplementedError(f"task parameter {name!r}: {_lacking(part.name)}")
     if isinstance(given, dict) and all(isinstance(key, Key) for key in given):
         kind = given.get(Type, IN)
         use = given.get(Direction)

@@ -139,6 +139,7 @@ class TaskFunction:
             bandwidth = self.storage_bandwidth
             policy = "none" if bandwidth is None else None  # PyCOMPSs: it is not held back
             task = ioweave.io(bandwidth=bandwidth, policy=policy)(task)
+            task.needs_budget = False  # a program must not fail for what is not known of a machine
         task.on_failure = _ON_FAILURE[self._on_failure]
         task.__qualname__ = f"{function.__qualname__}.{name}"
         return task
