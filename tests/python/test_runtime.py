@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import random
+import sys
 import tempfile
 import threading
 import traceback
@@ -165,6 +166,31 @@ class Failures(RuntimeTest):
             add(1).add_done_callback(bad)
         self.assertIn("in a callback", logged.output[0])
 
+    def test_a_callback_that_exits_ends_no_thread(self) -> None:
+        with self.assertLogs("ioweave", logging.ERROR) as logged, self.runtime(cpus=1):
+            with Gate() as gate:
+                gate.future.add_done_callback(lambda _: sys.exit("in a callback"))
+                seen: list[object] = []
+                gate.future.add_done_callback(seen.append)
+                gate.open()
+            self.assertEqual(add(1).result(timeout=60), 1)
+        self.assertIn("SystemExit: in a callback", logged.output[0])
+        self.assertEqual(seen, [gate.future])
+
+    def test_the_end_of_the_block_waits_for_callbacks_and_what_they_submit(self) -> None:
+        later: list[Any] = []
+
+        def submit(_: object) -> None:
+            until(lambda: runtime._state == "closed" or bool(runtime._callbacks._gates))
+            later.append(add(len(later)))
+            if len(later) < 5:
+                later[-1].add_done_callback(submit)
+
+        with self.runtime(cpus=1) as runtime, Gate() as gate:
+            gate.future.add_done_callback(submit)
+            gate.open()
+        self.assertEqual(ioweave.wait(later), list(range(5)))
+
 
 class Retries(RuntimeTest):
     def test_a_task_that_fails_is_run_again(self) -> None:
@@ -231,6 +257,22 @@ class Timeouts(RuntimeTest):
         with self.runtime(cpus=2) as runtime:
             self.assertEqual(ioweave.wait([quick(n) for n in range(100)]), list(range(100)))
             self.assertEqual(runtime.stats().timed_out, 0)
+
+    def test_callbacks_hold_up_no_timeout(self) -> None:
+        """A callback of a task that timed out waits for one that will."""
+        go = threading.Event()
+        self.addCleanup(go.set)
+        seen: list[object] = []
+
+        @ioweave.task(timeout=0.05)
+        def hang() -> None:
+            go.wait()
+
+        with self.assertLogs("ioweave"), self.runtime(cpus=2):
+            first = hang()
+            first.add_done_callback(lambda _: seen.append(hang().exception(timeout=60)))
+            self.assertIsInstance(first.exception(), ioweave.TaskTimeout)
+        self.assertIsInstance(seen[0], ioweave.TaskTimeout)
 
     def test_a_timeout_can_be_retried_and_the_late_value_is_void(self) -> None:
         go, runs = threading.Event(), []
@@ -335,6 +377,12 @@ class Waiting(RuntimeTest):
             gate.future.add_done_callback(lambda _: got.append(later.result()))
             gate.open()
         self.assertEqual(got, [2])
+
+    def test_closing_in_a_callback_is_refused(self) -> None:
+        with self.assertLogs("ioweave") as logged, self.runtime(cpus=1) as runtime, Gate() as gate:
+            gate.future.add_done_callback(lambda _: runtime.close())
+            gate.open()
+        self.assertIn("close() inside a callback would wait for the callback", logged.output[0])
 
     def test_a_task_that_waits_for_itself_is_told_so(self) -> None:
         box: list[Any] = []

@@ -36,6 +36,7 @@ from dask.base import annotate
 from .. import graph
 from .._request import Request
 from ..arguments import Found, replace_requests
+from ..callbacks import carry_out
 from ..config import did_you_mean
 from ..contents import update_in_place
 from ..devices import Device
@@ -55,7 +56,6 @@ from ..runtime import (
     Todo,
     given_up,
     log_given_up,
-    run_callbacks,
 )
 from ..tasks import Task
 from . import calls
@@ -217,7 +217,6 @@ class DaskRuntime(Runtime):
         self._looker: threading.Thread | None = None
         self._cluster: dict[str, Any] = dict(_NO_CLUSTER)
         self._explained: dict[int, dict[str, Any]] = {}
-        self._callbacks: concurrent.futures.ThreadPoolExecutor | None = None
 
     # ---- Beginning and end. ---------------------------------------------------------------------
 
@@ -303,8 +302,6 @@ class DaskRuntime(Runtime):
             self._over = True
             self._reports.close()
             self._lost("the Runtime was closed")  # what was left running: nobody hears of its end
-            if self._callbacks is not None:
-                self._callbacks.shutdown(wait=True)
             self._lease = None
 
     def _take_leave(self) -> None:
@@ -359,8 +356,7 @@ class DaskRuntime(Runtime):
                 self._enter(call, found, files, todo)
             for index, thing in enumerate(changed, task.returns):
                 self._versions.add(thing, call, index)
-        for step in todo:
-            step()
+        carry_out(todo)
         return self._futures_of(call)
 
     def _take_requests(self, call: Call) -> None:
@@ -512,7 +508,7 @@ class DaskRuntime(Runtime):
             todo: Todo = []
             with self._lock:
                 self._finish(call, error.__traceback__, error, todo)
-            self._do(todo)
+            carry_out(todo)
             return
         with self._lock:
             if call.error is None and not call.is_none:
@@ -577,7 +573,7 @@ class DaskRuntime(Runtime):
                 call.values[0] = None
                 call.dask = None  # so Dask need not run it again if the worker is lost
             self._finish(call, trace, error, todo)
-        self._do(todo)
+        carry_out(todo)
 
     def _lost(self, reason: str) -> None:
         """The cluster has forgotten all tasks, or the connection is lost."""
@@ -588,7 +584,7 @@ class DaskRuntime(Runtime):
                     error = CancelledError(f"task {call.name} was cancelled: {reason}")
                     self._not_asked_for(call)
                     self._finish(call, None, error, todo)
-        self._do(todo)
+        carry_out(todo)
 
     def _not_asked_for(self, call: Call) -> None:
         """That it fails, be it as cancelled: the end of the block must not be silent about it."""
@@ -604,17 +600,6 @@ class DaskRuntime(Runtime):
             call.parts = {}
         if call.sent is False or error is not None:
             call.forget_arguments()
-
-    def _do(self, todo: Todo) -> None:
-        for step in todo:
-            step()
-
-    def _call_back(self, callbacks: list[tuple[Future[Any], Callable[[Any], object]]]) -> None:
-        # They may wait for other tasks, which end on the thread of Dask's event loop.
-        with self._lock:
-            if self._callbacks is None:
-                self._callbacks = concurrent.futures.ThreadPoolExecutor(1, "ioweave-callback")
-        self._callbacks.submit(run_callbacks, callbacks)
 
     # ---- For futures. ---------------------------------------------------------------------------
 
