@@ -350,13 +350,12 @@ class Runtime:
                         unwritten = unwritten or self._io_calls()
         finally:
             failed = error is not None or ours is not None or not ended
-            if failed:
-                raised = type(error or sys.exc_info()[1]).__name__
-                self._report("interrupted" if pressed else f"ended by {raised}", unwritten)
-            try:
-                self._shut_down(failed=failed)
-            finally:
-                self._interrupts.restore()
+            with contextlib.ExitStack() as then:  # whatever comes of the report
+                then.callback(self._shut_down, failed=failed)
+                if failed:
+                    raised = type(error or sys.exc_info()[1]).__name__
+                    why = "interrupted" if pressed else f"ended by {raised}"
+                    self._report(why, unwritten)
         if ours is not None:
             raise ours
         if error is None:
@@ -398,21 +397,25 @@ class Runtime:
             self._state = "closed"
             tasks.active = None
         atexit.unregister(self.close)
-        if self._progress is not None:
-            self._progress.stop()
-        try:
-            self._close_down()
-        finally:
-            if self._recorder is not None:
-                with self._lock:
-                    counts = self._counts()
-                self._recorder.close(
-                    wall_s=self._clock_s() - self._began,
-                    tasks=counts,
-                    explanations=self._explanations(),
-                    exit_code=int(failed or bool(self._failures)),
-                )
-            self._save_learned()
+        # From the last to the first, each whatever came of the others.
+        with contextlib.ExitStack() as then:
+            then.callback(self._interrupts.restore)
+            then.callback(self._save_learned)
+            then.callback(self._close_recorder, failed=failed)
+            then.callback(self._close_down)
+            if self._progress is not None:
+                then.callback(self._progress.stop)
+
+    def _close_recorder(self, *, failed: bool) -> None:
+        if self._recorder is not None:
+            with self._lock:
+                counts = self._counts()
+            self._recorder.close(
+                wall_s=self._clock_s() - self._began,
+                tasks=counts,
+                explanations=self._explanations(),
+                exit_code=int(failed or bool(self._failures)),
+            )
 
     def _save_learned(self) -> None:
         if self._learned_path is not None:
@@ -1311,9 +1314,9 @@ def _annotate(call: Call, error: BaseException) -> None:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    notes = [*getattr(error, "__notes__", ()), note]
-    with contextlib.suppress(AttributeError):  # Python 3.10 keeps notes and does not print them
-        error.__notes__ = notes  # type: ignore[attr-defined]
+    with contextlib.suppress(Exception):  # not every class lets itself be written to
+        # Python 3.10 keeps notes and does not print them.
+        error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
 
 
 def _flow_stats(flow: admission.Flow) -> FlowStats:

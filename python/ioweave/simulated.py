@@ -158,10 +158,7 @@ class SimulatedRuntime(Runtime):
                     self.barrier()
                 failed = False
         finally:
-            try:
-                self._shut_down(failed=failed)
-            finally:
-                self._interrupts.restore()
+            self._shut_down(failed=failed)
 
     def _unfinished(self) -> int:
         with self._lock:

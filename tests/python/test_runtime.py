@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -15,6 +16,7 @@ import unittest
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
+from unittest import mock
 
 import ioweave
 from ioweave import targets
@@ -29,6 +31,20 @@ def add(*values: int) -> int:
 @ioweave.task
 def fail(text: str, *_: object) -> None:
     raise ValueError(text)
+
+
+class array:
+    """Of another kind than array.array."""
+
+
+class Silent(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("what I am is nobody's business")
+
+
+@ioweave.task
+def fail_silently() -> None:
+    raise Silent
 
 
 class Failures(RuntimeTest):
@@ -64,6 +80,11 @@ class Failures(RuntimeTest):
             # Also where it had failed before.
             self.assertIsInstance(add(third).exception(), ioweave.DependencyFailed)
             self.assertIsInstance(first.exception(), ValueError)
+
+    def test_an_argument_that_cannot_be_described_hides_no_failure(self) -> None:
+        with self.runtime(cpus=1), self.assertRaisesRegex(ValueError, "mine") as caught:
+            fail("mine", [array()]).result(timeout=60)
+        self.assertIn("test_runtime", getattr(caught.exception, "__notes__", ("",))[0])
 
     def test_a_chain_of_many_is_cut_short(self) -> None:
         with self.runtime(cpus=1):
@@ -562,6 +583,17 @@ class Lifetime(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "used once"):
             runtime.start()
 
+    def test_whatever_goes_wrong_in_the_end_the_next_can_begin(self) -> None:
+        before = signal.getsignal(signal.SIGINT)
+        for step in ("_report", "_close_down", "_close_recorder", "_save_learned"):
+            runtime = ioweave.Runtime(cpus=1)
+            wrong = mock.patch.object(runtime, step, side_effect=ValueError(step))
+            with self.subTest(step), wrong, self.assertRaisesRegex(ValueError, step), runtime:
+                raise KeyError("mine")
+            self.assertIs(signal.getsignal(signal.SIGINT), before)
+            with ioweave.Runtime(cpus=1):
+                self.assertEqual(add(1).result(), 1)
+
     def test_start_and_close_do_without_a_block(self) -> None:
         runtime = ioweave.Runtime(cpus=1).start()
         future = add(1, 1)
@@ -650,6 +682,13 @@ class Lifetime(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, r"truth of <Future of .*ioweave\.wait\(future"):
                 bool(future)
             self.assertIs(bool(ioweave.wait(future)), False)
+
+    def test_an_exception_that_cannot_be_described_fails_those_that_need_it(self) -> None:
+        with ioweave.Runtime(cpus=1):
+            failed = fail_silently()
+            error = add(failed).exception(timeout=60)
+            self.assertIsInstance(error, ioweave.DependencyFailed)
+            self.assertIsInstance(failed.exception(), Silent)
 
     def test_a_future_cannot_be_pickled(self) -> None:
         import pickle
