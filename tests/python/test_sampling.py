@@ -300,6 +300,16 @@ class Learning(unittest.TestCase):
         self.assertEqual([policy.known for policy in FakePolicy.made], [[""], ["v0"]])
         self.assertEqual(list(self.file.parent.iterdir()), [self.file])
 
+    def test_the_file_is_for_those_whom_it_was_for(self) -> None:
+        with ioweave.Runtime(cpus=1, learned=self.file):
+            write()
+        self.file.with_name("another").touch()
+        self.assertEqual(self.file.stat().st_mode, self.file.with_name("another").stat().st_mode)
+        self.file.chmod(0o664)
+        with ioweave.Runtime(cpus=1, learned=self.file):
+            write()
+        self.assertEqual(self.file.stat().st_mode & 0o777, 0o664)
+
     def test_values_that_the_policy_refuses_are_not_used_and_said(self) -> None:
         self.of_process.put(write.key, "default", "bad")
         with self.assertLogs("ioweave") as logged, ioweave.Runtime(cpus=1):
