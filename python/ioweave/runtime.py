@@ -229,6 +229,7 @@ class Runtime:
         self._accesses = Accesses()
         self._tracking = False  # every object that a call gets is noted, since some are changed
         self._failures: dict[Call, None] = {}  # not asked for yet, in order
+        self._more_failures = 0  # that are not kept there
         self._submitters: list[threading.Lock] = []  # gates of those that wait for room
         self._held: dict[int, list[int]] = {}  # buffers by id: bytes, and how many calls hold it
         self._pending_bytes = 0  # of them all
@@ -559,8 +560,8 @@ class Runtime:
         todo: Todo = []
         with self._lock:
             transfer.value, transfer.error, transfer.state = value, error, DONE
-            if error is not None and len(self._failures) < KEPT_FAILURES:
-                self._failures[transfer] = None  # tasks are not run for it: not without a word
+            if error is not None:
+                self._keep_failure(transfer)  # tasks are not run for it: not without a word
             self._spread(transfer, todo)
         carry_out(todo)
 
@@ -878,8 +879,14 @@ class Runtime:
             self._cancelled += 1
             return
         self._failed += 1
+        self._keep_failure(call)
+
+    def _keep_failure(self, call: Call) -> None:
+        """The end of the block must not be silent about it."""
         if len(self._failures) < KEPT_FAILURES:
             self._failures[call] = None
+        else:
+            self._more_failures += 1
 
     def _spread(self, call: Call, todo: Todo) -> None:
         """Tells those that wait for `call`, which is done, and in turn those that fail by it."""
@@ -1074,14 +1081,16 @@ class Runtime:
     def _take_failures(self) -> BaseException | None:
         """The first that nobody asked for, with a note of how many more there are."""
         with self._lock:
-            failed = list(self._failures)
+            failed, more = list(self._failures), self._more_failures
             self._failures.clear()
+            self._more_failures = 0
         if not failed:
             return None
         first = failed[0]
         assert first.error is not None  # it failed
-        if len(failed) > 1:
-            add_note(first.error, f"and {len(failed) - 1} more tasks failed")
+        more += len(failed) - 1
+        if more > 0:
+            add_note(first.error, f"and {more} more tasks failed")
         return first.error.with_traceback(first.value)
 
     def bring_back(self, objects: Iterable[Any]) -> None:

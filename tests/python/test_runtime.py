@@ -110,6 +110,17 @@ class Failures(RuntimeTest):
             self.assertIn("and 1 more tasks failed", getattr(caught.exception, "__notes__", ()))
             ioweave.barrier()  # said once
 
+    def test_failures_that_are_not_kept_are_counted(self) -> None:
+        kept = mock.patch("ioweave.runtime.KEPT_FAILURES", 3)
+        with kept, self.runtime(cpus=1):
+            for failures in (10, 2):
+                futures = [fail(str(number)) for number in range(failures)]
+                until(lambda: all(future.done() for future in futures))  # noqa: B023
+                with self.assertRaises(ValueError) as caught:
+                    ioweave.barrier()
+                notes = getattr(caught.exception, "__notes__", ())
+                self.assertIn(f"and {failures - 1} more tasks failed", notes)
+
     def test_who_asks_for_a_dependant_has_seen_the_failure(self) -> None:
         with self.runtime(cpus=1):
             self.assertIsInstance(add(fail("seen")).exception(), ioweave.DependencyFailed)

@@ -49,7 +49,6 @@ from ..options import Options, takes_options
 from ..records import TaskRecord
 from ..runtime import (
     GUARDED,
-    KEPT_FAILURES,
     FlowStats,
     Runtime,
     Stats,
@@ -567,8 +566,8 @@ class DaskRuntime(Runtime):
                 if call.task.on_failure == "cancel":
                     todo.append(functools.partial(log_given_up, call.task, error))
                     trace, error = given_up(call, error)
-                else:
-                    self._not_asked_for(call)
+                elif isinstance(error, CancelledError):
+                    self._keep_failure(call)
             elif is_none and not call.many:
                 call.values[0] = None
                 call.dask = None  # so Dask need not run it again if the worker is lost
@@ -582,14 +581,9 @@ class DaskRuntime(Runtime):
             for call in list(self._by_key.values()):
                 if call.state != DONE:
                     error = CancelledError(f"task {call.name} was cancelled: {reason}")
-                    self._not_asked_for(call)
+                    self._keep_failure(call)
                     self._finish(call, None, error, todo)
         carry_out(todo)
-
-    def _not_asked_for(self, call: Call) -> None:
-        """That it fails, be it as cancelled: the end of the block must not be silent about it."""
-        if len(self._failures) < KEPT_FAILURES:
-            self._failures[call] = None
 
     def _done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
         assert isinstance(call, DaskCall)  # made by submit
