@@ -52,7 +52,7 @@ from .arguments import (
 from .callbacks import Callback, Callbacks, call_back, carry_out
 from .contents import Snapshot, update_in_place
 from .devices import Device
-from .errors import CancelledError, DependencyFailed, TaskTimeout
+from .errors import CancelledError, DependencyFailed, TaskTimeout, WorkerDied
 from .futures import Future
 from .graph import DONE, READY, RUNNING, WAITING, Accesses, Call, Direction, Key, Latch
 from .interrupts import Interrupts
@@ -764,20 +764,26 @@ class Runtime:
     def _run_in_process(self, worker: Worker, call: Call) -> Any:
         """Without the lock."""
         task = call.task
-        process = worker.process
-        if process is None or process.doomed:
-            if process is not None:
-                process.close()
-            process = worker.process = WorkerProcess()
         payload = call.payload or pickle_call(task, call.args, call.kwargs)
 
         def begun() -> None:
             assert task.timeout is not None  # or the process says nothing
             self._watchdog.watch(worker, call, task.timeout)
 
-        if task.timeout is not None:
-            self._watchdog.watch(worker, call, _START_S)
-        value, written = process.run(payload, begun)
+        while True:
+            process = worker.process
+            if process is None or process.doomed:
+                if process is not None:
+                    process.close()
+                process = worker.process = WorkerProcess()
+            if task.timeout is not None:
+                self._watchdog.watch(worker, call, _START_S)
+            try:
+                value, written = process.run(payload, begun)
+                break
+            except WorkerDied:
+                if not process.ended_idle:
+                    raise
         if written:
             for old, new in zip(task.written_objects(call.args, call.kwargs), written, strict=True):
                 update_in_place(task.name, old, new)
