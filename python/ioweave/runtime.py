@@ -329,7 +329,7 @@ class Runtime:
             if self._state != "open":
                 return
             self._state = "closing"
-        pressed = isinstance(error, KeyboardInterrupt)
+        pressed = self._interrupts.caused(error)
         cancel = self._cancel_on_interrupt if pressed else error is not None
         unwritten = self._io_calls() if error is not None else []
         ours: KeyboardInterrupt | None = None
