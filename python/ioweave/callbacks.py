@@ -45,8 +45,9 @@ class Callbacks:
             self._thread = thread
 
     def add(self, callbacks: list[Callback]) -> None:
-        self._queue += callbacks
-        self._came.notify()
+        if callbacks:
+            self._queue += callbacks
+            self._came.notify()
 
     def gate(self) -> threading.Lock | None:
         """Opens when all have been called; None: they have."""
