@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import copy
 import dataclasses
 import datetime
@@ -245,7 +246,14 @@ def _replace(
 
 
 class _Short(reprlib.Repr):
-    """Paths are whole: which file it was is what one wants to know."""
+    """Paths are whole: which file it was is what one wants to know. It raises nothing."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        # By the name of its type, which may be another's: then what it says itself, if it does.
+        for way in (super().repr1, self.repr_instance):
+            with contextlib.suppress(BaseException):
+                return way(x, level)
+        return f"<{type(x).__name__}>"
 
     def repr_PosixPath(self, path: pathlib.PosixPath, level: int) -> str:  # by the name of the type
         return repr(path)
@@ -261,7 +269,7 @@ _short.maxlevel = 2
 def describe(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The call as a short text: `checkpoint('/tmp/a', block=[1, 2, 3, ...])`.
 
-    It may run the arguments' `__repr__`: hold no lock.
+    It may run the arguments' `__repr__`, whatever that raises: hold no lock.
     """
     texts = [_short.repr(value) for value in args]
     texts += [f"{key}={_short.repr(value)}" for key, value in kwargs.items()]

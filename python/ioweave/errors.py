@@ -23,11 +23,19 @@ class DependencyFailed(CancelledError):
     def __init__(self, chain: tuple[str, ...], cause: BaseException) -> None:
         if len(chain) > _SHOWN:
             chain = (chain[0], *chain[1 - _SHOWN :])
-        needs = ", which needs ".join(reversed(chain[:-1]))
-        kind = "was cancelled" if isinstance(cause, CancelledError) else f"failed: {cause!r}"
-        super().__init__(f"task {chain[-1]} was not run: it needs {needs}, which {kind}")
+        super().__init__(chain, cause)
         self.chain = chain
         self.__cause__ = cause
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __str__(self) -> str:
+        # Not before it is asked for: `cause` is the user's, and so may be what describes it.
+        cause = self.__cause__
+        needs = ", which needs ".join(reversed(self.chain[:-1]))
+        kind = "was cancelled" if isinstance(cause, CancelledError) else f"failed: {cause!r}"
+        return f"task {self.chain[-1]} was not run: it needs {needs}, which {kind}"
 
 
 class TaskTimeout(Exception):

@@ -83,8 +83,10 @@ class Future(Generic[T]):
         return self._call.runtime.cancel(self._call)
 
     def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
-        """Calls `callback(self)` when the task is done: on the thread that ends it, or here and now
-        if it is done already. What a callback raises is logged and otherwise ignored."""
+        """Calls `callback(self)` when the task is done: on a thread of their own, one after another
+        in the order in which tasks end, or here and now if it is done already. What a callback
+        raises is logged and otherwise ignored. The end of the block waits for callbacks, and for
+        the tasks that they submit."""
         self._call.runtime.add_callback(self._call, self, callback)
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -99,11 +101,11 @@ class Future(Generic[T]):
                 if not waiter.done():
                     waiter.set_result(None)
 
-            def tell(_: Future[T]) -> None:
+            def tell(_: None) -> None:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                     loop.call_soon_threadsafe(wake)
 
-            self.add_done_callback(tell)
+            self._call.runtime.add_callback(self._call, None, tell)
             yield from waiter
         fetching = self._call.runtime.fetching(self)
         if fetching is not None:

@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .errors import CycleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .admission import Flow
+    from .callbacks import Callback
     from .contents import Snapshot
-    from .futures import Future
     from .runtime import Runtime
     from .tasks import Task
 
@@ -99,7 +97,7 @@ class Call:
         self.followers: list[Call] | None = None
         self.accesses: list[tuple[Key, Access]] | None = None
         self.latches: list[Latch] | None = None
-        self.callbacks: list[tuple[Future[Any], Callable[[Any], object]]] | None = None
+        self.callbacks: list[Callback] | None = None
         self.waits_for: tuple[Call, ...] = ()  # what its body waits for just now
 
     @property

@@ -5,13 +5,16 @@ counted but in no queue, for which the end of the block would wait for ever. Whi
 active the signal is therefore held back as long as the main thread is inside the runtime's own
 code, except where it waits (`block`), and raised when it leaves (`check`).
 
-A handler of the program's own is left alone.
+A handler of the program's own is left alone, but not that of `asyncio.run()`: it cancels the main
+coroutine, and what ends a block is then a CancelledError, which alone does not say why.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 
@@ -25,21 +28,31 @@ class Interrupts:
     def __init__(self, guarded: frozenset[str]) -> None:
         self._guarded = guarded
         self._installed = False
+        self._before: Callable[..., object] = signal.default_int_handler
+        self._pressed = False
         self.held_back = False
 
     def install(self) -> None:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._handle)
-            self._installed = True
+        if threading.current_thread() is threading.main_thread():
+            before = signal.getsignal(signal.SIGINT)
+            if callable(before) and (before is signal.default_int_handler or _of_asyncio(before)):
+                self._before = before
+                signal.signal(signal.SIGINT, self._handle)
+                self._installed = True
 
     def restore(self) -> None:
         """Also raises what was held back and not raised yet."""
         if self._installed and threading.current_thread() is threading.main_thread():
             self._installed = False
             if signal.getsignal(signal.SIGINT) == self._handle:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.signal(signal.SIGINT, self._before)
         self.check()
+
+    def caused(self, error: BaseException | None) -> bool:
+        """Whether Ctrl-C is why this exception ends the block."""
+        if self._pressed and "asyncio" in sys.modules:
+            return isinstance(error, (KeyboardInterrupt, sys.modules["asyncio"].CancelledError))
+        return isinstance(error, KeyboardInterrupt)
 
     def block(self, gate: threading.Lock, timeout: float | None = None) -> bool:
         """Waits until `gate` opens; False if it did not within `timeout` seconds. Here alone in the
@@ -55,13 +68,26 @@ class Interrupts:
             self.held_back = False
             raise KeyboardInterrupt
 
-    def _handle(self, _signal: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._pressed = True
+        try:
+            self._before(number, frame)
+        except KeyboardInterrupt:
+            if not self._guards(frame):
+                raise
+            self.held_back = True
+
+    def _guards(self, frame: FrameType | None) -> bool:
         while frame is not None and frame.f_code is not _BLOCK:
             if frame.f_code.co_filename in self._guarded:
-                self.held_back = True
-                return
+                return True
             frame = frame.f_back
-        raise KeyboardInterrupt
+        return False
+
+
+def _of_asyncio(handler: Callable[..., object]) -> bool:
+    function = getattr(handler, "func", None)  # it is a functools.partial, from Python 3.11 on
+    return getattr(function, "__module__", None) == "asyncio.runners"
 
 
 _BLOCK = Interrupts.block.__code__

@@ -8,8 +8,9 @@ opaque here.
 from __future__ import annotations
 
 import json
-import tempfile
+import shutil
 import threading
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,16 +82,15 @@ class Learned:
                 for (task, device), text in sorted(self._texts.items())
             ]
         text = json.dumps({"kind": _KIND, "flows": rows}, indent=1) + "\n"
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.absolute().parent, prefix=path.name, delete=False
-        ) as file:
-            try:
-                file.write(text)
-                file.flush()
-                Path(file.name).replace(path)
-            except BaseException:
-                Path(file.name).unlink()
-                raise
+        new = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        try:
+            new.write_text(text, "utf-8")
+            if path.exists():
+                shutil.copymode(path, new)
+            new.replace(path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
 
 
 of_this_process = Learned()

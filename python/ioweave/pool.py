@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .callbacks import carry_out
 from .graph import READY, RUNNING
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Pool:
         name: str,
         threads: int,
         run: Callable[[Worker, Call], Outcome],
-        ended: Callable[[Call, Outcome], list[Callable[[], None]]],
+        ended: Callable[[Call, Outcome], list[Callable[[], object]]],
     ) -> None:
         self._lock = lock
         self._name = name
@@ -116,7 +117,7 @@ class Pool:
             self.ended.release()
 
     def begin_wait(self, worker: Worker) -> None:
-        """The worker's task, or a callback on its thread, is about to wait for other tasks."""
+        """The worker's task is about to wait for other tasks."""
         worker.waiting = True
         self._waiting += 1
         if worker.call is not None:
@@ -180,8 +181,7 @@ class Pool:
                 self._looking -= 1
                 self.call_up()
                 lock.release()
-                for step in todo:
-                    step()
+                carry_out(todo)
                 lock.acquire()
                 self._looking += 1
             del call, outcome, todo  # a thread that parks must not keep what it ran

@@ -101,6 +101,8 @@ class WorkerProcess:
         theirs.close()
         self._killed: BaseException | None = None
         self.doomed = False  # it has ended, or is about to: run() must not be called any more
+        self._served = False  # a call
+        self.ended_idle = False  # between two calls: it has not read what run() was given last
         self.begun = False  # what run() was given last, if its task has a timeout
 
     @property
@@ -123,12 +125,15 @@ class WorkerProcess:
                 self.begun = True
                 begun()
                 reply = self._connection.recv_bytes()
-        except (EOFError, OSError):
+        except (EOFError, OSError) as lost:
             self.doomed = True
+            # A socket whose other end is closed with something unread is reset.
+            self.ended_idle = self._served and isinstance(lost, ConnectionError)
             self._process.join()
             if self._killed is not None:
                 raise self._killed from None
             raise WorkerDied(_how(self._process.exitcode)) from None
+        self._served = True
         value, written, error, text = pickle.loads(reply)
         if error is None:
             return value, written
@@ -155,13 +160,21 @@ def _how(code: int | None) -> str:
 
 def _serve(connection: Connection) -> None:
     """The main loop of a worker process. It ends when the runtime's end of the pipe is closed."""
+    import multiprocessing
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which decides
+    # For the program a daemon, which must not keep it from ending. Here tasks may start processes.
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     while True:
         try:
             payload = connection.recv_bytes()
         except (EOFError, OSError):
             return
-        connection.send_bytes(_reply(connection, payload))
+        reply = _reply(connection, payload)
+        try:
+            connection.send_bytes(reply)
+        except OSError:  # the program was killed
+            return
 
 
 def _reply(connection: Connection, payload: bytes) -> bytes:

@@ -6,7 +6,7 @@ the run files of `ioweave run`: the schema is the same.
 A `Recorder` takes the calls as they end. They are packed (45 bytes each) until there are enough for
 a block, or a second has passed; the thread that ended the last of them writes it, without the
 runtime's lock. So memory does not grow with the number of calls, unless the records are to be kept.
-The file is `FILE.part` until it is whole, and then renamed.
+The file is `FILE.part` until it is whole, and then renamed; one that is cut off keeps that name.
 """
 
 from __future__ import annotations
@@ -287,11 +287,15 @@ class Recorder:
 
     def discard(self) -> None:
         """Nothing has run: leaves no file."""
+        if self._file is not None and self._path is not None:
+            self._abandon()
+            _part_of(self._path).unlink(missing_ok=True)
+
+    def _abandon(self) -> None:
         file, self._file = self._file, None
-        if file is not None and self._path is not None:
+        if file is not None:
             with contextlib.suppress(OSError):  # what is left in its buffer cannot be written
                 file.close()
-            _part_of(self._path).unlink(missing_ok=True)
 
     def _summary(self, wall_s: float, tasks: Mapping[str, int], exit_code: int) -> dict[str, Any]:
         user_s, system_s, read_bytes = (
@@ -343,8 +347,10 @@ class Recorder:
         self._file = None
 
     def _give_up(self, error: OSError) -> None:
-        _log.warning("the run file %s is not written: %s", self._path, error)
-        self.discard()
+        self._abandon()
+        if self._path is not None:
+            part = _part_of(self._path)
+            _log.warning("the run file is cut off, and stays %s: %s", part, error)
 
 
 def _part_of(path: Path) -> Path:

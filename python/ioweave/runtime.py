@@ -13,7 +13,8 @@ What happens to a call, in order:
    `_spread` lets those go on that need it, or fails them.
 
 One lock guards graph, queues, policy and counters. No code of the user's runs under it: what is to
-be called (callbacks, preparations) is collected in a list, `todo`, and called after its release.
+be called (preparations) is collected in a list, `todo`, and called after its release; callbacks
+have a thread of their own (`callbacks.py`).
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ from .arguments import (
     replace_futures,
     replace_requests,
 )
+from .callbacks import Callback, Callbacks, call_back, carry_out
 from .contents import Snapshot, update_in_place
 from .devices import Device
-from .errors import CancelledError, DependencyFailed, TaskTimeout
+from .errors import CancelledError, DependencyFailed, TaskTimeout, WorkerDied
 from .futures import Future
 from .graph import DONE, READY, RUNNING, WAITING, Accesses, Call, Direction, Key, Latch
 from .interrupts import Interrupts
@@ -73,9 +75,13 @@ _NONE: dict[str, Any] = {}  # keyword arguments of a call that is done
 # Failures that nobody asked for are kept for barrier() with their tracebacks, but no more than so.
 KEPT_FAILURES = 1000
 _SHOWN = 20  # calls in a message
+_WRITTEN_OFF = (
+    "%s; a thread cannot be stopped: it is written off and replaced, now and whenever this happens "
+    "again in this run"
+)
 _START_S = 300  # in which a worker process begins a task with a timeout: it may have to import much
 
-Todo = list[Callable[[], None]]
+Todo = list[Callable[[], object]]
 
 _TRANSFER = Task(  # what calls that need a request wait for: its function is not run
     lambda: None, cpus=1, retries=0, timeout=None, name="transfer", returns=1
@@ -219,11 +225,13 @@ class Runtime:
 
         # All below is guarded by the lock.
         self._lock = threading.Lock()
+        self._callbacks = Callbacks(self._lock)
         self._state = "new"
         self._live: set[Call] = set()
         self._accesses = Accesses()
         self._tracking = False  # every object that a call gets is noted, since some are changed
         self._failures: dict[Call, None] = {}  # not asked for yet, in order
+        self._more_failures = 0  # that are not kept there
         self._submitters: list[threading.Lock] = []  # gates of those that wait for room
         self._held: dict[int, list[int]] = {}  # buffers by id: bytes, and how many calls hold it
         self._pending_bytes = 0  # of them all
@@ -317,13 +325,14 @@ class Runtime:
         self._close(_interrupt())
 
     def _close(self, error: BaseException | None) -> None:
-        if self._inside_task():
-            raise RuntimeError("close() inside a task would wait for the task itself")
+        inside = "callback" if self._callbacks.inside() else "task" if self._inside_task() else None
+        if inside is not None:
+            raise RuntimeError(f"close() inside a {inside} would wait for the {inside} itself")
         with self._lock:
             if self._state != "open":
                 return
             self._state = "closing"
-        pressed = isinstance(error, KeyboardInterrupt)
+        pressed = self._interrupts.caused(error)
         cancel = self._cancel_on_interrupt if pressed else error is not None
         unwritten = self._io_calls() if error is not None else []
         ours: KeyboardInterrupt | None = None
@@ -345,30 +354,34 @@ class Runtime:
                         unwritten = unwritten or self._io_calls()
         finally:
             failed = error is not None or ours is not None or not ended
-            if failed:
-                raised = type(error or sys.exc_info()[1]).__name__
-                self._report("interrupted" if pressed else f"ended by {raised}", unwritten)
-            try:
-                self._shut_down(failed=failed)
-            finally:
-                self._interrupts.restore()
+            with contextlib.ExitStack() as then:  # whatever comes of the report
+                then.callback(self._shut_down, failed=failed)
+                if failed:
+                    raised = type(error or sys.exc_info()[1]).__name__
+                    why = "interrupted" if pressed else f"ended by {raised}"
+                    self._report(why, unwritten)
         if ours is not None:
             raise ours
         if error is None:
             self._raise_first_failure()
 
     def _end_all(self, cancel: bool) -> None:
-        """Waits until no call is left; then none can be submitted any more. Joins the threads."""
+        """Waits until no call is left, nor a callback, which may submit some; then none can be
+        submitted any more. Joins the threads."""
         while True:
             with self._lock:
                 live = tuple(self._live)
+                called = self._callbacks.gate()
                 self._cancelling = cancel
-                if not live:
+                if not live and called is None:
                     self._state = "closed"
+                    self._callbacks.stop()
                     break
             if cancel:
                 self._cancel_all(live)
             self.wait_for(live, None)
+            if called is not None:
+                self._interrupts.block(called)
         self._end_workers()
 
     def _cancel_all(self, calls: Iterable[Call]) -> None:
@@ -389,21 +402,25 @@ class Runtime:
             tasks.active = None
             _turn.release()
         atexit.unregister(self.close)
-        if self._progress is not None:
-            self._progress.stop()
-        try:
-            self._close_down()
-        finally:
-            if self._recorder is not None:
-                with self._lock:
-                    counts = self._counts()
-                self._recorder.close(
-                    wall_s=self._clock_s() - self._began,
-                    tasks=counts,
-                    explanations=self._explanations(),
-                    exit_code=int(failed or bool(self._failures)),
-                )
-            self._save_learned()
+        # From the last to the first, each whatever came of the others.
+        with contextlib.ExitStack() as then:
+            then.callback(self._interrupts.restore)
+            then.callback(self._save_learned)
+            then.callback(self._close_recorder, failed=failed)
+            then.callback(self._close_down)
+            if self._progress is not None:
+                then.callback(self._progress.stop)
+
+    def _close_recorder(self, *, failed: bool) -> None:
+        if self._recorder is not None:
+            with self._lock:
+                counts = self._counts()
+            self._recorder.close(
+                wall_s=self._clock_s() - self._began,
+                tasks=counts,
+                explanations=self._explanations(),
+                exit_code=int(failed or bool(self._failures)),
+            )
 
     def _save_learned(self) -> None:
         if self._learned_path is not None:
@@ -456,8 +473,8 @@ class Runtime:
     def submit(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Submits a call of a task: what calling the task does.
 
-        Blocks while too many tasks or bytes are pending, unless this is inside a task: a task that
-        waited for others to end would keep its thread from them.
+        Blocks while too many tasks or bytes are pending, but not inside a task or a callback,
+        which would keep its thread from those that it waits for.
 
         Returns:
             The Future of the value, or a tuple of as many as the task `returns`.
@@ -498,8 +515,7 @@ class Runtime:
             if len(self._live) >= self._max_pending or self._pending_bytes > 0:
                 self._wait_for_room(found)
             self._enter(call, found, uses, todo)
-        for step in todo:
-            step()
+        carry_out(todo)
         return self._futures_of(call)
 
     def _examine(self, call: Call) -> Found | None:
@@ -542,17 +558,16 @@ class Runtime:
         value, error = None, None
         try:
             value = request.result()
-        except Exception as raised:  # a CancelledError too
+        except BaseException as raised:
             error, value = raised, _trace_of(raised)
         transfer.brings = held_by((value,))
         todo: Todo = []
         with self._lock:
             transfer.value, transfer.error, transfer.state = value, error, DONE
-            if error is not None and len(self._failures) < KEPT_FAILURES:
-                self._failures[transfer] = None  # tasks are not run for it: not without a word
+            if error is not None:
+                self._keep_failure(transfer)  # tasks are not run for it: not without a word
             self._spread(transfer, todo)
-        for step in todo:
-            step()
+        carry_out(todo)
 
     def _enter(
         self,
@@ -609,9 +624,10 @@ class Runtime:
 
     def _wait_for_room(self, found: Found | None) -> None:
         """For a call with these arguments. Lets go of the lock while it waits."""
-        while self._worker() is None and (
-            len(self._live) >= self._max_pending
-            or (self._live and self._pending_bytes + self._more(found) > self._max_bytes)
+        if self._worker() is not None or self._callbacks.inside():
+            return
+        while len(self._live) >= self._max_pending or (
+            self._live and self._pending_bytes + self._more(found) > self._max_bytes
         ):
             gate = threading.Lock()
             gate.acquire()
@@ -689,7 +705,7 @@ class Runtime:
         try:
             args, kwargs = _with_values(call.args), _with_values(call.kwargs)
             nbytes = call.task.bytes_of(args, kwargs)
-        except Exception as raised:
+        except BaseException as raised:  # as in _execute()
             error, trace = raised, _trace_of(raised)
         todo: Todo = []
         with self._lock:
@@ -701,8 +717,7 @@ class Runtime:
                 call.args, call.kwargs, call.has_futures = args, kwargs, False
                 call.nbytes = nbytes
                 self._release(call, todo)
-        for step in todo:
-            step()
+        carry_out(todo)
 
     def _execute(self, worker: Worker, call: Call) -> Outcome:
         """Runs a call. Without the lock."""
@@ -759,20 +774,26 @@ class Runtime:
     def _run_in_process(self, worker: Worker, call: Call) -> Any:
         """Without the lock."""
         task = call.task
-        process = worker.process
-        if process is None or process.doomed:
-            if process is not None:
-                process.close()
-            process = worker.process = WorkerProcess()
         payload = call.payload or pickle_call(task, call.args, call.kwargs)
 
         def begun() -> None:
             assert task.timeout is not None  # or the process says nothing
             self._watchdog.watch(worker, call, task.timeout)
 
-        if task.timeout is not None:
-            self._watchdog.watch(worker, call, _START_S)
-        value, written = process.run(payload, begun)
+        while True:
+            process = worker.process
+            if process is None or process.doomed:
+                if process is not None:
+                    process.close()
+                process = worker.process = WorkerProcess()
+            if task.timeout is not None:
+                self._watchdog.watch(worker, call, _START_S)
+            try:
+                value, written = process.run(payload, begun)
+                break
+            except WorkerDied:
+                if not process.ended_idle:
+                    raise
         if written:
             for old, new in zip(task.written_objects(call.args, call.kwargs), written, strict=True):
                 update_in_place(task.name, old, new)
@@ -787,14 +808,11 @@ class Runtime:
                 error = TaskTimeout(f"task {call.name} has not begun in a process in {_START_S} s")
             worker.process.kill(error)
             return []
+        todo: Todo = []
         if self._timed_out == 1:
-            _log.warning(
-                "%s; a thread cannot be stopped: it is written off and replaced, now and whenever "
-                "this happens again in this run",
-                error,
-            )
+            todo.append(functools.partial(_log.warning, _WRITTEN_OFF, error))
         worker.pool.abandon(worker)
-        return self._ended(call, (None, error, 0.0))
+        return todo + self._ended(call, (None, error, 0.0))
 
     def _ended(self, call: Call, outcome: Outcome) -> Todo:
         """A run of `call` has ended."""
@@ -856,15 +874,16 @@ class Runtime:
                     latch.gate.release()
             call.latches = None
         if call.callbacks is not None:
-            todo.append(functools.partial(self._call_back, call.callbacks))
+            self._call_back(call.callbacks, todo)
             call.callbacks = None
         if self._submitters and self._has_room():
             for gate in self._submitters:
                 gate.release()
             self._submitters.clear()
 
-    def _call_back(self, callbacks: list[tuple[Future[Any], Callable[[Any], object]]]) -> None:
-        run_callbacks(callbacks)
+    def _call_back(self, callbacks: list[Callback], todo: Todo) -> None:
+        todo += (functools.partial(wake, None) for future, wake in callbacks if future is None)
+        self._callbacks.add([entry for entry in callbacks if entry[0] is not None])
 
     def _has_room(self) -> bool:
         # An eighth below the bounds, so that a submitter is not woken for every task that ends.
@@ -878,8 +897,14 @@ class Runtime:
             self._cancelled += 1
             return
         self._failed += 1
+        self._keep_failure(call)
+
+    def _keep_failure(self, call: Call) -> None:
+        """The end of the block must not be silent about it."""
         if len(self._failures) < KEPT_FAILURES:
             self._failures[call] = None
+        else:
+            self._more_failures += 1
 
     def _spread(self, call: Call, todo: Todo) -> None:
         """Tells those that wait for `call`, which is done, and in turn those that fail by it."""
@@ -996,8 +1021,7 @@ class Runtime:
             error = CancelledError(f"task {call.name} was cancelled")
             self._finish(call, None, error, todo)
             self._withdrawn()
-        for step in todo:
-            step()
+        carry_out(todo)
         self._interrupts.check()
         return True
 
@@ -1006,15 +1030,19 @@ class Runtime:
         self._compute.call_up()
 
     def add_callback(
-        self, call: Call, future: Future[Any], callback: Callable[[Any], object]
+        self, call: Call, future: Future[Any] | None, callback: Callable[[Any], object]
     ) -> None:
+        """Calls back with the future when the call is done. Without a future it is on the thread
+        that ends the call, and must be as quick as the waking of an event loop."""
         with self._lock:
             if call.state != DONE:
+                if future is not None:
+                    self._callbacks.begin()
                 if call.callbacks is None:
                     call.callbacks = []
                 call.callbacks.append((future, callback))
                 return
-        run_callbacks([(future, callback)])
+        call_back([(future, callback)])
 
     def value_of(self, future: Future[Any], timeout: float | None) -> Any:
         """The value of a future whose call ended well."""
@@ -1071,14 +1099,16 @@ class Runtime:
     def _take_failures(self) -> BaseException | None:
         """The first that nobody asked for, with a note of how many more there are."""
         with self._lock:
-            failed = list(self._failures)
+            failed, more = list(self._failures), self._more_failures
             self._failures.clear()
+            self._more_failures = 0
         if not failed:
             return None
         first = failed[0]
         assert first.error is not None  # it failed
-        if len(failed) > 1:
-            add_note(first.error, f"and {len(failed) - 1} more tasks failed")
+        more += len(failed) - 1
+        if more > 0:
+            add_note(first.error, f"and {more} more tasks failed")
         return first.error.with_traceback(first.value)
 
     def bring_back(self, objects: Iterable[Any]) -> None:
@@ -1312,17 +1342,9 @@ def _annotate(call: Call, error: BaseException) -> None:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    notes = [*getattr(error, "__notes__", ()), note]
-    with contextlib.suppress(AttributeError):  # Python 3.10 keeps notes and does not print them
-        error.__notes__ = notes  # type: ignore[attr-defined]
-
-
-def run_callbacks(callbacks: list[tuple[Future[Any], Callable[[Any], object]]]) -> None:
-    for future, callback in callbacks:
-        try:
-            callback(future)
-        except Exception:
-            _log.exception("a callback of %r failed", future)
+    with contextlib.suppress(Exception):  # not every class lets itself be written to
+        # Python 3.10 keeps notes and does not print them.
+        error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
 
 
 def _flow_stats(flow: admission.Flow) -> FlowStats:

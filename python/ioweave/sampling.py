@@ -3,6 +3,7 @@ more often at first, where a policy may learn much from little."""
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -14,6 +15,8 @@ from ._core import sample_part
 
 if TYPE_CHECKING:
     from .admission import DeviceState
+
+_log = logging.getLogger("ioweave")
 
 _SECTOR = 512  # of /proc/diskstats, whatever the disk's own sectors are
 _DISKSTATS = Path("/proc/diskstats")
@@ -91,7 +94,7 @@ class ProcessCounter:
         for pid in self._pids():
             try:
                 lines = (self._proc / str(pid) / "io").read_text("ascii").splitlines()
-            except OSError:
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
             fields = dict(line.split(": ") for line in lines)
             now[pid] = int(fields["rchar"]) + int(fields["wchar"])
@@ -233,6 +236,7 @@ class Sampler:
         self._period = period
         self._counters: dict[int, Counter] = {}
         self._last: dict[int, tuple[float, int]] = {}  # by device: when, and bytes then
+        self._failed = False  # which is said once
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -273,18 +277,32 @@ class Sampler:
         that had it the last time too. Returns whether there was any."""
         with self._lock:
             busy = [state for state in self._devices() if state.sampled]
-        moved: dict[int, int] = {}
-        for state in busy:  # reading files takes time: without the lock
-            if state.id not in self._counters:
-                self._counters[state.id] = self._counter(state)
-            moved[state.id] = self._counters[state.id].read()
+        moved = {state.id: self._moved(state) for state in busy}  # takes time: without the lock
         with self._lock:
+            latest: dict[int, tuple[float, int]] = {}
             for state in busy:
-                last = self._last.get(state.id)
+                last, bytes_moved = self._last.get(state.id), moved[state.id]
+                if bytes_moved is None:  # the next sample is of both periods
+                    if last is not None:
+                        latest[state.id] = last
+                    continue
+                latest[state.id] = now, bytes_moved
                 if last is None:
                     state.held_back = state.waiting > 0  # the first period begins
                 elif now > last[0]:
                     seconds = now - last[0]
-                    self._tell(state, max(0, moved[state.id] - last[1]) / seconds, seconds)
-            self._last = {number: (now, bytes_moved) for number, bytes_moved in moved.items()}
+                    self._tell(state, max(0, bytes_moved - last[1]) / seconds, seconds)
+            self._last = latest
         return bool(busy)
+
+    def _moved(self, state: DeviceState) -> int | None:
+        """What the device moved so far; None if that cannot be found out now."""
+        try:
+            if state.id not in self._counters:
+                self._counters[state.id] = self._counter(state)
+            return self._counters[state.id].read()
+        except OSError as error:  # descriptors are short, say
+            if not self._failed:
+                self._failed = True
+                _log.warning("device %s is not measured for now: %s", state.device.name, error)
+            return None

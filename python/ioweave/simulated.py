@@ -24,6 +24,7 @@ from typing import Any
 from ._core import Simulation
 from .admission import DeviceState, Flow
 from .arguments import Found, replace_futures
+from .callbacks import call_back
 from .config import did_you_mean, load_nodes
 from .devices import Device, Node
 from .futures import Future
@@ -33,7 +34,7 @@ from .learning import Learned
 from .numeric import real
 from .options import Options, takes_options
 from .records import TaskRecord
-from .runtime import GUARDED, FlowStats, Runtime, Stats, nothing, run_callbacks
+from .runtime import GUARDED, FlowStats, Runtime, Stats, nothing
 from .tasks import Task
 
 _TARGET = re.compile(r"sim://(?:([1-9]\d*)x([1-9]\d*))?")
@@ -159,10 +160,7 @@ class SimulatedRuntime(Runtime):
                     self.barrier()
                 failed = False
         finally:
-            try:
-                self._shut_down(failed=failed)
-            finally:
-                self._interrupts.restore()
+            self._shut_down(failed=failed)
 
     def _unfinished(self) -> int:
         with self._lock:
@@ -391,7 +389,7 @@ class SimulatedRuntime(Runtime):
         return False
 
     def add_callback(
-        self, call: Call, future: Future[Any], callback: Callable[[Future[Any]], object]
+        self, call: Call, future: Future[Any] | None, callback: Callable[[Any], object]
     ) -> None:
         """Calls back at the virtual time at which the call ends."""
         assert isinstance(call, SimulatedCall)  # made by submit
@@ -403,7 +401,7 @@ class SimulatedRuntime(Runtime):
                     self._core.watch(call.operation)
                 call.callbacks.append((future, callback))
                 return
-        run_callbacks([(future, callback)])
+        call_back([(future, callback)])
 
     def _call_back_those_that_ended(self) -> None:
         if not self._watched:
@@ -413,7 +411,7 @@ class SimulatedRuntime(Runtime):
             self._watched = [call for call in self._watched if not call.has_ended()]
         for call in ended:
             callbacks, call.callbacks = call.callbacks, None
-            run_callbacks(callbacks or [])
+            call_back(callbacks or [])
 
     def awaited(self, call: Call) -> None:
         """An event loop would wait for ever: nothing happens but here."""

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .callbacks import carry_out
+
 if TYPE_CHECKING:
     from .graph import Call
     from .pool import Worker
@@ -24,7 +26,7 @@ class Watchdog:
     def __init__(
         self,
         lock: threading.Lock,
-        expired: Callable[[Worker, Call], list[Callable[[], None]]],
+        expired: Callable[[Worker, Call], list[Callable[[], object]]],
     ) -> None:
         self._expired = expired
         self._changed = threading.Condition(lock)
@@ -60,7 +62,7 @@ class Watchdog:
 
     def _loop(self) -> None:
         while True:
-            todo: list[Callable[[], None]] = []
+            todo: list[Callable[[], object]] = []
             with self._changed:
                 if self._stopping:
                     return
@@ -76,5 +78,4 @@ class Watchdog:
                     )
                     # threading.TIMEOUT_MAX: a wait of 300 years is as good as for ever.
                     self._changed.wait(max(0, min(self._next - now, threading.TIMEOUT_MAX)))
-            for step in todo:
-                step()
+            carry_out(todo)

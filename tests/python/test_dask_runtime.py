@@ -149,6 +149,7 @@ class Timeouts(OnDask, test_runtime.Timeouts):
     # Below, with tasks that can be pickled.
     test_a_task_that_hangs_fails_and_its_slot_is_replaced: Any = None
     test_a_timeout_can_be_retried_and_the_late_value_is_void: Any = None
+    test_callbacks_hold_up_no_timeout: Any = None  # there is no thread for timeouts
 
 
 class Cancellation(OnDask, test_runtime.Cancellation):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import random
+import sys
 import tempfile
 import types
 import unittest
@@ -386,6 +387,17 @@ class RequestsHere(unittest.TestCase):
                 with ioweave.Runtime(cpus=1):
                     error = joined(read_only.apwrite(b"x", 0)).exception()
                 self.assertIsInstance(error and error.__cause__, OSError)
+
+    def test_bytes_that_exit_hold_up_no_request(self) -> None:
+        write = ioweave.io(bytes=lambda _: sys.exit("no idea"))(joined.function)
+        with ioweave.Runtime(cpus=1):
+            futures = []
+            for task in (write, joined):
+                gate = in_flight.Gate(self)
+                futures.append(task(gate.read(bytearray(4))))
+                gate.open(b"abcd")
+            self.assertRaises(SystemExit, futures[0].result, 60)
+            self.assertEqual(futures[1].result(60), 4)
 
     def test_a_runtime_ends_while_a_request_that_nobody_needs_any_more_goes_on(self) -> None:
         gate = in_flight.Gate(self)

@@ -69,6 +69,55 @@ class Interrupts(unittest.TestCase):
         output, errors = self.run_program(self.BODY.format(choice="drain"))
         self.assertEqual((output, errors), ("interrupted [0, 1, 2] [] 0\n", ""))
 
+    def test_drain_in_a_coroutine_too(self) -> None:
+        program = """
+            import asyncio
+
+            async def main():
+                runtime = ioweave.Runtime(devices=devices)
+                try:
+                    with runtime:
+                        for step in range(3):
+                            write(step)
+                        begun.wait()
+                        threading.Timer(0.1, go.set).start()
+                        print("press", flush=True)
+                        await asyncio.sleep(60)
+                finally:
+                    print(sorted(written), runtime.not_written)
+
+            try:
+                asyncio.run(main())
+            except KeyboardInterrupt:
+                print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        """
+        output, errors = self.run_program(program)
+        self.assertEqual((output, errors), ("[0, 1, 2] []\nTrue\n", ""))
+
+    def test_a_coroutine_that_is_cancelled_by_another_is_no_interrupt(self) -> None:
+        program = """
+            import asyncio
+
+            async def block(runtime):
+                with runtime:
+                    for step in range(3):
+                        write(step)
+                    begun.wait()
+                    threading.Timer(0.1, go.set).start()
+                    await asyncio.sleep(60)
+
+            async def main():
+                runtime = ioweave.Runtime(devices=devices)
+                try:
+                    await asyncio.wait_for(block(runtime), 0.01)
+                except asyncio.TimeoutError:
+                    print(sorted(written), runtime.not_written)
+
+            asyncio.run(main())
+        """
+        output, _ = self.run_program(program, signals=0)
+        self.assertEqual(output, "[0] ['write(1)', 'write(2)']\n")
+
     def test_cancel_runs_what_has_begun_and_says_what_was_not_written(self) -> None:
         output, errors = self.run_program(self.BODY.format(choice="cancel"))
         self.assertEqual(output, "interrupted [0] ['write(1)', 'write(2)'] 0\n")

@@ -7,6 +7,7 @@ import errno
 import platform
 import random
 import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -117,6 +118,12 @@ class Admission(unittest.TestCase):
             ioweave.barrier()
             moved = {flow.task: flow.bytes for flow in runtime.stats().flows}
         self.assertEqual(moved, {"given": 14, "computed": 15 + 3000, "found": 105 + 1100})
+
+    def test_bytes_that_exit_fail_the_task(self) -> None:
+        write = ioweave.io(bytes=lambda data: sys.exit("no idea"), name="write")(lambda data: None)
+        make = ioweave.task(lambda: 1)
+        with ioweave.Runtime(cpus=1), self.assertRaisesRegex(SystemExit, "no idea"):
+            write(make()).result(timeout=60)
 
     def test_bytes_that_are_no_number_fail_the_task(self) -> None:
         write = ioweave.io(policy="none", bytes=lambda data: -1, name="write")(lambda data: None)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import traceback
@@ -94,6 +97,18 @@ def append(target: Annotated[list[int], ioweave.InOut], value: int) -> int:
     return len(target)
 
 
+@ioweave.task
+def in_another_process(text: str) -> str:
+    with multiprocessing.Pool(1) as pool:
+        return str(pool.apply(str.upper, (text,)))
+
+
+@ioweave.task
+def wait_for_end(fifo: str) -> None:
+    Path(fifo).write_text(str(os.getpid()))
+    Path(fifo).read_bytes()
+
+
 class Awkward(Exception):
     def __init__(self, one: int, two: int) -> None:
         super().__init__("awkward")
@@ -127,6 +142,7 @@ class Processes(unittest.TestCase):
             self.check_exceptions()
             self.check_unpicklable()
             self.check_deaths(runtime)
+            self.check_processes_of_tasks()
             self.assertEqual(runtime.stats().cpus_free, 1)
 
     def check_objects(self) -> None:
@@ -165,11 +181,41 @@ class Processes(unittest.TestCase):
             die(3).result()
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(die_once(f"{folder}/flag").result(), "second time")
+        idle = pid().result()
+        os.kill(idle, signal.SIGKILL)
+        self.assertNotEqual(pid().result(), idle)  # at once, however far its end is
         hung = hang()
         with self.assertRaisesRegex(ioweave.TaskTimeout, "took longer than 0.05 s"):
             hung.result()
         self.assertEqual(add(1).result(), 1)
         self.assertEqual(runtime.stats().timed_out, 1)
+
+    def check_processes_of_tasks(self) -> None:
+        self.assertEqual(in_another_process("over there").result(), "OVER THERE")
+
+    def test_a_program_that_is_killed_leaves_no_tracebacks(self) -> None:
+        program = (
+            "import ioweave, os, sys, test_processes\n"
+            "if __name__ == '__main__':\n"
+            "    with ioweave.Runtime(workers='processes', cpus=1):\n"
+            "        test_processes.wait_for_end(sys.argv[1])\n"
+            "        open(sys.argv[1]).read()\n"
+            "        os.kill(os.getpid(), 9)\n"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            fifo, script = Path(folder, "fifo"), Path(folder, "program.py")
+            os.mkfifo(fifo)
+            script.write_text(program)
+            with subprocess.Popen(
+                [sys.executable, script, fifo],
+                stderr=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            ) as process:
+                process.wait()
+                fifo.write_bytes(b"")  # now the task may end
+                assert process.stderr is not None
+                self.assertEqual(process.stderr.read(), b"")  # of its worker, too
+        self.assertEqual(process.returncode, -signal.SIGKILL)
 
 
 class Timeouts(unittest.TestCase):

@@ -203,9 +203,31 @@ class RunFiles(unittest.TestCase):
         ):
             futures = [compute(i) for i in range(5000)]
             self.assertEqual(ioweave.wait(futures)[-1], 5000)
-        self.assertIn("No space left", log.output[0])
+        self.assertIn("run.jsonl.part: [Errno 28] No space left", log.output[0])
         self.assertEqual(len(log.output), 1)
         self.assertEqual(len(runtime.records()), 5000)
+        self.assertFalse(self.path.exists())
+
+    def test_of_what_a_full_disk_cut_off_the_beginning_can_be_read(self) -> None:
+        code = (
+            "import ioweave, resource, sys\n"
+            "@ioweave.task\n"
+            "def compute(): pass\n"
+            "with ioweave.Runtime(run_file=sys.argv[1]) as runtime:\n"
+            "    for i in range(3000): compute()\n"
+            "    runtime.barrier()\n"
+            "    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
+            "    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))\n"
+            "    for i in range(9000): compute()\n"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", code, self.path], check=True, capture_output=True, text=True
+        )
+        part = f"{self.path}.part"
+        self.assertIn(f"stays {part}: [Errno 27]", ended.stderr)
+        run = read(part)
+        self.assertIsNone(run.summary)
+        self.assertGreater(len(run.records), 500)
         self.assertFalse(self.path.exists())
 
     def test_limits_are_written_as_they_change(self) -> None:

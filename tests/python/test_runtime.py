@@ -7,6 +7,8 @@ import contextlib
 import logging
 import os
 import random
+import signal
+import sys
 import tempfile
 import threading
 import traceback
@@ -14,6 +16,7 @@ import unittest
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
+from unittest import mock
 
 import ioweave
 from ioweave import targets
@@ -28,6 +31,20 @@ def add(*values: int) -> int:
 @ioweave.task
 def fail(text: str, *_: object) -> None:
     raise ValueError(text)
+
+
+class array:
+    """Of another kind than array.array."""
+
+
+class Silent(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("what I am is nobody's business")
+
+
+@ioweave.task
+def fail_silently() -> None:
+    raise Silent
 
 
 class Failures(RuntimeTest):
@@ -64,6 +81,11 @@ class Failures(RuntimeTest):
             self.assertIsInstance(add(third).exception(), ioweave.DependencyFailed)
             self.assertIsInstance(first.exception(), ValueError)
 
+    def test_an_argument_that_cannot_be_described_hides_no_failure(self) -> None:
+        with self.runtime(cpus=1), self.assertRaisesRegex(ValueError, "mine") as caught:
+            fail("mine", [array()]).result(timeout=60)
+        self.assertIn("test_runtime", getattr(caught.exception, "__notes__", ("",))[0])
+
     def test_a_chain_of_many_is_cut_short(self) -> None:
         with self.runtime(cpus=1):
             value = fail("bad")
@@ -87,6 +109,17 @@ class Failures(RuntimeTest):
                 ioweave.barrier()
             self.assertIn("and 1 more tasks failed", getattr(caught.exception, "__notes__", ()))
             ioweave.barrier()  # said once
+
+    def test_failures_that_are_not_kept_are_counted(self) -> None:
+        kept = mock.patch("ioweave.runtime.KEPT_FAILURES", 3)
+        with kept, self.runtime(cpus=1):
+            for failures in (10, 2):
+                futures = [fail(str(number)) for number in range(failures)]
+                until(lambda: all(future.done() for future in futures))  # noqa: B023
+                with self.assertRaises(ValueError) as caught:
+                    ioweave.barrier()
+                notes = getattr(caught.exception, "__notes__", ())
+                self.assertIn(f"and {failures - 1} more tasks failed", notes)
 
     def test_who_asks_for_a_dependant_has_seen_the_failure(self) -> None:
         with self.runtime(cpus=1):
@@ -165,6 +198,31 @@ class Failures(RuntimeTest):
             add(1).add_done_callback(bad)
         self.assertIn("in a callback", logged.output[0])
 
+    def test_a_callback_that_exits_ends_no_thread(self) -> None:
+        with self.assertLogs("ioweave", logging.ERROR) as logged, self.runtime(cpus=1):
+            with Gate() as gate:
+                gate.future.add_done_callback(lambda _: sys.exit("in a callback"))
+                seen: list[object] = []
+                gate.future.add_done_callback(seen.append)
+                gate.open()
+            self.assertEqual(add(1).result(timeout=60), 1)
+        self.assertIn("SystemExit: in a callback", logged.output[0])
+        self.assertEqual(seen, [gate.future])
+
+    def test_the_end_of_the_block_waits_for_callbacks_and_what_they_submit(self) -> None:
+        later: list[Any] = []
+
+        def submit(_: object) -> None:
+            until(lambda: runtime._state == "closed" or bool(runtime._callbacks._gates))
+            later.append(add(len(later)))
+            if len(later) < 5:
+                later[-1].add_done_callback(submit)
+
+        with self.runtime(cpus=1) as runtime, Gate() as gate:
+            gate.future.add_done_callback(submit)
+            gate.open()
+        self.assertEqual(ioweave.wait(later), list(range(5)))
+
 
 class Retries(RuntimeTest):
     def test_a_task_that_fails_is_run_again(self) -> None:
@@ -242,6 +300,22 @@ class Timeouts(RuntimeTest):
         with self.runtime(cpus=2) as runtime:
             self.assertEqual(ioweave.wait([quick(n) for n in range(100)]), list(range(100)))
             self.assertEqual(runtime.stats().timed_out, 0)
+
+    def test_callbacks_hold_up_no_timeout(self) -> None:
+        """A callback of a task that timed out waits for one that will."""
+        go = threading.Event()
+        self.addCleanup(go.set)
+        seen: list[object] = []
+
+        @ioweave.task(timeout=0.05)
+        def hang() -> None:
+            go.wait()
+
+        with self.assertLogs("ioweave"), self.runtime(cpus=2):
+            first = hang()
+            first.add_done_callback(lambda _: seen.append(hang().exception(timeout=60)))
+            self.assertIsInstance(first.exception(), ioweave.TaskTimeout)
+        self.assertIsInstance(seen[0], ioweave.TaskTimeout)
 
     def test_a_timeout_can_be_retried_and_the_late_value_is_void(self) -> None:
         go, runs = threading.Event(), []
@@ -346,6 +420,12 @@ class Waiting(RuntimeTest):
             gate.future.add_done_callback(lambda _: got.append(later.result()))
             gate.open()
         self.assertEqual(got, [2])
+
+    def test_closing_in_a_callback_is_refused(self) -> None:
+        with self.assertLogs("ioweave") as logged, self.runtime(cpus=1) as runtime, Gate() as gate:
+            gate.future.add_done_callback(lambda _: runtime.close())
+            gate.open()
+        self.assertIn("close() inside a callback would wait for the callback", logged.output[0])
 
     def test_a_task_that_waits_for_itself_is_told_so(self) -> None:
         box: list[Any] = []
@@ -552,6 +632,17 @@ class Lifetime(unittest.TestCase):
         with ioweave.Runtime():
             self.assertEqual(add(1, 2).result(), 3)
 
+    def test_whatever_goes_wrong_in_the_end_the_next_can_begin(self) -> None:
+        before = signal.getsignal(signal.SIGINT)
+        for step in ("_report", "_close_down", "_close_recorder", "_save_learned"):
+            runtime = ioweave.Runtime(cpus=1)
+            wrong = mock.patch.object(runtime, step, side_effect=ValueError(step))
+            with self.subTest(step), wrong, self.assertRaisesRegex(ValueError, step), runtime:
+                raise KeyError("mine")
+            self.assertIs(signal.getsignal(signal.SIGINT), before)
+            with ioweave.Runtime(cpus=1):
+                self.assertEqual(add(1).result(), 1)
+
     def test_start_and_close_do_without_a_block(self) -> None:
         runtime = ioweave.Runtime(cpus=1).start()
         future = add(1, 1)
@@ -640,6 +731,13 @@ class Lifetime(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, r"truth of <Future of .*ioweave\.wait\(future"):
                 bool(future)
             self.assertIs(bool(ioweave.wait(future)), False)
+
+    def test_an_exception_that_cannot_be_described_fails_those_that_need_it(self) -> None:
+        with ioweave.Runtime(cpus=1):
+            failed = fail_silently()
+            error = add(failed).exception(timeout=60)
+            self.assertIsInstance(error, ioweave.DependencyFailed)
+            self.assertIsInstance(failed.exception(), Silent)
 
     def test_a_future_cannot_be_pickled(self) -> None:
         import pickle

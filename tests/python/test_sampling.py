@@ -91,6 +91,18 @@ class Counters(unittest.TestCase):
         (proc / "1" / "io").write_text("rchar: 20\nwchar: 6\n")
         self.assertEqual(counter.read(), 126)
 
+    def test_processes_that_cannot_be_asked_just_now_have_not_moved_all_anew(self) -> None:
+        """No descriptor is left to read their file with."""
+        file = self.folder / "7" / "io"
+        file.parent.mkdir()
+        file.write_text("rchar: 100\nwchar: 20\n")
+        counter = ProcessCounter(lambda: [7], self.folder)
+        self.assertEqual(counter.read(), 120)
+        short = mock.patch.object(Path, "read_text", side_effect=OSError(24, "too many files"))
+        with short, self.assertRaises(OSError):
+            counter.read()
+        self.assertEqual(counter.read(), 120)
+
     def test_a_real_write_is_counted_for_the_process(self) -> None:
         counter = counter_of(DeviceState(ioweave.Device("default"), 0), lambda: [os.getpid()])
         before = counter.read()
@@ -185,6 +197,18 @@ class Samples(unittest.TestCase):
         self.sampler.sample(13.0)
         self.assertEqual(self.told, [(250.0, 2.0), (300.0, 1.0)])
 
+    def test_a_sample_that_fails_is_made_up_for_by_the_next(self) -> None:
+        self.state.sampled = 1
+        self.sampler.sample(10.0)
+        short = mock.patch.object(self.counter, "read", side_effect=OSError(24, "too many files"))
+        with self.assertLogs("ioweave") as logged, short:
+            for now in (11.0, 12.0):
+                self.assertTrue(self.sampler.sample(now))
+        self.assertEqual(len(logged.output), 1)
+        self.counter.moved += 600
+        self.sampler.sample(13.0)
+        self.assertEqual(self.told, [(200.0, 3.0)])
+
     def test_the_thread_ends_however_soon_it_is_asked_to(self) -> None:
         self.sampler.work_came()
         ends = threading.Thread(target=self.sampler.stop, daemon=True)
@@ -275,6 +299,16 @@ class Learning(unittest.TestCase):
             write()
         self.assertEqual([policy.known for policy in FakePolicy.made], [[""], ["v0"]])
         self.assertEqual(list(self.file.parent.iterdir()), [self.file])
+
+    def test_the_file_is_for_those_whom_it_was_for(self) -> None:
+        with ioweave.Runtime(cpus=1, learned=self.file):
+            write()
+        self.file.with_name("another").touch()
+        self.assertEqual(self.file.stat().st_mode, self.file.with_name("another").stat().st_mode)
+        self.file.chmod(0o664)
+        with ioweave.Runtime(cpus=1, learned=self.file):
+            write()
+        self.assertEqual(self.file.stat().st_mode & 0o777, 0o664)
 
     def test_values_that_the_policy_refuses_are_not_used_and_said(self) -> None:
         self.of_process.put(write.key, "default", "bad")

@@ -100,6 +100,16 @@ class Decorators(unittest.TestCase):
             self.assertIn(f", {path!r}, more=[0, 1, 2, ...])", text)
         self.assertEqual(len(arguments.describe("f", (Path("/a" * 1000),), {})), 243)
 
+    def test_texts_of_calls_are_there_whatever_arguments_say_of_themselves(self) -> None:
+        def exits(_: object) -> str:
+            raise SystemExit
+
+        for name in ("array", "Block"):  # reprlib knows a type of that name
+            named = type(name, (), {"__repr__": lambda _: "mine"})()
+            silent = type(name, (), {"__repr__": exits})()
+            text = arguments.describe("f", ([named], silent), {"more": {1: silent}})
+            self.assertEqual(text, f"f([mine], <{name}>, more={{1: <{name}>}})")
+
     def test_io_on_a_task_of_several_cpus_is_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "takes no CPU slot: leave cpus=2 out"):
             ioweave.io(ioweave.task(cpus=2)(_named("f")))

@@ -37,6 +37,7 @@ from .. import graph
 from .._request import Request
 from ..admission import Names, unknown_device
 from ..arguments import Found, replace_requests
+from ..callbacks import carry_out
 from ..constraints import text_for
 from ..contents import update_in_place
 from ..devices import Device
@@ -49,14 +50,12 @@ from ..options import Options, takes_options
 from ..records import TaskRecord
 from ..runtime import (
     GUARDED,
-    KEPT_FAILURES,
     FlowStats,
     Runtime,
     Stats,
     Todo,
     given_up,
     log_given_up,
-    run_callbacks,
 )
 from ..tasks import Task
 from . import calls
@@ -221,7 +220,6 @@ class DaskRuntime(Runtime):
         self._looker: threading.Thread | None = None
         self._cluster: dict[str, Any] = dict(_NO_CLUSTER)
         self._explained: dict[int, dict[str, Any]] = {}
-        self._callbacks: concurrent.futures.ThreadPoolExecutor | None = None
 
     # ---- Beginning and end. ---------------------------------------------------------------------
 
@@ -307,8 +305,6 @@ class DaskRuntime(Runtime):
             self._over = True
             self._reports.close()
             self._lost("the Runtime was closed")  # what was left running: nobody hears of its end
-            if self._callbacks is not None:
-                self._callbacks.shutdown(wait=True)
             self._lease = None
 
     def _take_leave(self) -> None:
@@ -364,8 +360,7 @@ class DaskRuntime(Runtime):
                 self._enter(call, found, files, todo)
             for index, thing in enumerate(changed, task.returns):
                 self._versions.add(thing, call, index)
-        for step in todo:
-            step()
+        carry_out(todo)
         return self._futures_of(call)
 
     def _take_requests(self, call: Call) -> None:
@@ -528,7 +523,7 @@ class DaskRuntime(Runtime):
             todo: Todo = []
             with self._lock:
                 self._finish(call, error.__traceback__, error, todo)
-            self._do(todo)
+            carry_out(todo)
             return
         with self._lock:
             if call.error is None and not call.is_none:
@@ -587,8 +582,8 @@ class DaskRuntime(Runtime):
                 if call.task.on_failure == "cancel":
                     todo.append(functools.partial(log_given_up, call.task, error))
                     trace, error = given_up(call, error)
-                else:
-                    self._not_asked_for(call)
+                elif isinstance(error, CancelledError):
+                    self._keep_failure(call)
             elif kind in calls.IGNORED:
                 call.given_up = True
                 self._timed_out += kind is calls.TimeoutIgnored
@@ -596,7 +591,7 @@ class DaskRuntime(Runtime):
                 call.values[0] = None
                 call.dask = None  # so Dask need not run it again if the worker is lost
             self._finish(call, trace, error, todo)
-        self._do(todo)
+        carry_out(todo)
 
     def _lost(self, reason: str) -> None:
         """The cluster has forgotten all tasks, or the connection is lost."""
@@ -605,14 +600,9 @@ class DaskRuntime(Runtime):
             for call in list(self._by_key.values()):
                 if call.state != DONE:
                     error = CancelledError(f"task {call.name} was cancelled: {reason}")
-                    self._not_asked_for(call)
+                    self._keep_failure(call)
                     self._finish(call, None, error, todo)
-        self._do(todo)
-
-    def _not_asked_for(self, call: Call) -> None:
-        """That it fails, be it as cancelled: the end of the block must not be silent about it."""
-        if len(self._failures) < KEPT_FAILURES:
-            self._failures[call] = None
+        carry_out(todo)
 
     def _done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
         assert isinstance(call, DaskCall)  # made by submit
@@ -623,17 +613,6 @@ class DaskRuntime(Runtime):
             call.parts = {}
         if call.sent is False or error is not None:
             call.forget_arguments()
-
-    def _do(self, todo: Todo) -> None:
-        for step in todo:
-            step()
-
-    def _call_back(self, callbacks: list[tuple[Future[Any], Callable[[Any], object]]]) -> None:
-        # They may wait for other tasks, which end on the thread of Dask's event loop.
-        with self._lock:
-            if self._callbacks is None:
-                self._callbacks = concurrent.futures.ThreadPoolExecutor(1, "ioweave-callback")
-        self._callbacks.submit(run_callbacks, callbacks)
 
     # ---- For futures. ---------------------------------------------------------------------------
 
