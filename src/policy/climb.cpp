@@ -114,7 +114,7 @@ void Climber::remember(Explanation::Heard&& heard) {
 }
 
 /// How many ran at a beginning that nobody saw is known only where the limit is still the same.
-Climber::Begun Climber::begin_of(const Sample& sample, uint32_t running, uint64_t now_ns) {
+Climber::Begun Climber::begin_of(const Sample& sample, uint32_t running, uint64_t now_ns) const {
   if (const auto found = nodes_.find(sample.node); found != nodes_.end()) {
     return found->second;
   }
@@ -472,12 +472,10 @@ std::string Climber::learned() const {
     return {};
   }
   std::vector<LearnedCurve::Point> points;
-  for (uint32_t point = 0; point <= tried_; point = next(point, Way::up)) {
-    if (point == base_ || curve_.unsure(base_, point) <= kKnownWell) {
+  for (uint32_t point = 0; point <= tried_; ++point) {
+    const bool is_new = point == 0 || curve_.limit_at(point) != curve_.limit_at(point - 1);
+    if (is_new && curve_.unsure(base_, point) <= kKnownWell) {
       points.push_back({curve_.limit_at(point), curve_.mb_per_s(point)});
-    }
-    if (next(point, Way::up) == point) {
-      break;
     }
   }
   return LearnedCurve({curve_.limit_at(base_), curve_.mb_per_s(base_)}, points).text();

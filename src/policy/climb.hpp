@@ -118,7 +118,7 @@ class Climber {
 
   [[nodiscard]] Unit weigh(double bytes, const Climbing& operations, uint64_t now_ns);
   void count_in(Unit unit);
-  [[nodiscard]] Begun begin_of(const Sample& sample, uint32_t running, uint64_t now_ns);
+  [[nodiscard]] Begun begin_of(const Sample& sample, uint32_t running, uint64_t now_ns) const;
   [[nodiscard]] std::string_view no_use(const Sample& sample, const Begun& begun) const;
   [[nodiscard]] Ran ran() const;
   [[nodiscard]] double in_unit(double mb, double operations) const noexcept {

@@ -195,6 +195,17 @@ class Climb : public ::testing::Test {
         Sample{0, 0, mb_per_s * 1e6, concurrency == 0 ? limit() : concurrency, limit_reached});
   }
 
+  /// With an operation for each of nodes 0 to 3.
+  void begin_on_four_nodes() {
+    for (NodeId node = 1; node < 4; ++node) {
+      time.up(node);
+    }
+    begin();
+    for (NodeId node = 0; node < 4; ++node) {
+      time.ready(1000 + node, flow, node);
+    }
+  }
+
   /// A quarter of a second.
   Starts part(double mb_per_s, bool limit_reached = true) {
     time.pass_ms(250);
@@ -334,13 +345,7 @@ TEST_F(Climb, PartsOfWhatTheLimitDidNotHoldBackAreNoSample) {
 }
 
 TEST_F(Climb, QuartersOfFourNodesAreOneSample) {
-  for (NodeId node = 1; node < 4; ++node) {
-    time.up(node);
-  }
-  begin();
-  for (NodeId node = 0; node < 4; ++node) {
-    time.ready(1000 + node, flow, node);
-  }
+  begin_on_four_nodes();
   time.pass_ms(250);
   for (NodeId node = 0; node < 4; ++node) {
     EXPECT_EQ(limit(), 1u);
@@ -353,13 +358,7 @@ TEST_F(Climb, QuartersOfFourNodesAreOneSample) {
 
 /// One may hold back what the others write at once: a second evens that out.
 TEST_F(Climb, QuartersOfFourNodesThatDifferMuchAreNotEnough) {
-  for (NodeId node = 1; node < 4; ++node) {
-    time.up(node);
-  }
-  begin();
-  for (NodeId node = 0; node < 4; ++node) {
-    time.ready(1000 + node, flow, node);
-  }
+  begin_on_four_nodes();
   for (int quarter = 0; quarter < 4; ++quarter) {
     EXPECT_EQ(limit(), 1u);
     time.pass_ms(250);
