@@ -171,6 +171,7 @@ class Effort:
         autos: Whether to run "auto", "auto(2,256,2)" and no constraint too.
         rounds: Of those that are judged.
         finalists: The best of the sweep that run in these rounds.
+        trials: Runs by which the size of checkpoints is found.
     """
 
     workloads: tuple[Workload, ...]
@@ -178,6 +179,7 @@ class Effort:
     autos: bool
     rounds: int
     finalists: int = 3
+    trials: int = 3
 
 
 def congested(workload: Workload) -> Workload:
@@ -187,7 +189,7 @@ def congested(workload: Workload) -> Workload:
 
 
 # Computing takes 7 s here in the first, 7 to 14 s in the second, up to a minute in the third.
-QUICK = Effort((hmmer(1),), statics=(), autos=False, rounds=1)
+QUICK = Effort((hmmer(1),), statics=(), autos=False, rounds=1, trials=1)
 _SWEEP = (8, 16, 32, 64, 128)
 _MIDDLE = (hmmer(2), variants(96, 100), kmeans(1, 22_000))
 NORMAL = Effort((*_MIDDLE, kmeans(3, 7_400)), statics=_SWEEP, autos=True, rounds=7, finalists=2)
@@ -254,18 +256,20 @@ class Runner:
         )
         return dict(outcome)
 
-    def checkpoint_mb(self, workload: Workload, device: Device) -> float:
+    def checkpoint_mb(self, workload: Workload, device: Device, trials: int) -> float:
         """The size by which the run without I/O tasks computes and writes in the paper's ratio.
 
-        The first guess is by what computing takes alone. A run with it shows the ratio in which it
-        computes and writes on the device: writing is in proportion to the size.
+        The first guess is by what computing takes alone. Each of so many `trials` then shows the
+        ratio in which it computes and writes on the device; only near the size that is looked for
+        is writing in proportion to it.
         """
         if workload.name not in self.computing:
             self.computing[workload.name] = self._computing(workload)
         seconds, unit_mb = self.computing[workload.name]
-        guess_mb = seconds / workload.ratio * device.non_aware_mb_s / unit_mb
-        outcome = self.run(workload, "non-aware", guess_mb, device, trial=True)
-        size_mb = guess_mb * computing_over_writing(outcome) / workload.ratio
+        size_mb = seconds / workload.ratio * device.non_aware_mb_s / unit_mb
+        for _ in range(trials):
+            outcome = self.run(workload, "non-aware", size_mb, device, trial=True)
+            size_mb *= computing_over_writing(outcome) / workload.ratio
         self.session.note(
             f"{workload.name}, {device.name}: computing alone takes {seconds:.2f} s, and "
             f"{size_mb * unit_mb:.0f} MB are written, for a ratio of {workload.ratio:.2f} without "
@@ -487,7 +491,7 @@ def run(session: Session) -> Iterator[Row]:
                 with context as device:
                     for workload in effort.workloads:
                         if runner.can_run(workload):
-                            size_mb = runner.checkpoint_mb(workload, device)
+                            size_mb = runner.checkpoint_mb(workload, device, effort.trials)
                             yield from compare(runner, workload, device, size_mb, effort)
             except DeviceUnavailable as error:
                 session.note(f"left out: {error}")

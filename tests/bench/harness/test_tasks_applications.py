@@ -46,6 +46,7 @@ class FakeRunner(Runner):
         if self.python == "was lucky" and asked == "32" and len(self.runs) > 6:
             drift = 1.1
         computing_s = 7.0 if self.python == "slow at times" and len(self.runs) % 3 else 6.0
+        begun_s = 2.0 if self.python == "slow to begin" else 0.0
         outcome = {
             "mode": mode,
             "seconds": SECONDS.get(asked, 9.0) * drift + computing_s - 6.0,
@@ -54,7 +55,7 @@ class FakeRunner(Runner):
             "checkpoint_bytes": round(1e6 * checkpoint_mb),
             # In seconds of all slots; computing got slower than it was for the first guess.
             "computing_s": computing_s * applications.SLOTS,
-            "writing_s": checkpoint_mb / device.non_aware_mb_s * applications.SLOTS,
+            "writing_s": (begun_s + checkpoint_mb / device.non_aware_mb_s) * applications.SLOTS,
             "trial": trial,
         }
         self.runs.append(outcome)
@@ -126,8 +127,14 @@ class CompareTest(unittest.TestCase):
         runner = FakeRunner(self.session(), "steady", applications.WORKFLOWS, [])
         # Computing alone took 5 s, by which 900 MB would be written; on the device it takes 6 s.
         runner.computing["some"] = (5.0, 1.0)
-        self.assertAlmostEqual(runner.checkpoint_mb(SMALL, SSD), 1080)
+        self.assertAlmostEqual(runner.checkpoint_mb(SMALL, SSD, trials=1), 1080)
         self.assertEqual([run["trial"] for run in runner.runs], [True])
+
+    def test_more_trials_come_nearer_where_writing_is_not_in_proportion_to_the_size(self) -> None:
+        runner = FakeRunner(self.session(), "slow to begin", applications.WORKFLOWS, [])
+        runner.computing["some"] = (5.0, 1.0)
+        self.assertAlmostEqual(runner.checkpoint_mb(SMALL, SSD, trials=3), 720, delta=10)
+        self.assertEqual([run["trial"] for run in runner.runs], [True] * 3)
 
     @staticmethod
     def session() -> Session:
