@@ -3,7 +3,7 @@
 
     contender.py NAME rate --tasks N --rounds R
     contender.py NAME checkpoints --folder DIR --slots K ...
-    contender.py dask overhead --tasks N --rounds R
+    contender.py dask overhead --tasks N --rounds R [--start plain ioweave runtime]
 
 prints a JSON object per round. It knows nothing of the harness, since it runs on the Python that
 has the peers. Each peer is set up as its documentation says for work beside I/O: a resource `io` of
@@ -340,6 +340,10 @@ def checkpoints(contender: Contender, options: argparse.Namespace) -> dict[str, 
     return {"seconds": seconds, "bytes": total}
 
 
+#: Of `overhead`.
+DASK_CLUSTERS = ("plain", "ioweave", "runtime")
+
+
 @contextlib.contextmanager
 def on_dask(cpus: int, slots: int, *, connected: bool) -> Iterator[Contender]:
     """A worker in a process of its own, with Ioweave and without: all else is the same.
@@ -398,20 +402,23 @@ def _forgotten(cluster: Any) -> None:
     time.sleep(0.01)  # its worker hears of it
 
 
-def dask_overhead(tasks: int, rounds: int, cpus: int) -> Iterator[dict[str, float]]:
-    """Trivial tasks per second on plain Dask, by our handle and by our runtime, in turn."""
-    with (
-        on_dask(cpus, cpus, connected=False) as plain,
-        on_dask(cpus, cpus, connected=True) as ours,
-        runtime_on_dask(cpus, cpus) as runtime,
-    ):
-        contenders = {"plain": plain, "ioweave": ours, "runtime": runtime}
-        orders = list(itertools.permutations(contenders))
-        for number in range(-2, rounds):
+def dask_overhead(options: argparse.Namespace) -> Iterator[dict[str, float]]:
+    """Trivial tasks per second on plain Dask, by our handle and by our runtime, in turn. The
+    clusters start in the order of their names in `options.start`: the first one is faster."""
+    cpus = options.cpus
+    clusters = {
+        "plain": functools.partial(on_dask, cpus, cpus, connected=False),
+        "ioweave": functools.partial(on_dask, cpus, cpus, connected=True),
+        "runtime": functools.partial(runtime_on_dask, cpus, cpus),
+    }
+    with contextlib.ExitStack() as stack:
+        contenders = {name: stack.enter_context(clusters[name]()) for name in options.start}
+        orders = list(itertools.permutations(sorted(contenders)))
+        for number in range(-2, options.rounds):
             found = {}
             for kind in ("compute", "io"):
                 for name in orders[number % len(orders)]:
-                    found[f"{name}_{kind}"] = _rate(contenders[name], kind, tasks)
+                    found[f"{name}_{kind}"] = _rate(contenders[name], kind, options.tasks)
             if number >= 0:  # the first ones warm up
                 yield found
             else:
@@ -431,7 +438,7 @@ def _rate(contender: Contender, kind: str, tasks: int) -> float:
 def measure(options: argparse.Namespace) -> Iterator[dict[str, float]]:
     """What was asked for, once per round."""
     if options.what == "overhead":
-        yield from dask_overhead(options.tasks, options.rounds, options.cpus)
+        yield from dask_overhead(options)
         return
     with CONTENDERS[options.name](options) as contender:
         if options.what == "rate":
@@ -448,6 +455,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--cpus", type=int, default=os.cpu_count())
     parser.add_argument("--slots", type=int, default=4, help="I/O tasks at once")
+    parser.add_argument(
+        "--start",
+        nargs="+",
+        default=DASK_CLUSTERS,
+        choices=DASK_CLUSTERS,
+        help="the order in which the clusters of `overhead` start",
+    )
     parser.add_argument("--folder", default="", help="where checkpoints are written")
     parser.add_argument(
         "--curve", type=json.loads, default=[], help="what it moves: [[streams, MB/s], ...]"
