@@ -69,7 +69,7 @@ _LATE_S = 60  # the graph of a task comes so much later than its client's word, 
 # So much work, by what a task took so far, may wait on a worker for a thread: a message to a worker
 # and back takes some milliseconds, in which brief tasks would leave the thread idle.
 _AHEAD_S = 0.05
-_MOST_AHEAD = 64  # tasks for each thread
+_MOST_AHEAD = 1000  # tasks for each thread: to park and let go costs more than to run a trivial one
 
 _TRANSITIONS = (
     ("waiting", "no-worker"),
