@@ -409,6 +409,30 @@ class Program(OnDask):
             box.append(2)
             self.assertEqual(test_dependencies.length(box).result(), 2)
 
+    def test_a_task_that_ends_before_its_submission_returns_leaves_its_value_to_others(self) -> None:
+        box: list[int] = []
+        ended, go = threading.Event(), threading.Event()
+        with self.runtime() as runtime:
+            submit = runtime._submit
+
+            def submit_and_return_late(call: Any) -> Any:
+                future = submit(call)
+                if call.number == 1:
+                    future.result()
+                    runtime._client.sync(asyncio.sleep, 0)  # what it heard of the end is dealt with
+                    ended.set()
+                    go.wait(_PATIENCE)
+                return future
+
+            with mock.patch.object(runtime, "_submit", submit_and_return_late):
+                first = threading.Thread(target=test_dependencies.append, args=(box, 1))
+                first.start()
+                self.assertTrue(ended.wait(_PATIENCE))
+                test_dependencies.append(box, 2)
+                go.set()
+                first.join()
+            self.assertEqual(ioweave.wait(box), [1, 2])
+
     def test_none_is_not_kept_on_the_cluster(self) -> None:
         with self.runtime():
             done = [ioweave.task(lambda: None)() for _ in range(3)]

@@ -74,7 +74,7 @@ class DaskCall(Call):
 
     __slots__ = (
         *("arguments", "inputs", "after", "ordered"),
-        *("key", "sent", "dask", "parts", "values", "lease"),
+        *("key", "sent", "dask", "heard", "parts", "values", "lease"),
     )
 
     def __init__(
@@ -89,17 +89,13 @@ class DaskCall(Call):
         self.ordered = False  # it has to follow calls whose data it does not need
         self.sent = False  # it goes to Dask, or went
         self.dask: distributed.Future[Any] | None = None
+        self.heard: tuple[Any, ...] | None = None  # of its end, before `dask` was noted
         self.parts: dict[int, distributed.Future[Any]] = {}  # one of several values
         self.values: dict[int, Any] = {}  # those that are here
         self.lease: Lease | None = None
 
     def forget_arguments(self) -> None:
         self.arguments, self.inputs, self.after = b"", [], []
-
-    @property
-    def is_none(self) -> bool:
-        """Whether the value is known to be None, so that the Dask task is not needed."""
-        return not self.many and self.values.get(0, self) is None
 
     @property
     def many(self) -> bool:
@@ -526,9 +522,12 @@ class DaskRuntime(Runtime):
             carry_out(todo)
             return
         with self._lock:
-            if call.error is None and not call.is_none:
+            if call.state != DONE:
                 call.dask, call.lease = future, self._lease
             call.forget_arguments()
+            heard, call.heard = call.heard, None
+        if heard is not None:
+            self._heard(call.key, *heard)
 
     def _submit(self, call: DaskCall) -> distributed.Future[Any]:
         task = call.task
@@ -571,6 +570,9 @@ class DaskRuntime(Runtime):
         with self._lock:
             call = self._by_key.get(key)
             if call is None or call.state == DONE:
+                return
+            if call.dask is None:  # those that need the call could not name its value yet
+                call.heard = call.heard or (error, trace, kind)
                 return
             if self._withdrawing and isinstance(error, concurrent.futures.CancelledError):
                 # It may need a call that is being cancelled, which then says why it is not run.
