@@ -177,7 +177,7 @@ class Command(Runner):
         ran = self.run_app(
             *("--resources", resources, "--io_executors", 45, APPS / "listings_2_to_5.py", data)
         )
-        self.assertEqual(ran.stdout, f"bytes {40 * 65536}\nfiles 40\n", ran.stderr)
+        self.assertEqual(ran.stdout, f"scaled {10 * sum(range(40))}\nwritten True\n", ran.stderr)
         self.assertEqual(ran.returncode, 0)
 
     def test_a_module_that_is_not_there_is_named(self) -> None:

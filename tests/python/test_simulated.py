@@ -528,6 +528,19 @@ class Simulated(unittest.TestCase):
                 self.assertEqual(simulated.explain(auto)["phase"], "chosen")
             self.assertEqual(file.read_text(), before)
 
+    def test_the_node_on_which_auto_learns_computes_like_the_others(self) -> None:
+        auto = ioweave.io(bandwidth="auto(10,100,2)", device="ssd", bytes=100 * MB)(_not_run)
+        with runtime("sim://2x2") as simulated:
+            for _ in range(40):
+                auto()
+            for _ in range(20):
+                compute()
+        written = [record for record in simulated.records() if record.io]
+        computed = [record for record in simulated.records() if not record.io]
+        self.assertEqual(sorted(record.node for record in computed), [0] * 10 + [1] * 10)
+        self.assertEqual(max(record.end_s for record in computed), 5)
+        self.assertGreater(min(record.end_s for record in written), 5)  # still in the first epoch
+
     def test_auto_tries_no_more_than_the_device_has(self) -> None:
         auto = ioweave.io(bandwidth="auto(10,400,2)", device="ssd", bytes=MB)(_not_run)
         with runtime() as simulated:
