@@ -209,7 +209,7 @@ def _size(value: Any) -> int:
         size = getattr(value, "nbytes", 0)  # memoryview, numpy, torch
     except Exception:  # of an array that is closed, say
         return 0
-    return size if type(size) is int else 0
+    return max(0, size) if type(size) is int else 0
 
 
 def replace_futures(value: Any, value_of: Callable[[Future[Any]], Any]) -> Any:

@@ -7,6 +7,8 @@ import numbers
 import operator
 from typing import Any
 
+MOST_BYTES = 2**63 - 1  #: of what a call moves
+
 
 def whole(value: Any) -> int | None:
     """The whole number; None if it is something else."""

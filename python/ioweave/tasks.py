@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, overload
 from .arguments import examine
 from .constraints import Constraint, constraint_of
 from .graph import Direction, Key, file_key
-from .numeric import real, whole
+from .numeric import MOST_BYTES, real, whole
 
 if typing.TYPE_CHECKING:
     from .runtime import Runtime
@@ -97,15 +97,16 @@ class Task:
 
     def bytes_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """The bytes that a call of this I/O task moves; `args` hold no futures."""
-        if self.bytes is None:
-            return examine((*args, *kwargs.values())).bytes
-        if not callable(self.bytes):
-            return self.bytes
-        given = self.bytes(*args, **kwargs)
+        given: Any = self.bytes
+        if given is None:
+            given = examine((*args, *kwargs.values())).bytes
+        elif callable(given):
+            given = given(*args, **kwargs)
         size = whole(given)
-        if size is None or size < 0:
+        if size is None or not 0 <= size <= MOST_BYTES:
             raise ValueError(
-                f"task {self.name!r}: bytes must give a whole number of bytes, not {given!r}"
+                f"task {self.name!r}: bytes must give a whole number of bytes, 0 to 2^63 - 1, not "
+                f"{given!r}"
             )
         return size
 
@@ -408,10 +409,11 @@ def io(
             name=name if name is not None or inner is None else inner.name,
         )
         size = bytes if bytes is None or callable(bytes) else whole(bytes)
-        if (size is None and bytes is not None) or (isinstance(size, int) and size < 0):
+        out_of_range = isinstance(size, int) and not 0 <= size <= MOST_BYTES
+        if (size is None and bytes is not None) or out_of_range:
             raise ValueError(
-                f"task {function.__name__!r}: bytes must be a whole number from 0 on or a function "
-                f"of the arguments, not {bytes!r}"
+                f"task {function.__name__!r}: bytes must be a whole number, 0 to 2^63 - 1, or a "
+                f"function of the arguments, not {bytes!r}"
             )
         if device is not None and (not isinstance(device, str) or not device):
             raise ValueError(

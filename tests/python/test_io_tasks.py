@@ -126,12 +126,21 @@ class Admission(unittest.TestCase):
             write(make()).result(timeout=60)
 
     def test_bytes_that_are_no_number_fail_the_task(self) -> None:
-        write = ioweave.io(policy="none", bytes=lambda data: -1, name="write")(lambda data: None)
+        sizes = [-1, 2**63] * 2
+        write = ioweave.io(bytes=lambda _: sizes.pop(0), name="write")(lambda data: None)
         with ioweave.Runtime(cpus=1):
-            with self.assertRaisesRegex(ValueError, "'write': bytes must give a whole number"):
-                write(b"")
-            with self.assertRaisesRegex(ValueError, "'write': bytes must give a whole number"):
-                write(add(1)).result()
+            for _ in range(2):
+                with self.assertRaisesRegex(ValueError, "'write': bytes must give a whole number"):
+                    write(b"")
+            for _ in range(2):
+                with self.assertRaisesRegex(ValueError, "'write': bytes must give a whole number"):
+                    write(add(1)).result()
+
+    def test_what_says_that_it_has_less_than_no_bytes_has_none(self) -> None:
+        with ioweave.Runtime(cpus=1) as runtime:
+            ioweave.io(policy="none")(id)(_Odd())
+            ioweave.barrier()
+            self.assertEqual(runtime.stats().flows[0].bytes, 0)
 
     def test_an_io_task_that_waits_for_another_is_refused(self) -> None:
         begun, go = threading.Event(), threading.Event()
@@ -343,6 +352,10 @@ class RandomRuns(unittest.TestCase):
                 self.assertEqual((device.waiting, device.running, device.sampled), (0, 0, 0))
             while runtime.stats().cpus_free != 2:
                 pass  # a thread gives its slots back after it has told the futures
+
+
+class _Odd:
+    nbytes = -1
 
 
 def _size(chance: float, *_: object) -> int:

@@ -157,8 +157,8 @@ class Decorators(unittest.TestCase):
             ioweave.task(3)  # type: ignore[call-overload]
 
     def test_bytes_must_be_a_number_or_a_function(self) -> None:
-        for wrong in ("4k", -1, 2.0, True):
-            with self.assertRaisesRegex(ValueError, f"0 on or a function .*, not {wrong!r}"):
+        for wrong in ("4k", -1, 2**63, 2.0, True):
+            with self.assertRaisesRegex(ValueError, f"0 to .*, or a function .*, not {wrong!r}"):
                 ioweave.io(bytes=_number(wrong))(_named("f"))
 
 
