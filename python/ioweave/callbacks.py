@@ -21,6 +21,18 @@ _log = logging.getLogger("ioweave")
 Callback: TypeAlias = "tuple[Future[Any] | None, Callable[[Any], object]]"
 
 
+class Todo(list[Callable[[], object]]):
+    """What is to be done when the runtime's lock is free again: steps to be called, and what may be
+    let go of only then, since the end of the user's objects runs their code (`__del__`, the closing
+    of a file), or takes long."""
+
+    __slots__ = ("garbage",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.garbage: list[object] = []
+
+
 class Callbacks:
     """Every method needs the runtime's lock, if not said otherwise.
 

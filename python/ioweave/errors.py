@@ -10,6 +10,10 @@ __all__ = ["CancelledError", "CycleError", "DependencyFailed", "TaskTimeout", "W
 _SHOWN = 6
 
 
+class GivenUp(CancelledError):
+    """A task failed; that is not raised, but what needs it is not run. `__cause__` is how."""
+
+
 class DependencyFailed(CancelledError):
     """A task was not run, because one that it needs failed, was cancelled, or was not run either.
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .errors import CancelledError
+from .errors import DependencyFailed
 
 if TYPE_CHECKING:
     from .graph import Call
@@ -50,7 +50,7 @@ class Future(Generic[T]):
         """What the task raised, or None. Waits, and raises TimeoutError and CancelledError, as
         result() does; a DependencyFailed is returned."""
         error = self._outcome(timeout)
-        if type(error) is CancelledError:
+        if error is not None and self._call.cancelled and not isinstance(error, DependencyFailed):
             raise error
         return error
 
@@ -72,7 +72,7 @@ class Future(Generic[T]):
 
     def cancelled(self) -> bool:
         """Whether the task was not run: by cancel(), or because one that it needs failed."""
-        return self._call.done and isinstance(self._call.error, CancelledError)
+        return self._call.done and self._call.cancelled
 
     def cancel(self) -> bool:
         """Takes the task back unless it has begun; tasks that need it are not run either.

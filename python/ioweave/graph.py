@@ -60,7 +60,8 @@ class Call:
 
     __slots__ = (
         *("runtime", "task", "args", "kwargs", "number", "state", "value", "error"),
-        *("has_futures", "nbytes", "held", "brings", "payload", "attempt", "before", "given_up"),
+        *("has_futures", "nbytes", "held", "brings", "payload", "attempt", "before"),
+        *("given_up", "cancelled"),
         *("operation", "admitted", "flow"),
         *("missing", "needs", "successors", "followers", "accesses"),
         *("latches", "callbacks", "waits_for"),
@@ -88,6 +89,7 @@ class Call:
         self.attempt = 1
         self.before: Snapshot | None = None  # of what it changes, if it may be run again
         self.given_up = False  # it failed, and that is not raised
+        self.cancelled = False  # it was not run, or is given up with those that need it
         self.operation = -1  # of the policy; -1: the policy does not know it
         self.admitted = False  # the policy has started it
         self.flow: Flow | None = None  # of an I/O task
@@ -228,7 +230,7 @@ class Accesses:
         call.accesses.append((key, access))
 
     def leave(self, call: Call) -> None:
-        """`call` is done."""
+        """`call` is done. What it used is kept as long as the list of its accesses."""
         for key, access in call.accesses or ():
             access.users -= 1
             access.readers.discard(call)

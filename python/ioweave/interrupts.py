@@ -35,17 +35,22 @@ class Interrupts:
     def install(self) -> None:
         if threading.current_thread() is threading.main_thread():
             before = signal.getsignal(signal.SIGINT)
+            owner = getattr(before, "__self__", None)
+            while isinstance(owner, Interrupts) and not owner._installed:
+                before = owner._before  # it was closed on another thread
+                owner = getattr(before, "__self__", None)
             if callable(before) and (before is signal.default_int_handler or _of_asyncio(before)):
                 self._before = before
                 signal.signal(signal.SIGINT, self._handle)
                 self._installed = True
 
     def restore(self) -> None:
-        """Also raises what was held back and not raised yet."""
-        if self._installed and threading.current_thread() is threading.main_thread():
-            self._installed = False
-            if signal.getsignal(signal.SIGINT) == self._handle:
-                signal.signal(signal.SIGINT, self._before)
+        """Also raises what was held back and not raised yet. On another thread than the main one,
+        which alone can set handlers, ours stays, and leaves all to the one before."""
+        self._installed = False
+        on_main = threading.current_thread() is threading.main_thread()
+        if on_main and signal.getsignal(signal.SIGINT) == self._handle:
+            signal.signal(signal.SIGINT, self._before)
         self.check()
 
     def caused(self, error: BaseException | None) -> bool:
@@ -73,7 +78,7 @@ class Interrupts:
         try:
             self._before(number, frame)
         except KeyboardInterrupt:
-            if not self._guards(frame):
+            if not (self._installed and self._guards(frame)):
                 raise
             self.held_back = True
 

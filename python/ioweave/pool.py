@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .callbacks import carry_out
+from .callbacks import Todo, carry_out
 from .graph import READY, RUNNING
 
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ Outcome: TypeAlias = tuple[Any, BaseException | None, float]
 class Worker:
     """A thread of a pool."""
 
-    __slots__ = ("abandoned", "call", "gate", "pool", "process", "waiting")
+    __slots__ = ("abandoned", "call", "gate", "pool", "process", "ran", "waiting")
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.gate = threading.Lock()
         self.gate.acquire()
         self.call: Call | None = None  # what it runs
+        self.ran: object = None  # what it has run, to be let go of without the lock
         self.waiting = False  # it is inside result() or its like
         self.abandoned = False  # it hangs in a task that timed out, and was replaced
         self.process: WorkerProcess | None = None
@@ -72,7 +73,7 @@ class Pool:
         name: str,
         threads: int,
         run: Callable[[Worker, Call], Outcome],
-        ended: Callable[[Call, Outcome], list[Callable[[], object]]],
+        ended: Callable[[Call, Outcome], Todo],
     ) -> None:
         self._lock = lock
         self._name = name
@@ -84,10 +85,21 @@ class Pool:
         self._waiting = 0  # of the workers: inside result() or its like
         self._looking = 0  # about to take a call from the queue, or to park
         self._stopping = False
+        self._refused = False  # a thread, which is said once
         self.ended = threading.Lock()  # opens after stop() when no thread is left that can end
         self.ended.acquire()
         self.workers: set[Worker] = set()
         self.free = threads
+
+    def begin(self) -> None:
+        """A call will come. When it does it may be too late to start a thread: Python 3.12
+        has no new ones when the interpreter ends.
+
+        Raises:
+            RuntimeError: this machine has no thread left.
+        """
+        if not self.workers:
+            self._start_thread()
 
     def push(self, call: Call) -> None:
         """Queues a call that is READY."""
@@ -105,15 +117,21 @@ class Pool:
             self._looking += 1
             self._idle.pop().gate.release()
         elif len(self.workers) - self._waiting < self._most:
-            self._start_thread()
+            try:
+                self._start_thread()
+            except RuntimeError as error:
+                if not self._refused:
+                    self._refused = True
+                    _log.error("%s; tasks wait for the %d there are", error, len(self.workers))
 
     def stop(self) -> None:
-        """Lets the threads end as soon as they have nothing to do."""
+        """Lets the threads end as soon as they have nothing to do. Again, after Ctrl-C: `ended`
+        opens again."""
         self._stopping = True
         while self._idle:
             self._looking += 1
             self._idle.pop().gate.release()
-        if not self.workers:
+        if not self.workers and self.ended.locked():
             self.ended.release()
 
     def begin_wait(self, worker: Worker) -> None:
@@ -143,6 +161,10 @@ class Pool:
         self.call_up()
 
     def _start_thread(self) -> None:
+        """
+        Raises:
+            RuntimeError: too many on this machine, or the interpreter ends.
+        """
         worker = Worker(self)
         # Daemons: a task that hangs must not keep the interpreter from ending.
         thread = threading.Thread(
@@ -152,10 +174,10 @@ class Pool:
         self._looking += 1
         try:
             thread.start()
-        except RuntimeError as error:  # too many threads on this machine
+        except RuntimeError:
             self.workers.discard(worker)
             self._looking -= 1
-            _log.error("%s; tasks wait for the %d there are", error, len(self.workers))
+            raise
 
     def _loop(self, worker: Worker) -> None:
         _local.worker = worker
@@ -169,6 +191,7 @@ class Pool:
                 break
             worker.call = call
             lock.release()
+            worker.ran = None
             outcome = self._run(worker, call)
             lock.acquire()
             if worker.abandoned:
@@ -184,11 +207,13 @@ class Pool:
                 carry_out(todo)
                 lock.acquire()
                 self._looking += 1
-            del call, outcome, todo  # a thread that parks must not keep what it ran
+            worker.ran = call, outcome, todo
+            del call, outcome, todo
         self.workers.discard(worker)
         if self._stopping and not self.workers and not worker.abandoned:
             self.ended.release()
         lock.release()
+        worker.ran = None
         if worker.process is not None:
             worker.process.close()
 
@@ -217,6 +242,7 @@ class Pool:
             return False
         self._idle.append(worker)
         self._lock.release()
+        worker.ran = None  # a thread that parks must not keep it
         worker.gate.acquire()
         self._lock.acquire()
         return True

@@ -13,8 +13,9 @@ What happens to a call, in order:
    `_spread` lets those go on that need it, or fails them.
 
 One lock guards graph, queues, policy and counters. No code of the user's runs under it: what is to
-be called (preparations) is collected in a list, `todo`, and called after its release; callbacks
-have a thread of their own (`callbacks.py`).
+be called (preparations), and objects of the user's that are let go of, are collected in a `Todo`
+for after its release; callbacks have a thread of their own (`callbacks.py`). (Python's collector of
+cycles may strike anywhere, under the lock, too.)
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ from .arguments import (
     replace_futures,
     replace_requests,
 )
-from .callbacks import Callback, Callbacks, call_back, carry_out
+from .callbacks import Callback, Callbacks, Todo, call_back, carry_out
 from .contents import Snapshot, update_in_place
 from .devices import Device
-from .errors import CancelledError, DependencyFailed, TaskTimeout, WorkerDied
+from .errors import CancelledError, DependencyFailed, GivenUp, TaskTimeout, WorkerDied
 from .futures import Future
 from .graph import DONE, READY, RUNNING, WAITING, Accesses, Call, Direction, Key, Latch
 from .interrupts import Interrupts
@@ -80,8 +81,6 @@ _WRITTEN_OFF = (
     "again in this run"
 )
 _START_S = 300  # in which a worker process begins a task with a timeout: it may have to import much
-
-Todo = list[Callable[[], object]]
 
 _TRANSFER = Task(  # what calls that need a request wait for: its function is not run
     lambda: None, cpus=1, retries=0, timeout=None, name="transfer", returns=1
@@ -230,6 +229,8 @@ class Runtime:
         self._live: set[Call] = set()
         self._accesses = Accesses()
         self._tracking = False  # every object that a call gets is noted, since some are changed
+        self._noting = threading.RLock()  # those of calls before that; taken before the lock
+        self._noted = False  # they are
         self._failures: dict[Call, None] = {}  # not asked for yet, in order
         self._more_failures = 0  # that are not kept there
         self._submitters: list[threading.Lock] = []  # gates of those that wait for room
@@ -491,11 +492,8 @@ class Runtime:
         uses: dict[Key, tuple[Any, Direction]] = {}
         if task.files or task.objects:
             uses = task.accesses(args, kwargs)
-            if task.objects and not self._tracking:
+            if task.objects and not self._noted:
                 self._begin_tracking()
-        if found is not None and self._tracking:
-            for thing in (*found.objects, *found.futures):
-                uses.setdefault(id(thing), (thing, Direction.In))
         if task.constraint is not None:
             self._ask_flow(call)
             if not call.has_futures:
@@ -510,13 +508,28 @@ class Runtime:
                 check_picklable(task, call.args, call.kwargs)
             else:
                 call.payload = pickle_call(task, args, kwargs)
-        todo: Todo = []
+        todo = Todo()
         with self._lock:
             if len(self._live) >= self._max_pending or self._pending_bytes > 0:
                 self._wait_for_room(found)
+            if found is not None and self._tracking:
+                for thing in (*found.objects, *found.futures):
+                    uses.setdefault(id(thing), (thing, Direction.In))
+            self._begin_threads(call)
             self._enter(call, found, uses, todo)
         carry_out(todo)
         return self._futures_of(call)
+
+    def _begin_threads(self, call: Call) -> None:
+        """Those that the call cannot do without. Needs the lock."""
+        if call.flow is None:
+            self._compute.begin()
+        else:
+            self._io.begin()
+            if call.flow.sampled:
+                self._sampler.begin()
+        if call.task.timeout is not None:
+            self._watchdog.begin()
 
     def _examine(self, call: Call) -> Found | None:
         """Looks through the arguments of a call; None if they hold nothing of interest."""
@@ -561,7 +574,7 @@ class Runtime:
         except BaseException as raised:
             error, value = raised, _trace_of(raised)
         transfer.brings = held_by((value,))
-        todo: Todo = []
+        todo = Todo()
         with self._lock:
             transfer.value, transfer.error, transfer.state = value, error, DONE
             if error is not None:
@@ -612,15 +625,19 @@ class Runtime:
 
     def _begin_tracking(self) -> None:
         """From now on it is known which calls use which object; those before are looked up."""
-        with self._lock:
-            self._tracking = True
-            live = [(call, call.args, call.kwargs) for call in self._live]
-        noted = [(call, examine((*args, *kwargs.values()))) for call, args, kwargs in live]
-        with self._lock:
-            for call, found in noted:
-                if call.state != DONE:
-                    for thing in (*found.objects, *found.futures):
-                        self._accesses.note_reader(call, id(thing), thing)
+        with self._noting:
+            if self._noted:
+                return
+            with self._lock:
+                self._tracking = True
+                live = [(call, call.args, call.kwargs) for call in self._live]
+            noted = [(call, examine((*args, *kwargs.values()))) for call, args, kwargs in live]
+            with self._lock:
+                for call, found in noted:
+                    if call.state != DONE:
+                        for thing in (*found.objects, *found.futures):
+                            self._accesses.note_reader(call, id(thing), thing)
+                self._noted = True
 
     def _wait_for_room(self, found: Found | None) -> None:
         """For a call with these arguments. Lets go of the lock while it waits."""
@@ -680,7 +697,9 @@ class Runtime:
 
     def _release(self, call: Call, todo: Todo) -> None:
         """`call` needs no other call any more."""
-        call.needs = None
+        if call.needs is not None:
+            todo.garbage.append(call.needs)
+            call.needs = None
         if self._recorder is not None:
             call.ready_s = time.monotonic()
         if call.flow is None:
@@ -707,13 +726,14 @@ class Runtime:
             nbytes = call.task.bytes_of(args, kwargs)
         except BaseException as raised:  # as in _execute()
             error, trace = raised, _trace_of(raised)
-        todo: Todo = []
+        todo = Todo()
         with self._lock:
             if call.state == DONE:  # cancelled meanwhile
                 return
             if error is not None:
                 self._finish(call, trace, error, todo)
             else:
+                todo.garbage += call.args, call.kwargs
                 call.args, call.kwargs, call.has_futures = args, kwargs, False
                 call.nbytes = nbytes
                 self._release(call, todo)
@@ -728,9 +748,9 @@ class Runtime:
         if call.flow is not None or self._recorder is not None:
             began = call.start_s = time.monotonic()
         counter = call.flow.device.tasks if call.flow is not None and call.flow.sampled else None
-        if counter is not None:
-            counter.begin()
         try:
+            if counter is not None:
+                counter.begin()
             if call.has_futures:
                 call.args, call.kwargs = _with_values(call.args), _with_values(call.kwargs)
                 call.has_futures = False
@@ -807,17 +827,17 @@ class Runtime:
             if not worker.process.begun:
                 error = TaskTimeout(f"task {call.name} has not begun in a process in {_START_S} s")
             worker.process.kill(error)
-            return []
-        todo: Todo = []
-        if self._timed_out == 1:
-            todo.append(functools.partial(_log.warning, _WRITTEN_OFF, error))
+            return Todo()
         worker.pool.abandon(worker)
-        return todo + self._ended(call, (None, error, 0.0))
+        todo = self._ended(call, (None, error, 0.0))
+        if self._timed_out == 1:
+            todo.insert(0, functools.partial(_log.warning, _WRITTEN_OFF, error))
+        return todo
 
     def _ended(self, call: Call, outcome: Outcome) -> Todo:
         """A run of `call` has ended."""
         value, error, seconds = outcome
-        todo: Todo = []
+        todo = Todo()
         if self._recorder is not None:
             self._record(self._recorder, call, error is not None, todo)
         if call.operation != -1:
@@ -850,6 +870,9 @@ class Runtime:
 
     def _done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
         """`call` is done. Its edges are left to _spread()."""
+        ran = call.state == RUNNING and not call.given_up
+        call.cancelled = isinstance(error, CancelledError) and not ran
+        todo.garbage += call, call.args, call.kwargs, call.before, call.accesses
         call.value = value
         call.error = error
         call.state = DONE  # last: who reads it without the lock finds value and error
@@ -861,7 +884,7 @@ class Runtime:
         elif error is None:
             self._succeeded += 1
         else:
-            self._count_failure(call, error)
+            self._count_failure(call)
         if call.operation != -1:
             assert self._admission is not None  # since start()
             self._start_io(self._admission.cancelled(call))
@@ -892,8 +915,8 @@ class Runtime:
             and self._pending_bytes <= self._max_bytes * 7 // 8
         )
 
-    def _count_failure(self, call: Call, error: BaseException) -> None:
-        if isinstance(error, CancelledError):
+    def _count_failure(self, call: Call) -> None:
+        if call.cancelled:
             self._cancelled += 1
             return
         self._failed += 1
@@ -923,6 +946,7 @@ class Runtime:
                 other.missing -= 1
                 if other.missing == 0:
                     self._arrived(other, settled, todo)
+            todo.garbage.append(call.needs)
             call.followers = call.needs = None
 
     def _tell_successors(
@@ -1012,10 +1036,10 @@ class Runtime:
 
     def cancel(self, call: Call) -> bool:
         """Cancels a call that has not begun; whether it is cancelled now."""
-        todo: Todo = []
+        todo = Todo()
         with self._lock:
             if call.state == DONE:
-                return isinstance(call.error, CancelledError)
+                return call.cancelled
             if call.state == RUNNING:
                 return False
             error = CancelledError(f"task {call.name} was cancelled")
@@ -1064,12 +1088,14 @@ class Runtime:
 
     def fetched(self, call: Call) -> None:
         """Somebody has seen how `call` failed; if by another, then how that one failed."""
+        seen: list[Call] = []  # let go of without the lock
         with self._lock:
             self._failures.pop(call, None)
             if isinstance(call.error, DependencyFailed):
                 cause = call.error.__cause__
-                for failed in [other for other in self._failures if other.error is cause]:
-                    del self._failures[failed]
+                seen += (other for other in self._failures if other.error is cause)
+                for other in seen:
+                    del self._failures[other]
 
     # ---- For programs. --------------------------------------------------------------------------
 
@@ -1298,7 +1324,7 @@ def given_up(call: Call, error: BaseException) -> tuple[Any, CancelledError | No
     call.given_up = True
     if call.task.on_failure == "ignore":
         return nothing(call.task), None
-    cancelled = CancelledError(f"task {call.name} failed, and what needs it is not run")
+    cancelled = GivenUp(f"task {call.name} failed, and what needs it is not run")
     cancelled.__cause__ = error
     return None, cancelled
 

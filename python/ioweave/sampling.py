@@ -160,16 +160,20 @@ class _ThreadIo:
             self._fd = os.open("/proc/thread-self/io", os.O_RDONLY)
         except OSError:  # forbidden, or a kernel that does not count
             self._fd = -1
+        self._last = 0
 
     def __del__(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
 
     def read(self) -> int:
-        if self._fd < 0:
-            return 0
-        rchar, wchar, _ = os.pread(self._fd, 512, 0).split(b"\n", 2)
-        return int(rchar[7:]) + int(wchar[7:])
+        if self._fd >= 0:
+            try:
+                rchar, wchar, _ = os.pread(self._fd, 512, 0).split(b"\n", 2)
+                self._last = int(rchar[7:]) + int(wchar[7:])
+            except (OSError, ValueError):  # the program closed it, and it may be another file now
+                self._fd = -1
+        return self._last
 
 
 class OtherThreadsCounter:
@@ -241,12 +245,16 @@ class Sampler:
         self._stopping = False
         self._thread: threading.Thread | None = None
 
+    def begin(self) -> None:
+        """Something to measure will come; as Pool.begin(). Needs the lock."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._loop, name="ioweave-sampler", daemon=True)
+            thread.start()
+            self._thread = thread
+
     def work_came(self) -> None:
         """Something to measure is there. Needs the lock."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name="ioweave-sampler", daemon=True)
-            self._thread.start()
-        elif not self._wake.is_set():
+        if not self._wake.is_set():
             self._wake.set()
 
     def stop(self) -> None:
@@ -257,9 +265,14 @@ class Sampler:
             self._thread.join()
 
     def _loop(self) -> None:
-        period = _GATHERING_S
         samples = 0
+        busy = False
         while not self._stopping:
+            if not busy:
+                self._wake.wait()
+                if self._stopping:
+                    return
+                period = _GATHERING_S
             self._wake.clear()
             # Work that comes sets the event: only the end of the run cuts a period short.
             end = time.monotonic() + period
@@ -268,9 +281,7 @@ class Sampler:
                     self._wake.clear()
             period = self._period * sample_part(samples)
             samples += 1
-            if not self.sample(time.monotonic()) and not self._stopping:
-                self._wake.wait()
-                period = _GATHERING_S
+            busy = self.sample(time.monotonic())
 
     def sample(self, now: float) -> bool:
         """Measures each device that has something to measure, at `now` in seconds, and tells those
@@ -301,7 +312,7 @@ class Sampler:
             if state.id not in self._counters:
                 self._counters[state.id] = self._counter(state)
             return self._counters[state.id].read()
-        except OSError as error:  # descriptors are short, say
+        except (OSError, ValueError) as error:  # descriptors are short, say
             if not self._failed:
                 self._failed = True
                 _log.warning("device %s is not measured for now: %s", state.device.name, error)

@@ -31,10 +31,9 @@ class Transfers:
             if self._thread is None:
                 self._arrivals = Arrivals()
                 self._stopping = os.eventfd(0, os.EFD_CLOEXEC)
-                self._thread = threading.Thread(
-                    target=self._loop, name="ioweave-transfers", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._loop, name="ioweave-transfers", daemon=True)
+                thread.start()
+                self._thread = thread
         if not self._arrivals.expect(request._transfer, (request, what)):
             self._ended(request, what)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .callbacks import carry_out
+from .callbacks import Todo, carry_out
 
 if TYPE_CHECKING:
     from .graph import Call
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Watchdog:
-    """A thread that tells when a call takes too long, made when the first call with a timeout runs.
+    """A thread that tells when a call takes too long, made with the first call with a timeout.
 
     Args:
         lock: the runtime's.
@@ -26,7 +26,7 @@ class Watchdog:
     def __init__(
         self,
         lock: threading.Lock,
-        expired: Callable[[Worker, Call], list[Callable[[], object]]],
+        expired: Callable[[Worker, Call], Todo],
     ) -> None:
         self._expired = expired
         self._changed = threading.Condition(lock)
@@ -35,17 +35,19 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         self._stopping = False
 
+    def begin(self) -> None:
+        """A call with a timeout will come; as Pool.begin(). Needs the lock."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._loop, name="ioweave-watchdog", daemon=True)
+            thread.start()
+            self._thread = thread
+
     def watch(self, worker: Worker, call: Call, timeout: float) -> None:
         """`worker` begins a call that may take `timeout` seconds. Hold no lock."""
         deadline = time.monotonic() + timeout
         with self._changed:
             self._deadlines[worker] = deadline, call
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._loop, name="ioweave-watchdog", daemon=True
-                )
-                self._thread.start()
-            elif deadline < self._next:
+            if deadline < self._next:
                 self._changed.notify()
 
     def ended(self, worker: Worker) -> None:
@@ -62,20 +64,21 @@ class Watchdog:
 
     def _loop(self) -> None:
         while True:
-            todo: list[Callable[[], object]] = []
             with self._changed:
                 if self._stopping:
                     return
                 now = time.monotonic()
-                for worker, (deadline, call) in list(self._deadlines.items()):
-                    if deadline <= now:
-                        del self._deadlines[worker]
-                        todo += self._expired(worker, call)
-                if not todo:
-                    self._next = min(
-                        (deadline for deadline, _ in self._deadlines.values()),
-                        default=float("inf"),
-                    )
+                expired = self._expire(now)
+                if not expired:
                     # threading.TIMEOUT_MAX: a wait of 300 years is as good as for ever.
                     self._changed.wait(max(0, min(self._next - now, threading.TIMEOUT_MAX)))
-            carry_out(todo)
+            while expired:
+                carry_out(expired.pop(0))
+
+    def _expire(self, now: float) -> list[Todo]:
+        """Tells of the calls whose time is over. Needs the lock."""
+        late = [(worker, call) for worker, (end, call) in self._deadlines.items() if end <= now]
+        for worker, _ in late:
+            del self._deadlines[worker]
+        self._next = min((end for end, _ in self._deadlines.values()), default=float("inf"))
+        return [self._expired(worker, call) for worker, call in late]

@@ -12,6 +12,7 @@ import unittest
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
+from unittest import mock
 
 import in_flight
 import ioweave
@@ -137,6 +138,17 @@ def read(path: Annotated[Path, ioweave.In]) -> str:
 def slow_read(path: Annotated[Path, ioweave.In], gate: int) -> str:
     pass_gate(gate)
     return path.read_text()
+
+
+@ioweave.task
+def slow_append(target: Annotated[list[int], ioweave.InOut], value: int, gate: int) -> None:
+    pass_gate(gate)
+    target.append(value)
+
+
+@ioweave.io(policy="none")
+def io_length(target: list[int]) -> int:
+    return len(target)
 
 
 @ioweave.task
@@ -316,6 +328,22 @@ class Objects(RuntimeTest):
             gate.open()
             self.assertEqual(gate.future.result(), 1)
             self.assertEqual(ioweave.wait(numbers), [1, 2])
+
+    def test_a_reader_follows_the_first_writer_that_came_while_it_was_submitted(self) -> None:
+        numbers, gates = [1], []
+        with ioweave.Runtime(cpus=1) as runtime:
+            ask = runtime._ask_flow
+
+            def write_meanwhile(call: Any) -> None:
+                gates.append(Gate(lambda number: slow_append(numbers, 2, number)))
+                ask(call)
+
+            with mock.patch.object(runtime, "_ask_flow", write_meanwhile):
+                length = io_length(numbers)
+            with gates[0]:
+                self.assertEqual(io_length([]).result(), 0)
+                self.assertFalse(length.done())
+            self.assertEqual(length.result(), 2)
 
     def test_a_value_that_cannot_change_is_refused(self) -> None:
         with self.runtime(cpus=1), self.assertRaisesRegex(TypeError, "int cannot change in pla"):

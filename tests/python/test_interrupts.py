@@ -49,7 +49,11 @@ class Interrupts(unittest.TestCase):
             for _ in range(signals):
                 self.assertEqual(process.stdout.readline(), "press\n")
                 process.send_signal(signal.SIGINT)
-            output, errors = process.communicate(timeout=50)
+            try:
+                output, errors = process.communicate(timeout=50)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
         self.assertEqual(process.returncode, status, errors)
         return output, errors
 
@@ -199,6 +203,67 @@ class Interrupts(unittest.TestCase):
         """
         output, _ = self.run_program(program, signals=0)
         self.assertEqual(output.count("done"), 3, output)  # threads may share a line
+
+    def test_tasks_whose_turn_comes_when_the_program_has_ended_find_threads(self) -> None:
+        """With Python 3.12 none can be started then."""
+        program = """
+            @ioweave.task(timeout=60)
+            def simulate(*_):
+                time.sleep(0.05)
+
+            @ioweave.io
+            def checkpoint(*_):
+                print("written", flush=True)
+
+            ioweave.Runtime(cpus=1).start()
+            first = simulate() if {computes} else checkpoint()
+            last = checkpoint(simulate(checkpoint(first)))
+        """
+        for computes in (False, True):
+            with self.subTest(computes=computes):
+                output, errors = self.run_program(program.format(computes=computes), signals=0)
+                self.assertEqual((output, errors), ("written\n" * (3 - computes), ""))
+
+    def test_pressed_when_the_last_thread_has_ended_it_is_raised(self) -> None:
+        program = """
+            from ioweave import pool
+
+            def stop(self):
+                real(self)
+                if not pressed:
+                    pressed.append(True)
+                    signal.raise_signal(signal.SIGINT)
+
+            real, pool.Pool.stop, pressed = pool.Pool.stop, stop, []
+            run(ioweave.Runtime(devices=devices), lambda: None)
+        """
+        output, errors = self.run_program(program, signals=0)
+        self.assertEqual((output, errors), ("interrupted [] [] 0\n", ""))
+
+    def test_a_runtime_that_another_thread_closed_takes_none_from_the_next(self) -> None:
+        program = """
+            first = ioweave.Runtime(devices=devices).start()
+            closing = threading.Thread(target=first.close)
+            closing.start(), closing.join()
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                print("raised", end=" ")
+
+            second = ioweave.Runtime(devices=devices)
+            enter = second._enter
+
+            def press(*args):
+                enter(*args)
+                signal.raise_signal(signal.SIGINT)
+
+            second._enter = press
+            go.set()
+            run(second, lambda: write(1))
+            print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        """
+        output, errors = self.run_program(program, signals=0)
+        self.assertEqual((output, errors), ("raised interrupted [1] [] 0\nTrue\n", ""))
 
     def test_without_a_block_it_means_the_same(self) -> None:
         """Closed on the way of the exception, where it is handled, or by nobody."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import random
@@ -31,6 +32,16 @@ def add(*values: int) -> int:
 @ioweave.task
 def fail(text: str, *_: object) -> None:
     raise ValueError(text)
+
+
+@ioweave.task
+def fail_as_not_run() -> None:
+    raise ioweave.DependencyFailed(("other#1", "task#2"), ValueError("lost"))
+
+
+@ioweave.task
+def fail_as_cancelled() -> None:
+    raise ioweave.CancelledError("by something else")
 
 
 class array:
@@ -80,6 +91,17 @@ class Failures(RuntimeTest):
             # Also where it had failed before.
             self.assertIsInstance(add(third).exception(), ioweave.DependencyFailed)
             self.assertIsInstance(first.exception(), ValueError)
+
+    def test_a_body_that_raises_a_cancellation_has_failed(self) -> None:
+        """Of a task that it called, say: that one's failure then counts as seen."""
+        with self.assertRaisesRegex(ioweave.DependencyFailed, "lost"), self.runtime(cpus=1) as one:
+            future = fail_as_not_run()
+            self.assertIsInstance(future.exception(), ioweave.DependencyFailed)
+            self.assertFalse(future.cancelled())
+            fail_as_not_run()
+        self.assertEqual((one.stats().failed, one.stats().cancelled), (2, 0))
+        with self.runtime(cpus=1):
+            self.assertIsInstance(fail_as_cancelled().exception(), ioweave.CancelledError)
 
     def test_an_argument_that_cannot_be_described_hides_no_failure(self) -> None:
         with self.runtime(cpus=1), self.assertRaisesRegex(ValueError, "mine") as caught:
@@ -744,6 +766,90 @@ class Lifetime(unittest.TestCase):
 
         with ioweave.Runtime(cpus=1), self.assertRaisesRegex(TypeError, "cannot be pickled"):
             pickle.dumps(add(1))
+
+
+class Thing:
+    """At its end it asks the runtime something."""
+
+    lock: threading.Lock
+    made = 0
+    freed: list[bool]
+
+    def __init__(self) -> None:
+        Thing.made += 1
+
+    def __del__(self) -> None:
+        free = self.lock.acquire(timeout=10)
+        if free:
+            self.lock.release()
+        self.freed.append(free)
+
+
+@ioweave.task
+def use(*_: object) -> Thing:
+    return Thing()
+
+
+@ioweave.task
+def change(_: Annotated[Thing, ioweave.InOut]) -> Thing:
+    return Thing()
+
+
+@ioweave.io(policy="none")
+def store(_: Thing) -> Thing:
+    return Thing()
+
+
+@ioweave.task
+def lose(_: Thing) -> None:
+    raise ValueError("lost")
+
+
+class Ends(unittest.TestCase):
+    def setUp(self) -> None:
+        Thing.freed, Thing.made = [], 0
+
+    def run_program(self, program: Callable[[], object]) -> None:
+        with ioweave.Runtime(cpus=1) as runtime:
+            Thing.lock = runtime._lock
+            program()
+            ioweave.barrier()
+            add(1)  # what a thread has run it lets go of before it goes on
+        del runtime
+        gc.collect()
+        self.assertEqual(Thing.freed, [True] * Thing.made)
+
+    def test_of_arguments_and_values_come_when_the_lock_is_free(self) -> None:
+        self.run_program(lambda: use(Thing()))
+
+    def test_of_values_between_tasks_do_too(self) -> None:
+        self.run_program(lambda: store(use(store(use(Thing())))))
+
+    def test_of_objects_that_tasks_change_do_too(self) -> None:
+        def program() -> None:
+            thing = Thing()
+            for _ in range(3):
+                change(thing)
+                use(thing)
+
+        self.run_program(program)
+
+    def test_of_what_is_cancelled_does_too(self) -> None:
+        def program() -> None:
+            with Gate():
+                first = use(Thing())
+                last = use(first, Thing())
+                first.cancel()
+                self.assertTrue(last.cancelled())
+
+        self.run_program(program)
+
+    def test_of_what_a_failure_holds_does_too(self) -> None:
+        def program() -> None:
+            failed = lose(Thing())
+            self.assertIsInstance(use(failed).exception(), ioweave.DependencyFailed)
+
+        self.run_program(program)
 
 
 class RandomRuns(unittest.TestCase):

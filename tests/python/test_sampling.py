@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import ioweave
-from ioweave import _core, learning
+from ioweave import _core, learning, sampling
 from ioweave.admission import DeviceState
 from ioweave.sampling import (
     DiskCounter,
@@ -158,6 +158,15 @@ class OfTasks(unittest.TestCase):
         self.assertGreaterEqual(seen[0], 100_000)
         self.assertLess(self.counter.read(), 100_000 + (1 << 20) + 10_000)
 
+    def test_a_program_that_closes_the_descriptor_loses_no_call(self) -> None:
+        def close() -> None:
+            os.close(sampling._this_thread()._fd)
+            self.addCleanup(os.close, os.open(os.devnull, os.O_RDONLY))  # of the same number
+
+        self.task(100_000, close)
+        self.task(100_000)
+        self.assertGreaterEqual(self.counter.read(), 100_000)
+
     def test_a_running_call_counts_once(self) -> None:
         reads: list[int] = []
         with ThreadPoolExecutor(1) as other:
@@ -210,6 +219,7 @@ class Samples(unittest.TestCase):
         self.assertEqual(self.told, [(200.0, 3.0)])
 
     def test_the_thread_ends_however_soon_it_is_asked_to(self) -> None:
+        self.sampler.begin()
         self.sampler.work_came()
         ends = threading.Thread(target=self.sampler.stop, daemon=True)
         ends.start()

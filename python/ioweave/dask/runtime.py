@@ -37,13 +37,13 @@ from .. import graph
 from .._request import Request
 from ..admission import Names, unknown_device
 from ..arguments import Found, replace_requests
-from ..callbacks import carry_out
+from ..callbacks import Todo, carry_out
 from ..constraints import text_for
 from ..contents import update_in_place
 from ..devices import Device
 from ..errors import CancelledError, TaskTimeout, WorkerDied
 from ..futures import Future
-from ..graph import DONE, READY, WAITING, Call, Direction, Key
+from ..graph import DONE, READY, RUNNING, WAITING, Call, Direction, Key
 from ..interrupts import Interrupts
 from ..learning import of_this_process
 from ..options import Options, takes_options
@@ -53,7 +53,6 @@ from ..runtime import (
     FlowStats,
     Runtime,
     Stats,
-    Todo,
     given_up,
     log_given_up,
 )
@@ -342,7 +341,7 @@ class DaskRuntime(Runtime):
         if task not in self._specs:
             self._specs[task] = calls.dumps_task(task)
         uses = task.accesses(args, kwargs) if task.files or task.objects else {}
-        todo: Todo = []
+        todo = Todo()
         with self._lock:
             if len(self._live) >= self._max_pending or self._pending_bytes > 0:
                 self._wait_for_room(found)
@@ -516,7 +515,7 @@ class DaskRuntime(Runtime):
         try:
             future = self._submit(call)
         except Exception as error:
-            todo: Todo = []
+            todo = Todo()
             with self._lock:
                 self._finish(call, error.__traceback__, error, todo)
             carry_out(todo)
@@ -566,7 +565,7 @@ class DaskRuntime(Runtime):
     def _heard(self, key: str, error: BaseException | None, trace: Any, kind: Any) -> None:
         """Dask says that a task has ended, with a value of this type. On the thread of Dask's event
         loop."""
-        todo: Todo = []
+        todo = Todo()
         with self._lock:
             call = self._by_key.get(key)
             if call is None or call.state == DONE:
@@ -574,7 +573,8 @@ class DaskRuntime(Runtime):
             if call.dask is None:  # those that need the call could not name its value yet
                 call.heard = call.heard or (error, trace, kind)
                 return
-            if self._withdrawing and isinstance(error, concurrent.futures.CancelledError):
+            taken_back = trace is None and isinstance(error, concurrent.futures.CancelledError)
+            if self._withdrawing and taken_back and error is not None:
                 # It may need a call that is being cancelled, which then says why it is not run.
                 self._heard_meanwhile.append((key, error))
                 return
@@ -585,7 +585,10 @@ class DaskRuntime(Runtime):
                     todo.append(functools.partial(log_given_up, call.task, error))
                     trace, error = given_up(call, error)
                 elif isinstance(error, CancelledError):
-                    self._keep_failure(call)
+                    if trace is None:  # by the cluster
+                        self._keep_failure(call)
+                    else:  # raised by its body, which is a failure like any other
+                        call.state = RUNNING
             elif kind in calls.IGNORED:
                 call.given_up = True
                 self._timed_out += kind is calls.TimeoutIgnored
@@ -597,7 +600,7 @@ class DaskRuntime(Runtime):
 
     def _lost(self, reason: str) -> None:
         """The cluster has forgotten all tasks, or the connection is lost."""
-        todo: Todo = []
+        todo = Todo()
         with self._lock:
             for call in list(self._by_key.values()):
                 if call.state != DONE:
@@ -620,7 +623,7 @@ class DaskRuntime(Runtime):
 
     def cancel(self, call: Call) -> bool:
         self._withdraw([call])
-        return call.state == DONE and isinstance(call.error, CancelledError)
+        return call.state == DONE and call.cancelled
 
     def _cancel_all(self, calls: Iterable[Call]) -> None:
         self._withdraw(calls)
@@ -816,7 +819,7 @@ def _own_error(
         died = WorkerDied(f"task {call.name}: {error}")
         died.__cause__ = error
         return died, None
-    if isinstance(error, concurrent.futures.CancelledError):
+    if isinstance(error, concurrent.futures.CancelledError) and trace is None:
         return CancelledError(f"task {call.name} was cancelled on the cluster: {error}"), None
     notes: list[str] = getattr(error, "__notes__", [])
     if call.task.retries and notes:

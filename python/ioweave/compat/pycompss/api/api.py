@@ -10,6 +10,7 @@ from typing import IO, Annotated, Any
 
 import ioweave
 from ioweave.arguments import replace_futures
+from ioweave.errors import GivenUp
 
 __all__ = [
     "TaskGroup",
@@ -52,9 +53,8 @@ def _delete(path: Annotated[Path, ioweave.Out]) -> None:
 
 def _given_up(error: ioweave.CancelledError) -> bool:
     """Whether on_failure=CANCEL_SUCCESSORS of a task is behind it, which is no failure."""
-    if isinstance(error, ioweave.DependencyFailed):
-        return isinstance(error.__cause__, ioweave.CancelledError)
-    return True
+    first = error.__cause__ if isinstance(error, ioweave.DependencyFailed) else error
+    return isinstance(first, GivenUp)
 
 
 def _none_if_given_up(future: ioweave.Future[Any]) -> Any:
