@@ -31,6 +31,7 @@ except ModuleNotFoundError as missing:
 import ioweave.dask
 from ioweave._core import SetLimit, Start, replay
 from ioweave.dask.plugin import IoweaveSchedulerPlugin, check
+from ioweave.dask.protocol import MEASURED, io_resources
 from ioweave.dask.queue import ByResource
 
 _PATIENCE = 30  # seconds until a test that waits for something fails
@@ -577,6 +578,17 @@ class Workers(ClusterTest):
             worker.status = distributed.Status.running
             await handle.client.gather(io)
             await self.idle(handle)
+
+    async def test_that_say_what_makes_no_sense_stay(self) -> None:
+        async with self.cluster(nodes=1) as handle:
+            (worker,) = self.local.workers.values()
+            message = {"device": "nowhere", "counter": "", "bytes_per_second": 1, "seconds": 1}
+            with self.assertLogs("ioweave.dask", "ERROR") as logged:
+                worker.batched_send({"op": MEASURED, **message})
+                while not logged.records:
+                    await handle.stats()
+            self.assertIn("failed to deal with", logged.output[0])
+            self.assertEqual(await handle.submit_compute(here), worker.address)
 
     async def test_without_cores_are_refused_for_computations(self) -> None:
         async with (

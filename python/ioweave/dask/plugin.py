@@ -172,7 +172,11 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         }
         scheduler.handlers["ioweave"] = self._answer
         scheduler.stream_handlers.update(
-            {ENDED: self._left, MEASURED: self._measured, ANSWER: self._answered}
+            {
+                ENDED: _harmless(self._left),
+                MEASURED: _harmless(self._measured),
+                ANSWER: _harmless(self._answered),
+            }
         )
         for worker in scheduler.workers.values():
             self._join(worker)
@@ -757,6 +761,19 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             },
             "flows": [admission.describe(flow) for flow in admission.flows],
         }
+
+
+def _harmless(handler: Callable[..., None]) -> Callable[..., None]:
+    """A handler of what workers say, whose faults are only logged: Dask would give the worker up,
+    and run all that it has elsewhere."""
+
+    def handle(**message: Any) -> None:
+        try:
+            handler(**message)
+        except Exception:
+            _log.exception("Ioweave failed to deal with %r", message)
+
+    return handle
 
 
 def _mark(task: TaskState) -> dict[str, Any] | None:
