@@ -651,8 +651,9 @@ class BadInput(ClusterTest):
                 await handle.declare_device("tape", scope="rack")
             with self.assertRaisesRegex(RuntimeError, r"await handle.declare_flow\('other'"):
                 handle.submit_io(here, flow="other")
-            with self.assertRaisesRegex(ValueError, "bytes must be"):
-                handle.submit_io(here, flow="io", bytes=-1)
+            for size in (-1, 2**63, 0.5):
+                with self.assertRaisesRegex(ValueError, f"bytes must be .* not {size}"):
+                    handle.submit_io(here, flow="io", bytes=size)  # type: ignore[arg-type]
             with self.assertRaisesRegex(ValueError, "cpus must be"):
                 handle.submit_compute(here, cpus=0)
             with self.assertRaisesRegex(ValueError, "largest worker of this cluster had 2 cores"):
@@ -669,6 +670,16 @@ class BadInput(ClusterTest):
             handle._flows["io", "default", "none"] = 77
             with self.assertRaisesRegex(ValueError, r"does not know its flow .*connect\(\) again"):
                 await handle.submit_io(here, flow="io")
+
+    async def test_of_bytes_that_the_policy_cannot_count_fails_the_task(self) -> None:
+        async with self.cluster() as handle:
+            await handle.declare_flow("io")
+            (flow,) = handle._flows.values()
+            for size in (-1, 2**63):
+                resources = io_resources(flow, size, anywhere=False)
+                with self.assertRaisesRegex(ValueError, f"its bytes are not .* but {size}"):
+                    await handle.client.submit(here, resources=resources, pure=False)
+            await self.idle(handle)
 
     def test_for_workers_names_the_option(self) -> None:
         words = ioweave.dask.worker_arguments(cores=48, io_slots=16)

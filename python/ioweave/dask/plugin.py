@@ -53,6 +53,7 @@ from .protocol import (
     IO,
     MEASURE,
     MEASURED,
+    MOST_BYTES,
     SIZE,
     TAKEN_BACK,
     TESTED,
@@ -230,15 +231,17 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             return
         flows = self._admission.flows
         number = mark[FLOW]
+        size = mark.get(SIZE)
+        if size is None:
+            size = sum(dependency.get_nbytes() for dependency in task.dependencies)
         if number not in range(len(flows)):
             self._refuse(task, f"this scheduler does not know its flow ({mark}): connect() again")
         elif task.worker_restrictions or task.host_restrictions:
             self._refuse(task, "its worker is chosen by the policy: leave workers= out")
+        elif not 0 <= size <= MOST_BYTES:
+            self._refuse(task, f"its bytes are not from 0 to 2**63 - 1, but {size}")
         else:
             flow = flows[number]
-            size = mark.get(SIZE)
-            if size is None:
-                size = sum(dependency.get_nbytes() for dependency in task.dependencies)
             bound = None if ANYWHERE in mark else self._node_of_inputs(task, flow.device)
             operation = self._live[task.key] = Operation(task.key, flow, size, bound)
             self._begin(self._admission.ready(operation))

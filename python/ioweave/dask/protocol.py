@@ -7,6 +7,7 @@ from __future__ import annotations
 FLOW = "ioweave-flow"  # its id; every I/O task has it
 SIZE = "ioweave-size"  # bytes; not there: those of the inputs
 ANYWHERE = "ioweave-anywhere"  # there: on any node, wherever the inputs are
+MOST_BYTES = 2**63 - 1  # of a task; the policy counts no more
 # In a task's metadata: what it moves, where only the worker can tell.
 BYTES = "ioweave-bytes"
 # Resources of a worker: its cores, and its threads beyond them, which are for I/O tasks.
