@@ -495,6 +495,33 @@ class Withdrawal(ClusterTest):
             await handle.stats()
         return room, io
 
+    async def test_goes_on_without_a_worker_that_is_lost_as_it_is_asked(self) -> None:
+        async with self.cluster() as handle:
+            room = Room("io")
+            where: dict[str, Any] = {"flow": "io", "device": "disk"}
+            await handle.declare_device("disk", max_in_flight=10)
+            await handle.declare_flow("io", device="disk")
+            await handle.submit_io(here, **where)
+            io: list[Any] = [handle.submit_io(enter, "io", **where) for _ in range(20)]
+            await room.wait_for(8)
+            workers = list(self.local.workers.values())
+            while sum(len(worker.state.constrained) for worker in workers) < 12:
+                await handle.stats()
+            first, second = self.scheduler.workers
+            ask = self.plugin._ask_workers
+
+            async def lose_one(*args: Any, **kwargs: Any) -> Any:
+                await self.scheduler.remove_worker(first, stimulus_id="test")
+                return await ask(*args, **kwargs)
+
+            with mock.patch.object(self.plugin, "_ask_workers", lose_one):
+                begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+            room.let_go()
+            kept = [future for future in io if future.key in begun]
+            self.assertEqual(await handle.client.gather(kept), [second] * 4)
+            await self.idle(handle)
+            self.assertEqual(room.entered, 8)
+
     async def test_leaves_alone_only_what_its_worker_has_begun(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room, io = await self._sent_ahead(handle)

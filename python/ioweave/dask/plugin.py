@@ -565,12 +565,14 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         )
 
     async def _ask_worker(self, worker: str, keys: list[str], hold: bool) -> list[str] | None:
+        if worker not in self._scheduler.workers:  # lost since its tasks were looked up
+            return None
         answer: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
         self._last_question = number = self._last_question + 1
         self._asked[number] = worker, answer
         question = {"op": BEGUN, "question": number, "keys": keys, "hold": hold}
-        self._scheduler.worker_send(worker, question)
         try:
+            self._scheduler.worker_send(worker, question)
             return await asyncio.wait_for(answer, _SILENT_S)
         except asyncio.TimeoutError:
             return keys
