@@ -39,6 +39,7 @@ import test_dependencies
 import test_io_tasks
 import test_runtime
 from ioweave import _core, learning, pictures, run_file
+from ioweave.contents import update_in_place
 from ioweave.dask.cluster import worker_options
 from ioweave.dask.reports import check_client
 from runtimes import Gate, RuntimeTest, pass_gate
@@ -432,6 +433,23 @@ class Program(OnDask):
                 go.set()
                 first.join()
             self.assertEqual(ioweave.wait(box), [1, 2])
+
+    def test_a_reader_that_comes_while_contents_are_brought_back_finds_the_new_ones(self) -> None:
+        box: list[int] = []
+        lengths: list[Any] = []
+        reader = threading.Thread(target=lambda: lengths.append(test_dependencies.length(box)))
+
+        def update(task: str, old: Any, new: Any) -> None:
+            reader.start()
+            reader.join(0.2)
+            update_in_place(task, old, new)
+
+        with mock.patch("ioweave.dask.runtime.update_in_place", update), self.runtime():
+            test_dependencies.append(box, 1)
+            ioweave.wait(box)
+            reader.join()
+            self.assertEqual(lengths.pop().result(), 1)
+
 
     def test_none_is_not_kept_on_the_cluster(self) -> None:
         with self.runtime():

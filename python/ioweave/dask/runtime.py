@@ -155,12 +155,12 @@ class Versions:
         return version if version is not None and version.keep() is thing else None
 
     def drop(self, thing: Any, version: Version) -> bool:
-        """The object is what the version is; False if there is a later one."""
-        with self.lock:
-            last = self._table.get(id(thing)) is version
-            if last:
-                del self._table[id(thing)]
-            return last
+        """The object becomes what the version is; False if there is a later one. Needs the lock,
+        until it is."""
+        last = self._table.get(id(thing)) is version
+        if last:
+            del self._table[id(thing)]
+        return last
 
     def things(self) -> list[Any]:
         found = [version.keep() for version in tuple(self._table.values())]
@@ -715,9 +715,10 @@ class DaskRuntime(Runtime):
                 ready.append((thing, version))
         self._fetch([(version.writer, version.index) for _, version in ready], None)
         for thing, version in ready:
-            if self._versions.drop(thing, version):
-                new = version.writer.values[version.index]
-                update_in_place(version.writer.task.name, thing, new)
+            with self._versions.lock:  # or who reads it on another thread gets what it was before
+                if self._versions.drop(thing, version):
+                    new = version.writer.values[version.index]
+                    update_in_place(version.writer.task.name, thing, new)
 
     def writers(self, things: Iterable[Any]) -> list[Call]:
         found: list[Call] = []
