@@ -450,6 +450,26 @@ class Program(OnDask):
             reader.join()
             self.assertEqual(lengths.pop().result(), 1)
 
+    def test_a_call_does_not_go_when_what_it_needs_fails_as_it_is_sent(self) -> None:
+        with self.runtime() as runtime:
+            submit = runtime._submit
+
+            def raise_as_dask_may(call: Any) -> Any:
+                raise RuntimeError("what the call needs was taken back")
+
+            for go_on in (submit, raise_as_dask_may):
+                with self.subTest(go_on), Gate() as gate:
+                    late = functools.partial(_after_failure, runtime, gate.future._call, go_on)
+                    with (
+                        mock.patch.object(runtime, "_submit", late),
+                        mock.patch.object(runtime._client, "submit") as sent,
+                    ):
+                        needs_it = add(gate.future)
+                    self.assertIsInstance(gate.future.exception(), ValueError)
+                    self.assertIsInstance(needs_it.exception(), ioweave.DependencyFailed)
+                    self.assertEqual(sent.call_count, 0)
+            stats = runtime.stats()
+            self.assertEqual((stats.submitted, stats.failed, stats.cancelled), (4, 2, 2))
 
     def test_none_is_not_kept_on_the_cluster(self) -> None:
         with self.runtime():
@@ -695,6 +715,12 @@ class Program(OnDask):
             self.until(lambda: runtime.stats().io_waiting == 1)
             self.assertEqual(runtime.explain("put")["nodes"], 0)
             self.assertTrue(future.cancel())
+
+
+def _after_failure(runtime: Any, needed: Any, go_on: Callable[[Any], Any], call: Any) -> Any:
+    """Sends a call after what it needs has failed."""
+    runtime._heard(needed.key, ValueError("no"), None, None)
+    return go_on(call)
 
 
 async def _cut(client: distributed.Client) -> None:

@@ -509,16 +509,13 @@ class DaskRuntime(Runtime):
                         going.append(other)
 
     def _send_one(self, call: DaskCall) -> None:
-        with self._lock:
-            if call.state == DONE:
-                return
-            self._by_key[call.key] = call
         try:
             future = self._submit(call)
         except Exception as error:
             todo: Todo = []
             with self._lock:
-                self._finish(call, error.__traceback__, error, todo)
+                if call.state != DONE:
+                    self._finish(call, error.__traceback__, error, todo)
             carry_out(todo)
             return
         with self._lock:
@@ -529,37 +526,52 @@ class DaskRuntime(Runtime):
         if heard is not None:
             self._heard(call.key, *heard)
 
-    def _submit(self, call: DaskCall) -> distributed.Future[Any]:
+    def _submit(self, call: DaskCall) -> distributed.Future[Any] | None:
+        """None: the call was done before, since one that it needs has failed, say."""
         task = call.task
+        with self._lock:
+            if call.state == DONE:
+                return None
+            self._by_key[call.key] = call
+            # Now, with the Dask futures of what it needs: calls that fail give all of it up.
+            arguments = call.arguments
+            needs = [
+                (needed, index, needed.dask if isinstance(needed, DaskCall) else needed)
+                for needed, index in call.inputs
+            ]
+            after = [needed.dask for needed in call.after if needed.dask is not None]
         resources: dict[str, float] = {CPU: task.cpus}
         if task.constraint is not None:
             size = None if call.has_futures else call.nbytes  # None: that of its inputs
             if type(task.bytes) is int:
                 size = task.bytes
             resources = io_resources(self._flows[task], size, anywhere=self._anywhere)
-        inputs = [self._input(needed, index) for needed, index in call.inputs]
-        inputs += [needed.dask for needed in call.after if needed.dask is not None]
         return self._client.submit(
             calls.run,
             self._specs[task],
-            call.arguments,
-            *inputs,
+            arguments,
+            *(self._input(*need) for need in needs),
+            *after,
             key=call.key,
             resources=resources,
             retries=task.retries,
             pure=False,
         )
 
-    def _input(self, call: DaskCall | distributed.Future[Any], index: int) -> Any:
-        """One of the values of a call, as an argument of a Dask task."""
-        if not isinstance(call, DaskCall):
-            return call
-        if not call.many:
-            return None if call.dask is None else call.dask
+    def _input(
+        self,
+        call: DaskCall | distributed.Future[Any],
+        index: int,
+        dask: distributed.Future[Any] | None,
+    ) -> Any:
+        """One of the values of a call, as an argument of a Dask task. `dask` is the call's; it has
+        none if its value is None."""
+        if not isinstance(call, DaskCall) or not call.many:
+            return dask
         part = call.parts.get(index)
         if part is None:
             key = f"{call.task.name}-{call.number}-{self._id}-{index}"
-            part = self._client.submit(operator.getitem, call.dask, index, key=key, pure=False)
+            part = self._client.submit(operator.getitem, dask, index, key=key, pure=False)
             part = call.parts.setdefault(index, part)
         return part
 
@@ -691,7 +703,7 @@ class DaskRuntime(Runtime):
         gathering.result()
 
     def _gathering(self, far: list[tuple[DaskCall, int]]) -> concurrent.futures.Future[None]:
-        keys = [self._input(call, index) for call, index in far]
+        keys = [self._input(call, index, call.dask) for call, index in far]
 
         async def gather() -> None:
             values = await self._client.gather(keys, asynchronous=True)
