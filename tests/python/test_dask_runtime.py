@@ -700,6 +700,23 @@ class Program(OnDask):
             self.assertEqual(add(3, 4).result(_PATIENCE), 7)
         self.assertEqual([record.task for record in run_file.read(path).records], ["add", "add"])
 
+    def test_a_runtime_that_the_cluster_forgot_says_what_is_missing(self) -> None:
+        fail_once = ioweave.task(retries=1)(lambda path: path.exists() or path.mkdir() or 1 / 0)
+        with (
+            self.assertLogs("ioweave", "WARNING") as logged,
+            self.runtime(records=True) as runtime,
+        ):
+            self.assertTrue(fail_once(self.folder / "a").result())
+            records = runtime.records()
+            # As after a minute without a connection.
+            _scheduler(self.client()).plugins["ioweave"]._runs.clear()
+            self.assertEqual(add(1, 2).result(), 3)
+            stats = runtime.stats()
+            self.assertEqual((stats.succeeded, stats.retried), (2, 1))
+            self.assertEqual(runtime.records(), records)
+        self.assertEqual(len(records), 1)
+        self.assertIn("the cluster forgot this Runtime", logged.output[0])
+
     def test_a_runtime_that_cannot_begin_leaves_no_file(self) -> None:
         with config.set({"distributed.comm.timeouts.connect": "0.1s"}):
             runtime = ioweave.Runtime("dask://127.0.0.1:1", run_file=self.folder / "run.jsonl")

@@ -436,9 +436,10 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
     def _begin_run(self, run: str, of: str, records: bool) -> None:
         self._runs[run] = Run(of, scheduler_time(), keep=records)
 
-    def _end_run(self, run: str) -> None:
-        self._runs.pop(run, None)
+    def _end_run(self, run: str) -> bool:
+        """Whether it was known until now."""
         asyncio.get_running_loop().call_later(_LATE_S, self._never_came, run)
+        return self._runs.pop(run, None) is not None
 
     def _never_came(self, run: str) -> None:
         """Tasks whose inputs were gone before their graph was unpacked."""
@@ -485,11 +486,12 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
 
     def _look(self, run: str, flows: Sequence[int]) -> dict[str, Any]:
         """All that a Runtime asks for now and then."""
+        kept = self._runs.get(run)  # None: its client was out of reach for long
         return {
             "stats": self._stats(),
             "accounts": [self._account(self._admission.flows[flow]) for flow in flows],
-            "retried": self._runs[run].retried,
-            "records": self._runs[run].take_records(),
+            "retried": None if kept is None else kept.retried,
+            "records": [] if kept is None else kept.take_records(),
         }
 
     async def _begun(self, keys: Sequence[str]) -> list[str]:

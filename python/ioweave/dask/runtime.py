@@ -309,7 +309,11 @@ class DaskRuntime(Runtime):
             if learned:
                 of_this_process.put(task.key, task.device, learned)
         self._look_back()
-        self._ask("end", run=self._id)
+        if not self._ask("end", run=self._id):
+            _log.warning(
+                "the cluster forgot this Runtime, which was out of reach for long: there are no "
+                "records of its tasks since then"
+            )
 
     def _reachable(self) -> bool:
         """Whether the scheduler can be asked, and knows of this runtime."""
@@ -803,7 +807,9 @@ class DaskRuntime(Runtime):
                 return
             flows = list(self._flows.values())
             found = self._ask("look", run=self._id, flows=flows)
-            self._cluster, self._retried = found["stats"], found["retried"]
+            self._cluster = found["stats"]
+            if found["retried"] is not None:  # else forgotten: what was known last is left
+                self._retried = found["retried"]
             self._explained |= zip(flows, found["accounts"], strict=True)
             if self._recorder is None:
                 return
