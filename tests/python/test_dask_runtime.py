@@ -410,7 +410,7 @@ class Program(OnDask):
             box.append(2)
             self.assertEqual(test_dependencies.length(box).result(), 2)
 
-    def test_a_task_that_ends_before_its_submission_returns_leaves_its_value_to_others(self) -> None:
+    def test_a_task_that_ends_before_its_submission_returns_leaves_others_its_value(self) -> None:
         box: list[int] = []
         ended, go = threading.Event(), threading.Event()
         with self.runtime() as runtime:
