@@ -7,7 +7,7 @@ import numbers
 import operator
 from typing import Any
 
-MOST_BYTES = 2**63 - 1  #: of what a call moves
+MOST_BYTES = 2**63 - 1  # of what a call moves: the policy counts no more
 
 
 def whole(value: Any) -> int | None:

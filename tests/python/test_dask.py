@@ -31,6 +31,7 @@ except ModuleNotFoundError as missing:
 import ioweave.dask
 from ioweave._core import SetLimit, Start, replay
 from ioweave.dask.plugin import IoweaveSchedulerPlugin, check
+from ioweave.dask.protocol import MEASURED, io_resources
 from ioweave.dask.queue import ByResource
 
 _PATIENCE = 30  # seconds until a test that waits for something fails
@@ -494,6 +495,33 @@ class Withdrawal(ClusterTest):
             await handle.stats()
         return room, io
 
+    async def test_goes_on_without_a_worker_that_is_lost_as_it_is_asked(self) -> None:
+        async with self.cluster() as handle:
+            room = Room("io")
+            where: dict[str, Any] = {"flow": "io", "device": "disk"}
+            await handle.declare_device("disk", max_in_flight=10)
+            await handle.declare_flow("io", device="disk")
+            await handle.submit_io(here, **where)
+            io: list[Any] = [handle.submit_io(enter, "io", **where) for _ in range(20)]
+            await room.wait_for(8)
+            workers = list(self.local.workers.values())
+            while sum(len(worker.state.constrained) for worker in workers) < 12:
+                await handle.stats()
+            first, second = self.scheduler.workers
+            ask = self.plugin._ask_workers
+
+            async def lose_one(*args: Any, **kwargs: Any) -> Any:
+                await self.scheduler.remove_worker(first, stimulus_id="test")
+                return await ask(*args, **kwargs)
+
+            with mock.patch.object(self.plugin, "_ask_workers", lose_one):
+                begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+            room.let_go()
+            kept = [future for future in io if future.key in begun]
+            self.assertEqual(await handle.client.gather(kept), [second] * 4)
+            await self.idle(handle)
+            self.assertEqual(room.entered, 8)
+
     async def test_leaves_alone_only_what_its_worker_has_begun(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room, io = await self._sent_ahead(handle)
@@ -578,6 +606,17 @@ class Workers(ClusterTest):
             await handle.client.gather(io)
             await self.idle(handle)
 
+    async def test_that_say_what_makes_no_sense_stay(self) -> None:
+        async with self.cluster(nodes=1) as handle:
+            (worker,) = self.local.workers.values()
+            message = {"device": "nowhere", "counter": "", "bytes_per_second": 1, "seconds": 1}
+            with self.assertLogs("ioweave.dask", "ERROR") as logged:
+                worker.batched_send({"op": MEASURED, **message})
+                while not logged.records:
+                    await handle.stats()
+            self.assertIn("failed to deal with", logged.output[0])
+            self.assertEqual(await handle.submit_compute(here), worker.address)
+
     async def test_without_cores_are_refused_for_computations(self) -> None:
         async with (
             distributed.SpecCluster(
@@ -639,8 +678,9 @@ class BadInput(ClusterTest):
                 await handle.declare_device("tape", scope="rack")
             with self.assertRaisesRegex(RuntimeError, r"await handle.declare_flow\('other'"):
                 handle.submit_io(here, flow="other")
-            with self.assertRaisesRegex(ValueError, "bytes must be"):
-                handle.submit_io(here, flow="io", bytes=-1)
+            for size in (-1, 2**63, 0.5):
+                with self.assertRaisesRegex(ValueError, f"bytes must be .* not {size}"):
+                    handle.submit_io(here, flow="io", bytes=size)  # type: ignore[arg-type]
             with self.assertRaisesRegex(ValueError, "cpus must be"):
                 handle.submit_compute(here, cpus=0)
             with self.assertRaisesRegex(ValueError, "largest worker of this cluster had 2 cores"):
@@ -657,6 +697,16 @@ class BadInput(ClusterTest):
             handle._flows["io", "default", "none"] = 77
             with self.assertRaisesRegex(ValueError, r"does not know its flow .*connect\(\) again"):
                 await handle.submit_io(here, flow="io")
+
+    async def test_of_bytes_that_the_policy_cannot_count_fails_the_task(self) -> None:
+        async with self.cluster() as handle:
+            await handle.declare_flow("io")
+            (flow,) = handle._flows.values()
+            for size in (-1, 2**63):
+                resources = io_resources(flow, size, anywhere=False)
+                with self.assertRaisesRegex(ValueError, f"its bytes are not .* but {size}"):
+                    await handle.client.submit(here, resources=resources, pure=False)
+            await self.idle(handle)
 
     def test_for_workers_names_the_option(self) -> None:
         words = ioweave.dask.worker_arguments(cores=48, io_slots=16)

@@ -39,6 +39,7 @@ import test_dependencies
 import test_io_tasks
 import test_runtime
 from ioweave import _core, learning, pictures, run_file
+from ioweave.contents import update_in_place
 from ioweave.dask.cluster import worker_options
 from ioweave.dask.reports import check_client
 from runtimes import Gate, RuntimeTest, pass_gate
@@ -409,9 +410,7 @@ class Program(OnDask):
             box.append(2)
             self.assertEqual(test_dependencies.length(box).result(), 2)
 
-    def test_a_task_that_ends_before_its_submission_returns_leaves_its_value_to_others(
-        self,
-    ) -> None:
+    def test_a_task_that_ends_before_its_submission_returns_leaves_others_its_value(self) -> None:
         box: list[int] = []
         ended, go = threading.Event(), threading.Event()
         with self.runtime() as runtime:
@@ -434,6 +433,43 @@ class Program(OnDask):
                 go.set()
                 first.join()
             self.assertEqual(ioweave.wait(box), [1, 2])
+
+    def test_a_reader_that_comes_while_contents_are_brought_back_finds_the_new_ones(self) -> None:
+        box: list[int] = []
+        lengths: list[Any] = []
+        reader = threading.Thread(target=lambda: lengths.append(test_dependencies.length(box)))
+
+        def update(task: str, old: Any, new: Any) -> None:
+            reader.start()
+            reader.join(0.2)
+            update_in_place(task, old, new)
+
+        with mock.patch("ioweave.dask.runtime.update_in_place", update), self.runtime():
+            test_dependencies.append(box, 1)
+            ioweave.wait(box)
+            reader.join()
+            self.assertEqual(lengths.pop().result(), 1)
+
+    def test_a_call_does_not_go_when_what_it_needs_fails_as_it_is_sent(self) -> None:
+        with self.runtime() as runtime:
+            submit = runtime._submit
+
+            def raise_as_dask_may(call: Any) -> Any:
+                raise RuntimeError("what the call needs was taken back")
+
+            for go_on in (submit, raise_as_dask_may):
+                with self.subTest(go_on), Gate() as gate:
+                    late = functools.partial(_after_failure, runtime, gate.future._call, go_on)
+                    with (
+                        mock.patch.object(runtime, "_submit", late),
+                        mock.patch.object(runtime._client, "submit") as sent,
+                    ):
+                        needs_it = add(gate.future)
+                    self.assertIsInstance(gate.future.exception(), ValueError)
+                    self.assertIsInstance(needs_it.exception(), ioweave.DependencyFailed)
+                    self.assertEqual(sent.call_count, 0)
+            stats = runtime.stats()
+            self.assertEqual((stats.submitted, stats.failed, stats.cancelled), (4, 2, 2))
 
     def test_none_is_not_kept_on_the_cluster(self) -> None:
         with self.runtime():
@@ -664,6 +700,23 @@ class Program(OnDask):
             self.assertEqual(add(3, 4).result(_PATIENCE), 7)
         self.assertEqual([record.task for record in run_file.read(path).records], ["add", "add"])
 
+    def test_a_runtime_that_the_cluster_forgot_says_what_is_missing(self) -> None:
+        fail_once = ioweave.task(retries=1)(lambda path: path.exists() or path.mkdir() or 1 / 0)
+        with (
+            self.assertLogs("ioweave", "WARNING") as logged,
+            self.runtime(records=True) as runtime,
+        ):
+            self.assertTrue(fail_once(self.folder / "a").result())
+            records = runtime.records()
+            # As after a minute without a connection.
+            _scheduler(self.client()).plugins["ioweave"]._runs.clear()
+            self.assertEqual(add(1, 2).result(), 3)
+            stats = runtime.stats()
+            self.assertEqual((stats.succeeded, stats.retried), (2, 1))
+            self.assertEqual(runtime.records(), records)
+        self.assertEqual(len(records), 1)
+        self.assertIn("the cluster forgot this Runtime", logged.output[0])
+
     def test_a_runtime_that_cannot_begin_leaves_no_file(self) -> None:
         with config.set({"distributed.comm.timeouts.connect": "0.1s"}):
             runtime = ioweave.Runtime("dask://127.0.0.1:1", run_file=self.folder / "run.jsonl")
@@ -679,6 +732,12 @@ class Program(OnDask):
             self.until(lambda: runtime.stats().io_waiting == 1)
             self.assertEqual(runtime.explain("put")["nodes"], 0)
             self.assertTrue(future.cancel())
+
+
+def _after_failure(runtime: Any, needed: Any, go_on: Callable[[Any], Any], call: Any) -> Any:
+    """Sends a call after what it needs has failed."""
+    runtime._heard(needed.key, ValueError("no"), None, None)
+    return go_on(call)
 
 
 async def _cut(client: distributed.Client) -> None:

@@ -71,6 +71,15 @@ class Sampling(unittest.TestCase):
         self.samples.heard(disk, 0, "a", "process 1", 20, 1)
         self.assertEqual(self.policy.samples[0][:3], (disk.id, 0, 10))
 
+    def test_that_come_when_none_is_needed_any_more_are_left_aside(self) -> None:
+        disk = self._device("shared")
+        self.samples.heard(disk, 0, "a", "process 1", 10, 1)
+        self.samples.end(disk)
+        climbing = self.admission.flows[self.admission.add_flow("g", "disk", "climb")]
+        self.admission.ready(Operation("x", climbing, 0, None))  # and has no thread yet
+        self.assertEqual(self.samples.heard(disk, 1, "c", "process 1", 7, 1), [])
+        self.assertEqual(self.policy.samples, [])
+
     def test_put_together_what_workers_measure_for_different_times(self) -> None:
         disk = self._device("node")
         for _ in range(3):

@@ -1,5 +1,6 @@
 """Programs of the guides run as they are printed."""
 
+import ast
 import os
 import re
 import subprocess
@@ -56,6 +57,24 @@ class Programs(unittest.TestCase):
     @unittest.skipUnless(find_spec("distributed"), "no Dask")
     def test_of_programs_of_tasks_on_dask(self) -> None:
         self.run_first_of("dask.md")
+
+    @unittest.skipUnless(find_spec("distributed"), "no Dask")
+    def test_of_workers_under_slurm_gives_them_what_they_need(self) -> None:
+        from ioweave.dask import worker_arguments
+
+        (listing,) = listings("dask.md", "Workers")
+        call = ast.parse(listing.strip(), mode="eval").body
+        assert isinstance(call, ast.Call)
+        options = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        # Those of dask-jobqueue 0.9.0, which is not needed here. `cores` are a worker's threads.
+        self.assertEqual(
+            options.keys(), {"cores", "job_cpu", "processes", "memory", "worker_extra_args"}
+        )
+        cores, threads = options["job_cpu"], options["cores"]
+        self.assertEqual(
+            ["--nthreads", str(threads), *options["worker_extra_args"]],
+            worker_arguments(cores=cores, io_slots=threads - cores),
+        )
 
 
 if __name__ == "__main__":

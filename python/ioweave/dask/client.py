@@ -10,7 +10,7 @@ from typing import Any
 from distributed import Client, Future
 
 from ..devices import Device
-from ..numeric import whole
+from ..numeric import MOST_BYTES, whole
 from .plugin import IoweaveSchedulerPlugin
 from .protocol import CPU, io_resources
 from .worker import IoweaveWorkerPlugin
@@ -221,13 +221,13 @@ class Handle:
                 directory that all nodes share.
 
         Raises:
-            ValueError: as declare_flow, or bytes is negative.
+            ValueError: as declare_flow, or bytes is out of range.
             RuntimeError: an asynchronous client did not declare the flow.
         """
         if bytes is not None:
             given, bytes = bytes, whole(bytes)
-            if bytes is None or bytes < 0:
-                raise ValueError(f"bytes must be a whole number, 0 or more, not {given!r}")
+            if bytes is None or not 0 <= bytes <= MOST_BYTES:
+                raise ValueError(f"bytes must be a whole number from 0 to 2**63 - 1, not {given!r}")
         name: str = getattr(function, "__name__", repr(function)) if flow is None else flow
         number = self._flow(name, device, constraint)
         resources = io_resources(number, bytes, anywhere=anywhere)

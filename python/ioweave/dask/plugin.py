@@ -41,6 +41,7 @@ from distributed.worker_state_machine import WorkerState as Worker
 
 from ..devices import is_one_of
 from ..log_file import LogFile
+from ..numeric import MOST_BYTES
 from .admission import Admission, Device, DeviceSettings, Flow, Operation
 from .protocol import (
     ANSWER,
@@ -172,7 +173,11 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         }
         scheduler.handlers["ioweave"] = self._answer
         scheduler.stream_handlers.update(
-            {ENDED: self._left, MEASURED: self._measured, ANSWER: self._answered}
+            {
+                ENDED: _harmless(self._left),
+                MEASURED: _harmless(self._measured),
+                ANSWER: _harmless(self._answered),
+            }
         )
         for worker in scheduler.workers.values():
             self._join(worker)
@@ -226,15 +231,17 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             return
         flows = self._admission.flows
         number = mark[FLOW]
+        size = mark.get(SIZE)
+        if size is None:
+            size = sum(dependency.get_nbytes() for dependency in task.dependencies)
         if number not in range(len(flows)):
             self._refuse(task, f"this scheduler does not know its flow ({mark}): connect() again")
         elif task.worker_restrictions or task.host_restrictions:
             self._refuse(task, "its worker is chosen by the policy: leave workers= out")
+        elif not 0 <= size <= MOST_BYTES:
+            self._refuse(task, f"its bytes are not from 0 to 2**63 - 1, but {size}")
         else:
             flow = flows[number]
-            size = mark.get(SIZE)
-            if size is None:
-                size = sum(dependency.get_nbytes() for dependency in task.dependencies)
             bound = None if ANYWHERE in mark else self._node_of_inputs(task, flow.device)
             operation = self._live[task.key] = Operation(task.key, flow, size, bound)
             self._begin(self._admission.ready(operation))
@@ -429,9 +436,10 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
     def _begin_run(self, run: str, of: str, records: bool) -> None:
         self._runs[run] = Run(of, scheduler_time(), keep=records)
 
-    def _end_run(self, run: str) -> None:
-        self._runs.pop(run, None)
+    def _end_run(self, run: str) -> bool:
+        """Whether it was known until now."""
         asyncio.get_running_loop().call_later(_LATE_S, self._never_came, run)
+        return self._runs.pop(run, None) is not None
 
     def _never_came(self, run: str) -> None:
         """Tasks whose inputs were gone before their graph was unpacked."""
@@ -478,11 +486,12 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
 
     def _look(self, run: str, flows: Sequence[int]) -> dict[str, Any]:
         """All that a Runtime asks for now and then."""
+        kept = self._runs.get(run)  # None: its client was out of reach for long
         return {
             "stats": self._stats(),
             "accounts": [self._account(self._admission.flows[flow]) for flow in flows],
-            "retried": self._runs[run].retried,
-            "records": self._runs[run].take_records(),
+            "retried": None if kept is None else kept.retried,
+            "records": [] if kept is None else kept.take_records(),
         }
 
     async def _begun(self, keys: Sequence[str]) -> list[str]:
@@ -558,12 +567,14 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         )
 
     async def _ask_worker(self, worker: str, keys: list[str], hold: bool) -> list[str] | None:
+        if worker not in self._scheduler.workers:  # lost since its tasks were looked up
+            return None
         answer: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
         self._last_question = number = self._last_question + 1
         self._asked[number] = worker, answer
         question = {"op": BEGUN, "question": number, "keys": keys, "hold": hold}
-        self._scheduler.worker_send(worker, question)
         try:
+            self._scheduler.worker_send(worker, question)
             return await asyncio.wait_for(answer, _SILENT_S)
         except asyncio.TimeoutError:
             return keys
@@ -757,6 +768,19 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             },
             "flows": [admission.describe(flow) for flow in admission.flows],
         }
+
+
+def _harmless(handler: Callable[..., None]) -> Callable[..., None]:
+    """A handler of what workers say, whose faults are only logged: Dask would give the worker up,
+    and run all that it has elsewhere."""
+
+    def handle(**message: Any) -> None:
+        try:
+            handler(**message)
+        except Exception:
+            _log.exception("Ioweave failed to deal with %r", message)
+
+    return handle
 
 
 def _mark(task: TaskState) -> dict[str, Any] | None:

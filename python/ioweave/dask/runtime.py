@@ -154,12 +154,12 @@ class Versions:
         return version if version is not None and version.keep() is thing else None
 
     def drop(self, thing: Any, version: Version) -> bool:
-        """The object is what the version is; False if there is a later one."""
-        with self.lock:
-            last = self._table.get(id(thing)) is version
-            if last:
-                del self._table[id(thing)]
-            return last
+        """The object becomes what the version is; False if there is a later one. Needs the lock,
+        until it is."""
+        last = self._table.get(id(thing)) is version
+        if last:
+            del self._table[id(thing)]
+        return last
 
     def things(self) -> list[Any]:
         found = [version.keep() for version in tuple(self._table.values())]
@@ -308,7 +308,11 @@ class DaskRuntime(Runtime):
             if learned:
                 of_this_process.put(task.key, task.device, learned)
         self._look_back()
-        self._ask("end", run=self._id)
+        if not self._ask("end", run=self._id):
+            _log.warning(
+                "the cluster forgot this Runtime, which was out of reach for long: there are no "
+                "records of its tasks since then"
+            )
 
     def _reachable(self) -> bool:
         """Whether the scheduler can be asked, and knows of this runtime."""
@@ -508,16 +512,13 @@ class DaskRuntime(Runtime):
                         going.append(other)
 
     def _send_one(self, call: DaskCall) -> None:
-        with self._lock:
-            if call.state == DONE:
-                return
-            self._by_key[call.key] = call
         try:
             future = self._submit(call)
         except Exception as error:
             todo = Todo()
             with self._lock:
-                self._finish(call, error.__traceback__, error, todo)
+                if call.state != DONE:
+                    self._finish(call, error.__traceback__, error, todo)
             carry_out(todo)
             return
         with self._lock:
@@ -528,37 +529,52 @@ class DaskRuntime(Runtime):
         if heard is not None:
             self._heard(call.key, *heard)
 
-    def _submit(self, call: DaskCall) -> distributed.Future[Any]:
+    def _submit(self, call: DaskCall) -> distributed.Future[Any] | None:
+        """None: the call was done before, since one that it needs has failed, say."""
         task = call.task
+        with self._lock:
+            if call.state == DONE:
+                return None
+            self._by_key[call.key] = call
+            # Now, with the Dask futures of what it needs: calls that fail give all of it up.
+            arguments = call.arguments
+            needs = [
+                (needed, index, needed.dask if isinstance(needed, DaskCall) else needed)
+                for needed, index in call.inputs
+            ]
+            after = [needed.dask for needed in call.after if needed.dask is not None]
         resources: dict[str, float] = {CPU: task.cpus}
         if task.constraint is not None:
             size = None if call.has_futures else call.nbytes  # None: that of its inputs
             if type(task.bytes) is int:
                 size = task.bytes
             resources = io_resources(self._flows[task], size, anywhere=self._anywhere)
-        inputs = [self._input(needed, index) for needed, index in call.inputs]
-        inputs += [needed.dask for needed in call.after if needed.dask is not None]
         return self._client.submit(
             calls.run,
             self._specs[task],
-            call.arguments,
-            *inputs,
+            arguments,
+            *(self._input(*need) for need in needs),
+            *after,
             key=call.key,
             resources=resources,
             retries=task.retries,
             pure=False,
         )
 
-    def _input(self, call: DaskCall | distributed.Future[Any], index: int) -> Any:
-        """One of the values of a call, as an argument of a Dask task."""
-        if not isinstance(call, DaskCall):
-            return call
-        if not call.many:
-            return None if call.dask is None else call.dask
+    def _input(
+        self,
+        call: DaskCall | distributed.Future[Any],
+        index: int,
+        dask: distributed.Future[Any] | None,
+    ) -> Any:
+        """One of the values of a call, as an argument of a Dask task. `dask` is the call's; it has
+        none if its value is None."""
+        if not isinstance(call, DaskCall) or not call.many:
+            return dask
         part = call.parts.get(index)
         if part is None:
             key = f"{call.task.name}-{call.number}-{self._id}-{index}"
-            part = self._client.submit(operator.getitem, call.dask, index, key=key, pure=False)
+            part = self._client.submit(operator.getitem, dask, index, key=key, pure=False)
             part = call.parts.setdefault(index, part)
         return part
 
@@ -694,7 +710,7 @@ class DaskRuntime(Runtime):
         gathering.result()
 
     def _gathering(self, far: list[tuple[DaskCall, int]]) -> concurrent.futures.Future[None]:
-        keys = [self._input(call, index) for call, index in far]
+        keys = [self._input(call, index, call.dask) for call, index in far]
 
         async def gather() -> None:
             values = await self._client.gather(keys, asynchronous=True)
@@ -718,9 +734,10 @@ class DaskRuntime(Runtime):
                 ready.append((thing, version))
         self._fetch([(version.writer, version.index) for _, version in ready], None)
         for thing, version in ready:
-            if self._versions.drop(thing, version):
-                new = version.writer.values[version.index]
-                update_in_place(version.writer.task.name, thing, new)
+            with self._versions.lock:  # or who reads it on another thread gets what it was before
+                if self._versions.drop(thing, version):
+                    new = version.writer.values[version.index]
+                    update_in_place(version.writer.task.name, thing, new)
 
     def writers(self, things: Iterable[Any]) -> list[Call]:
         found: list[Call] = []
@@ -793,7 +810,9 @@ class DaskRuntime(Runtime):
                 return
             flows = list(self._flows.values())
             found = self._ask("look", run=self._id, flows=flows)
-            self._cluster, self._retried = found["stats"], found["retried"]
+            self._cluster = found["stats"]
+            if found["retried"] is not None:  # else forgotten: what was known last is left
+                self._retried = found["retried"]
             self._explained |= zip(flows, found["accounts"], strict=True)
             if self._recorder is None:
                 return

@@ -70,6 +70,8 @@ class Samples:
     ) -> list[Operation]:
         """A worker has measured that long. Returns the operations that start if that completes a
         sample: all workers of the scope were heard, or this one for about a second."""
+        if device not in self._nodes:  # its measurement has ended, and this one comes late
+            return []
         scope = (device, device.scope(node))
         started: list[Operation] = []
         before = self._heard.get(scope, {}).get(worker)
