@@ -28,8 +28,7 @@ class Todo(list[Callable[[], object]]):
 
     __slots__ = ("garbage",)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self) -> None:  # of an empty list, which needs no more
         self.garbage: list[object] = []
 
 
