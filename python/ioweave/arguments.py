@@ -23,7 +23,7 @@ from .futures import Future
 ATOMS: frozenset[type] = frozenset(
     {
         *(int, float, complex, bool, str, type(None), type(...), range, slice, type),
-        *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType, functools.partial),
+        *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType),
         *(pathlib.PosixPath, pathlib.PurePosixPath, datetime.datetime, datetime.date),
         *(datetime.timedelta,),
     }
@@ -73,6 +73,13 @@ def _made_again(base: type) -> Callable[[Any, list[Any]], Any]:
     return rebuilt
 
 
+def _partial_of(value: Any, parts: list[Any]) -> Any:
+    function, *given = parts
+    number = len(value.args)
+    named = dict(zip(value.keywords, given[number:], strict=True))
+    return type(value)(function, *given[:number], **named)
+
+
 # By type; those of subclasses are likewise.
 _BASES: dict[type, _Container] = {
     list: _Container(_itself, _refilled(lambda new, parts: new.extend(parts))),
@@ -86,6 +93,9 @@ _BASES: dict[type, _Container] = {
     type({}.items()): _Container(_itself, lambda _, parts: dict(parts).items()),
     types.MappingProxyType: _Container(
         _keys_and_values, lambda _, parts: types.MappingProxyType(_dict_of(parts))
+    ),
+    functools.partial: _Container(
+        lambda value: (value.func, *value.args, *value.keywords.values()), _partial_of
     ),
 }
 # Whose parts are their attributes, as those of a dataclass.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import random
 import sys
 import tempfile
@@ -83,6 +84,7 @@ CONTAINERS: list[Callable[[Any], Any]] = [  # that hold a value
     lambda one: Row((one, 2)),
     lambda one: Record(one),
     lambda one: Point(one, Pair(one, 2)),
+    lambda one: functools.partial(print, one, 2, sep=[one]),
 ]
 
 
