@@ -18,7 +18,7 @@ from harness.session import Session, session
 EPILOG = """\
 examples:
   bench/run engine                 one benchmark, printed and written to bench/results/
-  bench/run all --quick            a look at everything, under a minute each
+  bench/run all --quick            a look at everything: a minute each, tasks two
   bench/run interposer --json r.json --build-dir build/release
   bench/run tasks --long           and pictures, and clusters of 1,000 and 10,000 nodes
 
@@ -37,7 +37,9 @@ def _parser() -> argparse.ArgumentParser:
     known = "; ".join(f"{name}: {entry.summary}" for name, entry in BENCHMARKS.items())
     parser.add_argument("name", choices=[*BENCHMARKS, "all"], help=known)
     effort = parser.add_mutually_exclusive_group()
-    effort.add_argument("--quick", action="store_true", help="fewer samples: under a minute each")
+    effort.add_argument(
+        "--quick", action="store_true", help="fewer samples: a minute each, tasks two"
+    )
     effort.add_argument(
         "--long",
         action="store_true",
