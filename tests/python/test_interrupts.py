@@ -222,7 +222,8 @@ class Interrupts(unittest.TestCase):
         for computes in (False, True):
             with self.subTest(computes=computes):
                 output, errors = self.run_program(program.format(computes=computes), signals=0)
-                self.assertEqual((output, errors), ("written\n" * (3 - computes), ""))
+                self.assertEqual(output, "written\n" * (3 - computes))
+                self.assertNotIn("Traceback", errors)  # it may say that threads are too few
 
     def test_pressed_when_the_last_thread_has_ended_it_is_raised(self) -> None:
         program = """
