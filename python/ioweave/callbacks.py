@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .threads import started
+
 if TYPE_CHECKING:
     from .futures import Future
 
@@ -51,9 +53,7 @@ class Callbacks:
         """There will be something to call. When it comes it may be too late to start a thread: the
         interpreter ends."""
         if self._thread is None:
-            thread = threading.Thread(target=self._loop, name="ioweave-callbacks", daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = started(self._loop, "callbacks")
 
     def add(self, callbacks: list[Callback]) -> None:
         if callbacks:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ._core import sample_part
+from .threads import started
 
 if TYPE_CHECKING:
     from .admission import DeviceState
@@ -248,9 +249,7 @@ class Sampler:
     def begin(self) -> None:
         """Something to measure will come; as Pool.begin(). Needs the lock."""
         if self._thread is None:
-            thread = threading.Thread(target=self._loop, name="ioweave-sampler", daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = started(self._loop, "sampler")
 
     def work_came(self) -> None:
         """Something to measure is there. Needs the lock."""

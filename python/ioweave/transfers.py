@@ -10,6 +10,7 @@ from typing import Any
 
 from ._core import Arrivals
 from ._request import Request
+from .threads import started
 
 
 class Transfers:
@@ -31,9 +32,7 @@ class Transfers:
             if self._thread is None:
                 self._arrivals = Arrivals()
                 self._stopping = os.eventfd(0, os.EFD_CLOEXEC)
-                thread = threading.Thread(target=self._loop, name="ioweave-transfers", daemon=True)
-                thread.start()
-                self._thread = thread
+                self._thread = started(self._loop, "transfers")
         if not self._arrivals.expect(request._transfer, (request, what)):
             self._ended(request, what)
 

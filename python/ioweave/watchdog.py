@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .callbacks import Todo, carry_out
+from .threads import started
 
 if TYPE_CHECKING:
     from .graph import Call
@@ -38,9 +39,7 @@ class Watchdog:
     def begin(self) -> None:
         """A call with a timeout will come; as Pool.begin(). Needs the lock."""
         if self._thread is None:
-            thread = threading.Thread(target=self._loop, name="ioweave-watchdog", daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = started(self._loop, "watchdog")
 
     def watch(self, worker: Worker, call: Call, timeout: float) -> None:
         """`worker` begins a call that may take `timeout` seconds. Hold no lock."""

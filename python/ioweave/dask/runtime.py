@@ -57,6 +57,7 @@ from ..runtime import (
     log_given_up,
 )
 from ..tasks import Task
+from ..threads import started
 from . import calls
 from .client import Handle, ask, connect
 from .protocol import CPU, io_resources
@@ -251,10 +252,7 @@ class DaskRuntime(Runtime):
             raise
         self._over = False
         if self._recorder is not None:
-            self._looker = threading.Thread(
-                target=self._look_on, daemon=True, name="ioweave-dask-records"
-            )
-            self._looker.start()
+            self._looker = started(self._look_on, "dask-records")
 
     def _ask(self, question: str, **arguments: Any) -> Any:
         """
