@@ -587,8 +587,7 @@ class DaskRuntime(Runtime):
             if call.dask is None:  # those that need the call could not name its value yet
                 call.heard = call.heard or (error, trace, kind)
                 return
-            taken_back = trace is None and isinstance(error, concurrent.futures.CancelledError)
-            if self._withdrawing and taken_back and error is not None:
+            if self._withdrawing and trace is None and isinstance(error, CancelledError):
                 # It may need a call that is being cancelled, which then says why it is not run.
                 self._heard_meanwhile.append((key, error))
                 return
