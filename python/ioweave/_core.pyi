@@ -73,10 +73,12 @@ class Policy:
         scheduling: str = "none",
         weights: tuple[int, int, int] = (16, 4, 1),
         everywhere: bool = True,
+        begins_at: int = 0,
     ) -> int:
         """The id of the new device: 0, 1, 2, ... Words are those of the event log.
 
         Every node has it, unless `everywhere` is False: then those that device_up() names.
+        `climb` begins with `begins_at` operations at once; 0: one.
 
         Raises:
             ValueError: A setting is out of range; the text names it and its bounds.

@@ -19,6 +19,7 @@ from .config import did_you_mean
 from .constraints import text_for
 from .devices import Device
 from .learning import Learned
+from .sampling import is_rotational
 
 if TYPE_CHECKING:
     from .graph import Call
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ioweave")
 _NODE = 0
 _SHOWN = 3  # names of nodes in a message
+_AT_FIRST = 8  # operations at once
 
 
 class DeviceState:
@@ -247,6 +249,7 @@ class Admission:
             budget_mb_per_s=float(device.bandwidth),
             max_in_flight=min(device.max_in_flight or self._executors, self._executors),
             everywhere=not nodes,
+            begins_at=_begins_at(device) if self._nodes is None else 0,
         )
         state = self._devices[name] = DeviceState(device, number, nodes)
         return state
@@ -373,6 +376,16 @@ class Admission:
             learned = self._policy.learned(flow.id)
             if learned:
                 self._learned.put(flow.task.key, flow.device.device.name, learned)
+
+
+def _begins_at(device: Device) -> int:
+    """With how many operations at once `climb` begins there: what most devices serve well, and a
+    disk that turns does not."""
+    try:
+        turns = device.path is not None and is_rotational(device.path)
+    except OSError:  # gone meanwhile
+        turns = False
+    return 0 if turns else _AT_FIRST
 
 
 def _flow_of(call: Call) -> Flow:

@@ -135,6 +135,9 @@ def _container_of(kind: type) -> _Container | None:
 
 
 _container: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(_container_of)
+container_of = _container
+# That do not change themselves, though what they hold may.
+FIXED_CONTAINERS = (tuple, frozenset, types.MappingProxyType, functools.partial)
 
 
 class Found:

@@ -10,6 +10,10 @@ writes it and those that read it since. From that follow read after write, write
 write after write. An object that is written changes in place, so the same object, or the same
 future, is the new version to whoever gets it later.
 
+A writer that failed spoils what it was to write, until the program has been told (`Call.told`): by
+a barrier, or because it asked. What the program does from then on, it does knowing what happened,
+so calls take file or object as they are, as the same program without a runtime does.
+
 All of it is guarded by the runtime's lock.
 """
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from .admission import Flow
     from .callbacks import Callback
     from .contents import Snapshot
+    from .copies import Copies
     from .runtime import Runtime
     from .tasks import Task
 
@@ -62,6 +67,7 @@ class Call:
         *("runtime", "task", "args", "kwargs", "number", "state", "value", "error"),
         *("has_futures", "nbytes", "held", "brings", "payload", "attempt", "before"),
         *("given_up", "cancelled"),
+        *("report", "seen", "barriers", "copies"),
         *("operation", "admitted", "flow"),
         *("missing", "needs", "successors", "followers", "accesses"),
         *("latches", "callbacks", "waits_for"),
@@ -90,6 +96,10 @@ class Call:
         self.before: Snapshot | None = None  # of what it changes, if it may be run again
         self.given_up = False  # it failed, and that is not raised
         self.cancelled = False  # it was not run, or is given up with those that need it
+        self.report: Call | None = None  # of one that failed or was not run: whose failure tells it
+        self.copies: Copies | None = None  # that were made of its arguments
+        self.seen: bool  # somebody asked how it failed
+        self.barriers: int  # that had told of failures when this one failed
         self.operation = -1  # of the policy; -1: the policy does not know it
         self.admitted = False  # the policy has started it
         self.flow: Flow | None = None  # of an I/O task
@@ -114,6 +124,19 @@ class Call:
     @property
     def running(self) -> bool:
         return self.state == RUNNING
+
+    def report_itself(self) -> None:
+        """It failed, and the program is to be told. Needs the lock."""
+        self.report, self.seen, self.barriers = self, False, self.runtime.barriers
+
+    def told(self) -> bool:
+        """Whether the program knows that this call failed, or was not run. Needs the lock."""
+        report = self.report
+        if report is None:
+            return False
+        # Who asks for a value of one that is given up learns no more than that there is none.
+        asked = report.seen and not report.given_up
+        return asked or report.barriers < report.runtime.barriers
 
 
 def link(call: Call, other: Call, *, data: bool) -> Call | None:
@@ -195,8 +218,12 @@ class Accesses:
             access = self._table[key] = Access(keep)
         failed = None
         reads = direction is not Direction.Out
-        if access.writer is not None:
-            failed = link(call, access.writer, data=reads)
+        writer = access.writer
+        if writer is not None:
+            told = writer.told()
+            failed = link(call, writer, data=reads and not told)
+            if told and writer.missing == 0:
+                access.writer = None
         if direction is Direction.In:
             access.readers.add(call)
         else:
@@ -236,7 +263,7 @@ class Accesses:
             access.readers.discard(call)
             if access.writer is call and call.error is None:
                 access.writer = None
-            # A failed writer is remembered, or who reads it later would get half of it.
+            # A failed writer is remembered, or who reads it later would get half of it unknowingly.
             if access.users == 0 and access.writer is None and self._table.get(key) is access:
                 del self._table[key]
         call.accesses = None
@@ -244,4 +271,5 @@ class Accesses:
     def writer(self, key: Key) -> Call | None:
         """The call to wait for before reading what `key` names."""
         access = self._table.get(key)
-        return access.writer if access is not None else None
+        writer = access.writer if access is not None else None
+        return None if writer is None or writer.told() else writer

@@ -36,6 +36,7 @@ class Options:
     target: Any = field(default=None, kw_only=False)
     cpus: int | None = None
     workers: str = "threads"
+    arguments: str = "snapshot"
     io_threads: int = 225
     devices: Iterable[Device] = ()
     config: str | os.PathLike[str] | None = None
@@ -64,6 +65,8 @@ class Options:
             object.__setattr__(self, name, number)  # one of Python's own
         if self.workers not in ("threads", "processes"):
             raise _wrong("workers", self.workers, "'threads' or 'processes'")
+        if self.arguments not in ("snapshot", "freeze", "share"):
+            raise _wrong("arguments", self.arguments, "'snapshot', 'freeze' or 'share'")
         if self.on_interrupt not in ("drain", "cancel"):
             raise _wrong("on_interrupt", self.on_interrupt, "'drain' or 'cancel'")
         for name in ("config", "log", "learned", "run_file"):

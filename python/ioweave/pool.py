@@ -23,6 +23,7 @@ from .graph import READY, RUNNING
 if TYPE_CHECKING:
     from .graph import Call
     from .processes import WorkerProcess
+    from .sampling import TaskCounter
 
 _log = logging.getLogger("ioweave")
 
@@ -34,7 +35,7 @@ Outcome: TypeAlias = tuple[Any, BaseException | None, float]
 class Worker:
     """A thread of a pool."""
 
-    __slots__ = ("abandoned", "call", "gate", "pool", "process", "ran", "waiting")
+    __slots__ = ("abandoned", "call", "counter", "gate", "pool", "process", "ran", "waiting")
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -45,6 +46,18 @@ class Worker:
         self.waiting = False  # it is inside result() or its like
         self.abandoned = False  # it hangs in a task that timed out, and was replaced
         self.process: WorkerProcess | None = None
+        self.counter: TaskCounter | None = None  # counts what the thread moves
+
+    def count_for(self, counter: TaskCounter | None) -> None:
+        """From now on what the thread moves is for another device. Called on it, without the lock.
+
+        Only there: asking the kernel before and after each call costs more than short calls do."""
+        if self.counter is not None:
+            self.counter.end()
+        self.counter = None
+        if counter is not None:
+            counter.begin()
+            self.counter = counter
 
 
 _local = threading.local()
@@ -214,6 +227,7 @@ class Pool:
             self.ended.release()
         lock.release()
         worker.ran = None
+        worker.count_for(None)
         if worker.process is not None:
             worker.process.close()
 

@@ -8,20 +8,23 @@ main module must keep what it does under `if __name__ == "__main__":`.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
+import os
 import pickle
 import signal
+import sys
 import traceback
+import types
 from typing import TYPE_CHECKING, Any
 
 from .errors import WorkerDied
 from .futures import Future
+from .tasks import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
-
-    from .tasks import Task
 
 
 _BEGUN = b""  # what a worker process says before it runs a task with a timeout
@@ -37,6 +40,24 @@ class _Checker(pickle.Pickler):
 
     def persistent_id(self, value: Any) -> Any:
         return 0 if type(value) is Future else None
+
+    def reducer_override(self, value: Any) -> Any:
+        named = isinstance(value, (type, types.FunctionType, Task))
+        if named and value.__module__ == "__main__" and not _main_is_found():
+            raise pickle.PicklingError(
+                f"{value.__qualname__!r} is defined in a notebook, at a prompt or in `python -c`, "
+                "which a worker process cannot import"
+            )
+        return NotImplemented
+
+
+def _main_is_found() -> bool:
+    """Whether worker processes can import the program, as multiprocessing does it."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    return getattr(spec, "name", None) is not None or os.path.isfile(  # noqa: PTH113
+        getattr(main, "__file__", None) or ""
+    )
 
 
 def _check(value: Any) -> None:
@@ -61,7 +82,7 @@ def check_picklable(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     except Exception as error:
         raise TypeError(
             f"task {task.name!r} cannot be found by a worker process ({error}): define it at the "
-            f"top of a module under its own name, or {way_out}"
+            f"top of a module, a file of its own, under its own name, or {way_out}"
         ) from error
     for name, value in task.signature.bind(*args, **kwargs).arguments.items():
         try:
@@ -80,10 +101,13 @@ def pickle_call(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> by
         TypeError: as check_picklable.
     """
     try:
-        return pickle.dumps((task, args, kwargs), protocol=5)
+        payload = pickle.dumps((task, args, kwargs), protocol=5)
     except Exception:
         check_picklable(task, args, kwargs)
         raise
+    if not _main_is_found() and b"__main__" in payload:
+        check_picklable(task, args, kwargs)
+    return payload
 
 
 class WorkerProcess:
@@ -162,6 +186,7 @@ def _serve(connection: Connection) -> None:
     """The main loop of a worker process. It ends when the runtime's end of the pipe is closed."""
     import multiprocessing
 
+    _end_with(multiprocessing.parent_process())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which decides
     # For the program a daemon, which must not keep it from ending. Here tasks may start processes.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
@@ -175,6 +200,19 @@ def _serve(connection: Connection) -> None:
             connection.send_bytes(reply)
         except OSError:  # the program was killed
             return
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with(parent: Any) -> None:
+    """Lets the kernel kill this process when the program is killed, however busy it is. It does so
+    when the *thread* ends that started the process, which first waits for its end (`Pool._loop`).
+    """
+    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0 and (
+        parent is not None and os.getppid() != parent.pid
+    ):
+        os._exit(1)  # it was killed before
 
 
 def _reply(connection: Connection, payload: bytes) -> bytes:

@@ -36,7 +36,8 @@ from .records import TaskRecord
 
 _log = logging.getLogger("ioweave")
 
-SCHEMA = "ioweave.run/1"
+SCHEMA = "ioweave.run/2"
+_READ_SCHEMAS = (SCHEMA, "ioweave.run/1")
 _CALL = struct.Struct("<IIdddqB")  # task, node, ready_s, start_s, end_s, bytes, failed
 _BLOCK = 1024  # calls
 _PERIOD_S = 1.0  # or what came in so long
@@ -376,8 +377,6 @@ def _run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any
             "policy": "off",
             "engine": "uring",
             "mode": "plain",
-            "schedule": "none",
-            "slice_bytes": 0,
             "lookahead_bytes": 0,
             "max_lookahead_bytes": 0,
             "rules": [],
@@ -516,7 +515,7 @@ def _all_printable(table: dict[str, Any]) -> dict[str, Any]:
 def _take(found: RunFile | None, line: dict[str, Any]) -> RunFile:
     kind = line["type"]
     if found is None:
-        if kind != "run" or line["schema"] != SCHEMA:
+        if kind != "run" or line["schema"] not in _READ_SCHEMAS:
             raise ValueError(f"the first line is not a 'run' of {SCHEMA}")
         return RunFile(line)
     if kind == "call":

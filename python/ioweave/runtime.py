@@ -52,6 +52,7 @@ from .arguments import (
 )
 from .callbacks import Callback, Callbacks, Todo, call_back, carry_out
 from .contents import Snapshot, update_in_place
+from .copies import Copies, Frozen
 from .devices import Device
 from .errors import CancelledError, DependencyFailed, GivenUp, TaskTimeout, WorkerDied
 from .futures import Future
@@ -81,6 +82,15 @@ _WRITTEN_OFF = (
     "again in this run"
 )
 _START_S = 300  # in which a worker process begins a task with a timeout: it may have to import much
+
+_READ_ONLY = (
+    "the arrays that a task gets from the program are read-only: annotate what it changes, as in "
+    "Annotated[numpy.ndarray, ioweave.InOut], or pass the object itself, by arguments='share'"
+)
+_CHANGED_COPY = (
+    "task {!r} changed an argument of type {}, which is a copy that nobody sees: annotate it, as "
+    "in Annotated[list, ioweave.InOut], or pass the object itself, by arguments='share'"
+)
 
 _TRANSFER = Task(  # what calls that need a request wait for: its function is not run
     lambda: None, cpus=1, retries=0, timeout=None, name="transfer", returns=1
@@ -157,6 +167,10 @@ class Runtime:
         max_pending_bytes: and while those pending hold so many bytes in buffers and arrays; None:
             a quarter of the memory. Not in simulation, where submitting takes no time.
         log: write the policy's event log to this file; on Dask the scheduler does.
+        arguments: what becomes of arrays, buffers, lists and the like that the program may change
+            after a call: "snapshot", the task gets a copy; "freeze", arrays are read-only until
+            the task has ended; "share", the object itself. What tasks return, and change (`InOut`),
+            is neither copied nor frozen. On Dask they always are copies; not in simulation.
         on_interrupt: what Ctrl-C means for tasks already submitted: "drain" runs them all (again
             Ctrl-C cancels), "cancel" those that have begun. KeyboardInterrupt is raised afterwards;
             I/O tasks that were not done are in `not_written`, and logged. A simulation ends at
@@ -183,6 +197,8 @@ class Runtime:
         TypeError: there is no such argument, or it is of the wrong kind.
         ModuleNotFoundError: progress is wanted, and rich is not installed.
     """
+
+    has_threads = True  # a simulation has none, and goes on in a process that is forked
 
     __signature__ = inspect.signature(Options)  # for help(), which else shows that of __new__
 
@@ -213,6 +229,7 @@ class Runtime:
         """What does not depend on where calls run."""
         self._max_pending = options.max_pending
         self._max_bytes = options.max_pending_bytes or _default_pending_bytes()
+        self._arguments = options.arguments
         self._devices = options.known_devices()
         self._log_path = options.log
         self._log_file: LogFile | None = None
@@ -233,9 +250,12 @@ class Runtime:
         self._noted = False  # they are
         self._failures: dict[Call, None] = {}  # not asked for yet, in order
         self._more_failures = 0  # that are not kept there
+        self.barriers = 0  # how often the program was told of all failures so far
+        self._not_run: dict[Call, str] = {}  # I/O calls that needed what failed, as texts
         self._submitters: list[threading.Lock] = []  # gates of those that wait for room
         self._held: dict[int, list[int]] = {}  # buffers by id: bytes, and how many calls hold it
         self._pending_bytes = 0  # of them all
+        self._frozen = Frozen()
         self._submitted = self._succeeded = self._failed = self._cancelled = 0
         self._retried = self._timed_out = 0
         self._cancelling = False  # nothing is run again
@@ -355,12 +375,16 @@ class Runtime:
                         unwritten = unwritten or self._io_calls()
         finally:
             failed = error is not None or ours is not None or not ended
+            self._note_not_written(unwritten)
             with contextlib.ExitStack() as then:  # whatever comes of the report
                 then.callback(self._shut_down, failed=failed)
                 if failed:
                     raised = type(error or sys.exc_info()[1]).__name__
                     why = "interrupted" if pressed else f"ended by {raised}"
-                    self._report(why, unwritten)
+                    self._report_not_written(why)
+                    self._report_failures(why)
+                else:
+                    self._report_not_written("what they need failed")
         if ours is not None:
             raise ours
         if error is None:
@@ -447,15 +471,17 @@ class Runtime:
             io = [call for call in live if call.task.constraint is not None]
             return [(call, call.args, call.kwargs) for call in io]
 
-    def _report(
-        self, why: str, unwritten: list[tuple[Call, tuple[Any, ...], dict[str, Any]]]
-    ) -> None:
-        """Says what else nobody would see, since another exception ends the block."""
-        self.not_written = [
-            describe(call.task.name, args, kwargs)
-            for call, args, kwargs in unwritten
-            if call.state != DONE or call.error is not None
-        ]
+    def _note_not_written(self, live: list[tuple[Call, tuple[Any, ...], dict[str, Any]]]) -> None:
+        """`live`: the I/O calls that were not done when something else ended the block."""
+        with self._lock:
+            found = dict(self._not_run)
+        for call, args, kwargs in live:
+            if call.state != DONE or call.error is not None:
+                found[call] = describe(call.task.name, args, kwargs)
+        self.not_written = [found[call] for call in sorted(found, key=lambda call: call.number)]
+
+    def _report_not_written(self, why: str) -> None:
+        """The program may have been told of what failed, but not of what was not run for it."""
         if self.not_written:
             more = ", ... (all in not_written)" if len(self.not_written) > _SHOWN else ""
             _log.warning(
@@ -465,6 +491,9 @@ class Runtime:
                 ", ".join(self.not_written[:_SHOWN]),
                 more,
             )
+
+    def _report_failures(self, why: str) -> None:
+        """Says what else nobody would see, since another exception ends the block."""
         failure = self._take_failures()
         if failure is not None:
             _log.error("%s: tasks failed, and nobody asked; the first:", why, exc_info=failure)
@@ -489,6 +518,11 @@ class Runtime:
         """
         call = Call(self, task, args, kwargs)
         found = self._examine(call)
+        if found is not None and found.objects:
+            how = task.arguments or self._arguments
+            if how != "share":
+                found = self._protect(call, found, how)
+                args, kwargs = call.args, call.kwargs
         uses: dict[Key, tuple[Any, Direction]] = {}
         if task.files or task.objects:
             uses = task.accesses(args, kwargs)
@@ -516,9 +550,38 @@ class Runtime:
                 for thing in (*found.objects, *found.futures):
                     uses.setdefault(id(thing), (thing, Direction.In))
             self._begin_threads(call)
+            if call.copies is not None and call.copies.freeze:
+                call.copies.frozen = self._frozen.freeze(call.copies.arrays)
             self._enter(call, found, uses, todo)
         carry_out(todo)
         return self._futures_of(call)
+
+    def _protect(self, call: Call, found: Found, how: str) -> Found | None:
+        """Copies what the program may change after the call, or finds what is to be frozen."""
+        task = call.task
+        if not any(type(thing) is not bytes for thing in found.objects):
+            return found
+        pickled = self._processes and task.constraint is None
+        if pickled and not call.has_futures and not self._tracking:
+            return found  # at the call
+        keep = set(map(id, task.written_objects(call.args, call.kwargs))) if task.objects else set()
+        with self._lock:
+            if self._pending_bytes > 0:
+                self._wait_for_room(found)
+            if self._tracking:  # tasks are to change it before this one may read it
+                keep.update(
+                    id(thing)
+                    for thing in found.objects
+                    if self._accesses.writer(id(thing)) is not None
+                )
+        copies = Copies(keep, freeze=how == "freeze")
+        args = tuple(map(copies.of, call.args))
+        kwargs = {name: copies.of(value) for name, value in call.kwargs.items()}
+        if not copies.made():
+            return found
+        call.copies = copies
+        call.args, call.kwargs = args, kwargs
+        return examine((*args, *kwargs.values()))
 
     def _begin_threads(self, call: Call) -> None:
         """Those that the call cannot do without. Needs the lock."""
@@ -578,6 +641,7 @@ class Runtime:
         with self._lock:
             transfer.value, transfer.error, transfer.state = value, error, DONE
             if error is not None:
+                transfer.report_itself()
                 self._keep_failure(transfer)  # tasks are not run for it: not without a word
             self._spread(transfer, todo)
         carry_out(todo)
@@ -599,7 +663,7 @@ class Runtime:
             self._hold(call, found.held)
         failed = self._link(call, found, uses) if call.has_futures or uses else None
         if failed is not None:
-            self._done(call, None, not_run(call, failed), todo)
+            self._fail_for(call, failed, todo)
         elif call.missing == 0:
             self._release(call, todo)
 
@@ -749,8 +813,8 @@ class Runtime:
             began = call.start_s = time.monotonic()
         counter = call.flow.device.tasks if call.flow is not None and call.flow.sampled else None
         try:
-            if counter is not None:
-                counter.begin()
+            if counter is not worker.counter:
+                worker.count_for(counter)
             if call.has_futures:
                 call.args, call.kwargs = _with_values(call.args), _with_values(call.kwargs)
                 call.has_futures = False
@@ -766,8 +830,8 @@ class Runtime:
             error, value = raised, _trace_of(raised)
             if call.attempt > task.retries:
                 _annotate(call, error)
-        if counter is not None:
-            counter.end()
+                if call.copies is not None and "read-only" in str(error):
+                    add_note(error, _READ_ONLY)
         if task.timeout is not None:
             self._watchdog.ended(worker)
         return value, error, time.monotonic() - began
@@ -783,8 +847,16 @@ class Runtime:
             before = call.before = Snapshot(task.name, changed)
         if task.timeout is not None:
             self._watchdog.watch(worker, call, task.timeout)
+        copies = call.copies
         try:
-            return task.function(*call.args, **call.kwargs)
+            if copies is None:
+                return task.function(*call.args, **call.kwargs)
+            copies.begin(guard=task.guards_copies)
+            value = task.function(*call.args, **call.kwargs)
+            kind = copies.end()
+            if kind is not None:
+                raise TypeError(_CHANGED_COPY.format(task.name, kind))
+            return value
         except BaseException:
             # Nobody is to go on with what a run that failed made of the objects that it changes.
             if before is not None and not worker.abandoned:
@@ -878,8 +950,13 @@ class Runtime:
         call.state = DONE  # last: who reads it without the lock finds value and error
         self._live.discard(call)
         self._let_go(call)
+        if call.copies is not None:
+            self._frozen.thaw(call.copies.frozen)
+            todo.garbage.append(call.copies)
+            call.copies = None
         call.args, call.kwargs, call.payload, call.before = (), _NONE, None, None
         if call.given_up:
+            call.report_itself()
             self._failed += 1
         elif error is None:
             self._succeeded += 1
@@ -915,7 +992,32 @@ class Runtime:
             and self._pending_bytes <= self._max_bytes * 7 // 8
         )
 
+    def _fail_for(self, call: Call, needed: Call, todo: Todo) -> None:
+        """`call` is not run, since it needs one that failed."""
+        if call.task.constraint is not None and len(self._not_run) < KEPT_FAILURES:
+            self._not_run[call] = call.name
+            todo.append(functools.partial(self._describe_not_run, call, call.args, call.kwargs))
+        late = needed.told()
+        error = not_run(call, needed)
+        if late:
+            call.report_itself()
+        else:
+            call.report = needed.report
+        self._done(call, None, error, todo)
+        if late and not isinstance(error.__cause__, GivenUp):
+            # The program heard of the failure before, and has not heard that this one needed it.
+            self._keep_failure(call)
+
+    def _describe_not_run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Without the lock, since it runs code of the user's."""
+        text = describe(call.task.name, args, kwargs)
+        with self._lock:
+            if call in self._not_run:
+                self._not_run[call] = text
+
     def _count_failure(self, call: Call) -> None:
+        if call.report is None:
+            call.report_itself()
         if call.cancelled:
             self._cancelled += 1
             return
@@ -938,7 +1040,7 @@ class Runtime:
             if failing:
                 call, needed = failing.pop()
                 if call.state != DONE:
-                    self._done(call, None, not_run(call, needed), todo)
+                    self._fail_for(call, needed, todo)
                     self._tell_successors(call, failing, settled, todo)
                 continue
             call = settled.pop()
@@ -1044,6 +1146,7 @@ class Runtime:
                 return False
             error = CancelledError(f"task {call.name} was cancelled")
             self._finish(call, None, error, todo)
+            call.seen = True  # the program itself did it
             self._withdrawn()
         carry_out(todo)
         self._interrupts.check()
@@ -1090,12 +1193,17 @@ class Runtime:
         """Somebody has seen how `call` failed; if by another, then how that one failed."""
         seen: list[Call] = []  # let go of without the lock
         with self._lock:
-            self._failures.pop(call, None)
-            if isinstance(call.error, DependencyFailed):
+            self._not_run.pop(call, None)
+            seen.append(call)
+            if call.report is not None:
+                seen.append(call.report)
+            if isinstance(call.error, DependencyFailed) and call.report in (call, None):
+                # Raised by its body, for a task that it called, say.
                 cause = call.error.__cause__
                 seen += (other for other in self._failures if other.error is cause)
-                for other in seen:
-                    del self._failures[other]
+            for other in seen:
+                other.seen = True
+                self._failures.pop(other, None)
 
     # ---- For programs. --------------------------------------------------------------------------
 
@@ -1128,6 +1236,7 @@ class Runtime:
             failed, more = list(self._failures), self._more_failures
             self._failures.clear()
             self._more_failures = 0
+            self.barriers += 1
         if not failed:
             return None
         first = failed[0]
@@ -1143,10 +1252,7 @@ class Runtime:
     def writers(self, things: Iterable[Any]) -> list[Call]:
         """The calls that write these objects and are not done, or failed; of a path, its file."""
         with self._lock:
-            keys = (
-                graph.file_key(thing) if isinstance(thing, os.PathLike) else id(thing)
-                for thing in things
-            )
+            keys = (graph.file_key(thing) if is_path(thing) else id(thing) for thing in things)
             found = (self._accesses.writer(key) for key in keys)
             return [call for call in found if call is not None]
 
@@ -1260,6 +1366,42 @@ class Runtime:
         return [os.getpid(), *(process.pid for process in processes if process is not None)]
 
 
+class ForkedRuntime(Runtime):
+    """What a Runtime is in a process that was forked while it was active: its threads are not
+    there, and its lock may be held by one of them. So it waits for nothing and takes no lock."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError(_NOT_HERE)
+
+    submit = wait_for = barrier = cancel = add_callback = explain = stats = records = _refuse
+    is_running = writers = fetch = fetching = start = _refuse
+
+    def fetched(self, call: Call) -> None:
+        """Only the program itself reports what failed."""
+
+    def _close(self, error: BaseException | None) -> None:
+        """The program itself waits for its tasks."""
+
+
+_NOT_HERE = (
+    "this process was forked from the one whose Runtime runs the tasks, and has none of its "
+    "threads: call tasks and ask for futures there (multiprocessing.get_context('spawn') forks "
+    "nothing), open a Runtime of its own here, or call the plain function, `task.function(...)`"
+)
+
+
+def _after_fork() -> None:
+    """In the child."""
+    global _turn
+    runtime = tasks.active
+    if runtime is not None and runtime.has_threads:
+        runtime.__class__ = ForkedRuntime
+        _turn = threading.Lock()  # so that the child may have a Runtime of its own
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def _interrupt() -> KeyboardInterrupt | None:
     """The one that is being handled, or that has ended the program."""
     error = sys.exc_info()[1]
@@ -1272,9 +1414,9 @@ def wait(value: Any) -> Any:
     """The value with the futures in it, and the requests of files, at any depth of containers and
     dataclasses, replaced by their results; waits for them all first.
 
-    An object that a task changes (`Annotated[T, InOut]`) is waited for too, and a Path until the
-    task that writes the file is done. Without futures the value is returned as it is, so a program
-    reads the same with and without a runtime.
+    An object that a task changes (`Annotated[T, InOut]`) is waited for too, and a path, or a list
+    or tuple of paths, until the tasks that write the files are done; a path may be a text. Without
+    futures the value is returned as it is, so a program reads the same with and without a runtime.
 
     Raises:
         Exception: what the first of them raised, in the order in which they stand.
@@ -1284,8 +1426,7 @@ def wait(value: Any) -> Any:
     calls = [future._call for future in found.futures]
     if runtime is not None:
         things = [*found.objects, *found.futures]
-        if isinstance(value, os.PathLike):
-            things.append(value)
+        things += filter(is_path, value if isinstance(value, (list, tuple)) else (value,))
         writers = runtime.writers(things)
         runtime.wait_for((*calls, *writers), None)
         for writer in writers:
@@ -1299,6 +1440,11 @@ def wait(value: Any) -> Any:
         calls[0].runtime.fetch(found.futures)
     value = _with_values(value)
     return replace_requests(value, Request.result) if found.requests else value
+
+
+def is_path(thing: Any) -> bool:
+    """Whether it may name a file. Of a text that names none that a task writes nothing comes."""
+    return isinstance(thing, (str, os.PathLike))
 
 
 def barrier() -> None:

@@ -3,6 +3,7 @@ more often at first, where a policy may learn much from little."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -71,6 +72,34 @@ class DiskCounter:
         return 0 if fields is None else (int(fields[5]) + int(fields[9])) * _SECTOR
 
 
+def is_rotational(
+    path: str | os.PathLike[str],
+    *,
+    mountinfo: Path = Path("/proc/self/mountinfo"),
+    sys: Path = Path("/sys/dev/block"),
+) -> bool:
+    """Whether the disk below a path that exists says that it turns: a partition as its disk. Where
+    that cannot be told, it does not. Paravirtual disks (virtio, Xen) say what their drivers begin
+    with, whatever is behind them, and are not asked.
+
+    Raises:
+        OSError: there is no such path.
+    """
+    number = Path(path).stat().st_dev
+    if os.major(number) == 0:
+        source = _mount_source(number, mountinfo)
+        if source is None or not source.is_block_device():
+            return False
+        number = source.stat().st_rdev
+    disk = sys / f"{os.major(number)}:{os.minor(number)}"
+    if any(part.startswith(("virtio", "vbd-")) for part in disk.resolve().parts):
+        return False
+    for queue in (disk / "queue", disk.resolve().parent / "queue"):
+        with contextlib.suppress(OSError):
+            return (queue / "rotational").read_text("ascii").strip() == "1"
+    return False
+
+
 def _mount_source(number: int, mountinfo: Path) -> Path | None:
     wanted = f"{os.major(number)}:{os.minor(number)}"
     for line in mountinfo.read_text("utf-8").splitlines():
@@ -107,7 +136,8 @@ class ProcessCounter:
 
 class TaskCounter:
     """What the I/O tasks on a device moved by system calls of their own threads, so that other I/O
-    of the program does not count. A call says begin() and end() on its thread.
+    of the program does not count. A thread says begin() before the first of its calls on the
+    device and end() after the last one.
 
     Tasks may leave their I/O to others: programs that they start, asynchronous requests. So where
     the threads moved less than half of what the calls that ended say, or nothing, all that the
@@ -123,7 +153,7 @@ class TaskCounter:
         self._process = process
         self._lock = threading.Lock()
         self._ended = 0
-        self._running: dict[_ThreadIo, int] = {}  # and what the thread had moved before
+        self._running: dict[_ThreadIo, int] = {}  # and what the thread had moved before it began
         self._last = (0, process.read())
         self._sum = 0
 

@@ -102,6 +102,8 @@ class SimulatedRuntime(Runtime):
         cores: of the node with most.
     """
 
+    has_threads = False
+
     @takes_options
     def __init__(self, options: Options) -> None:
         described = _nodes_of(options)

@@ -41,6 +41,10 @@ class Task:
     # by ioweave.compat.pycompss.
     needs_budget: bool = True
 
+    # Whether a task may not change the copies that it gets, since nobody would see that. Set by
+    # ioweave.compat.pycompss, where they always are copies.
+    guards_copies: bool = True
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -53,6 +57,7 @@ class Task:
         constraint: Constraint | None = None,
         device: str = "default",
         bytes: int | Callable[..., int] | None = None,
+        arguments: str | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -64,6 +69,7 @@ class Task:
         self.constraint = constraint  # None: not an I/O task
         self.device = device
         self.bytes = bytes
+        self.arguments = arguments  # None: as the runtime says
         self.signature = inspect.signature(function)
         self.positional = _positional(self.signature)
         self.files, self.objects = _directions(function, self.signature)
@@ -276,6 +282,7 @@ def _checked(
     timeout: float | None,
     returns: int,
     name: str | None,
+    arguments: str | None,
 ) -> dict[str, Any]:
     """The options, as numbers of Python's own."""
 
@@ -284,7 +291,9 @@ def _checked(
 
     if name is not None and not (isinstance(name, str) and name and name.isprintable()):
         raise refuse("name", name, "text that can be printed")
-    options: dict[str, Any] = {"timeout": None, "name": name}
+    if arguments not in (None, "snapshot", "freeze", "share"):
+        raise refuse("arguments", arguments, "'snapshot', 'freeze', 'share' or None")
+    options: dict[str, Any] = {"timeout": None, "name": name, "arguments": arguments}
     for option, value, least in (
         ("cpus", cpus, 1),
         ("retries", retries, 0),
@@ -310,6 +319,7 @@ def task(
     timeout: float | None = None,
     name: str | None = None,
     returns: int = 1,
+    arguments: str | None = None,
 ) -> Callable[[Callable[..., Any]], Task]: ...
 def task(
     function: Callable[..., Any] | None = None,
@@ -320,6 +330,7 @@ def task(
     timeout: float | None = None,
     name: str | None = None,
     returns: int = 1,
+    arguments: str | None = None,
 ) -> Task | Callable[[Callable[..., Any]], Task]:
     """Makes a function a task that computes.
 
@@ -330,6 +341,8 @@ def task(
         timeout: seconds that one run may take; then the call fails with TaskTimeout.
         name: what messages call it; the function's name if None.
         returns: the function returns so many values, and a call gives as many futures.
+        arguments: "snapshot", "freeze" or "share" what the program may change after the call
+            (`copies.py`); None: as the runtime says.
 
     Raises:
         TypeError: not a plain function, or an annotation is wrong.
@@ -339,7 +352,13 @@ def task(
     def make(function: Callable[..., Any]) -> Task:
         function = _function_of(function)
         options = _checked(
-            function, cpus=cpus, retries=retries, timeout=timeout, returns=returns, name=name
+            function,
+            cpus=cpus,
+            retries=retries,
+            timeout=timeout,
+            returns=returns,
+            name=name,
+            arguments=arguments,
         )
         return Task(function, **options)
 
@@ -358,6 +377,7 @@ def io(
     retries: int = 0,
     timeout: float | None = None,
     name: str | None = None,
+    arguments: str | None = None,
 ) -> Callable[[Callable[..., Any]], Task]: ...
 def io(
     function: Callable[..., Any] | None = None,
@@ -370,6 +390,7 @@ def io(
     retries: int = 0,
     timeout: float | None = None,
     name: str | None = None,
+    arguments: str | None = None,
 ) -> Task | Callable[[Callable[..., Any]], Task]:
     """Makes a function a task that only reads or writes storage; it takes no CPU slot.
 
@@ -385,7 +406,7 @@ def io(
             measures the device and needs no number.
         bytes: what a call moves, or a function of its arguments that says so; None: the size of
             the buffers and arrays among them.
-        retries, timeout, name: as for `task`.
+        retries, timeout, name, arguments: as for `task`.
 
     Raises:
         TypeError: not a plain function, or an annotation is wrong.
@@ -407,6 +428,7 @@ def io(
             timeout=timeout if timeout is not None or inner is None else inner.timeout,
             returns=inner.returns if inner else 1,
             name=name if name is not None or inner is None else inner.name,
+            arguments=arguments if arguments is not None or inner is None else inner.arguments,
         )
         size = bytes if bytes is None or callable(bytes) else whole(bytes)
         out_of_range = isinstance(size, int) and not 0 <= size <= MOST_BYTES

@@ -88,7 +88,8 @@ Policy::Policy(nb::object log) : log_(std::move(log)) {
 int64_t Policy::add_device(const std::string& name, const std::string& scope,
                            double budget_mb_per_s, uint32_t max_in_flight,
                            const std::string& scheduling,
-                           const std::array<uint32_t, policy::kClasses>& weights, bool everywhere) {
+                           const std::array<uint32_t, policy::kClasses>& weights, bool everywhere,
+                           uint32_t begins_at) {
   const std::string subject = "device '" + name + "'";
   DeviceConfig config = with_word(DeviceConfig{}, subject, "scope", scope);
   config = with_word(config, subject, "scheduling", scheduling);
@@ -97,6 +98,7 @@ int64_t Policy::add_device(const std::string& name, const std::string& scope,
   config.max_in_flight = max_in_flight;
   config.weights = weights;
   config.everywhere = everywhere;
+  config.begins_at = begins_at;
   const Use use(*this);
   std::string why;
   return accepted(recorder_ ? recorder_->add_device(config, why) : policy_.add_device(config, why),
@@ -285,7 +287,8 @@ void bind_configuration(nb::class_<Policy>& type) {
   type.def("add_device", &Policy::add_device, nb::arg("name"), nb::kw_only(),
            nb::arg("scope") = "node", nb::arg("budget_mb_per_s") = 0.0,
            nb::arg("max_in_flight") = 0, nb::arg("scheduling") = "none",
-           nb::arg("weights") = DeviceConfig{}.weights, nb::arg("everywhere") = true);
+           nb::arg("weights") = DeviceConfig{}.weights, nb::arg("everywhere") = true,
+           nb::arg("begins_at") = 0);
   type.def("add_flow", &Policy::add_flow, nb::arg("name"), nb::arg("device"), nb::kw_only(),
            nb::arg("priority") = "foreground", nb::arg("constraint") = "none",
            nb::arg("max_in_flight") = 0, nb::arg("learned") = "");

@@ -34,7 +34,8 @@ class Policy {
 
   int64_t add_device(const std::string& name, const std::string& scope, double budget_mb_per_s,
                      uint32_t max_in_flight, const std::string& scheduling,
-                     const std::array<uint32_t, policy::kClasses>& weights, bool everywhere);
+                     const std::array<uint32_t, policy::kClasses>& weights, bool everywhere,
+                     uint32_t begins_at);
   int64_t add_flow(const std::string& name, policy::DeviceId device, const std::string& priority,
                    const std::string& constraint, uint32_t max_in_flight,
                    const std::string& learned);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "policy/number_text.hpp"
 
@@ -71,7 +72,12 @@ Climber::Climber(const DeviceConfig& device)
     : most_(most_limit(device)),
       part_variance_(kPart * kPart),
       part_pairs_(kFirstPairs),
-      curve_(most_) {}
+      curve_(most_),
+      base_(curve_.nearest(std::clamp(device.begins_at, 1u, most_))),
+      tried_(base_),
+      opening_(curve_.limit_at(base_), most_) {
+  limit_ = opening_.limit();
+}
 
 // ---- Samples -----------------------------------------------------------------------------------
 
@@ -92,6 +98,9 @@ void Climber::sample(const Sample& sample, const Climbing& operations, uint64_t 
     const Ran many = ran();
     const bool whole = is_whole(sample, now_ns);
     heard = whole ? throughput > 0 : is_steep(many, throughput);
+    if (heard && opening_.searching()) {
+      end_opening();
+    }
     if (heard) {
       why = hear(many, throughput, now_ns);
       sum_ = {};
@@ -242,6 +251,9 @@ std::string Climber::hear(const Ran& ran, double throughput, uint64_t now_ns) {
     set_limit(curve_.limit_at(base_), now_ns);
     return "as an earlier run had it: goes on from what that found";
   }
+  if (!known_ && shape_) {
+    begin_with_shape(*shape_, at_once, throughput);
+  }
   if (known_) {
     // What an earlier run learned is as good as new at the first sample, whatever the clock says.
     const uint64_t since_ns = passed_ns_ == 0 ? now_ns : passed_ns_;
@@ -265,6 +277,67 @@ std::string Climber::hear(const Ran& ran, double throughput, uint64_t now_ns) {
   }
   pay(at_once);
   return decide(at_once, now_ns);
+}
+
+// ---- The opening -------------------------------------------------------------------------------
+
+bool Climber::ended(const Opening::End& end) {
+  const std::optional<Opening::Step> step = opening_.ended(end);
+  if (!step) {
+    return false;
+  }
+  std::string why = std::to_string(step->limit) +
+                    " at once: " + number_text(std::round(10 * step->per_s) / 10) + " operations/s";
+  sum_ = {};
+  const uint32_t before = limit_;
+  if (opening_.searching()) {
+    set_limit(opening_.limit(), end.now_ns);
+    why += "; tries " + std::to_string(limit_);
+  } else {
+    set_limit(opening_.limit(), end.now_ns);
+    end_opening();
+    why += "; best " + std::to_string(limit_);
+  }
+  remember({end.now_ns, step->limit, step->mb_per_s, true, std::move(why)});
+  return limit_ != before;
+}
+
+/// The search goes on by samples, from the limit. What an earlier run learned stands where the
+/// opening came out there.
+void Climber::end_opening() {
+  const std::vector<Opening::Step>& steps = opening_.steps();
+  const bool found = !opening_.searching();
+  opening_.stop();
+  const uint32_t at = curve_.nearest(limit_);
+  if (known_ && std::max(at, base_) - std::min(at, base_) <= 1) {
+    return;
+  }
+  search_anew(at);
+  known_ = false;
+  if (!found || steps.size() < 2) {
+    return;
+  }
+  std::vector<LearnedCurve::Point> points;
+  points.reserve(steps.size());
+  for (const Opening::Step& step : steps) {
+    points.push_back({step.limit, opening_.worth(step)});
+  }
+  const auto best = std::ranges::find(points, limit_, &LearnedCurve::Point::at_once);
+  if (best != points.end()) {
+    shape_ = LearnedCurve(*best, points);
+  }
+}
+
+/// What the opening heard of other limits, made as high as the first sample.
+void Climber::begin_with_shape(const LearnedCurve& shape, double at_once, double throughput) {
+  const double times = throughput / shape.mb_per_s(at_once);
+  const auto higher = [times](const LearnedCurve::Point& point) {
+    return LearnedCurve::Point{point.at_once, times * point.mb_per_s};
+  };
+  std::vector<LearnedCurve::Point> points;
+  points.reserve(shape.all().size());
+  std::ranges::transform(shape.all(), std::back_inserter(points), higher);
+  begin_at(LearnedCurve(higher(shape.best()), points));
 }
 
 /// Page's cumulative sum, both ways.
@@ -458,6 +531,7 @@ void Climber::begin_with(std::string_view text) {
     promised_ = learned;
   }
   limit_ = curve_.limit_at(base_);
+  opening_.begin_at(limit_);
 }
 
 void Climber::begin_at(const LearnedCurve& learned) {

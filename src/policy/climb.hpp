@@ -35,6 +35,10 @@
 // Where operations end of whose bytes the device knows next to nothing (metadata, what the page
 // cache has, storage that no counter sees), operations a second are its throughput.
 //
+// Where operations are quick, all this begins only when the search by operations that end has found
+// a limit (climb_opening.hpp); what that heard of other limits gives the curve its first shape. The
+// first whole sample under one limit ends that search, for it is as slow.
+//
 // What an earlier run learned is where it begins, but with 8 operations at once at most: if these
 // are as fast as they were then, it goes on with all that is known of the curve
 // (learned_curve.hpp), else it searches from there.
@@ -52,6 +56,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "policy/climb_opening.hpp"
 #include "policy/curve_estimate.hpp"
 #include "policy/learned_curve.hpp"
 #include "policy/limiter.hpp"
@@ -74,6 +79,8 @@ class Climber {
 
   /// `operations` are those in the scope of the sample.
   void sample(const Sample& sample, const Climbing& operations, uint64_t now_ns);
+  /// An operation has ended well; true where the limit changed.
+  [[nodiscard]] bool ended(const Opening::End& end);
   void node_down(NodeId node) { nodes_.erase(node); }
 
   /// Begins where an earlier run ended; before anything is heard. Text of other kinds is not used.
@@ -132,6 +139,8 @@ class Climber {
   [[nodiscard]] bool is_steep(const Ran& ran, double throughput) const;
   [[nodiscard]] std::string hear(const Ran& ran, double throughput, uint64_t now_ns);
   void begin_at(const LearnedCurve& learned);
+  void end_opening();
+  void begin_with_shape(const LearnedCurve& shape, double at_once, double throughput);
   [[nodiscard]] bool has_changed(double surprise);
   void search_from(uint32_t base);
   void search_anew(uint32_t base);
@@ -174,6 +183,9 @@ class Climber {
   uint32_t wait_ = 0;      ///< samples before the next trial
   bool looks_ = false;     ///< the trial is a look
   double owed_ = 0;        ///< samples before the next look
+
+  Opening opening_;
+  std::optional<LearnedCurve> shape_;  ///< that the opening found, in whatever unit
 
   std::optional<LearnedCurve> promised_;  ///< best with more than is taken on trust
 

@@ -215,15 +215,24 @@ class Fields {
     expected(std::string(key) + "=" + known, found);
   }
 
-  // Of a key that a line may end without.
+  /// Of keys that a line may end without.
+  [[nodiscard]] bool next_is(std::string_view key) const {
+    return !at_end_ && rest_.starts_with(key) && rest_.substr(key.size()).starts_with('=');
+  }
   void last_name(std::string_view key, std::string& out) {
     if (ok_ && !at_end_) {
       name(key, out);
     }
   }
   void last_flag(std::string_view key, bool& out) {
-    if (ok_ && !at_end_) {
+    if (ok_ && next_is(key)) {
       flag(key, out);
+    }
+  }
+  template <class Number>
+  void last_number(std::string_view key, Number& out) {
+    if (ok_ && !at_end_) {
+      number(key, out);
     }
   }
 
@@ -290,6 +299,7 @@ DeviceConfig read_device(Fields& fields) {
   fields.choice("scheduling", kSchedulings, device.scheduling);
   fields.weights(device.weights);
   fields.last_flag("everywhere", device.everywhere);
+  fields.last_number("begins_at", device.begins_at);
   return device;
 }
 
@@ -447,6 +457,9 @@ void append_line(std::string& out, const DeviceConfig& device) {
   }
   if (!device.everywhere) {
     append_field(out, "everywhere", 0);
+  }
+  if (device.begins_at != 0) {
+    append_field(out, "begins_at", device.begins_at);
   }
 }
 

@@ -13,9 +13,10 @@
 //
 // The n-th device line is device n, flows likewise. An event begins with its time in ns, a decision
 // with '>'. Keys come in this order, always all of them, but that a flow ends with learned=...
-// where an earlier run knew something, and a device with everywhere=0 where it is not. Constraints
-// are written as in constraint_text.hpp. Doubles are the shortest decimal that reads back to the
-// same bits. In names and what was learned, controls, spaces and '%' are written as %XX.
+// where an earlier run knew something, and a device with everywhere=0 where it is not, and then
+// with begins_at=8 where `climb` is told where to begin. Constraints are written as in
+// constraint_text.hpp. Doubles are the shortest decimal that reads back to the same bits. In names
+// and what was learned, controls, spaces and '%' are written as %XX.
 
 #include <cstdint>
 #include <functional>

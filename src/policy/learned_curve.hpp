@@ -34,6 +34,7 @@ class LearnedCurve {
 
   [[nodiscard]] std::string text() const;
   [[nodiscard]] Point best() const noexcept { return points_[best_]; }
+  [[nodiscard]] std::span<const Point> all() const noexcept { return points_; }
   [[nodiscard]] size_t points() const noexcept { return points_.size(); }
   [[nodiscard]] uint32_t most() const noexcept { return points_.back().at_once; }
   /// In between as on a line, from nothing with none, and on the level beyond the last.

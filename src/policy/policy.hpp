@@ -39,6 +39,7 @@ struct DeviceConfig {
   Scheduling scheduling = Scheduling::none;
   std::array<uint32_t, kClasses> weights{16, 4, 1};  ///< for weighted; each from 1 to 10000
   bool everywhere = true;  ///< on every node that comes up; else on those that DeviceUp names
+  uint32_t begins_at = 0;  ///< operations at once with which `climb` begins; 0: one
   bool operator==(const DeviceConfig&) const = default;
 };
 

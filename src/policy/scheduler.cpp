@@ -146,16 +146,17 @@ void Scheduler::ended(Operation& operation, const Finished* finished, Decisions&
   Flow& flow = *operation.lane->flow;
   Cell& cell = *operation.lane->stream->cell;
   const EpochId epoch = operation.epoch;
-  if (flow.climbs && finished != nullptr) {
-    ++cell.climbing.ended;
-    cell.climbing.ended_bytes += finished->bytes;
-  }
+  const bool climbed =
+      flow.climbs && finished != nullptr && heard_climbing_end(flow, cell, *finished);
   leave(operation);
   forget(operation);
   touch(cell);
   if (flow.adapts) {
     const auto seconds = finished != nullptr ? std::optional(finished->seconds) : std::nullopt;
     heard_end(flow, epoch, seconds, out);
+  }
+  if (climbed) {
+    take_limits(*flow.device, out);
   }
   schedule(cell, out);
 }

@@ -263,6 +263,8 @@ class Scheduler {
   [[nodiscard]] uint64_t of_each_node(const Flow& flow, uint64_t operations) const;
   [[nodiscard]] bool heard_ready(Flow& flow, NodeId node, Decisions& out);
   void heard_end(Flow& flow, EpochId epoch, std::optional<double> seconds, Decisions& out);
+  [[nodiscard]] bool heard_climbing_end(const Flow& flow, Cell& cell, const Finished& finished);
+  void take_limits(const Device& device, Decisions& out);
   static void count_start(Operation& operation);
   bool take_limit(Flow& flow, Decisions& out);
   static void hold_anew(Lane& lane);

@@ -65,6 +65,22 @@ void Scheduler::sample(const Sample& event, Decisions& out) {
   device.climber->sample(event, cell.climbing, now_ns);
   cell.climbing.ended = 0;
   cell.climbing.ended_bytes = 0;
+  take_limits(device, out);
+}
+
+/// Before the operation leaves its cell. True where the limit of the device's climber changed.
+bool Scheduler::heard_climbing_end(const Flow& flow, Cell& cell, const Finished& finished) {
+  ++cell.climbing.ended;
+  cell.climbing.ended_bytes += finished.bytes;
+  return flow.device->climber->ended({.seconds = finished.seconds,
+                                      .bytes = finished.bytes,
+                                      .running = cell.climbing.running,
+                                      .node = cell.node == nullptr ? 0 : cell.node->id,
+                                      .others_wait = flow.waiting > 0,
+                                      .now_ns = now_ns});
+}
+
+void Scheduler::take_limits(const Device& device, Decisions& out) {
   bool changed = false;
   for (Flow* const flow : device.climbing) {
     changed |= take_limit(*flow, out);

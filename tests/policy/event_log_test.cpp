@@ -63,6 +63,12 @@ INSTANTIATE_TEST_SUITE_P(
         Line{"device name=bb scope=node budget_mb_per_s=0 max_in_flight=0 scheduling=none "
              "weights=16,4,1 everywhere=0",
              DeviceConfig{"bb", Scope::node, 0, 0, Scheduling::none, {16, 4, 1}, false}},
+        Line{"device name=bb scope=node budget_mb_per_s=0 max_in_flight=0 scheduling=none "
+             "weights=16,4,1 everywhere=0 begins_at=8",
+             DeviceConfig{"bb", Scope::node, 0, 0, Scheduling::none, {16, 4, 1}, false, 8}},
+        Line{"device name=bb scope=node budget_mb_per_s=0 max_in_flight=0 scheduling=none "
+             "weights=16,4,1 begins_at=8",
+             DeviceConfig{"bb", Scope::node, 0, 0, Scheduling::none, {16, 4, 1}, true, 8}},
         Line{"flow name=f device=3 class=write_behind constraint=fixed:20.5 max_in_flight=7",
              FlowConfig{"f", 3, Class::write_behind, {Constraint::Kind::fixed, 20.5}, 7}},
         Line{"flow name=f device=0 class=foreground constraint=auto:225 max_in_flight=0",

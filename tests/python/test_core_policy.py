@@ -10,7 +10,7 @@ import weakref
 from pathlib import Path
 from unittest import mock
 
-from ioweave._core import Policy, SetLimit, Start, replay
+from ioweave._core import Policy, SetLimit, Start, replay, sample_part
 
 
 class Operations(unittest.TestCase):
@@ -127,6 +127,11 @@ class Values(unittest.TestCase):
         match SetLimit(3, 4):
             case SetLimit(flow, limit):
                 self.assertEqual((flow, limit), (3, 4))
+
+
+class SamplesOfDevices(unittest.TestCase):
+    def test_come_four_times_as_often_at_first(self) -> None:
+        self.assertEqual((sample_part(0), sample_part(1), sample_part(1000)), (0.25, 0.25, 1))
 
 
 class BadInput(unittest.TestCase):

@@ -287,6 +287,20 @@ class Placement(ClusterTest):
                 written = [handle.submit_io(here, block, flow="io") for _ in range(3)]
                 self.assertEqual(await handle.client.gather(written), [worker] * 3)
 
+    async def test_is_where_most_bytes_of_the_inputs_are(self) -> None:
+        async with self.cluster() as handle:
+            workers = list(self.scheduler.workers)
+            await handle.declare_flow("io")
+            for most in workers:
+                blocks = [
+                    handle.client.submit(
+                        bytes, 10**6 if worker == most else 10**3, workers=[worker], pure=False
+                    )
+                    for worker in workers
+                ]
+                written = [handle.submit_io(here, *blocks, flow="io") for _ in range(3)]
+                self.assertEqual(await handle.client.gather(written), [most] * 3)
+
     async def test_is_on_the_first_node_with_budget_if_a_folder_is_shared(self) -> None:
         async with self.cluster() as handle:
             room = Room("io")

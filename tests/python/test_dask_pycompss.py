@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import unittest
+from unittest import mock
 
 try:
     import distributed  # noqa: F401
@@ -60,6 +61,33 @@ class Command(test_pycompss.Runner):
             address = cluster.scheduler_address.replace("tcp://", "dask://")
             ran = self.run_app("--runtime", address, app)
         self.assertEqual((ran.returncode, ran.stdout), (0, "[1, 3, 5] 6\n"), ran.stderr)
+
+    def test_workers_import_modules_beside_the_app_where_they_find_them(self) -> None:
+        self.file(
+            "beside.py",
+            """
+            from ioweave.compat.pycompss.api.task import task
+
+            @task(returns=int)
+            def double(n):
+                return 2 * n
+            """,
+        )
+        app = self.file(
+            "app.py",
+            """
+            from beside import double
+            from pycompss.api.api import compss_wait_on
+
+            if __name__ == "__main__":
+                print(compss_wait_on([double(n) for n in range(3)]))
+            """,
+        )
+        found = mock.patch.object(sys, "path", [str(self.folder), *sys.path])  # of workers, too
+        with found, ioweave.dask.local_cluster(nodes=1, cores=1) as cluster:
+            address = cluster.scheduler_address.replace("tcp://", "dask://")
+            ran = self.run_app("--runtime", address, app)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "[0, 2, 4]\n"), ran.stderr)
 
 
 if __name__ == "__main__":

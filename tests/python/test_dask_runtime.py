@@ -33,6 +33,7 @@ except ModuleNotFoundError as missing:
     print(f"SKIP: no Dask: {missing}")
     sys.exit(77)
 
+import in_flight
 import ioweave
 import ioweave.dask
 import test_dependencies
@@ -115,6 +116,12 @@ def check_idle(test: unittest.TestCase, client: distributed.Client) -> None:
         test.assertEqual(set(device.running.values()) - {0}, set())
 
 
+@ioweave.task
+def change_and_fail(numbers: Annotated[list[int], ioweave.InOut]) -> None:
+    numbers.append(2)
+    raise ValueError("after the change")
+
+
 # ---- The tests of the embedded runtime. ---------------------------------------------------------
 
 
@@ -127,11 +134,28 @@ class Files(OnDask, test_dependencies.Files):
 
 
 class Objects(OnDask, test_dependencies.Objects):
-    pass
+    def test_that_a_run_changed_and_failed_are_what_they_were(self) -> None:
+        numbers = [1]
+        with self.runtime():
+            self.assertIsInstance(change_and_fail(numbers).exception(), ValueError)
+        self.assertEqual(numbers, [1])
 
 
 class Requests(OnDask, test_dependencies.Requests):
-    pass
+    def test_the_call_itself_waits_for_them(self) -> None:
+        gate = in_flight.Gate(self)
+        futures: list[Any] = []
+        with self.runtime():
+            request = gate.read(bytearray(4))
+            calling = threading.Thread(
+                target=lambda: futures.append(test_dependencies.joined(request))
+            )
+            calling.start()
+            calling.join(0.05)
+            self.assertEqual(futures, [])
+            gate.open(b"abcd")
+            calling.join()
+            self.assertEqual(futures.pop().result(_PATIENCE), 4)
 
 
 class RandomGraphs(OnDask, test_dependencies.RandomGraphs):

@@ -5,19 +5,21 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import os
 import random
 import sys
 import tempfile
 import types
 import unittest
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 from unittest import mock
 
 import in_flight
 import ioweave
-from runtimes import Gate, RuntimeTest, pass_gate
+from runtimes import Gate, RuntimeTest, pass_gate, until
 
 
 @ioweave.task
@@ -99,6 +101,11 @@ def append(target: Annotated[list[int], ioweave.InOut], value: int) -> None:
 
 
 @ioweave.task
+def spoil(target: Annotated[list[int], ioweave.InOut]) -> None:
+    raise ValueError("no")
+
+
+@ioweave.task
 def length(target: list[int]) -> int:
     return len(target)
 
@@ -126,6 +133,12 @@ def write(path: Annotated[Path, ioweave.Out], text: str) -> None:
     path.write_text(text)
 
 
+@ioweave.task(retries=1)
+def write_half(path: Annotated[Path, ioweave.Out]) -> None:
+    path.write_text("half")
+    raise OSError("disk full")
+
+
 @ioweave.task
 def append_file(path: Annotated[Path, ioweave.InOut], text: str) -> None:
     path.write_text(path.read_text() + text)
@@ -134,6 +147,11 @@ def append_file(path: Annotated[Path, ioweave.InOut], text: str) -> None:
 @ioweave.task
 def read(path: Annotated[Path, ioweave.In]) -> str:
     return path.read_text()
+
+
+@ioweave.task
+def slow_write(path: Annotated[Path, ioweave.Out], gate: int) -> None:
+    pass_gate(gate)
 
 
 @ioweave.task
@@ -173,7 +191,7 @@ class Futures(RuntimeTest):
         def same(value: object, _: object) -> bool:
             return value is box
 
-        with self.runtime(cpus=1):
+        with self.runtime(cpus=1, arguments="share"):
             self.assertTrue(same(box, add(1)).result())
 
     def test_they_are_found_in_standard_containers_and_subclasses_which_keep_their_type(
@@ -240,6 +258,25 @@ class Futures(RuntimeTest):
             value = {"a": [add(1), add(2)], "b": Pair(add(3), Point(add(4), 5))}
             self.assertEqual(ioweave.wait(value), {"a": [1, 2], "b": Pair(3, Point(4, 5))})
 
+    def test_wait_without_futures_is_the_value_itself(self) -> None:
+        value = [1, {"a": (2,)}]
+        with self.runtime(cpus=1):
+            self.assertIs(ioweave.wait(value), value)
+
+
+class FuturesHere(unittest.TestCase):
+    def test_iterators_arrays_of_objects_and_other_objects_are_not_looked_into(self) -> None:
+        itself = ioweave.task(lambda value: value)
+        holder: Any = type("Holder", (), {})()
+        with ioweave.Runtime(cpus=2):
+            future = holder.future = add(1)
+            self.assertIs(itself(holder).result().future, future)
+            self.assertIs(next(itself(iter([future])).result()), future)
+            if find_spec("numpy"):
+                import numpy as np
+
+                self.assertIs(itself(np.array([future], dtype=object)).result()[0], future)
+
 
 class Files(RuntimeTest):
     def setUp(self) -> None:
@@ -265,6 +302,33 @@ class Files(RuntimeTest):
             self.path.parent.joinpath("x").mkdir()
             self.assertEqual(read(other).result(), "a")
 
+    def test_a_relative_path_is_that_of_the_call(self) -> None:
+        self.addCleanup(os.chdir, Path.cwd())
+        os.chdir(self.path.parent)
+        with (
+            self.runtime(cpus=2),
+            Gate(lambda number: slow_write(Path("file"), number)) as gate,
+        ):
+            os.chdir("/")
+            text = read(self.path)
+            self.assertEqual(add(1).result(), 1)  # a free thread has looked at the queue
+            self.assertFalse(text.done())
+            self.path.write_text("there")
+            gate.open()
+            self.assertEqual(text.result(), "there")
+
+    def test_a_link_is_another_file_than_what_it_leads_to(self) -> None:
+        link = self.path.with_name("link")
+        link.symlink_to(self.path)
+        self.path.write_text("old")
+        with self.runtime(cpus=2), Gate(lambda number: slow_write(link, number)):
+            self.assertEqual(read(self.path).result(timeout=60), "old")
+
+    def test_a_file_stays_as_a_failed_run_left_it(self) -> None:
+        with self.runtime(cpus=1):
+            self.assertIsInstance(write_half(self.path).exception(), OSError)
+        self.assertEqual(self.path.read_text(), "half")
+
     def test_a_path_that_is_a_future_is_refused(self) -> None:
         with self.runtime(cpus=1), self.assertRaisesRegex(TypeError, "'path' names a file"):
             read(add(1))
@@ -276,18 +340,38 @@ class Files(RuntimeTest):
 
         with self.runtime(cpus=2):
             failed = fail(self.path)
-            self.assertIsInstance(failed.exception(), OSError)
-            for late in (False, True):
-                with self.subTest(late=late), self.assertRaises(ioweave.DependencyFailed):
-                    read(self.path).result()
+            early = read(self.path)
+            until(failed.done)
+            for reader in (early, read(self.path)):
+                with self.assertRaises(ioweave.DependencyFailed):
+                    reader.result()
             write(self.path, "anew")
             self.assertEqual(read(self.path).result(), "anew")
+
+    def test_who_was_told_of_a_failed_writer_reads_what_there_is(self) -> None:
+        with self.runtime(cpus=2):
+            write(self.path, "ab")
+            self.assertIsInstance(append_file(self.path, 3).exception(), TypeError)
+            self.assertEqual(read(self.path).result(), "ab")
+            append_file(self.path, "c")
+            self.assertEqual(read(self.path).result(), "abc")
 
     def test_wait_for_a_path_waits_for_its_writer(self) -> None:
         with self.runtime(cpus=2):
             write(self.path, "a")
             append_file(self.path, "b")
             self.assertEqual(ioweave.wait(self.path).read_text(), "ab")
+
+    def test_wait_for_the_text_of_a_path_or_for_several_waits_for_the_writers(self) -> None:
+        for paths in (str(self.path), [str(self.path)], (self.path, "no file")):
+            with (
+                self.subTest(paths),
+                self.runtime(cpus=2),
+                Gate(lambda number: slow_write(self.path, number)) as gate,
+            ):
+                gate.open_when(lambda: bool(gate.future._call.latches))
+                self.assertEqual(ioweave.wait(paths), paths)
+                self.assertTrue(gate.future.done())
 
     def test_a_writer_follows_the_readers_before_a_writer_that_was_cancelled(self) -> None:
         self.path.write_text("old")
@@ -323,7 +407,10 @@ class Objects(RuntimeTest):
 
     def test_readers_submitted_before_the_first_writer_are_waited_for(self) -> None:
         numbers = [1]
-        with self.runtime(cpus=2), Gate(lambda number: slow_length(numbers, number)) as gate:
+        with (
+            self.runtime(cpus=2, arguments="share"),
+            Gate(lambda number: slow_length(numbers, number)) as gate,
+        ):
             append(numbers, 2)
             self.assertEqual(add(1).result(), 1)
             self.assertEqual(numbers, [1])
@@ -333,7 +420,7 @@ class Objects(RuntimeTest):
 
     def test_a_reader_follows_the_first_writer_that_came_while_it_was_submitted(self) -> None:
         numbers, gates = [1], []
-        with ioweave.Runtime(cpus=1) as runtime:
+        with ioweave.Runtime(cpus=1, arguments="share") as runtime:
             ask = runtime._ask_flow
 
             def write_meanwhile(call: Any) -> None:
@@ -351,18 +438,65 @@ class Objects(RuntimeTest):
         with self.runtime(cpus=1), self.assertRaisesRegex(TypeError, "int cannot change in pla"):
             append(3, 4)
 
-    def test_a_failed_writer_spoils_the_object(self) -> None:
-        @ioweave.task
-        def spoil(target: Annotated[list[int], ioweave.InOut]) -> None:
-            raise ValueError("no")
-
-        with self.runtime(cpus=1):
-            numbers = [1]
-            failed = spoil(numbers)
-            self.assertIsInstance(failed.exception(), ValueError)
-            self.assertIsInstance(length(numbers).exception(), ioweave.DependencyFailed)
+    def test_a_failed_writer_spoils_the_object_until_the_program_is_told(self) -> None:
+        def ask(waiter: Callable[[], object]) -> None:
             with self.assertRaisesRegex(ValueError, "no"):
-                ioweave.wait(numbers)
+                waiter()
+
+        for told in (ioweave.barrier, None, "wait"):
+            with self.subTest(told), self.runtime(cpus=1):
+                numbers = [1]
+                append(numbers, 2)
+                failed = spoil(numbers)
+                until(failed.done)
+                late = length(numbers)
+                until(late.done)
+                if told is None:
+                    self.assertIsInstance(failed.exception(), ValueError)
+                elif told == "wait":
+                    ask(lambda: ioweave.wait(numbers))  # noqa: B023
+                else:
+                    ask(ioweave.barrier)
+                self.assertIsInstance(late.exception(), ioweave.DependencyFailed)
+                append(numbers, 3)
+                self.assertEqual(length(numbers).result(), 3)
+                self.assertEqual(ioweave.wait(numbers), [1, 2, 3])
+
+    def test_the_program_is_told_by_a_count_by_one_that_was_not_run_and_by_its_own_cancel(
+        self,
+    ) -> None:
+        with self.runtime(cpus=1):
+            first, second, third = [1], [1], [1]
+            failed = [spoil([]), spoil(first)]
+            until(lambda: all(future.done() for future in failed))
+            with self.assertRaises(ValueError) as caught:
+                ioweave.barrier()
+            self.assertIn("and 1 more tasks failed", getattr(caught.exception, "__notes__", ()))
+            append(first, 2)
+
+            spoil(second)
+            self.assertIsInstance(length(second).exception(), ioweave.DependencyFailed)
+            append(second, 2)
+
+            with Gate():
+                self.assertTrue(append(third, 1).cancel())
+                append(third, 2)
+            self.assertEqual(ioweave.wait([first, second, third]), [[1, 2]] * 3)
+
+    def test_what_a_failed_writer_leaves_is_what_the_last_one_made(self) -> None:
+        numbers = [1]
+        with self.assertRaisesRegex(ValueError, "no"), self.runtime(cpus=1):
+            append(numbers, 2)
+            spoil(numbers)
+            append(numbers, 3)
+        self.assertEqual(numbers, [1, 2])
+
+    def test_a_cancelled_writer_leaves_the_object_to_later_ones(self) -> None:
+        numbers = [1]
+        with self.runtime(cpus=1), Gate():
+            self.assertTrue(append(numbers, 2).cancel())
+            append(numbers, 3)
+        self.assertEqual(numbers, [1, 3])
 
 
 class Requests(RuntimeTest):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
+from pathlib import Path
 
 PROLOGUE = """
     import logging, signal, sys, threading, time
@@ -64,7 +66,8 @@ class Interrupts(unittest.TestCase):
             begun.wait()
             threading.Timer(0.1, go.set).start()
             print("press", flush=True)
-            time.sleep(60)
+            for _ in range(600):  # a signal just before a sleep is seen behind it
+                time.sleep(0.1)
 
         run(ioweave.Runtime(devices=devices, on_interrupt="{choice}"), body)
     """
@@ -86,7 +89,8 @@ class Interrupts(unittest.TestCase):
                         begun.wait()
                         threading.Timer(0.1, go.set).start()
                         print("press", flush=True)
-                        await asyncio.sleep(60)
+                        for _ in range(600):
+                            await asyncio.sleep(0.1)
                 finally:
                     print(sorted(written), runtime.not_written)
 
@@ -97,6 +101,46 @@ class Interrupts(unittest.TestCase):
         """
         output, errors = self.run_program(program)
         self.assertEqual((output, errors), ("[0, 1, 2] []\nTrue\n", ""))
+
+    def test_drain_in_processes_though_the_terminal_interrupts_these_too(self) -> None:
+        """It sends the signal to the whole group."""
+        module = """
+            import ioweave, pathlib
+
+            @ioweave.task
+            def read(fifo):
+                return pathlib.Path(fifo).read_text()
+        """
+        program = """
+            import os, reading, signal, threading, ioweave
+
+            if __name__ == "__main__":
+                os.mkfifo("fifo")
+                try:
+                    with ioweave.Runtime(cpus=1, workers="processes"):
+                        futures = [reading.read("fifo"), reading.read("rest")]
+                        writer = open("fifo", "w")  # the first one is open in its task
+                        end = threading.Timer(0.1, lambda: writer.close())
+                        end.start()
+                        os.killpg(0, signal.SIGINT)
+                        end.join()
+                except KeyboardInterrupt:
+                    print([future.result() for future in futures])
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "rest").write_text("rest")
+            for name, text in (("reading.py", module), ("program.py", program)):
+                Path(folder, name).write_text(textwrap.dedent(text))
+            ended = subprocess.run(
+                [sys.executable, "program.py"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                start_new_session=True,
+                check=False,
+                timeout=50,
+            )
+        self.assertEqual((ended.stdout, ended.stderr), ("['', 'rest']\n", ""))
 
     def test_a_coroutine_that_is_cancelled_by_another_is_no_interrupt(self) -> None:
         program = """
@@ -278,7 +322,8 @@ class Interrupts(unittest.TestCase):
             instead.start()
             try:
                 print("press", flush=True)
-                time.sleep(60)
+                for _ in range(600):
+                    time.sleep(0.1)
             {end}
         """
         ends = {

@@ -13,6 +13,7 @@ import threading
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import ioweave
 from ioweave import _core
@@ -196,6 +197,25 @@ class Admission(unittest.TestCase):
             go.set()
             self.assertEqual(runtime.explain("climber")["policy"], "climb")
 
+    def at_once_in_the_beginning(self, device: ioweave.Device) -> int:
+        go = threading.Event()
+        self.addCleanup(go.set)
+        hold = ioweave.io(device="d", name=f"hold {self.id()}")(lambda: go.wait() and None)
+        with ioweave.Runtime(cpus=1, devices=[device]) as runtime:
+            for _ in range(20):
+                hold()
+            running = runtime.stats().io_running
+            go.set()
+        return running
+
+    def test_climb_begins_with_eight_at_once(self) -> None:
+        self.assertEqual(self.at_once_in_the_beginning(ioweave.Device("d")), 8)
+
+    def test_climb_begins_with_one_on_a_disk_that_turns(self) -> None:
+        device = ioweave.Device("d", path=Path.cwd())
+        with mock.patch("ioweave.admission.is_rotational", return_value=True):
+            self.assertEqual(self.at_once_in_the_beginning(device), 1)
+
     def test_the_log_replays_to_the_same_decisions(self) -> None:
         write = ioweave.io(bandwidth=20, device="ssd", name="write")(lambda data: len(data))
         bad = ioweave.io(policy="none", device="ssd", name="bad", retries=1)(lambda: 1 // 0)
@@ -241,6 +261,14 @@ class Refused(RuntimeTest):
         words = "task 'write' on device 'ssd': .*450.*500"
         with self.runtime(devices=devices), self.assertRaisesRegex(ValueError, words):
             write()
+
+    def test_auto_on_a_device_without_a_budget_is_refused(self) -> None:
+        for bandwidth in ("auto", "auto(2,256,2)"):
+            write = ioweave.io(bandwidth=bandwidth, device="budgetless", name="write")(lambda: None)
+            words = "task 'write' on device 'budgetless': .*auto divides a budget"
+            devices = [ioweave.Device("budgetless")]
+            with self.runtime(devices=devices), self.assertRaisesRegex(ValueError, words):
+                write()
 
     def test_a_device_whose_path_does_not_exist_is_refused(self) -> None:
         write = ioweave.io(policy="none", device="ssd", name="write")(lambda: None)

@@ -76,6 +76,23 @@ def take(_: Slow) -> str:
     return "taken"
 
 
+@ioweave.task(timeout=0.05)
+def hang_here(file: Path) -> None:
+    file.write_text(str(os.getpid()))
+    threading.Event().wait()
+
+
+@ioweave.task
+def itself(value: Any) -> Any:
+    return value
+
+
+@ioweave.task
+def spoil(target: Annotated[list[int], ioweave.InOut]) -> None:
+    target.append(2)
+    raise ValueError("spoilt")
+
+
 @ioweave.task(timeout=1)
 def hang_longer() -> None:
     threading.Event().wait()
@@ -193,7 +210,7 @@ class Processes(unittest.TestCase):
     def check_processes_of_tasks(self) -> None:
         self.assertEqual(in_another_process("over there").result(), "OVER THERE")
 
-    def test_a_program_that_is_killed_leaves_no_tracebacks(self) -> None:
+    def test_a_program_that_is_killed_leaves_no_busy_worker_and_no_tracebacks(self) -> None:
         program = (
             "import ioweave, os, sys, test_processes\n"
             "if __name__ == '__main__':\n"
@@ -212,10 +229,102 @@ class Processes(unittest.TestCase):
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             ) as process:
                 process.wait()
-                fifo.write_bytes(b"")  # now the task may end
                 assert process.stderr is not None
-                self.assertEqual(process.stderr.read(), b"")  # of its worker, too
+                # Its worker has this open until it ends, and nobody ends its task.
+                self.assertEqual(process.stderr.read(), b"")
         self.assertEqual(process.returncode, -signal.SIGKILL)
+
+    def test_a_forked_child_is_told_that_its_runtime_is_elsewhere(self) -> None:
+        program = (
+            "import ioweave, os, test_processes\n"
+            "with ioweave.Runtime(cpus=1):\n"
+            "    done, pending = test_processes.add(1), test_processes.wait_for_end('FIFO')\n"
+            "    done.result()\n"
+            "    child = os.fork()\n"
+            "    if child == 0:\n"
+            "        for ask in (lambda: test_processes.add(2), ioweave.barrier, pending.result,\n"
+            "                    pending.cancel, lambda: ioweave.wait(pending)):\n"
+            "            try:\n"
+            "                ask()\n"
+            "            except RuntimeError as error:\n"
+            "                assert 'forked' in str(error), error\n"
+            "            else:\n"
+            "                os._exit(3)\n"
+            "        assert done.result() == 1 and test_processes.add.function(2) == 2\n"
+            "        with ioweave.Runtime(cpus=1):\n"
+            "            assert test_processes.add(2).result() == 2\n"
+            "        raise SystemExit(4)\n"
+            "    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
+            "    open('FIFO').read(), open('FIFO', 'w').close()\n"
+            "raise SystemExit(status)\n"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(Path(folder, "FIFO"))
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", program],
+                cwd=folder,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+                timeout=50,
+            )
+        self.assertEqual((done.returncode, done.stderr), (4, ""))
+
+    def test_a_program_that_workers_cannot_import_is_refused_at_the_call(self) -> None:
+        program = (
+            "import ioweave, test_processes\n"
+            "@ioweave.task\n"
+            "def mine(): pass\n"
+            "class Mine: pass\n"
+            "with ioweave.Runtime(workers='processes', cpus=1):\n"
+            "    earlier = test_processes.add(1, 2)\n"
+            "    for call in (mine, lambda: test_processes.pid(Mine),\n"
+            "                 lambda: test_processes.pid(Mine(), earlier)):\n"
+            "        try:\n"
+            "            call()\n"
+            "        except TypeError as error:\n"
+            "            print(error)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            check=False,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        found = done.stdout.splitlines()
+        self.assertRegex(found[0], r"'mine' .*'mine' is defined in a notebook.*a file of its own")
+        for line in found[1:]:
+            self.assertRegex(line, r"task 'pid': argument '_' .*'Mine' is defined in a notebook")
+        self.assertEqual(len(found), 3)
+
+
+class Arguments(unittest.TestCase):
+    def test_without_futures_are_copied_when_the_task_is_called(self) -> None:
+        for how in ("snapshot", "share"):
+            with (
+                self.subTest(how),
+                tempfile.TemporaryDirectory() as folder,
+                ioweave.Runtime(cpus=1, workers="processes", arguments=how),
+            ):
+                fifo = Path(folder, "fifo")
+                os.mkfifo(fifo)
+                wait_for_end(str(fifo))
+                numbers = [1]
+                seen = itself(numbers)
+                numbers.append(2)
+                fifo.read_text()
+                fifo.open("w").close()
+                self.assertEqual(seen.result(), [1])
+                self.assertIsNot(itself(numbers).result(), numbers)
+
+    def test_that_a_run_changed_and_failed_are_what_they_were(self) -> None:
+        numbers = [1]
+        with ioweave.Runtime(cpus=1, workers="processes"):
+            self.assertIsInstance(spoil(numbers).exception(), ValueError)
+        self.assertEqual(numbers, [1])
 
 
 class Timeouts(unittest.TestCase):
@@ -234,6 +343,13 @@ class Timeouts(unittest.TestCase):
             self.assertIsInstance(hang_longer().exception(), ioweave.TaskTimeout)
             os.close(self.writer)
             self.assertEqual(taken.result(), "taken")
+
+    def test_a_process_that_takes_too_long_is_killed(self) -> None:
+        os.close(self.writer)
+        file = self.fifo.with_name("pid")
+        with ioweave.Runtime(cpus=1, workers="processes"):
+            self.assertIsInstance(hang_here(file).exception(), ioweave.TaskTimeout)
+            until(lambda: not Path("/proc", file.read_text()).exists())
 
     def test_a_start_that_hangs_ends_all_the_same(self) -> None:
         self.addCleanup(os.close, self.writer)

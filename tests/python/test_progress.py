@@ -116,6 +116,9 @@ class Shown(unittest.TestCase):
             "save on ssd 7 waiting, 3 of 5 running, 1 done, 0 MB/s (auto 90 MB/s, learning)\n",
         )
 
+    def test_elsewhere_a_line_comes_every_half_minute(self) -> None:
+        self.assertEqual(self.progress(force_terminal=False)[0]._period, 30)
+
     def test_throughput_is_what_the_device_was_measured_to_move_while_calls_run(self) -> None:
         progress, out = self.progress(force_terminal=False)
         for flow in (

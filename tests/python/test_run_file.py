@@ -86,7 +86,7 @@ class RunFiles(unittest.TestCase):
         for line in lines:
             for key in line.keys() - {"type"}:
                 self.assertIn(f"`{key}`", page, line["type"])
-        self.assertEqual(lines[0]["schema"], "ioweave.run/1")
+        self.assertEqual(lines[0]["schema"], "ioweave.run/2")
         self.assertEqual([mount["path"] for mount in lines[0]["mounts"]], ["/"])
         self.assertEqual(lines[0]["runtime"]["kind"], "embedded")
 
@@ -147,7 +147,7 @@ class RunFiles(unittest.TestCase):
 
     def test_a_run_that_failed_is_told_from_the_one_that_followed(self) -> None:
         counts: list[int] = []
-        with ioweave.Runtime(run_file=self.path, records=True) as runtime:
+        with ioweave.Runtime(run_file=self.path, records=True, arguments="share") as runtime:
             flaky(counts)
         calls = [line for line in self.lines() if line["type"] == "call"]
         self.assertEqual([call.get("failed", False) for call in calls], [True, False])
@@ -270,7 +270,7 @@ class RunFiles(unittest.TestCase):
         cases = [
             ("", "empty"),
             ("[]\n", "line 1"),
-            ('{"type":"run","schema":"other/1"}\n', "line 1.*ioweave.run/1"),
+            ('{"type":"run","schema":"other/1"}\n', "line 1.*ioweave.run/2"),
             (run + "{\n", "line 2"),
             (run + '{"type":"call"}\n', "line 2.*task"),
         ]

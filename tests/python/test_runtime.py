@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -27,6 +28,11 @@ from runtimes import Gate, RuntimeTest, pass_gate, until
 @ioweave.task
 def add(*values: int) -> int:
     return sum(values)
+
+
+@ioweave.io(bytes=1, policy="none")
+def io_after(*_: object) -> None:
+    pass
 
 
 @ioweave.task
@@ -132,6 +138,23 @@ class Failures(RuntimeTest):
             self.assertIn("and 1 more tasks failed", getattr(caught.exception, "__notes__", ()))
             ioweave.barrier()  # said once
 
+    def test_what_is_not_run_for_a_failure_told_before_is_told_too(self) -> None:
+        with self.assertLogs("ioweave"), self.runtime(cpus=1) as runtime:
+            failed = fail("told")
+            self.assertIsInstance(failed.exception(), ValueError)
+            add(add(failed))
+            with self.assertRaisesRegex(ioweave.DependencyFailed, "add#2 was not run"):
+                ioweave.barrier()
+            ioweave.barrier()
+            self.assertIsInstance(add(failed).exception(), ioweave.DependencyFailed)
+            io_after(failed)
+            with self.assertRaisesRegex(ioweave.DependencyFailed, "io_after#5 was not run"):
+                ioweave.barrier()
+            seen = io_after(failed)
+            self.assertIsInstance(seen.exception(), ioweave.DependencyFailed)
+        self.assertEqual(len(runtime.not_written), 1)
+        self.assertIn("io_after(<Future of fail#1: ValueError>)", runtime.not_written[0])
+
     def test_failures_that_are_not_kept_are_counted(self) -> None:
         kept = mock.patch("ioweave.runtime.KEPT_FAILURES", 3)
         with kept, self.runtime(cpus=1):
@@ -146,6 +169,39 @@ class Failures(RuntimeTest):
     def test_who_asks_for_a_dependant_has_seen_the_failure(self) -> None:
         with self.runtime(cpus=1):
             self.assertIsInstance(add(fail("seen")).exception(), ioweave.DependencyFailed)
+
+    def test_the_end_of_the_block_waits_for_all_tasks(self) -> None:
+        with self.runtime(cpus=1) as runtime, contextlib.ExitStack() as gates:
+            gate = gates.enter_context(Gate())
+            futures = [io_after(gate.future), add(1), io_after(add(2))]
+            gates.pop_all()
+            gate.open_when(lambda: runtime._state == "closing")
+        self.assertTrue(all(future.done() for future in (gate.future, *futures)))
+
+    def test_the_end_of_the_block_raises_what_was_not_run_for_a_failure_told_before(self) -> None:
+        with self.assertRaisesRegex(ioweave.DependencyFailed, "add#2"), self.runtime(cpus=1):
+            failed = fail("told")
+            self.assertIsInstance(failed.exception(), ValueError)
+            add(failed)
+
+    def test_io_that_was_not_run_for_a_failure_is_logged_after_a_normal_end(self) -> None:
+        """The program asked for the failure, and so nothing is raised."""
+        save = ioweave.io(name="save", bytes=1, policy="none")(io_after.function)
+        with (
+            self.assertLogs("ioweave", "WARNING") as logged,
+            self.runtime(cpus=1) as runtime,
+            Gate() as gate,
+        ):
+            failed = fail("told", gate.future)
+            save(failed)
+            asked = save(failed, "asked")
+            gate.open()
+            self.assertIsInstance(failed.exception(), ValueError)
+            self.assertIsInstance(asked.exception(), ioweave.DependencyFailed)
+        self.assertEqual(len(runtime.not_written), 1)
+        self.assertIn("save(<Future of fail#2: ", runtime.not_written[0])
+        self.assertEqual(len(logged.output), 1)
+        self.assertIn("1 I/O tasks were not done: save(", logged.output[0])
 
     def test_the_end_of_the_block_raises_it_too(self) -> None:
         with self.assertRaisesRegex(ValueError, "late"), self.runtime(cpus=1):
@@ -391,6 +447,24 @@ class Cancellation(RuntimeTest):
             self.assertEqual(small.result(timeout=60), 1)
             gate.open()
 
+    def test_callbacks_have_a_thread_of_their_own_and_never_overlap(self) -> None:
+        threads: list[threading.Thread] = []
+        inside, most = [0], [0]
+
+        def called(_: object) -> None:
+            threads.append(threading.current_thread())
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            threading.Event().wait(0.001)
+            inside[0] -= 1
+
+        with self.runtime(cpus=4), Gate() as gate:
+            for _ in range(30):
+                io_after(gate.future).add_done_callback(called)
+            gate.open()
+        self.assertEqual((len(threads), len(set(threads)), most), (30, 1, [1]))
+        self.assertIsNot(threads[0], threading.main_thread())
+
     def test_callbacks_are_called_for_every_end(self) -> None:
         seen: list[str] = []
         with self.runtime(cpus=1), Gate() as gate:
@@ -579,7 +653,10 @@ class BackPressure(RuntimeTest):
     def test_a_buffer_that_many_hold_counts_once(self) -> None:
         size = ioweave.task(lambda needed, *data: len(data))
         block = bytearray(600)
-        with self.runtime(cpus=1, max_pending_bytes=10**6) as runtime, Gate() as gate:
+        with (
+            self.runtime(cpus=1, max_pending_bytes=10**6, arguments="share") as runtime,
+            Gate() as gate,
+        ):
             for _ in range(5):
                 size(gate.future, block, [block])
             self.assertEqual(runtime.stats().pending_bytes, 600)
@@ -656,7 +733,8 @@ class Lifetime(unittest.TestCase):
 
     def test_whatever_goes_wrong_in_the_end_the_next_can_begin(self) -> None:
         before = signal.getsignal(signal.SIGINT)
-        for step in ("_report", "_close_down", "_close_recorder", "_save_learned"):
+        reports = ("_report_not_written", "_report_failures")
+        for step in (*reports, "_close_down", "_close_recorder", "_save_learned"):
             runtime = ioweave.Runtime(cpus=1)
             wrong = mock.patch.object(runtime, step, side_effect=ValueError(step))
             with self.subTest(step), wrong, self.assertRaisesRegex(ValueError, step), runtime:
@@ -731,6 +809,27 @@ class Lifetime(unittest.TestCase):
             with self.subTest(options), self.assertRaises(OSError):
                 ioweave.Runtime(**options).start()
         self.assertEqual(list(folder.iterdir()), [])
+
+    def test_what_was_learned_and_cannot_be_written_costs_no_task(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "learned.json"
+            with ioweave.Runtime(cpus=1, learned=file):
+                io_after()
+            before = file.read_text()
+            with (
+                self.assertLogs("ioweave") as logged,
+                mock.patch.object(Path, "write_text", side_effect=OSError(28, "No space left")),
+                ioweave.Runtime(cpus=1, learned=file),
+            ):
+                future = io_after()
+            self.assertIsNone(future.result())
+            self.assertEqual(file.read_text(), before)
+        self.assertEqual(len(logged.output), 1)
+        self.assertRegex(logged.output[0], "what was learned is not in .*No space left")
+
+    def test_pending_bytes_are_bounded_by_a_quarter_of_the_memory(self) -> None:
+        (total,) = re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())
+        self.assertEqual(ioweave.Runtime()._max_bytes, int(total) * 1024 // 4)
 
     def test_an_unknown_target_is_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "target 'spark://host:1' is not known"):

@@ -42,6 +42,11 @@ def extend(blocks: Annotated[list[bytes], ioweave.InOut], block: bytes) -> None:
     blocks.append(block)
 
 
+@ioweave.task
+def fail_on(blocks: Annotated[list[bytes], ioweave.InOut]) -> None:
+    raise OSError("disk full")
+
+
 @ioweave.io(device="ssd", bytes=MB)
 def save(block: bytes, path: Annotated[Path, ioweave.Out]) -> int:
     return path.write_bytes(block)
@@ -79,6 +84,7 @@ class SameProgram(unittest.TestCase):
         runtime = self.runtime(
             cpus=2,
             workers="threads",
+            arguments="snapshot",
             io_threads=4,
             devices=[ioweave.Device("ssd", bandwidth=100, path=folder)],
             config=None,
@@ -139,6 +145,36 @@ class SameProgram(unittest.TestCase):
             ioweave.wait(numbers)
             self.assertEqual(length.result(), 2 if self.runs_functions else None)
             self.assertEqual(numbers, [[1, 2], [3]] if self.runs_functions else [[1]])
+
+    def test_tasks_on_an_object_run_again_after_the_failure_of_one_was_raised(self) -> None:
+        costs = {"third_time": 1, "extend": 1, "fail_on": 1}
+        blocks: list[bytes] = []
+        with self.runtime(costs=costs) as runtime:
+            extend(blocks, b"1")
+            fail_on(blocks)
+            extend(blocks, b"not run")
+            if self.runs_functions:
+                self.assertRaisesRegex(OSError, "disk full", ioweave.barrier)
+            for _ in range(3):
+                extend(blocks, b"2")
+                ioweave.barrier()
+            ioweave.wait(blocks)
+            stats = runtime.stats()
+        self.assertEqual(blocks, [b"1", b"2", b"2", b"2"] if self.runs_functions else [])
+        wanted = (4, 1, 1) if self.runs_functions else (6, 0, 0)
+        self.assertEqual((stats.succeeded, stats.failed, stats.cancelled), wanted)
+
+    def test_what_changes_after_a_call_is_saved_as_it_was_at_the_call(self) -> None:
+        ssd = ioweave.Device("ssd", bandwidth=100)
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder) / str(number) for number in range(5)]
+            with self.runtime(devices=[ssd]):
+                block = bytearray(1)
+                for path in paths:
+                    block[0] += 1
+                    save(block, path)
+            saved = [path.read_bytes() for path in paths if self.runs_functions]
+        self.assertEqual(saved, [bytes([n]) for n in range(1, 6)] if saved else [])
 
     def test_a_bandwidth_of_a_device_without_a_budget_is_refused(self) -> None:
         held = ioweave.io(bandwidth=20, bytes=MB, name="held")(len)
@@ -221,6 +257,7 @@ class SameFace(unittest.TestCase):
             (ValueError, "io_threads must be a whole number .* not 2.5", {"io_threads": 2.5}),
             (ValueError, "max_pending must be .* not True", {"max_pending": True}),
             (ValueError, "workers must be 'threads' or 'processes'", {"workers": "fork"}),
+            (ValueError, "arguments must be 'snapshot', 'freeze' or", {"arguments": "copy"}),
             (ValueError, "on_interrupt must be 'drain' or 'cancel'", {"on_interrupt": "stop"}),
             (ValueError, "log must be the path of a file, or None, not 3", {"log": 3}),
             (ValueError, "records must be True or False, not 'yes'", {"records": "yes"}),

@@ -23,6 +23,7 @@ from ioweave.sampling import (
     Sampler,
     TaskCounter,
     counter_of,
+    is_rotational,
 )
 
 DISKSTATS = """\
@@ -184,6 +185,46 @@ class OfTasks(unittest.TestCase):
         self.assertEqual(self.counter.read(), 1200)
 
 
+class FakeTaskCounter:
+    def __init__(self, name: str, said: list[str]) -> None:
+        self.name, self.said = name, said
+
+    def begin(self) -> None:
+        self.said.append(f"begin {self.name}")
+
+    def end(self) -> None:
+        self.said.append(f"end {self.name}")
+
+
+class OfThreads(unittest.TestCase):
+    def test_counters_hear_of_a_thread_when_it_turns_to_another_device_and_when_it_ends(
+        self,
+    ) -> None:
+        said: list[str] = []
+        names = ("here", "there", "uncounted")
+        devices = [ioweave.Device(name) for name in names]
+        sampled = mock.patch("ioweave.runtime.counter_of", lambda _state, _pids: FakeCounter())
+        with sampled, ioweave.Runtime(cpus=1, io_threads=1, devices=devices) as runtime:
+            calls = [
+                ioweave.io(device=name, policy="none" if name == "uncounted" else "climb")(
+                    lambda: None
+                )
+                for name in names
+            ]
+            for call in calls:
+                call().result()
+            assert runtime._admission is not None
+            for state in runtime._admission.devices:
+                counter: Any = FakeTaskCounter(state.device.name, said)
+                state.tasks = counter
+            for number in (0, 0, 0, 1, 1, 2, 0):
+                calls[number]().result()
+        self.assertEqual(
+            said,
+            ["begin here", "end here", "begin there", "end there", "begin here", "end here"],
+        )
+
+
 class Samples(unittest.TestCase):
     def setUp(self) -> None:
         self.state = DeviceState(ioweave.Device("d"), 0)
@@ -279,6 +320,44 @@ class FakePolicy:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)
+
+
+class Rotational(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.mountinfo = self.folder / "mountinfo"
+        self.mountinfo.write_text("")
+
+    def _turns(self) -> bool:
+        return is_rotational(self.folder, mountinfo=self.mountinfo, sys=self.folder / "sys")
+
+    def test_what_cannot_be_told_does_not_turn(self) -> None:
+        self.assertFalse(self._turns())
+
+    def test_a_path_that_does_not_exist_is_an_error(self) -> None:
+        with self.assertRaises(FileNotFoundError):
+            is_rotational(self.folder / "missing")
+
+    def test_a_disk_that_says_so_turns_but_for_a_paravirtual_one(self) -> None:
+        for bus, turns in (("ata1", True), ("virtio1", False)):
+            disk = self.folder / "devices" / bus / "block"
+            (disk / "queue").mkdir(parents=True)
+            (disk / "queue/rotational").write_text("1\n")
+            (self.folder / "sys").mkdir(exist_ok=True)
+            number = self._number()
+            link = self.folder / "sys" / f"{os.major(number)}:{os.minor(number)}"
+            link.unlink(missing_ok=True)
+            link.symlink_to(disk)
+            with self.subTest(bus):
+                self.assertEqual(self._turns(), turns)
+
+    def _number(self) -> int:
+        number = self.folder.stat().st_dev
+        if os.major(number) == 0:
+            self.skipTest("the temporary folder is on no block device")
+        return number
 
 
 class Learning(unittest.TestCase):

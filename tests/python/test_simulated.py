@@ -1,5 +1,6 @@
 """Runtime("sim://NxC"): the same program in virtual time, under the same policy."""
 
+import asyncio
 import io
 import random
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from unittest import mock
 
+import in_flight
 import ioweave
 from ioweave._core import replay
 from ioweave.log_file import LogFile
@@ -204,6 +206,23 @@ class Simulated(unittest.TestCase):
                 read_back([Path("1")], blocks[0])  # its file before its block
             found = [record.node for record in simulated.records() if record.io]
             self.assertEqual(found, nodes)
+
+    def test_of_several_inputs_or_files_the_first_says_where(self) -> None:
+        @ioweave.io(policy="none", device="ssd", bytes=MB)
+        def extend(one: Annotated[Path, ioweave.InOut], two: Annotated[Path, ioweave.In]) -> None:
+            _not_run()
+
+        with runtime("sim://2x1") as simulated:
+            blocks = [compute(), compute()]
+            for number, block in enumerate(blocks):
+                write(Path(f"{number}"), block)
+            ioweave.barrier()
+            checkpoint(blocks[1], blocks[0])
+            checkpoint(*blocks)
+            extend(Path("1"), Path("0"))
+            extend(Path("0"), Path("1"))
+        found = [record.node for record in simulated.records() if record.io]
+        self.assertEqual(found, [0, 1, 1, 0, 1, 0])
 
     def test_io_goes_to_nodes_that_have_its_device(self) -> None:
         ssd = ioweave.Device("ssd", bandwidth=100, nodes=["bb?"])
@@ -512,6 +531,39 @@ class Simulated(unittest.TestCase):
             ioweave.barrier()
             flow = simulated.stats().flows[0]
             self.assertEqual((flow.done, flow.bytes, flow.running), (5, 500 * MB, 0))
+
+    def test_submitting_never_waits(self) -> None:
+        with runtime(max_pending=1, max_pending_bytes=1) as simulated:
+            for _ in range(5):
+                compute(bytes(100))
+            self.assertEqual((simulated.now_s, simulated.stats().pending), (0, 5))
+        self.assertEqual(simulated.now_s, 5)
+
+    def test_time_goes_on_where_the_program_waits_in_any_way(self) -> None:
+        async def value() -> None:
+            await compute()
+
+        with runtime() as simulated:
+            for wait in (
+                lambda: compute().result(),
+                lambda: ioweave.wait([compute()]),
+                lambda: asyncio.run(value()),
+            ):
+                before = simulated.now_s
+                wait()
+                self.assertEqual(simulated.now_s, before + 1)
+            compute()
+            self.assertEqual(simulated.now_s, 3)
+            ioweave.barrier()
+            self.assertEqual(simulated.now_s, 4)
+            compute()
+        self.assertEqual(simulated.now_s, 5)
+
+    def test_requests_are_not_waited_for(self) -> None:
+        gate = in_flight.Gate(self)
+        with runtime() as simulated:
+            self.assertIsNone(compute(gate.read(bytearray(1))).result())
+            self.assertEqual(simulated.now_s, 1)
 
     def test_what_was_learned_is_begun_with_and_left_alone(self) -> None:
         auto = ioweave.io(bandwidth="auto(10,100,2)", device="ssd", bytes=MB)(_not_run)

@@ -54,6 +54,7 @@ from ..runtime import (
     Runtime,
     Stats,
     given_up,
+    is_path,
     log_given_up,
 )
 from ..tasks import Task
@@ -74,7 +75,7 @@ class DaskCall(Call):
 
     __slots__ = (
         *("arguments", "inputs", "after", "ordered"),
-        *("key", "sent", "dask", "heard", "parts", "values", "lease"),
+        *("key", "sent", "dask", "heard", "parts", "values", "lease", "versions"),
     )
 
     def __init__(
@@ -93,9 +94,17 @@ class DaskCall(Call):
         self.parts: dict[int, distributed.Future[Any]] = {}  # one of several values
         self.values: dict[int, Any] = {}  # those that are here
         self.lease: Lease | None = None
+        self.versions: list[Version] = []  # that it makes
 
     def forget_arguments(self) -> None:
         self.arguments, self.inputs, self.after = b"", [], []
+
+    def forget_versions(self) -> None:
+        """Of what was before its own nobody asks, if it ended well."""
+        if self.state == DONE and self.error is None:
+            for version in self.versions:
+                version.before = None
+            self.versions = []
 
     @property
     def many(self) -> bool:
@@ -119,13 +128,19 @@ class Lease:
 class Version:
     """What became of an object, or of the value of a future, that a task changes."""
 
-    __slots__ = ("index", "keep", "writer")
+    __slots__ = ("before", "index", "keep", "writer")
 
     def __init__(
-        self, thing: Any, writer: DaskCall, index: int, gone: Callable[[Version], None]
+        self,
+        thing: Any,
+        writer: DaskCall,
+        index: int,
+        before: Version | None,
+        gone: Callable[[Version], None],
     ) -> None:
         self.writer = writer
         self.index = index  # among the values of the writer
+        self.before = before  # what the object is if the writer fails; None: what it is here
         self.keep: Callable[[], Any]  # gives the object
         try:
             self.keep = weakref.ref(thing, lambda _: gone(self))
@@ -148,11 +163,31 @@ class Versions:
             if self._table.get(number) is version:
                 del self._table[number]
 
-        self._table[number] = Version(thing, writer, index, gone)
+        with self.lock:
+            version = Version(thing, writer, index, self.of(thing), gone)
+            self._table[number] = version
+        writer.versions.append(version)
+        writer.forget_versions()  # if it is done already
 
-    def of(self, thing: Any) -> Version | None:
+    def of(self, thing: Any, *, unknown: bool = False) -> Version | None:
+        """The last version. Those of calls that failed count until the program has been told, and
+        then, or with `unknown`, no more: the object is what it was before."""
         version = self._table.get(id(thing))
-        return version if version is not None and version.keep() is thing else None
+        if version is None or version.keep() is not thing:
+            return None
+        if version.writer.error is None:
+            return version
+        with self.lock:
+            version = self._table.get(id(thing))
+            while version is not None and version.writer.error is not None:
+                if not (unknown or version.writer.told()):
+                    return version
+                version = version.before
+                if version is None:
+                    self._table.pop(id(thing), None)
+                else:
+                    self._table[id(thing)] = version
+            return version
 
     def drop(self, thing: Any, version: Version) -> bool:
         """The object becomes what the version is; False if there is a later one. Needs the lock,
@@ -283,6 +318,9 @@ class DaskRuntime(Runtime):
         """Objects that tasks changed have their new contents here afterwards."""
         if not self._cancelling:
             things = self._versions.things()
+            # What the last task that did not fail left.
+            for thing in things:
+                self._versions.of(thing, unknown=True)
             self.bring_back([thing for thing in things if not isinstance(thing, Future)])
 
     def _close_down(self) -> None:
@@ -626,6 +664,7 @@ class DaskRuntime(Runtime):
         assert isinstance(call, DaskCall)  # made by submit
         super()._done(call, value, error, todo)
         self._by_key.pop(call.key, None)
+        call.forget_versions()
         if error is not None:
             call.dask = None  # Dask takes back what nobody holds
             call.parts = {}
@@ -743,7 +782,7 @@ class DaskRuntime(Runtime):
             version = self._versions.of(thing)
             if version is not None:
                 found.append(version.writer)
-            elif isinstance(thing, os.PathLike):
+            elif is_path(thing):
                 files.append(thing)
         return [*found, *super().writers(files)]
 

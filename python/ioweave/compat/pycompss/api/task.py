@@ -141,6 +141,7 @@ class TaskFunction:
             task = ioweave.io(bandwidth=bandwidth, policy=policy)(task)
             task.needs_budget = False  # a program must not fail for what is not known of a machine
         task.on_failure = _ON_FAILURE[self._on_failure]
+        task.guards_copies = False
         task.__qualname__ = f"{function.__qualname__}.{name}"
         return task
 
