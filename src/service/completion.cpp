@@ -5,12 +5,16 @@
 #include <cerrno>
 #include <new>
 
+#include <sched.h>
+
 #include "base/assert.hpp"
 #include "service/impl.hpp"
 #include "service/inline_io.hpp"
 
 namespace ioweave::service {
 namespace {
+
+constexpr unsigned kMostCancelTries = 2000;  // some milliseconds
 
 /// Of two times to sleep; -1: without end.
 int64_t sooner(int64_t a, int64_t b) noexcept {
@@ -311,10 +315,28 @@ int Service::Impl::cancel(iow_request& request) noexcept {
   if (journey.station.load(std::memory_order_seq_cst) == Station::posted) {
     return 0;  // the pump will see it
   }
+  for (unsigned tries = 0; tries < kMostCancelTries && !journey.event.done(); ++tries) {
+    const int status = cancel_in_pumps(journey.operation);
+    if (status != -ENOENT) {
+      return status == 0 ? 0 : -EALREADY;
+    }
+    // A pump has taken it and not handed it over yet, or is about to tell that it has ended.
+    sched_yield();
+  }
+  return -EALREADY;
+}
+
+/// As Backend::cancel.
+int Service::Impl::cancel_in_pumps(engine::Operation& operation) noexcept {
   const uint32_t started = pumps_started_.load(std::memory_order_acquire);
-  const bool given_up = ((started & kReaperBit) != 0 && reaper_.cancel(journey.operation) == 0) ||
-                        ((started & kWorkersBit) != 0 && workers_.cancel(journey.operation) == 0);
-  return given_up ? 0 : -EALREADY;
+  int status = -ENOENT;
+  if ((started & kReaperBit) != 0) {
+    status = reaper_.cancel(operation);
+  }
+  if (status == -ENOENT && (started & kWorkersBit) != 0) {
+    status = workers_.cancel(operation);
+  }
+  return status;
 }
 
 }  // namespace ioweave::service

@@ -145,6 +145,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   int submit_inline(std::span<iow_request* const> requests) noexcept;
   void post(iow_request& request) noexcept;
   void carry_out_inline(iow_request& request) noexcept;
+  [[nodiscard]] int cancel_in_pumps(engine::Operation& operation) noexcept;
 
   // Tasks.
   int64_t transfer_in_task(const Call& call) noexcept;

@@ -326,6 +326,80 @@ TEST(ServiceFallback, CallbacksHaveAThreadOfTheirOwnWithoutARingToo) {
   EXPECT_EQ(buffer, pattern(0, 10000));
 }
 
+/// Passes an operation on only when somebody has already asked that it be given up.
+class LateBackend final : public engine::Backend {
+ public:
+  explicit LateBackend(std::unique_ptr<engine::Backend> inner) : inner_(std::move(inner)) {}
+
+  static inline std::atomic<bool> submitting{false};
+
+  [[nodiscard]] std::string_view name() const noexcept override { return inner_->name(); }
+  [[nodiscard]] engine::Submitted submit(engine::Operation& operation) noexcept override {
+    submitting = true;
+    while (!cancel_asked_) {
+      ::sched_yield();
+    }
+    return inner_->submit(operation);
+  }
+  [[nodiscard]] int flush() noexcept override { return inner_->flush(); }
+  [[nodiscard]] int reap(std::span<engine::Operation*> out,
+                         const engine::Reap& how) noexcept override {
+    return inner_->reap(out, how);
+  }
+  void wake() noexcept override { inner_->wake(); }
+  [[nodiscard]] int cancel(engine::Operation& operation) noexcept override {
+    const int status = inner_->cancel(operation);
+    cancel_asked_ = true;
+    return status;
+  }
+  void abandon() noexcept override { inner_->abandon(); }
+
+ private:
+  const std::unique_ptr<engine::Backend> inner_;
+  std::atomic<bool> cancel_asked_{false};
+};
+
+TEST(ServiceCancel, MeetsAPumpThatHasTakenTheRequestAndNotHandedItOver) {
+  Options options;
+  options.open_lane = [](const engine::LaneOptions& wanted, int& error,
+                         std::string& why) -> std::unique_ptr<engine::Backend> {
+    auto inner = engine::open_lane(wanted, error, why);
+    if (inner == nullptr || !wanted.single_owner) {
+      return inner;
+    }
+    return std::make_unique<LateBackend>(std::move(inner));
+  };
+  int error = 0;
+  std::string why;
+  const auto service = Service::open(options, error, why);
+  ASSERT_NE(service, nullptr) << why;
+  if (std::string_view(service->engine_name()) != "io_uring") {
+    GTEST_SKIP() << service->fallback_reason();
+  }
+  test::Gate gate;
+  iow_request request = gate.wait_for_byte();
+  request.callback = [](iow_request* ended, void* user) {
+    static_cast<std::atomic<int64_t>*>(user)->store(ended->result);
+  };
+  constexpr int64_t kNotYet = 2;
+  std::atomic<int64_t> result{kNotYet};
+  request.user = &result;
+  LateBackend::submitting = false;
+  ASSERT_EQ(submit_one(*service, request), 1);
+  while (!LateBackend::submitting) {
+    ::sched_yield();
+  }
+  const int cancelled = service->cancel(request);
+  EXPECT_EQ(cancelled, 0);
+  if (cancelled != 0) {
+    gate.open();  // it ends in any case
+  }
+  while (result.load() == kNotYet) {
+    ::sched_yield();
+  }
+  EXPECT_EQ(result.load(), -ECANCELED);
+}
+
 TEST(ServiceFallback, WithoutThreadsOfItsOwnTheCallerCarriesOut) {
   Options options;
   options.own_threads = false;
