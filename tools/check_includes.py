@@ -4,6 +4,7 @@
     cli, calls -> service -> {policy, engine, tasking} -> base
     cli, calls, service -> stats -> base
     simulator -> policy
+    cli -> stream -> {engine, stats}
 
 A station may include what lies anywhere behind it, never what lies beside or before it. The public
 headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom, which measures it
@@ -28,10 +29,11 @@ ALLOWED: dict[str, set[str]] = {
     "policy": {"policy", "base"},
     "simulator": {"simulator", "policy", "base"},
     "engine": {"engine", "base"},
+    "stream": {"stream", "engine", "stats", "base"},
     "tasking": {"tasking", "base"},
     "service": {"service", PUBLIC} | _CORE,
     "calls": {"calls", "service", PUBLIC} | _CORE,
-    "cli": {"cli", "service", PUBLIC} | _CORE,
+    "cli": {"cli", "stream", "service", PUBLIC} | _CORE,
     "include": {PUBLIC},
     "apps": set(),
     "apps/tiom": {PUBLIC, "base", "stats"},

@@ -66,6 +66,10 @@ int refuse(const std::string& command, const std::string& what) {
 
 std::string unknown_option(const CLI::App& app, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
+  const auto former = std::ranges::find(former_settings(), name, &FormerSetting::option);
+  if (former != former_settings().end()) {
+    return "unknown option '" + name + "': " + farewell(*former);
+  }
   std::vector<std::string> known;
   for (const CLI::Option* const option : app.get_options()) {
     for (const std::string& each : option->get_lnames()) known.push_back("--" + each);
@@ -291,7 +295,7 @@ constexpr const char* kRunExamples = R"(Examples:
   ioweave run -o run.jsonl -- make -j8         keep the figures for later tools
   ioweave run --policy off -- ./simulate       only measure (see also: ioweave stat)
   ioweave run --rule '*.log=off' -- ./app      leave some files alone
-  ioweave run --lookahead 256m --slice 4m -- ./scan /data/*.bin
+  ioweave run --lookahead 256m -- ./scan /data/*.bin
 
 The exit code is the program's; 128+N where signal N killed it; 125 where Ioweave failed, 126
 where the program cannot be executed, 127 where there is none. Settings may also stand in

@@ -169,11 +169,14 @@ Finding examine_program(const std::string& path) {
   finding.subject = "program " + path;
   finding.error = program.error;
   if (program.followable == Followable::yes) {
-    finding.detail = program.interpreter.empty() ? "it can be followed"
-                                                 : "it can be followed, in " + program.interpreter;
+    finding.detail = program.interpreter.empty() ? "it can be observed"
+                                                 : "it can be observed, in " + program.interpreter;
     return finding;
   }
-  finding.usable = Usable::no;
+  // What they read in order is followed from outside.
+  const bool is_followed = program.followable == Followable::static_program ||
+                           program.followable == Followable::go_program;
+  finding.usable = is_followed ? Usable::degraded : Usable::no;
   finding.cause = explanation(program);
   finding.remedy = remedy(program);
   return finding;

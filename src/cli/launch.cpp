@@ -188,6 +188,7 @@ LaunchResult launch(const LaunchRequest& request) {
     result.error = fork_error;
   } else {
     read_reports(pipe[0], result);
+    if (result.started && request.on_start) request.on_start(program);
     wait_for(program, request, result.outcome);
     result.outcome.wall_seconds = static_cast<double>(now_ns() - start) * 1e-9;
   }

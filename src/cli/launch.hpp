@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "stats/run_report.hpp"
 
 namespace ioweave::cli {
@@ -13,6 +15,7 @@ struct LaunchRequest {
   std::vector<std::string> added;    ///< NAME=value, each replaces the variable of its name
   int tick_ms = 2000;                ///< how often `on_tick` is called meanwhile
   std::function<void()> on_tick;
+  std::function<void(pid_t)> on_start;  ///< once, when the program runs
 };
 
 struct LaunchResult {

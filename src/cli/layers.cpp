@@ -31,6 +31,10 @@ const Setting* setting_of_variable(std::string_view variable) {
   return nullptr;
 }
 
+Origin origin_of(std::string_view variable) {
+  return {LayerKind::environment, std::string(variable)};
+}
+
 void warn_of_misspelt(std::string_view variable, Layer& layer) {
   std::vector<std::string_view> known(kOtherVariables.begin(), kOtherVariables.end());
   for (const Setting& each : settings()) known.push_back(each.variable);
@@ -43,7 +47,7 @@ void warn_of_misspelt(std::string_view variable, Layer& layer) {
 }
 
 void add_rules(std::string_view text, const std::string& directory, Layer& layer) {
-  const Origin origin{LayerKind::environment, std::string(kRulesVariable)};
+  const Origin origin = origin_of(kRulesVariable);
   while (!text.empty()) {
     const std::string_view one = text.substr(0, text.find(';'));
     text.remove_prefix(std::min(one.size() + 1, text.size()));
@@ -109,9 +113,11 @@ Layer environment_layer(const char* const* environment, const std::string& worki
     if (name == kRulesVariable) {
       add_rules(value, working_directory, layer);
     } else if (const Setting* known = setting_of_variable(name)) {
-      layer.entries.push_back({std::string(known->name),
-                               std::string(value),
-                               {LayerKind::environment, std::string(name)}});
+      layer.entries.push_back({std::string(known->name), std::string(value), origin_of(name)});
+    } else if (const auto former =
+                   std::ranges::find(former_settings(), name, &FormerSetting::variable);
+               former != former_settings().end()) {
+      layer.entries.push_back({std::string(former->name), "", origin_of(name)});
     } else if (std::ranges::find(kOtherVariables, name) == kOtherVariables.end()) {
       warn_of_misspelt(name, layer);
     }

@@ -189,7 +189,9 @@ std::string explanation(const Program& program) {
 std::string remedy(const Program& program) {
   switch (program.followable) {
     case Followable::static_program:
-      return "link it dynamically, or use the library: its authors call ioweave.h";
+      return "nothing to do for reads in order: they are prefetched all the same; for the rest "
+             "link it "
+             "dynamically, or use the library: its authors call ioweave.h";
     case Followable::setuid:
     case Followable::capabilities:
       return "run it as the user it changes to, or have the administrator give you a copy without "
@@ -203,7 +205,9 @@ std::string remedy(const Program& program) {
     case Followable::missing:
       return "check the name, or give a path with a slash";
     case Followable::go_program:
-      return "nothing to do for the Go part; programs in C that it starts are followed";
+      return "nothing to do for the Go part: what it reads in order is prefetched all the same, "
+             "and programs "
+             "in C that it starts are observed";
     case Followable::yes:
     case Followable::unknown:
       break;

@@ -13,8 +13,9 @@ using stats::CallClass;
 using stats::Degrade;
 using stats::RunPolicy;
 
-constexpr double kLittleIo = 0.01;     ///< share of the wall time below which I/O hardly matters
-constexpr double kGoodGuesses = 0.5;   ///< share of prefetched bytes that should be used
+constexpr double kLittleIo = 0.01;    ///< share of the wall time below which I/O hardly matters
+constexpr double kWorthCost = 0.02;   ///< share of the wall time that a policy's cost is named from
+constexpr double kGoodGuesses = 0.5;  ///< share of prefetched bytes that should be used
 constexpr size_t kMostComplaints = 3;  ///< of processes, each different
 
 bool saw_any(const stats::RunReport& report) {
@@ -27,7 +28,8 @@ std::string why_unseen(const stats::RunReport& report, const Program& program) {
   if (program.followable == Followable::unknown && seen) return {};
   if (program.followable != Followable::yes) {
     return explanation(program) +
-           (seen ? ". Only programs that it started were observed." : ". Nothing was observed.");
+           (seen ? ". Only programs that it started were observed." : ". Nothing was observed.") +
+           (report.totals.prefetch_operations > 0 ? " What it read in order was prefetched." : "");
   }
   if (seen) return {};
   for (const stats::ProcessReport& process : report.processes) {
@@ -73,8 +75,9 @@ std::string why_nothing_prefetched(const stats::RunReport& report) {
   if (policy != RunPolicy::overlap) return told_not_to(policy, report);
   switch (const Degrade reason = main_reason(report)) {
     case Degrade::none:
-      return "Nothing was prefetched: what was read next was in the page cache already, or too "
-             "little was read for looking ahead to help.";
+      return "Nothing was prefetched: what was read next was in the page cache "
+             "already, followed no "
+             "pattern, or was too little for looking ahead to help.";
     case Degrade::no_gain:
       return "Reads came from the page cache already: there was nothing to hide.";
     case Degrade::memory_file:
@@ -113,14 +116,19 @@ std::string on_no_calls(const stats::RunReport& report) {
     return "Data was moved by copy_file_range, sendfile or the like only, which are left as they "
            "are.";
   }
-  const uint64_t from_storage = report.outcome.storage_read_bytes;
-  if (from_storage >= kWorthMentioning) {
-    return "No read or write call was seen, yet " + bytes_text(from_storage) +
-           " came from storage: what the C library reads on its own (fopen, fread) and mmap pass "
-           "Ioweave by.";
+  constexpr const char* kUncounted =
+      "what the C library reads on its own (fopen, fread), redirected standard input and memory "
+      "maps are not counted";
+  if (report.totals.prefetch_operations > 0) {
+    return std::string("No read or write call was counted: ") + kUncounted +
+           ". The files that were read in order were prefetched all the same.";
   }
-  return "No read or write call was seen on a file that a program opened itself: nothing could be "
-         "hidden.";
+  const uint64_t from_disk = report.outcome.storage_read_bytes;
+  if (from_disk >= kWorthMentioning) {
+    return "No read or write call was counted, yet " + bytes_text(from_disk) +
+           " came from local disks: " + kUncounted + ".";
+  }
+  return std::string("No read or write call was counted: ") + kUncounted + ".";
 }
 
 /// What the policy could do about the I/O that was seen.
@@ -131,6 +139,16 @@ std::string on_gain(const stats::RunReport& report) {
                              return file.policy == RunPolicy::overlap;
                            });
   return may_overlap ? on_prefetching(report) : std::string{};
+}
+
+/// A policy of the user's choice that cost time.
+std::string on_engine_cost(const stats::RunReport& report) {
+  const double cost = report.totals.engine_cost_seconds;
+  const double wall = report.outcome.wall_seconds;
+  if (wall <= 0 || cost < kWorthCost * wall) return {};
+  return "The engine cost about " + seconds_text(cost) +
+         ": calls through it took longer than the "
+         "plain ones that were made between them. Policy 'overlap' leaves all calls as they are.";
 }
 
 std::string on_little_io(const stats::RunReport& report) {
@@ -173,6 +191,7 @@ std::vector<std::string> remarks_on(const stats::RunReport& report, const Progra
   add(why_unseen(report, program));
   if (saw_any(report)) {
     add(on_gain(report));
+    add(on_engine_cost(report));
     add(on_little_io(report));
   }
   add_complaints(report, remarks);

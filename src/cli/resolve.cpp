@@ -25,6 +25,11 @@ const Entry* lock_on(std::span<const Layer> layers, std::string_view name) {
 void warn_of_unknown_names(const Layer& layer, std::vector<std::string>& warnings) {
   const auto check = [&](const Entry& entry, bool may_be_rule) {
     if (setting_named(entry.name) != nullptr || (may_be_rule && entry.name == "rule")) return;
+    const auto former = std::ranges::find(former_settings(), entry.name, &FormerSetting::name);
+    if (former != former_settings().end()) {
+      warnings.push_back(at(entry.origin) + farewell(*former));
+      return;
+    }
     const std::string_view nearest = nearest_setting(entry.name);
     std::string warning = at(entry.origin) + "unknown setting '" + entry.name + "' is ignored";
     if (!nearest.empty()) warning += "; did you mean '" + std::string(nearest) + "'?";
@@ -197,7 +202,6 @@ Resolved resolve(std::span<const Layer> layers) {
       offer(each, layer, taken_away, lock, value, resolved.warnings);
     }
   }
-  raise_to(Key::lookahead, Key::slice, resolved);
   raise_to(Key::max_lookahead, Key::lookahead, resolved);
   drop_mode_of_another_engine(resolved);
   resolve_rules(layers, resolved);
@@ -213,9 +217,6 @@ stats::RunConfig run_config(const Resolved& resolved) {
   config.policy = resolved.policy();
   config.engine = chosen(Key::engine, stats::kEngineNames);
   config.engine_mode = chosen(Key::mode, stats::kEngineModeNames);
-  config.scheduling = chosen(Key::schedule, stats::kSchedulingNames);
-  // The page cache knows whole pages only.
-  config.slice_bytes = (resolved.size(Key::slice) + 4095) & ~uint64_t{4095};
   config.lookahead_bytes = resolved.size(Key::lookahead);
   config.max_lookahead_bytes = resolved.size(Key::max_lookahead);
   for (const ResolvedRule& rule : resolved.rules) {

@@ -27,6 +27,7 @@
 #include "cli/run_directory.hpp"
 #include "stats/atomic_file.hpp"
 #include "stats/run_file.hpp"
+#include "stream/prefetch/watcher.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -217,8 +218,11 @@ int run_program(const RunOptions& options, const RunKind& kind) {
     if (run.directory) run.directory->gather(gatherer, last, run.remarks);
   };
   request.on_tick = [&] { gather(false); };
+  stream::Watcher watcher(run.report.config, run.directory ? run.directory->path() : "");
+  request.on_start = [&](pid_t program) { watcher.start(program); };
   run.report.started = utc_now();
   const LaunchResult result = launch(request);
+  for (stats::PrefetchReport& prefetch : watcher.stop()) gatherer.add(std::move(prefetch));
   gather(true);
   std::move(gatherer).finish(run.report);
   if (!options.keep_run_directory) run.directory = nullptr;

@@ -5,7 +5,6 @@
 
 #include "base/nearest_name.hpp"
 #include "engine/backend.hpp"
-#include "policy/policy.hpp"
 #include "stats/config_names.hpp"
 
 namespace ioweave::cli {
@@ -18,10 +17,6 @@ static_assert(stats::kEngineNames[static_cast<size_t>(engine::Kind::threads)] ==
 static_assert(stats::kEngineModeNames[static_cast<size_t>(engine::UringMode::plain)] == "plain");
 static_assert(stats::kEngineModeNames[static_cast<size_t>(engine::UringMode::sqpoll)] == "sqpoll");
 static_assert(stats::kEngineModeNames[static_cast<size_t>(engine::UringMode::iopoll)] == "iopoll");
-static_assert(stats::kSchedulingNames[static_cast<size_t>(policy::Scheduling::none)] == "none");
-static_assert(stats::kSchedulingNames[static_cast<size_t>(policy::Scheduling::strict)] == "strict");
-static_assert(stats::kSchedulingNames[static_cast<size_t>(policy::Scheduling::weighted)] ==
-              "weighted");
 
 constexpr uint64_t kKiB = 1024;
 constexpr uint64_t kMiB = 1024 * kKiB;
@@ -29,10 +24,6 @@ constexpr uint64_t kGiB = 1024 * kMiB;
 constexpr uint64_t kTiB = 1024 * kGiB;
 
 constexpr std::array<std::string_view, 4> kFlagNames{"true", "false", "1", "0"};
-
-/// Without 'weighted': the interposer's device has one flow, with which nothing shares it.
-constexpr std::span kSchedules = std::span(stats::kSchedulingNames).first<2>();
-static_assert(kSchedules.back() == "strict");
 
 constexpr Setting choice_setting(Key key, std::string_view name, std::string_view variable,
                                  std::string_view option, std::span<const std::string_view> choices,
@@ -72,29 +63,25 @@ constexpr std::array<Setting, kKeys> kSettings{
                    "Mode of the engine 'uring', which alone has modes: 'sqpoll' has a kernel "
                    "thread submit, 'iopoll' polls "
                    "the device and needs O_DIRECT and a driver with poll queues."),
-    choice_setting(
-        Key::schedule, "schedule", "IOWEAVE_SCHEDULE", "--schedule", kSchedules, "strict",
-        "How prefetching and the program's own I/O share a device: 'strict' starts a slice only "
-        "while the program is inside no call on a file there (read, write, fsync, ...), 'none' "
-        "does not care."),
-    size_setting(Key::slice, "slice", "IOWEAVE_SLICE", "--slice", {4 * kKiB, kGiB}, "1m",
-                 "Most bytes of one prefetch operation, the grain at which prefetching gives way; "
-                 "it starts at 128k and grows while that makes the device clearly faster."),
     size_setting(Key::lookahead, "lookahead", "IOWEAVE_LOOKAHEAD", "--lookahead", {4 * kKiB, kTiB},
-                 "64m",
-                 "Most bytes to be ahead of the program in one file, unless a single read is "
-                 "larger; it starts with the next read and grows while what was brought in is "
-                 "read."),
+                 "128m", "Most bytes to be ahead of a reader, unless one read is larger."),
     size_setting(Key::max_lookahead, "max_lookahead", "IOWEAVE_MAX_LOOKAHEAD", "--max-lookahead",
                  {4 * kKiB, 16 * kTiB}, "1g",
-                 "Most bytes to be ahead, over all files of a process; never more than a quarter "
+                 "Most bytes to be ahead, over all files of the run; never more than a quarter "
                  "of the memory that is available on the machine and in the memory cgroups of the "
-                 "process."),
+                 "command."),
     other_setting(Key::output, Setting::Type::text, "output", "IOWEAVE_OUTPUT", "--output", "",
                   "Run file to write; empty: none."),
     other_setting(Key::quiet, Setting::Type::flag, "quiet", "IOWEAVE_QUIET", "--quiet", "false",
                   "Print neither summary nor warnings."),
 };
+
+constexpr std::array<FormerSetting, 2> kFormerSettings{{
+    {"slice", "IOWEAVE_SLICE", "--slice",
+     "requests have the size of the device's read-ahead window"},
+    {"schedule", "IOWEAVE_SCHEDULE", "--schedule",
+     "the kernel orders what is read ahead and the program's own requests"},
+}};
 
 constexpr bool table_is_in_order() {
   for (size_t i = 0; i < kKeys; ++i) {
@@ -168,6 +155,14 @@ const Setting& setting(Key key) noexcept {
 const Setting* setting_named(std::string_view name) noexcept {
   const auto* const found = std::ranges::find(kSettings, name, &Setting::name);
   return found == kSettings.end() ? nullptr : found;
+}
+
+std::span<const FormerSetting> former_settings() noexcept {
+  return kFormerSettings;
+}
+
+std::string farewell(const FormerSetting& setting) {
+  return quoted(setting.name) + " is no longer a setting: " + std::string(setting.reason);
 }
 
 std::string_view nearest_setting(std::string_view name) {

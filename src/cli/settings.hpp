@@ -28,14 +28,12 @@ enum class Key : uint8_t {
   policy,
   engine,
   mode,
-  schedule,
-  slice,
   lookahead,
   max_lookahead,
   output,
   quiet,
 };
-inline constexpr size_t kKeys = 9;
+inline constexpr size_t kKeys = 7;
 
 struct Setting {
   enum class Type : uint8_t { choice, size, text, flag };
@@ -56,6 +54,17 @@ struct Setting {
 [[nodiscard]] std::span<const Setting, kKeys> settings() noexcept;
 [[nodiscard]] const Setting& setting(Key key) noexcept;
 [[nodiscard]] const Setting* setting_named(std::string_view name) noexcept;
+
+/// A setting of an earlier version, which is ignored wherever it is still given.
+struct FormerSetting {
+  std::string_view name;
+  std::string_view variable;
+  std::string_view option;
+  std::string_view reason;  ///< why it went, as a clause
+};
+[[nodiscard]] std::span<const FormerSetting> former_settings() noexcept;
+/// "'NAME' is no longer a setting: REASON".
+[[nodiscard]] std::string farewell(const FormerSetting& setting);
 
 /// The nearest of the settings' names (and `rule`, `lock` of the files), or empty.
 [[nodiscard]] std::string_view nearest_setting(std::string_view name);

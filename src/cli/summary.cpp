@@ -1,6 +1,7 @@
 #include "cli/summary.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -53,6 +54,34 @@ std::string bytes_moved(const stats::RunTotals& totals) {
   return "read " + bytes_text(read) + ", written " + bytes_text(written);
 }
 
+void add_wall(std::string& text, const stats::RunReport& report) {
+  line(text, "wall", seconds_text(report.outcome.wall_seconds),
+       "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
+}
+
+/// What prefetching saved or cost, in one line.
+void add_hidden(std::string& text, const stats::RunReport& report) {
+  const stats::RunTotals& totals = report.totals;
+  if (totals.prefetch_operations == 0) {
+    line(text, "hidden", seconds_text(0), "nothing was prefetched");
+    return;
+  }
+  if (!totals.hidden_is_known) {
+    line(text, "hidden", "not known", "too little was read to compare with and without");
+    return;
+  }
+  const double without = report.outcome.wall_seconds + totals.hidden_seconds;
+  const double share = without > 0 ? std::abs(totals.hidden_seconds) / without : 0;
+  if (totals.hidden_seconds >= 0) {
+    line(text, "hidden", seconds_text(totals.hidden_seconds),
+         percent_text(totals.hidden_share()) + " of the I/O time, " + percent_text(share) +
+             " of the time without prefetching");
+  } else {
+    line(text, "cost", seconds_text(-totals.hidden_seconds),
+         percent_text(share) + " of the time without prefetching: it did not pay here");
+  }
+}
+
 void add_prefetch(std::string& text, const stats::RunTotals& totals) {
   if (totals.prefetched_bytes == 0) return;
   const double used = static_cast<double>(totals.prefetched_used_bytes) /
@@ -76,11 +105,9 @@ std::string engine_in_use(const stats::RunReport& report) {
 
 void add_figures(std::string& text, const stats::RunReport& report) {
   const stats::RunTotals& totals = report.totals;
-  line(text, "wall", seconds_text(report.outcome.wall_seconds),
-       "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
+  add_wall(text, report);
   line(text, "I/O time", seconds_text(totals.io_seconds), bytes_moved(totals));
-  line(text, "hidden", seconds_text(totals.hidden_seconds),
-       percent_text(totals.hidden_share()) + " of the I/O time");
+  add_hidden(text, report);
   line(text, "exposed", seconds_text(totals.exposed_seconds), share_of_wall(report));
   add_prefetch(text, totals);
   line(text, "engine",
@@ -144,8 +171,9 @@ std::string summary_text(const stats::RunReport& report, const Detail& detail) {
   std::string text = headline(report);
   const bool saw_nothing = std::ranges::none_of(report.processes, &stats::ProcessReport::active);
   if (saw_nothing) {
-    line(text, "wall", seconds_text(report.outcome.wall_seconds),
-         "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
+    add_wall(text, report);
+    if (report.totals.prefetch_operations > 0) add_hidden(text, report);
+    add_prefetch(text, report.totals);
   } else {
     add_figures(text, report);
     add_files(text, report, detail);
@@ -198,8 +226,7 @@ std::string stat_text(const stats::RunReport& report, const Detail& detail) {
     }
   }
   std::string text = headline(report);
-  line(text, "wall", seconds_text(report.outcome.wall_seconds),
-       "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
+  add_wall(text, report);
   line(text, "exposed", seconds_text(report.totals.exposed_seconds), share_of_wall(report));
   line(text, "processes", std::to_string(report.totals.processes), "");
   if (!report.files.empty()) text += table.text();

@@ -55,27 +55,10 @@ long unsuitable(const Operation& operation) noexcept {
   return 1;
 }
 
-uint16_t opcode_of(Op op) noexcept {
-  switch (op) {
-    case Op::read:
-      return IOCB_CMD_PREAD;
-    case Op::write:
-      return IOCB_CMD_PWRITE;
-    case Op::readv:
-      return IOCB_CMD_PREADV;
-    case Op::writev:
-      return IOCB_CMD_PWRITEV;
-    case Op::fsync:
-      return IOCB_CMD_FSYNC;
-    default:
-      return IOCB_CMD_FDSYNC;
-  }
-}
-
 void fill(iocb& block, const Operation& operation) noexcept {
   block = {};
   block.aio_data = reinterpret_cast<uintptr_t>(&operation);
-  block.aio_lio_opcode = opcode_of(operation.op);
+  block.aio_lio_opcode = aio_opcode(operation.op);
   block.aio_fildes = static_cast<uint32_t>(operation.fd);
   if (operation.op == Op::fsync || operation.op == Op::fdatasync) return;
   const bool vectored = operation.op == Op::readv || operation.op == Op::writev;
@@ -91,6 +74,23 @@ void fill(iocb& block, const Operation& operation) noexcept {
 }
 
 }  // namespace
+
+uint16_t aio_opcode(Op op) noexcept {
+  switch (op) {
+    case Op::read:
+      return IOCB_CMD_PREAD;
+    case Op::write:
+      return IOCB_CMD_PWRITE;
+    case Op::readv:
+      return IOCB_CMD_PREADV;
+    case Op::writev:
+      return IOCB_CMD_PWRITEV;
+    case Op::fsync:
+      return IOCB_CMD_FSYNC;
+    default:
+      return IOCB_CMD_FDSYNC;
+  }
+}
 
 AioLane::AioLane(aio_context_t context, int ready_fd, uint32_t entries)
     : context_(context),

@@ -12,6 +12,9 @@
 
 namespace ioweave::engine {
 
+/// IOCB_CMD_* of a transfer, fsync or fdatasync.
+[[nodiscard]] uint16_t aio_opcode(Op op) noexcept;
+
 /// Linux native AIO. See aio.cpp for how it works and Backend for which thread may call what.
 class AioLane final : public Backend {
  public:

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
@@ -139,14 +140,14 @@ long advise(int fd, const Piece& piece) noexcept {
   return raw_syscall(SYS_fadvise64, fd, piece.begin, piece.end - piece.begin, POSIX_FADV_WILLNEED);
 }
 
-/// Asks for everything, so that the device sees depth.
+/// Asks for everything, so that the device sees depth. `missing`: some of it was not in the cache,
+/// nor on its way there.
 int64_t ask_for(int fd, const Target& target, uint64_t window, const std::atomic<bool>& cancelled,
-                PrefetchedRange& range) noexcept {
-  range = {fd, target.begin, target.end, window, false};
-  return for_each_piece(range.begin, range.end, range.window, [&](const Piece& piece) -> int64_t {
+                bool& missing) noexcept {
+  return for_each_piece(target.begin, target.end, window, [&](const Piece& piece) -> int64_t {
     if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
     if (piece_is_resident(fd, piece)) return 0;
-    range.missing = true;
+    missing = true;
     return advise(fd, piece);
   });
 }
@@ -165,13 +166,31 @@ int64_t await_piece(int fd, const Piece& piece, bool advised) noexcept {
   });
 }
 
+/// The bytes that are there, or -errno.
+int64_t await(int fd, const Target& target, uint64_t window, const std::atomic<bool>& cancelled,
+              bool missing) noexcept {
+  int64_t there = target.begin;
+  const int64_t stopped =
+      for_each_piece(target.begin, target.end, window, [&](const Piece& piece) -> int64_t {
+        if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
+        const int64_t status = await_piece(fd, piece, missing);
+        if (status == 0) there = piece.end;
+        return status;
+      });
+  return stopped < 0 ? stopped : there - target.begin;
+}
+
 }  // namespace
 
-uint64_t read_ahead_bytes(dev_t device) noexcept {
+uint64_t read_ahead_window_bytes(dev_t device) noexcept {
   const long kib = read_ahead_kb(device);
   // With read-ahead off the kernel still honours WILLNEED up to the device's largest transfer.
   const uint64_t bytes = kib > 0 ? static_cast<uint64_t>(kib) << 10 : kDefaultReadAheadBytes;
-  return std::clamp(bytes / kPage * kPage, kPage, kMostReadAheadBytes);
+  return std::max(bytes / kPage * kPage, kPage);
+}
+
+uint64_t read_ahead_bytes(dev_t device) noexcept {
+  return std::min(read_ahead_window_bytes(device), kMostReadAheadBytes);
 }
 
 uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
@@ -185,44 +204,48 @@ uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
   return bytes;
 }
 
-bool is_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {
+std::optional<bool> is_known_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {
   const CachestatRange range{offset, bytes};
   Cachestat answer{};
-  if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) == 0) {
-    const uint64_t first = offset / page_bytes();
-    const uint64_t last = (offset + bytes - 1) / page_bytes();
-    return answer.cached >= last - first + 1;
-  }
+  if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) != 0) return std::nullopt;
+  const uint64_t first = offset / page_bytes();
+  const uint64_t last = (offset + bytes - 1) / page_bytes();
+  return answer.cached >= last - first + 1;
+}
+
+bool is_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {
+  if (const std::optional<bool> known = is_known_resident(fd, offset, bytes)) return *known;
   return read_byte(fd, static_cast<int64_t>(offset), RWF_NOWAIT) == 1 &&
          read_byte(fd, static_cast<int64_t>(offset + bytes - 1), RWF_NOWAIT) == 1;
 }
 
-int64_t begin_prefetch(int fd, int64_t offset, uint64_t length, uint64_t window,
-                       const std::atomic<bool>& cancelled, PrefetchedRange& range) noexcept {
-  Target target;
-  const int64_t error = find_target(fd, offset, length, target);
-  return error != 0 ? error : ask_for(fd, target, window, cancelled, range);
+bool is_ready(int fd, uint64_t offset) noexcept {
+  return read_byte(fd, static_cast<int64_t>(offset), RWF_NOWAIT) >= 0;
 }
 
-int64_t await_prefetch(const PrefetchedRange& range, const std::atomic<bool>& cancelled) noexcept {
-  int64_t there = range.begin;
-  const int64_t stopped =
-      for_each_piece(range.begin, range.end, range.window, [&](const Piece& piece) -> int64_t {
-        if (cancelled.load(std::memory_order_relaxed)) return -ECANCELED;  // orders nothing
-        const int64_t status = await_piece(range.fd, piece, range.missing);
-        if (status == 0) there = piece.end;
-        return status;
-      });
-  return stopped < 0 ? stopped : there - range.begin;
+std::optional<bool> has_arrived(int fd, uint64_t offset) noexcept {
+  struct stat status {};
+  if (raw_syscall(SYS_fstat, fd, &status) != 0) return std::nullopt;
+  const uid_t me = ::geteuid();
+  if (me != 0 && me != status.st_uid) return std::nullopt;  // then mincore(2) calls all of it there
+  const uint64_t page = page_bytes();
+  void* const mapped =
+      ::mmap(nullptr, page, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset / page * page));
+  if (mapped == MAP_FAILED) return std::nullopt;
+  unsigned char there = 0;
+  const int error = ::mincore(mapped, page, &there);
+  ::munmap(mapped, page);
+  return error == 0 ? std::optional((there & 1) != 0) : std::nullopt;
 }
 
 int64_t prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
                  const std::atomic<bool>& cancelled) noexcept {
   Target target;
-  PrefetchedRange range;
   if (const int64_t error = find_target(fd, offset, length, target)) return error;
-  const int64_t error = ask_for(fd, target, windows.bytes(target.device), cancelled, range);
-  return error != 0 ? error : await_prefetch(range, cancelled);
+  const uint64_t window = windows.bytes(target.device);
+  bool missing = false;
+  if (const int64_t error = ask_for(fd, target, window, cancelled, missing)) return error;
+  return await(fd, target, window, cancelled, missing);
 }
 
 }  // namespace ioweave::engine

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include <sys/types.h>
 
@@ -12,6 +13,10 @@ namespace ioweave::engine {
 inline constexpr uint64_t kDefaultReadAheadBytes = 128 << 10;
 /// The kernel cuts larger requests into chunks of this size itself.
 inline constexpr uint64_t kMostReadAheadBytes = 2 << 20;
+
+/// The read-ahead window of a device (st_dev): how much the kernel asks for at once ahead of a
+/// sequential reader. A multiple of the page size, at least 4 KiB. Reads sysfs; async-signal-safe.
+[[nodiscard]] uint64_t read_ahead_window_bytes(dev_t device) noexcept;
 
 /// How much one POSIX_FADV_WILLNEED brings in: the kernel silently cuts it at the read-ahead window
 /// of the device (st_dev). A multiple of the page size in [4 KiB, kMostReadAheadBytes]. Reads
@@ -41,30 +46,23 @@ class ReadAheadWindows {
 /// that must not block.
 [[nodiscard]] bool is_resident(int fd, uint64_t offset, uint64_t bytes) noexcept;
 
-/// A range of a file on its way into the page cache. A value; keeps nothing open.
-struct PrefetchedRange {
-  int fd = -1;
-  int64_t begin = 0;
-  int64_t end = 0;       ///< at most the end of the file when it was asked for
-  uint64_t window = 0;   ///< grain in which it was asked for
-  bool missing = false;  ///< some of it was not in the cache, nor on its way there
-};
+/// The same, and nothing begins. Nothing where cachestat(2) is not allowed.
+[[nodiscard]] std::optional<bool> is_known_resident(int fd, uint64_t offset,
+                                                    uint64_t bytes) noexcept;
 
-/// Asks the kernel to bring [offset, offset + length) of a file into the page cache, in pieces of
-/// one read-ahead window (`window` bytes), and returns as soon as the device has been told. Never
-/// changes the file, its position or what is cached. 0 or -errno: -EINVAL for a descriptor opened
-/// with O_DIRECT, which does not use the cache; -ESPIPE for pipes; -ECANCELED once `cancelled` is
-/// set.
-[[nodiscard]] int64_t begin_prefetch(int fd, int64_t offset, uint64_t length, uint64_t window,
-                                     const std::atomic<bool>& cancelled,
-                                     PrefetchedRange& range) noexcept;
+/// Whether the byte can be read at once. Never waits; where its page is missing altogether,
+/// read-ahead of it begins.
+[[nodiscard]] bool is_ready(int fd, uint64_t offset) noexcept;
 
-/// Sleeps until it is there: the bytes now in the cache (less than was asked for at the end of the
-/// file, 0 beyond it), or -errno. Gives up between pieces with -ECANCELED once `cancelled` is set.
-[[nodiscard]] int64_t await_prefetch(const PrefetchedRange& range,
-                                     const std::atomic<bool>& cancelled) noexcept;
+/// The same, and nothing begins. Nothing where the kernel does not tell: files of others that may
+/// not be written (mincore(2)).
+[[nodiscard]] std::optional<bool> has_arrived(int fd, uint64_t offset) noexcept;
 
-/// Both, one after the other.
+/// Brings [offset, offset + length) of a file into the page cache, in pieces of one read-ahead
+/// window, and sleeps until it is there. Never changes the file, its position or what is cached.
+/// The bytes now in the cache (less than was asked for at the end of the file, 0 beyond it), or
+/// -errno: -EINVAL for a descriptor opened with O_DIRECT, which does not use the cache; -ESPIPE for
+/// pipes; -ECANCELED once `cancelled` is set, between pieces.
 [[nodiscard]] int64_t prefetch(int fd, int64_t offset, uint64_t length, ReadAheadWindows& windows,
                                const std::atomic<bool>& cancelled) noexcept;
 

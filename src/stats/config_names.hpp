@@ -1,7 +1,7 @@
 #pragma once
 
 // Names of the choices in RunConfig, in the order of their numbers. The command checks at compile
-// time that they agree with the enumerations of the engine and the policy, which stats cannot see.
+// time that they agree with the enumerations of the engine, which stats cannot see.
 
 #include <array>
 #include <string_view>
@@ -10,7 +10,6 @@ namespace ioweave::stats {
 
 inline constexpr std::array<std::string_view, 3> kEngineNames{"uring", "aio", "threads"};
 inline constexpr std::array<std::string_view, 3> kEngineModeNames{"plain", "sqpoll", "iopoll"};
-inline constexpr std::array<std::string_view, 3> kSchedulingNames{"none", "strict", "weighted"};
 
 /// The name at `index`, or "unknown" for a number that has none.
 template <size_t N>

@@ -43,8 +43,6 @@ Json config_json(const RunConfig& config) {
   return {{"policy", name_of(kRunPolicyNames, config.policy)},
           {"engine", name_at(kEngineNames, config.engine)},
           {"mode", name_at(kEngineModeNames, config.engine_mode)},
-          {"schedule", name_at(kSchedulingNames, config.scheduling)},
-          {"slice_bytes", config.slice_bytes},
           {"lookahead_bytes", config.lookahead_bytes},
           {"max_lookahead_bytes", config.max_lookahead_bytes},
           {"rules", std::move(rules)}};
@@ -87,14 +85,8 @@ Json process_json(const ProcessReport& process) {
           {"engine", process.engine},
           {"why", process.why},
           {"exposed_s", process.exposed_seconds},
-          {"hidden_s", process.hidden_seconds()},
           {"engine_operations", process.engine_operations},
-          {"prefetch",
-           {{"operations", process.prefetch_operations},
-            {"bytes", process.prefetched_bytes},
-            {"used_bytes", process.prefetched_used_bytes},
-            {"busy_s", process.prefetch_busy_seconds},
-            {"exposed_s", process.prefetch_exposed_seconds}}}};
+          {"engine_cost_s", process.engine_cost_seconds}};
 }
 
 Json file_json(const FileReport& file) {
@@ -112,7 +104,7 @@ Json file_json(const FileReport& file) {
           {"prefetch",
            {{"bytes", file.prefetched_bytes},
             {"used_bytes", file.prefetched_used_bytes},
-            {"seconds", file.prefetch_seconds}}}};
+            {"hidden_s", file.hidden_seconds}}}};
 }
 
 Json summary_json(const RunReport& report) {
@@ -127,9 +119,11 @@ Json summary_json(const RunReport& report) {
           {"io_s", totals.io_seconds},
           {"hidden_s", totals.hidden_seconds},
           {"hidden_share", totals.hidden_share()},
+          {"hidden_known", totals.hidden_is_known},
           {"exposed_s", totals.exposed_seconds},
           {"engine", report.engine},
           {"engine_operations", totals.engine_operations},
+          {"engine_cost_s", totals.engine_cost_seconds},
           {"calls", calls_json(totals.call)},
           {"prefetch",
            {{"operations", totals.prefetch_operations},

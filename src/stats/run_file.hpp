@@ -14,7 +14,9 @@
 
 namespace ioweave::stats {
 
-inline constexpr std::string_view kRunSchema = "ioweave.run/1";
+inline constexpr std::string_view kRunSchema = "ioweave.run/2";
+/// Is read as well: `hidden_s` was a guess from times in flight there, and never negative.
+inline constexpr std::string_view kFirstRunSchema = "ioweave.run/1";
 
 /// The whole run file as text. Bytes of names that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string run_file_text(const RunReport& report);

@@ -62,6 +62,11 @@ class Fields {
     if (!std::isfinite(number) || number < 0) wrong(key, "a number of seconds, at least 0");
     return number;
   }
+  [[nodiscard]] double number(const char* key) const {
+    const Json& value = at(key);
+    if (!value.is_number() || !std::isfinite(value.get<double>())) wrong(key, "a number");
+    return value.get<double>();
+  }
   template <typename Integer = uint64_t>
   [[nodiscard]] Integer count(const char* key) const {
     const Json& value = at(key);
@@ -132,8 +137,6 @@ RunConfig read_config(const Fields& fields) {
   config.policy = fields.choice<RunPolicy>("policy", kRunPolicyNames);
   config.engine = fields.choice<uint32_t>("engine", kEngineNames);
   config.engine_mode = fields.choice<uint32_t>("mode", kEngineModeNames);
-  config.scheduling = fields.choice<uint32_t>("schedule", kSchedulingNames);
-  config.slice_bytes = fields.count("slice_bytes");
   config.lookahead_bytes = fields.count("lookahead_bytes");
   config.max_lookahead_bytes = fields.count("max_lookahead_bytes");
   read_rules(fields.array("rules"), config);
@@ -154,7 +157,7 @@ Machine read_machine(const Fields& fields) {
 
 void read_run(const Fields& fields, RunReport& report) {
   const std::string schema = fields.text("schema");
-  if (schema != kRunSchema) {
+  if (schema != kRunSchema && schema != kFirstRunSchema) {
     throw Malformed("schema '" + schema + "' is not '" + std::string(kRunSchema) + "'");
   }
   report.version = fields.text("version");
@@ -182,12 +185,7 @@ ProcessReport read_process(const Fields& fields) {
   process.why = fields.text("why");
   process.exposed_seconds = fields.seconds("exposed_s");
   process.engine_operations = fields.count("engine_operations");
-  const Fields prefetch = fields.object("prefetch");
-  process.prefetch_operations = prefetch.count("operations");
-  process.prefetched_bytes = prefetch.count("bytes");
-  process.prefetched_used_bytes = prefetch.count("used_bytes");
-  process.prefetch_busy_seconds = prefetch.seconds("busy_s");
-  process.prefetch_exposed_seconds = prefetch.seconds("exposed_s");
+  if (fields.has("engine_cost_s")) process.engine_cost_seconds = fields.number("engine_cost_s");
   return process;
 }
 
@@ -205,7 +203,7 @@ FileReport read_file(const Fields& fields) {
   const Fields prefetch = fields.object("prefetch");
   file.prefetched_bytes = prefetch.count("bytes");
   file.prefetched_used_bytes = prefetch.count("used_bytes");
-  file.prefetch_seconds = prefetch.seconds("seconds");
+  if (prefetch.has("hidden_s")) file.hidden_seconds = prefetch.number("hidden_s");
   return file;
 }
 
@@ -234,10 +232,12 @@ void read_summary(const Fields& fields, RunReport& report) {
   report.outcome.storage_read_bytes = fields.count("storage_read_bytes");
   RunTotals& totals = report.totals;
   totals.io_seconds = fields.seconds("io_s");
-  totals.hidden_seconds = fields.seconds("hidden_s");
+  totals.hidden_seconds = fields.number("hidden_s");
+  if (fields.has("hidden_known")) totals.hidden_is_known = fields.boolean("hidden_known");
   totals.exposed_seconds = fields.seconds("exposed_s");
   report.engine = fields.text("engine");
   totals.engine_operations = fields.count("engine_operations");
+  if (fields.has("engine_cost_s")) totals.engine_cost_seconds = fields.number("engine_cost_s");
   totals.call = read_calls(fields.object("calls"));
   const Fields prefetch = fields.object("prefetch");
   totals.prefetch_operations = prefetch.count("operations");

@@ -21,25 +21,27 @@ double FileReport::exposed_seconds() const noexcept {
   return sum;
 }
 
-double ProcessReport::hidden_seconds() const noexcept {
-  if (prefetched_bytes == 0) return 0;
-  const double overlapped = std::max(0.0, prefetch_busy_seconds - prefetch_exposed_seconds);
-  const double used =
-      static_cast<double>(prefetched_used_bytes) / static_cast<double>(prefetched_bytes);
-  return overlapped * std::min(1.0, used);
-}
-
 void RunGatherer::add(ProcessReport process, std::vector<FileReport> files) {
   process.exposed_seconds = 0;
-  process.prefetched_bytes = 0;
-  process.prefetched_used_bytes = 0;
   for (FileReport& file : files) {
     process.exposed_seconds += file.exposed_seconds();
-    process.prefetched_bytes += file.prefetched_bytes;
-    process.prefetched_used_bytes += file.prefetched_used_bytes;
     merge(std::move(file));
   }
   processes_.push_back(std::move(process));
+}
+
+void RunGatherer::add(PrefetchReport prefetch) {
+  prefetch_operations_ += prefetch.operations;
+  prefetch_is_compared_ = prefetch_is_compared_ || prefetch.is_compared;
+  FileReport file;
+  file.path = std::move(prefetch.path);
+  file.device = prefetch.device;
+  file.inode = prefetch.inode;
+  file.processes = 0;
+  file.prefetched_bytes = prefetch.bytes;
+  file.prefetched_used_bytes = prefetch.used_bytes;
+  file.hidden_seconds = prefetch.saved_seconds;
+  merge(std::move(file));
 }
 
 void RunGatherer::merge(FileReport file) {
@@ -57,11 +59,9 @@ void RunGatherer::merge(FileReport file) {
   for (size_t i = 0; i < kCallClasses; ++i) sum.call[i] += file.call[i];
   sum.prefetched_bytes += file.prefetched_bytes;
   sum.prefetched_used_bytes += file.prefetched_used_bytes;
-  sum.prefetch_seconds += file.prefetch_seconds;
-  // One process may have made the file and another one read it with gain.
-  if (sum.degrade == Degrade::no_gain && sum.prefetched_used_bytes != 0) {
-    sum.degrade = Degrade::none;
-  }
+  sum.hidden_seconds += file.hidden_seconds;
+  // What the interposer leaves alone may have been prefetched all the same.
+  if (sum.prefetched_used_bytes != 0) sum.degrade = Degrade::none;
 }
 
 namespace {
@@ -73,18 +73,18 @@ RunTotals sum_up(const std::vector<ProcessReport>& processes,
   for (const ProcessReport& process : processes) {
     pids.insert(process.pid);
     totals.exposed_seconds += process.exposed_seconds;
-    totals.hidden_seconds += process.hidden_seconds();
-    totals.prefetch_operations += process.prefetch_operations;
     totals.engine_operations += process.engine_operations;
-    totals.prefetched_bytes += process.prefetched_bytes;
-    totals.prefetched_used_bytes += process.prefetched_used_bytes;
+    totals.engine_cost_seconds += process.engine_cost_seconds;
   }
   for (const FileReport& file : files) {
     if (file.degrade == Degrade::not_regular) continue;
     ++totals.files;
     for (size_t i = 0; i < kCallClasses; ++i) totals.call[i] += file.call[i];
+    totals.hidden_seconds += file.hidden_seconds;
+    totals.prefetched_bytes += file.prefetched_bytes;
+    totals.prefetched_used_bytes += file.prefetched_used_bytes;
   }
-  totals.io_seconds = totals.exposed_seconds + totals.hidden_seconds;
+  totals.io_seconds = std::max(0.0, totals.exposed_seconds + totals.hidden_seconds);
   totals.images = processes.size();
   totals.processes = pids.size();
   return totals;
@@ -105,9 +105,12 @@ bool more_exposed(const FileReport& a, const FileReport& b) {
 void RunGatherer::finish(RunReport& report) && {
   std::sort(files_.begin(), files_.end(), more_exposed);
   report.totals = sum_up(processes_, files_);
+  report.totals.prefetch_operations = prefetch_operations_;
+  report.totals.hidden_is_known = prefetch_operations_ == 0 || prefetch_is_compared_;
   for (const ProcessReport& process : processes_) {
     if (report.engine.empty()) report.engine = process.engine;
   }
+  if (report.engine.empty() && prefetch_operations_ > 0) report.engine = "page-cache prefetch";
   report.processes = std::move(processes_);
   report.files = std::move(files_);
 }

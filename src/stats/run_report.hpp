@@ -5,9 +5,9 @@
 // segment_reader.hpp; nothing here knows of shared memory, ticks or JSON.
 //
 //   exposed   time the program's threads spent inside I/O calls on regular files
-//   hidden    time prefetches were in flight while no thread was inside a counted call (read,
-//             write, fsync, copy_file_range, ...), scaled by the part of the prefetched bytes that
-//             the program then read
+//   hidden    time that prefetching saved the program: its pace with prefetching against its pace
+//             without, both taken while it ran (stream/prefetch/help_trial.hpp); negative where
+//             prefetching cost time
 //   I/O time  exposed + hidden: what the I/O would have cost with nothing woven through it
 
 #include <array>
@@ -44,7 +44,7 @@ struct FileReport {
   CallTable call;
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
-  double prefetch_seconds = 0;
+  double hidden_seconds = 0;  ///< below 0: prefetching this file cost time
 
   [[nodiscard]] const CallTotals& of(CallClass which) const noexcept {
     return call[static_cast<size_t>(which)];
@@ -65,18 +65,24 @@ struct ProcessReport {
   std::string program;
   std::string engine;
   std::string why;
-  uint64_t prefetch_operations = 0;
   uint64_t engine_operations = 0;
-  double prefetch_busy_seconds = 0;
-  double prefetch_exposed_seconds = 0;
-  uint64_t prefetched_bytes = 0;
-  uint64_t prefetched_used_bytes = 0;
+  double engine_cost_seconds = 0;  ///< of these, beyond what plain calls would have taken
   double exposed_seconds = 0;
-
-  [[nodiscard]] double hidden_seconds() const noexcept;
 };
 inline constexpr std::array<std::string_view, 4> kProcessEndNames{"running", "exited", "replaced",
                                                                   "killed"};
+
+/// What the command brought in for one reader of a file.
+struct PrefetchReport {
+  std::string path;
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t operations = 0;
+  uint64_t bytes = 0;       ///< brought into the page cache
+  uint64_t used_bytes = 0;  ///< of these, read by the program afterwards
+  double saved_seconds = 0;
+  bool is_compared = false;  ///< whether its pace was taken with and without
+};
 
 /// A task of a Python runtime; one that does I/O on each of its devices.
 struct TaskReport {
@@ -93,7 +99,8 @@ struct TaskReport {
 /// Sums over all processes of a run.
 struct RunTotals {
   double io_seconds = 0;
-  double hidden_seconds = 0;
+  double hidden_seconds = 0;    ///< below 0: prefetching cost time
+  bool hidden_is_known = true;  ///< false: something was prefetched, too little to compare
   double exposed_seconds = 0;
   CallTable call;  ///< of regular files
   uint64_t files = 0;
@@ -101,10 +108,11 @@ struct RunTotals {
   uint64_t images = 0;     ///< process images: fork and exec each make one
   uint64_t prefetch_operations = 0;
   uint64_t engine_operations = 0;
+  double engine_cost_seconds = 0;  ///< below 0: the engine was faster
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
 
-  /// Part of the I/O time that was hidden, 0 to 1.
+  /// Part of the I/O time that was hidden, at most 1; below 0: prefetching cost time.
   [[nodiscard]] double hidden_share() const noexcept {
     return io_seconds > 0 ? hidden_seconds / io_seconds : 0;
   }
@@ -158,6 +166,7 @@ struct RunReport {
 class RunGatherer {
  public:
   void add(ProcessReport process, std::vector<FileReport> files);
+  void add(PrefetchReport prefetch);
 
   /// Puts processes, files, totals and engine into the report.
   void finish(RunReport& report) &&;
@@ -169,6 +178,8 @@ class RunGatherer {
 
   std::vector<ProcessReport> processes_;
   std::vector<FileReport> files_;
+  uint64_t prefetch_operations_ = 0;
+  bool prefetch_is_compared_ = false;
   std::unordered_map<std::string, size_t> index_;  // path -> position in files_
 };
 

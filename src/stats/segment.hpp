@@ -21,7 +21,7 @@ namespace ioweave::stats {
 
 inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;   // "IOWCONF1"
 inline constexpr uint64_t kSegmentMagic = 0x3147455357454f49;  // "IOEWSEG1"
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 
 /// Environment variable that names the run directory; without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
@@ -55,13 +55,10 @@ struct RunConfig {
   RunPolicy policy = RunPolicy::overlap;    ///< of files no rule names
   uint32_t engine = 0;                      ///< engine::Kind, for sync and writes
   uint32_t engine_mode = 0;                 ///< engine::UringMode
-  uint32_t scheduling = 1;                  ///< policy::Scheduling of the prefetch: strict
-  uint64_t slice_bytes = 1u << 20;          ///< most of one prefetch operation, which starts small
-  uint64_t lookahead_bytes = 64u << 20;     ///< most ahead in a file, unless one read is larger
-  uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of a process
-  uint32_t rules = 0;
-  uint32_t reserved = 0;
-  FileRule rule[kMaxRules] = {};  ///< the first that matches wins
+  uint32_t rules = 0;                       ///< of `rule`, in use
+  uint64_t lookahead_bytes = 128u << 20;    ///< most ahead of a reader, unless one read is larger
+  uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run
+  FileRule rule[kMaxRules] = {};            ///< the first that matches wins
 };
 
 // ---- Counters -----------------------------------------------------------------------------------
@@ -96,16 +93,15 @@ struct CallCounters {
   BiasedCounter errors;
 };
 
-/// Why a file is no longer accelerated (it is always served): the first reason stays. From
-/// random_access to no_resources they are for the moment and go when the file is followed after
-/// all.
+/// Why a file is not accelerated (it is always served): the first reason stays. The interposer
+/// gives those up to `stream`, except `duplicated`, which only older run files have.
 enum class Degrade : uint32_t {
   none,
   not_regular,    ///< pipe, socket, terminal, device, directory
   memory_file,    ///< on tmpfs or another file system without a device behind it
   append,         ///< O_APPEND
   direct,         ///< O_DIRECT bypasses the page cache
-  duplicated,     ///< inherited by fork: its position is shared with the parent
+  duplicated,     ///< inherited by fork
   mapped,         ///< mmap
   stream,         ///< fdopen: the C library reads on its own
   random_access,  ///< no pattern to follow
@@ -121,9 +117,16 @@ inline constexpr std::array<std::string_view, 13> kDegradeNames{
     "no gain",  "kernel read-ahead",  "no resources",
     "other"};
 
+/// A read at an explicit offset, or a seek: what the position of a descriptor does not tell.
+struct Place {
+  std::atomic<uint64_t> offset;
+  std::atomic<uint64_t> bytes;  ///< 0: a seek
+};
+
 /// One path as seen by one process. Record 0 gathers the files beyond the capacity.
 struct FileRecord {
   static constexpr size_t kPathBytes = 256;
+  static constexpr uint32_t kPlaces = 8;
 
   std::atomic<uint32_t> state;    ///< 0 free, 1 being filled, 2 in use (release; readers acquire)
   std::atomic<uint32_t> degrade;  ///< Degrade
@@ -134,12 +137,22 @@ struct FileRecord {
   uint32_t opens;
   std::array<CallCounters, kCallClasses> call;
 
-  std::atomic<uint64_t> prefetched_bytes;       ///< brought into the page cache for this file
-  std::atomic<uint64_t> prefetched_used_bytes;  ///< of these, read by the program afterwards
-  std::atomic<uint64_t> prefetch_ticks;         ///< sum over prefetch operations
+  std::atomic<uint32_t> places;  ///< reads at an explicit offset and seeks so far, over all threads
+  uint32_t reserved;
+  std::array<Place, kPlaces> place;  ///< the last ones: number n is in n % kPlaces
 
   char path[kPathBytes];  ///< absolute where it could be told; cut on the left with "..."
 };
+
+/// Notes a read at an explicit offset, or with `bytes` 0 a seek. A hint: relaxed throughout, and
+/// threads may garble or lose one, which costs a wrong guess about what is read next.
+inline void note_place(FileRecord& file, uint64_t offset, uint64_t bytes) noexcept {
+  const uint32_t number = file.places.load(std::memory_order_relaxed);
+  Place& place = file.place[number % FileRecord::kPlaces];
+  place.offset.store(offset, std::memory_order_relaxed);
+  place.bytes.store(bytes, std::memory_order_relaxed);
+  file.places.store(number + 1, std::memory_order_relaxed);
+}
 
 struct Segment {
   static constexpr uint32_t kFiles = 1024;
@@ -160,14 +173,9 @@ struct Segment {
   char engine[64];    ///< engine in use, or empty where none was needed
   char why[256];      ///< first downgrade or fault, one sentence
 
-  /// Prefetch against the program's own I/O, over the process. Hidden time is the time prefetches
-  /// were in flight while no thread of the program was inside a call of any class that is counted
-  /// above (read, write, fsync, copy_file_range, ...) on a device that is prefetched from.
-  std::atomic<uint64_t> prefetch_operations;
-  std::atomic<uint64_t> prefetch_busy_ticks;     ///< time with at least one prefetch in flight
-  std::atomic<uint64_t> prefetch_exposed_ticks;  ///< of that, while it was inside a counted call
-  std::atomic<uint64_t> engine_operations;       ///< calls that went through the engine
-  std::atomic<uint32_t> files;                   ///< records in use, record 0 included
+  std::atomic<uint64_t> engine_operations;  ///< calls that went through the engine
+  std::atomic<int64_t> engine_cost_ticks;   ///< that these took beyond plain calls of their kind
+  std::atomic<uint32_t> files;              ///< records in use, record 0 included
   uint32_t reserved;
 
   FileRecord file[kFiles];
@@ -176,6 +184,7 @@ struct Segment {
 static_assert(std::is_standard_layout_v<Segment> && std::is_standard_layout_v<RunConfig>);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(sizeof(BiasedCounter) == 16);
-static_assert(sizeof(FileRule) == 248 && sizeof(FileRecord) == 576);
+static_assert(sizeof(FileRule) == 248 && sizeof(FileRecord) == 688);
+static_assert(sizeof(Segment) <= 1u << 20);  // the command says so where files may not be as large
 
 }  // namespace ioweave::stats

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -61,6 +62,9 @@ class TickScale {
   [[nodiscard]] double seconds(uint64_t ticks) const noexcept {
     return static_cast<double>(ticks) * seconds_per_tick_;
   }
+  [[nodiscard]] double signed_seconds(int64_t ticks) const noexcept {
+    return static_cast<double>(ticks) * seconds_per_tick_;
+  }
 
  private:
   double seconds_per_tick_ = 0;
@@ -80,16 +84,12 @@ FileReport file_report(const FileRecord& record, bool is_overflow, const TickSca
     file.call[i] = {counters.calls.value(), counters.bytes.value(), counters.errors.value(),
                     scale.seconds(counters.ticks.value())};
   }
-  file.prefetched_bytes = load(record.prefetched_bytes);
-  file.prefetched_used_bytes = load(record.prefetched_used_bytes);
-  file.prefetch_seconds = scale.seconds(load(record.prefetch_ticks));
   return file;
 }
 
 bool was_used(const FileReport& file) {
-  return file.opens > 0 || file.prefetched_bytes > 0 ||
-         std::any_of(file.call.begin(), file.call.end(),
-                     [](const CallTotals& totals) { return totals.calls > 0; });
+  return file.opens > 0 || std::any_of(file.call.begin(), file.call.end(),
+                                       [](const CallTotals& totals) { return totals.calls > 0; });
 }
 
 ProcessReport::End how_it_ended(const Segment& segment) {
@@ -122,10 +122,9 @@ ProcessReport process_report(const Segment& segment, ClockPair end, const TickSc
   process.program = text(segment.program);
   process.engine = text(segment.engine);
   process.why = text(segment.why);
-  process.prefetch_operations = load(segment.prefetch_operations);
   process.engine_operations = load(segment.engine_operations);
-  process.prefetch_busy_seconds = scale.seconds(load(segment.prefetch_busy_ticks));
-  process.prefetch_exposed_seconds = scale.seconds(load(segment.prefetch_exposed_ticks));
+  process.engine_cost_seconds =
+      scale.signed_seconds(segment.engine_cost_ticks.load(std::memory_order_relaxed));
   return process;
 }
 
@@ -183,7 +182,15 @@ SegmentState read_segment(int directory, const std::string& name, ClockPair now,
     why = std::strerror(errno);
     return SegmentState::invalid;
   }
-  const auto segment = std::make_unique<Segment>();
+  // Zeroed pages from the kernel: of the records only those in use are touched.
+  const std::unique_ptr<void, decltype(&std::free)> memory(std::calloc(1, sizeof(Segment)),
+                                                           &std::free);
+  if (memory == nullptr) {
+    close(fd);
+    why = std::strerror(ENOMEM);
+    return SegmentState::invalid;
+  }
+  auto* const segment = static_cast<Segment*>(memory.get());
   uint32_t records = 0;
   const SegmentState state = load_segment(fd, *segment, records, why);
   close(fd);

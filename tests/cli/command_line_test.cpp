@@ -62,8 +62,9 @@ TEST(RunLine, RulesKeepTheirOrder) {
 }
 
 TEST(RunLine, TheLastOfARepeatedOptionCounts) {
-  EXPECT_EQ(parse({"--slice", "1m", "--slice", "2m", "p"}).options.settings.entries.at(0).value,
-            "2m");
+  EXPECT_EQ(
+      parse({"--lookahead", "1m", "--lookahead", "2m", "p"}).options.settings.entries.at(0).value,
+      "2m");
 }
 
 TEST(RunLine, AnUnknownOptionIsAnsweredWithTheNearest) {
@@ -74,11 +75,16 @@ TEST(RunLine, AnUnknownOptionIsAnsweredWithTheNearest) {
   EXPECT_EQ(parse({"-qZ", "prog"}).code, kFailed);
 }
 
+TEST(RunLine, AnOptionOfAnEarlierVersionIsAnsweredWithWhyItWent) {
+  EXPECT_THAT(parse({"--slice=1m", "prog"}).complaint,
+              HasSubstr("unknown option '--slice': 'slice' is no longer a setting: requests have"));
+}
+
 TEST(RunLine, AWrongValueIsAnErrorHere) {
   const Parsed parsed = parse({"--policy", "overlp", "prog"});
   EXPECT_EQ(parsed.code, kFailed);
   EXPECT_THAT(parsed.complaint, HasSubstr("did you mean 'overlap'?"));
-  EXPECT_THAT(parse({"--slice", "1.5m", "prog"}).complaint, HasSubstr("is not a size"));
+  EXPECT_THAT(parse({"--lookahead", "1.5m", "prog"}).complaint, HasSubstr("is not a size"));
   EXPECT_THAT(parse({"--rule", "x", "prog"}).complaint, HasSubstr("GLOB=policy"));
   EXPECT_THAT(parse({"--rule", "x=of", "prog"}).complaint, HasSubstr("did you mean 'off'?"));
 }
@@ -89,13 +95,14 @@ TEST(RunLine, AValueThatIsMissingIsAnError) {
 }
 
 TEST(RunLine, AForgottenValueIsNotTakenFromWhatFollows) {
-  for (const char* const option : {"-o", "-qo", "--output", "--rule", "--slice"}) {
+  for (const char* const option : {"-o", "-qo", "--output", "--rule", "--lookahead"}) {
     const Parsed parsed = parse({option, "--", "true"});
     EXPECT_EQ(parsed.code, kFailed) << option;
     EXPECT_THAT(parsed.complaint,
                 HasSubstr(std::string("'") + option + "' needs a value, and '--' is none"));
   }
-  EXPECT_THAT(parse({"-o", "--slice", "1m", "true"}).complaint, HasSubstr("'--slice' is none"));
+  EXPECT_THAT(parse({"-o", "--lookahead", "1m", "true"}).complaint,
+              HasSubstr("'--lookahead' is none"));
   EXPECT_THAT(parse({"-o", "-q", "true"}).complaint, HasSubstr("'-q' is none"));
   EXPECT_EQ(parse({"-o", "-odd", "-q", "true"}).code, kFailed) << "-odd is -o dd";
   EXPECT_EQ(parse({"--output=--", "true"}).options.settings.entries.at(0).value, "--");

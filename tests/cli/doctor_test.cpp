@@ -40,9 +40,9 @@ TEST(Verdict, ModesThatOnlySomeMachinesHaveDoNotDegradeIt) {
             0);
 }
 
-TEST(ProgramFinding, AStaticProgramIsUnusableWithCauseAndRemedy) {
+TEST(ProgramFinding, AStaticProgramIsDegradedWithCauseAndRemedy) {
   const Finding found = examine_program(IOWEAVE_STATIC_PROGRAM);
-  EXPECT_EQ(found.usable, Usable::no);
+  EXPECT_EQ(found.usable, Usable::degraded);
   EXPECT_THAT(found.cause, HasSubstr("statically linked"));
   EXPECT_FALSE(found.remedy.empty());
 }

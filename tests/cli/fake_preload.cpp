@@ -1,6 +1,7 @@
 // A stand-in for libioweave_preload.so: leaves a fabricated segment when it is loaded and does
 // nothing else, so that tests of the command do not depend on what the real one decides to do. It
-// acts only in the program named by FAKE_PRELOAD_PROGRAM (the end of its path), or in every one.
+// acts only in the program named by FAKE_PRELOAD_PROGRAM (the end of its path), or in every one. Of
+// small files it names FAKE_PRELOAD_FILES.
 
 #include <cstdlib>
 #include <filesystem>
@@ -36,14 +37,13 @@ void leave_segment(const std::string& directory, const std::string& program) {
   }
   FileRecord& input = test::add_file(*segment, "/data/input.bin");
   test::add_calls(input, CallClass::read, 1024, 1u << 30, 0.5);
-  input.prefetched_bytes = 1u << 30;
-  input.prefetched_used_bytes = 1u << 30;
-  segment->prefetch_operations = 1024;
-  segment->prefetch_busy_ticks = 2 * test::kTicksPerSecond;
-  segment->prefetch_exposed_ticks = test::kTicksPerSecond / 2;
   FileRecord& output = test::add_file(*segment, "/data/output.bin");
   test::add_calls(output, CallClass::write, 16, 1u << 20, 0.25);
   output.degrade = static_cast<uint32_t>(Degrade::append);
+  for (int i = std::atoi(variable("FAKE_PRELOAD_FILES").c_str()); i > 0; --i) {
+    test::add_calls(test::add_file(*segment, "/small/" + std::to_string(i)), CallClass::read, 1,
+                    100, 0.00001);
+  }
   FileRecord& pipe = test::add_file(*segment, "pipe:[7]");
   test::add_calls(pipe, CallClass::read, 1, 10, 9);
   pipe.degrade = static_cast<uint32_t>(Degrade::not_regular);

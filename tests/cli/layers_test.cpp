@@ -22,12 +22,12 @@ Layer parse(std::string_view text, LayerKind kind = LayerKind::user) {
 }
 
 TEST(TomlLayer, KeepsValuesWithTheirLines) {
-  const Layer layer = parse("policy = \"off\"\n\nslice = 1048576\nquiet = true\n");
+  const Layer layer = parse("lookahead = 1048576\n\npolicy = \"off\"\nquiet = true\n");
   ASSERT_EQ(layer.entries.size(), 3u);  // by name
-  EXPECT_EQ(layer.entries[0].name, "policy");
-  EXPECT_EQ(layer.entries[1].value, "true");
-  EXPECT_EQ(layer.entries[2].value, "1048576");
-  EXPECT_EQ(layer.entries[2].origin.place, "f.toml:3");
+  EXPECT_EQ(layer.entries[0].value, "1048576");
+  EXPECT_EQ(layer.entries[1].name, "policy");
+  EXPECT_EQ(layer.entries[1].origin.place, "f.toml:3");
+  EXPECT_EQ(layer.entries[2].value, "true");
   EXPECT_THAT(layer.warnings, IsEmpty());
 }
 
@@ -42,19 +42,19 @@ TEST(TomlLayer, RulesKeepTheirOrder) {
 }
 
 TEST(TomlLayer, ASyntaxErrorIsAWarningWithItsLine) {
-  const Layer layer = parse("policy = \"off\"\nslice = = 3\n");
+  const Layer layer = parse("policy = \"off\"\nquiet = = 3\n");
   EXPECT_THAT(layer.entries, IsEmpty());
   EXPECT_THAT(layer.warnings, ElementsAre(HasSubstr("f.toml:2: ")));
 }
 
 TEST(TomlLayer, WrongTypesAreWarningsAndTheRestCounts) {
-  const Layer layer =
-      parse("policy = [\"off\"]\nslice = 1.5\nengine = \"aio\"\nrule = 3\nlock = [\"policy\"]\n");
+  const Layer layer = parse(
+      "policy = [\"off\"]\nlookahead = 1.5\nengine = \"aio\"\nrule = 3\nlock = [\"policy\"]\n");
   ASSERT_EQ(layer.entries.size(), 1u);
   EXPECT_EQ(layer.entries[0].name, "engine");
   EXPECT_THAT(layer.warnings, ::testing::UnorderedElementsAre(
                                   "f.toml:1: policy takes one value",
-                                  "f.toml:2: slice is neither text, a whole number, true nor false",
+                                  HasSubstr("f.toml:2: lookahead is neither text, a whole number"),
                                   "f.toml:4: rules are written as [[rule]]",
                                   HasSubstr("'lock' only counts in the site's file")));
 }
@@ -66,7 +66,7 @@ TEST(TomlLayer, AnIncompleteRuleIsAWarning) {
 }
 
 TEST(TomlLayer, AnUnknownTableIsLeftToResolve) {
-  const Layer layer = parse("[prefetch]\nslice = 3\n");
+  const Layer layer = parse("[prefetch]\nlookahead = 3\n");
   const std::vector<Layer> layers{layer};
   EXPECT_THAT(resolve(layers).warnings, ElementsAre(HasSubstr("unknown setting 'prefetch'")));
 }
@@ -105,6 +105,13 @@ TEST(EnvironmentLayer, WarnsOfMisspeltVariablesOnly) {
               ElementsAre("environment: IOWEAVE_POLCY is ignored; did you mean IOWEAVE_POLICY?"));
 }
 
+TEST(EnvironmentLayer, PassesOnASettingOfAnEarlierVersion) {
+  const char* const variables[] = {"IOWEAVE_SLICE=1m", nullptr};
+  const std::vector<Layer> layers{environment_layer(variables, "/")};
+  EXPECT_THAT(resolve(layers).warnings,
+              ElementsAre(HasSubstr("IOWEAVE_SLICE: 'slice' is no longer a setting")));
+}
+
 TEST(FileLayer, AnAbsentFileSaysNothing) {
   const Layer layer = file_layer(LayerKind::user, "/nonexistent/x.toml", "x", "");
   EXPECT_THAT(layer.entries, IsEmpty());
@@ -133,9 +140,9 @@ TEST(FileLayer, AFolderOfAnotherUserIsNotObeyed) {
 
 TEST(AllLayers, AreInOrderOfPrecedence) {
   const TempDir folder;
-  write_text(folder, "ioweave.toml", "engine = \"aio\"\nslice = \"2m\"\nmode = \"sqpoll\"\n");
-  write_text(folder, "user.toml", "slice = \"4m\"\nschedule = \"none\"\nmode = \"iopoll\"\n");
-  write_text(folder, "site.toml", "schedule = \"strict\"\nlookahead = \"32m\"\n");
+  write_text(folder, "ioweave.toml", "engine = \"aio\"\nlookahead = \"2m\"\nmode = \"sqpoll\"\n");
+  write_text(folder, "user.toml", "lookahead = \"4m\"\npolicy = \"off\"\nmode = \"iopoll\"\n");
+  write_text(folder, "site.toml", "policy = \"sync\"\nmax_lookahead = \"32m\"\n");
   Layer command_line;
   command_line.kind = LayerKind::command_line;
   command_line.entries.push_back({"mode", "plain", {LayerKind::command_line, "--mode"}});
@@ -144,10 +151,10 @@ TEST(AllLayers, AreInOrderOfPrecedence) {
   const Resolved resolved = resolve(all_layers(command_line, variables, places));
   EXPECT_EQ(resolved[Key::mode].origin.place, "--mode");
   EXPECT_EQ(resolved[Key::engine].origin.place, "IOWEAVE_ENGINE");
-  EXPECT_EQ(resolved[Key::slice].origin.place, "./ioweave.toml:2");
-  EXPECT_EQ(resolved[Key::schedule].text, "none");
-  EXPECT_EQ(resolved[Key::lookahead].origin.layer, LayerKind::site);
-  EXPECT_EQ(resolved[Key::policy].origin.layer, LayerKind::builtin);
+  EXPECT_EQ(resolved[Key::lookahead].origin.place, "./ioweave.toml:2");
+  EXPECT_EQ(resolved[Key::policy].text, "off");
+  EXPECT_EQ(resolved[Key::max_lookahead].origin.layer, LayerKind::site);
+  EXPECT_EQ(resolved[Key::quiet].origin.layer, LayerKind::builtin);
 }
 
 }  // namespace

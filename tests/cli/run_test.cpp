@@ -1,13 +1,17 @@
 // `ioweave run` and `ioweave stat` from the outside, with the fabricated interposer.
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -17,6 +21,7 @@
 #include "cli/command_runner.hpp"
 #include "stats/run_file.hpp"
 #include "stats/text_file.hpp"
+#include "support/seccomp.hpp"
 
 namespace ioweave::cli::test {
 namespace {
@@ -37,6 +42,23 @@ Surroundings with_runtime(const TempDir& folder) {
   Surroundings how;
   how.variables = {{"XDG_RUNTIME_DIR", folder.path()}};
   return how;
+}
+
+size_t occurrences(const std::string& text, const std::string& of) {
+  size_t count = 0;
+  for (size_t at = text.find(of); at != std::string::npos; at = text.find(of, at + 1)) ++count;
+  return count;
+}
+
+/// Waits until it holds, or in vain for as long as no machine should take.
+template <class Holds>
+bool comes_true(Holds holds) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    usleep(2000);
+  }
+  return true;
 }
 
 size_t entries(const std::string& path) {
@@ -187,6 +209,33 @@ TEST(Run, AddsTwoVariablesAndTouchesNoOther) {
   EXPECT_EQ(std::ranges::count(text, '\0'), std::ranges::count(plain.out, '\0') + 1);
 }
 
+TEST(Run, AProgramOfAnotherCLibraryGetsNoVariables) {
+  // A shell whose loader is called otherwise.
+  std::string folder = "/tmp/iXXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::string bytes = read_text("/bin/sh");
+  const size_t at = bytes.find("/ld-linux");
+  ASSERT_NE(at, std::string::npos);
+  const size_t begin = bytes.rfind('\0', at) + 1;
+  const std::string real = bytes.c_str() + begin;
+  std::string other = folder + "/ld-musl";
+  if (other.size() <= real.size()) {
+    std::filesystem::create_symlink(real, other);
+    other.resize(real.size(), '\0');
+    bytes.replace(begin, real.size(), other);
+    const TempDir place;
+    const std::string program = write_text(place, "program", bytes);
+    chmod(program.c_str(), 0755);
+    const Ran ran =
+        run_ioweave({"run", program, "-c", "echo \"<$LD_PRELOAD$IOWEAVE_RUN_DIR>\"; exit 3"});
+    EXPECT_EQ(ran.code, 3);
+    EXPECT_EQ(ran.out, "<>\n");
+    EXPECT_THAT(ran.err, HasSubstr("uses another C library"));
+  }
+  std::filesystem::remove_all(folder);
+  if (other.size() > real.size()) GTEST_SKIP() << "the loader's path is too short";
+}
+
 TEST(Run, ARunWithinARunPreloadsOnce) {
   const Ran ran = run_ioweave(
       {"run", "-q", "--", IOWEAVE_COMMAND, "run", "-q", "--", "/bin/sh", "-c", "echo $LD_PRELOAD"});
@@ -241,6 +290,26 @@ TEST(Run, ArgumentsThatLeaveNoRoomAreRunWithoutTheInterposer) {
   EXPECT_TRUE(found);
 }
 
+TEST(Run, TheCommandIsItsParent) {
+  pid_t command = 0;
+  Surroundings how;
+  how.meanwhile = [&](pid_t pid) { command = pid; };
+  const Ran ran = shell("echo $PPID", how);
+  EXPECT_EQ(ran.out, std::to_string(command) + "\n");
+}
+
+TEST(Run, ProcessesThatItLeavesBehindGoOn) {
+  const TempDir folder;
+  const std::string mark = folder.file("mark");
+  const std::string go = folder.file("go");
+  EXPECT_EQ(
+      shell("(while ! test -e " + go + "; do sleep 0.02; done; touch " + mark + ") & exit 4").code,
+      4);
+  EXPECT_FALSE(std::filesystem::exists(mark));
+  write_text(folder, "go", "");
+  EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(mark); }));
+}
+
 // ---- Signals ------------------------------------------------------------------------------------
 
 void send_when_ready(const std::string& ready, pid_t pid, int number) {
@@ -268,15 +337,143 @@ TEST(Run, SignalsThatTheProgramSendsItselfAreNotDoubled) {
   EXPECT_EQ(ran.out, "0\n");
 }
 
+TEST(Run, CtrlCReachesTheProgramOnceAndTheCommandWaits) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) {
+    GTEST_SKIP() << "no pseudo terminals here";
+  }
+  const std::string name = ptsname(terminal);
+  const TempDir folder;
+  const std::string ready = folder.file("ready");
+  Surroundings how;
+  how.in_child = [&] {
+    signal(SIGINT, SIG_DFL);
+    setsid();
+    dup2(open(name.c_str(), O_RDWR), STDIN_FILENO);
+    ioctl(STDIN_FILENO, TIOCSCTTY, 0);
+  };
+  how.meanwhile = [&](pid_t) {
+    EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(ready); }));
+    EXPECT_EQ(write(terminal, "\x03", 1), 1);
+  };
+  const Ran ran = shell("n=0; trap 'n=$((n+1))' INT; test -t 0 && touch " + ready +
+                            "; i=0; while test $n = 0 && test $i -lt 500; do i=$((i+1)); "
+                            "sleep 0.02; done; sleep 0.2; echo $n; exit 3",
+                        how);
+  close(terminal);
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_EQ(ran.out, "1\n");
+  EXPECT_THAT(ran.err, HasSubstr("exposed")) << "the summary comes all the same";
+}
+
+/// The letter that ps(1) shows.
+char state_of(pid_t process) {
+  const std::string text = read_text("/proc/" + std::to_string(process) + "/stat");
+  const size_t at = text.rfind(") ");
+  return at == std::string::npos ? '-' : text[at + 2];
+}
+
+TEST(Run, StopsWithItsGroupAndPassesContinueOn) {
+  const TempDir folder;
+  Surroundings how;
+  how.in_child = [] {
+    signal(SIGTSTP, SIG_DFL);
+    setpgid(0, 0);
+  };
+  how.meanwhile = [&](pid_t command) {
+    while (!std::filesystem::exists(folder.file("ready"))) usleep(2000);
+    const pid_t program = std::stoi(read_text(folder.file("ready")));
+    EXPECT_TRUE(comes_true([&] { return state_of(program) == 'S'; }));  // it sleeps
+    kill(-command, SIGTSTP);  // as a terminal does on Ctrl-Z
+    EXPECT_TRUE(comes_true([&] { return state_of(command) == 'T'; }));
+    EXPECT_TRUE(comes_true([&] { return state_of(program) == 'T'; }));
+    kill(command, SIGCONT);
+    EXPECT_TRUE(comes_true([&] { return state_of(program) != 'T'; }));
+    kill(program, SIGCONT);
+    kill(program, SIGTERM);
+  };
+  const Ran ran = shell("echo $$ >" + folder.file("new") + "; mv " + folder.file("new") + " " +
+                            folder.file("ready") + "; exec sleep 20",
+                        how);
+  EXPECT_EQ(ran.code, 128 + SIGTERM);
+}
+
+// ---- What it takes ------------------------------------------------------------------------------
+
+double processor_seconds_of_children() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+TEST(Run, LookingAtManyFilesTakesLittleOfAProcessor) {
+  const TempDir folder;
+  const std::string path = write_text(folder, "data", std::string(1 << 20, 'x'));
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  // The command opens what tells of each as well.
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4000);
+  const rlim_t files = limit.rlim_cur / 3;
+  Surroundings how;
+  how.in_child = [&] {
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (rlim_t i = 0; i < files; ++i) (void)open(path.c_str(), O_RDONLY);
+  };
+  const auto seconds_of = [&](const char* policy) {
+    const double before = processor_seconds_of_children();
+    EXPECT_EQ(run_ioweave({"run", "-q", "--policy", policy, "/bin/sleep", "3"}, how).code, 0);
+    return processor_seconds_of_children() - before;
+  };
+  // 2 % of it for processes and files, 5 % for positions, a first scan, and what was begun last.
+  EXPECT_LE(seconds_of("overlap") - seconds_of("off"), 0.07 * 3 + 0.1);
+}
+
 // ---- Reports ------------------------------------------------------------------------------------
 
 TEST(Run, TheFiguresAreThoseOfTheSegments) {
   const Ran ran = run_ioweave({"run", "/bin/true"});
-  EXPECT_THAT(ran.err, HasSubstr("I/O time        2.250 s   read 1.0 GiB, written 1.0 MiB"));
-  EXPECT_THAT(ran.err, HasSubstr("hidden          1.500 s   67 % of the I/O time"));
+  EXPECT_THAT(ran.err, HasSubstr("I/O time        0.750 s   read 1.0 GiB, written 1.0 MiB"));
   EXPECT_THAT(ran.err, HasSubstr("exposed         0.750 s"));
   EXPECT_THAT(ran.err, HasSubstr("/data/output.bin"));
   EXPECT_THAT(ran.err, HasSubstr("O_APPEND"));
+}
+
+TEST(Run, WallAndProcessorTimeAreThoseOfTheProgramAndItsChildren) {
+  const TempDir folder;
+  const std::string file = folder.file("run.jsonl");
+  const Ran ran = run_ioweave({"run", "-o", file, "--", "/bin/sh", "-c",
+                               "(n=0; while test $n -lt 200000; do n=$((n+1)); done); sleep 0.3"});
+  EXPECT_THAT(ran.err, HasSubstr("  wall "));
+  EXPECT_THAT(ran.err, HasSubstr(" s   CPU "));
+  stats::RunReport report;
+  std::string why;
+  ASSERT_TRUE(stats::read_run_file(file, report, why)) << why;
+  const double cpu = report.outcome.user_seconds + report.outcome.system_seconds;
+  EXPECT_GT(cpu, 0.02);
+  EXPECT_GT(report.outcome.wall_seconds, 0.3 + 0.02);
+}
+
+TEST(Run, VerboseListsMoreAndTwiceEverything) {
+  Surroundings how;
+  how.variables = {{"FAKE_PRELOAD_FILES", "130"}};
+  const auto small_files = [&](std::vector<std::string> words) {
+    words.emplace_back("/bin/true");
+    return occurrences(run_ioweave(words, how).err, "/small/");
+  };
+  // Two larger ones are listed first.
+  EXPECT_EQ(small_files({"run"}), 0u);
+  EXPECT_EQ(small_files({"run", "-v"}), 18u);
+  EXPECT_EQ(small_files({"run", "-vv"}), 130u);
+  EXPECT_EQ(small_files({"stat"}), 8u);
+  EXPECT_EQ(small_files({"stat", "-v"}), 98u);
+  EXPECT_EQ(small_files({"stat", "-vv"}), 130u);
+  const TempDir folder;
+  (void)run_ioweave({"run", "-q", "-o", folder.file("x"), "/bin/true"}, how);
+  EXPECT_EQ(occurrences(run_ioweave({"report", folder.file("x")}).out, "/small/"), 0u);
+  EXPECT_EQ(occurrences(run_ioweave({"report", "-v", folder.file("x")}).out, "/small/"), 130u);
 }
 
 TEST(Run, AKilledProgramStillHasFigures) {
@@ -309,13 +506,13 @@ TEST(Run, TheRunFileIsWholeAndReadable) {
   const TempDir folder;
   const std::string file = folder.file("run.jsonl");
   const Ran ran =
-      run_ioweave({"run", "-q", "-o", file, "--slice", "2m", "--rule", "*.x=off", "/bin/true"});
+      run_ioweave({"run", "-q", "-o", file, "--lookahead", "2m", "--rule", "*.x=off", "/bin/true"});
   EXPECT_THAT(ran.err, IsEmpty());
   stats::RunReport report;
   std::string why;
   ASSERT_TRUE(stats::read_run_file(file, report, why)) << why;
   EXPECT_EQ(report.command, std::vector<std::string>{"/bin/true"});
-  EXPECT_EQ(report.config.slice_bytes, 2u << 20);
+  EXPECT_EQ(report.config.lookahead_bytes, 2u << 20);
   EXPECT_STREQ(report.config.rule[0].glob, "/**/*.x");
   EXPECT_DOUBLE_EQ(report.totals.exposed_seconds, 0.75);
   EXPECT_GT(report.outcome.wall_seconds, 0);
@@ -336,7 +533,7 @@ TEST(Run, ARunFileThatCannotBeWrittenIsSaidAndTheExitCodeStays) {
 TEST(Run, JsonReplacesTheText) {
   const Ran ran = run_ioweave({"run", "--json", "--", "/bin/true"});
   const auto json = nlohmann::json::parse(ran.err);
-  EXPECT_EQ(json["schema"], "ioweave.run/1");
+  EXPECT_EQ(json["schema"], "ioweave.run/2");
   EXPECT_DOUBLE_EQ(json["summary"]["exposed_s"].get<double>(), 0.75);
   EXPECT_EQ(json["files"].size(), 3u);
 }
@@ -350,7 +547,7 @@ TEST(Run, JsonToAFileLeavesTheText) {
 
 TEST(Run, ABadSettingIsAWarningAndTheProgramRuns) {
   const TempDir folder;
-  write_text(folder, "ioweave.toml", "policy = \"overlapp\"\nslise = \"1m\"\n");
+  write_text(folder, "ioweave.toml", "policy = \"overlapp\"\nlookahed = \"1m\"\n");
   Surroundings how;
   how.directory = folder.path();
   how.variables = {{"IOWEAVE_ENGINE", "urin"}};
@@ -358,8 +555,9 @@ TEST(Run, ABadSettingIsAWarningAndTheProgramRuns) {
   EXPECT_EQ(ran.code, 6);
   EXPECT_THAT(ran.err, HasSubstr("warning: ./ioweave.toml:1: policy 'overlapp' is not known; did "
                                  "you mean 'overlap'?"));
-  EXPECT_THAT(ran.err, HasSubstr("warning: ./ioweave.toml:2: unknown setting 'slise' is ignored; "
-                                 "did you mean 'slice'?"));
+  EXPECT_THAT(ran.err,
+              HasSubstr("warning: ./ioweave.toml:2: unknown setting 'lookahed' is ignored; "
+                        "did you mean 'lookahead'?"));
   EXPECT_THAT(ran.err, HasSubstr("warning: IOWEAVE_ENGINE: engine 'urin' is not known"));
 }
 
@@ -377,6 +575,12 @@ TEST(Run, AStaticProgramRunsAndTheSummarySaysWhyNothingWasSeen) {
   EXPECT_THAT(ran.err, Not(HasSubstr("exposed")));
 }
 
+TEST(Run, WhatAStaticProgramStartsIsObserved) {
+  const Ran ran = run_ioweave({"run", IOWEAVE_STATIC_PROGRAM, "9", "/bin/true"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.err, HasSubstr("exposed         0.750 s"));
+}
+
 TEST(Stat, IsPolicyOffWithATablePerCallClass) {
   const TempDir folder;
   const std::string file = folder.file("run.jsonl");
@@ -389,6 +593,8 @@ TEST(Stat, IsPolicyOffWithATablePerCallClass) {
   std::string why;
   ASSERT_TRUE(stats::read_run_file(file, report, why)) << why;
   EXPECT_EQ(report.config.policy, stats::RunPolicy::off);
+  const auto json = nlohmann::json::parse(run_ioweave({"stat", "--json", "/bin/true"}).err);
+  EXPECT_EQ(json["type"], "report");
 }
 
 // ---- The run directory --------------------------------------------------------------------------
@@ -412,6 +618,21 @@ TEST(Run, TakesTheNextPlaceWhereOneCannotBeUsed) {
   Surroundings how;
   how.variables = {{"XDG_RUNTIME_DIR", "/proc"}};
   EXPECT_THAT(run_ioweave({"run", "/bin/true"}, how).err, HasSubstr("exposed"));
+}
+
+TEST(Run, WithoutAPlaceForItTheProgramRunsAndTheReportSaysSo) {
+  Surroundings how;
+  how.in_child = [] {
+    bool refuses = ioweave::test::refuse_syscall(SYS_mkdirat, EACCES);
+#if defined(SYS_mkdir)
+    refuses = refuses && ioweave::test::refuse_syscall(SYS_mkdir, EACCES);
+#endif
+    if (!refuses) _exit(77);
+  };
+  const Ran ran = shell("exit 5", how);
+  if (ran.code == 77) GTEST_SKIP() << "no seccomp filters here";
+  EXPECT_EQ(ran.code, 5);
+  EXPECT_THAT(ran.err, HasSubstr("Nothing was observed: no place for the run's directory"));
 }
 
 TEST(Run, AFileSizeLimitCostsTheFiguresNotTheProgram) {

@@ -63,8 +63,6 @@ TEST(Settings, DefaultsAreThoseOfTheSegmentsLayout) {
   EXPECT_EQ(config.policy, expected.policy);
   EXPECT_EQ(config.engine, expected.engine);
   EXPECT_EQ(config.engine_mode, expected.engine_mode);
-  EXPECT_EQ(config.scheduling, expected.scheduling);
-  EXPECT_EQ(config.slice_bytes, expected.slice_bytes);
   EXPECT_EQ(config.lookahead_bytes, expected.lookahead_bytes);
   EXPECT_EQ(config.max_lookahead_bytes, expected.max_lookahead_bytes);
 }
@@ -75,26 +73,18 @@ TEST(Settings, AWrongValueIsAnsweredWithTheNearestOrTheList) {
   EXPECT_THAT(why, HasSubstr("did you mean 'overlap'?"));
   EXPECT_EQ(canonical(setting(Key::policy), "fast please", why), std::nullopt);
   EXPECT_THAT(why, HasSubstr("off, sync, writes, overlap"));
-  EXPECT_EQ(canonical(setting(Key::slice), "1", why), std::nullopt);
-  EXPECT_THAT(why, HasSubstr("4k to 1g"));
-}
-
-TEST(Settings, AScheduleOfSharesIsNotOffered) {
-  std::string why;
-  EXPECT_EQ(canonical(setting(Key::schedule), "weighted", why), std::nullopt);
-  EXPECT_EQ(why, "schedule 'weighted' is not known; it is one of none, strict");
-  const std::vector<Layer> layers{layer_of(LayerKind::user, {{"schedule", "weighted"}})};
-  EXPECT_EQ(resolve(layers)[Key::schedule].text, "strict");
-  EXPECT_THAT(resolve(layers).warnings, ElementsAre("place of schedule: " + why));
+  EXPECT_EQ(canonical(setting(Key::lookahead), "1", why), std::nullopt);
+  EXPECT_THAT(why, HasSubstr("4k to 1t"));
 }
 
 TEST(Resolve, TheHighestLayerWins) {
-  const std::vector<Layer> layers{layer_of(LayerKind::environment, {{"policy", "sync"}}),
-                                  layer_of(LayerKind::user, {{"policy", "off"}, {"slice", "2m"}})};
+  const std::vector<Layer> layers{
+      layer_of(LayerKind::environment, {{"policy", "sync"}}),
+      layer_of(LayerKind::user, {{"policy", "off"}, {"lookahead", "2m"}})};
   const Resolved resolved = resolve(layers);
   EXPECT_EQ(resolved[Key::policy].text, "sync");
   EXPECT_EQ(resolved[Key::policy].origin.layer, LayerKind::environment);
-  EXPECT_EQ(resolved[Key::slice].text, "2m");
+  EXPECT_EQ(resolved[Key::lookahead].text, "2m");
   EXPECT_EQ(resolved[Key::engine].origin.layer, LayerKind::builtin);
   EXPECT_THAT(resolved.warnings, IsEmpty());
 }
@@ -113,6 +103,17 @@ TEST(Resolve, AnUnknownNameIsAWarningWithTheNearest) {
   EXPECT_THAT(resolve(layers).warnings,
               ElementsAre("place of lookahed: unknown setting 'lookahed' is ignored; did you mean "
                           "'lookahead'?"));
+}
+
+TEST(Resolve, ASettingOfAnEarlierVersionIsAWarningThatSaysWhyItWent) {
+  std::vector<Layer> layers{layer_of(LayerKind::user, {{"slice", "1m"}, {"schedule", "none"}})};
+  layers[0].locks.push_back({"slice", "", {LayerKind::site, "/etc/x:1"}});
+  EXPECT_THAT(
+      resolve(layers).warnings,
+      ElementsAre("place of slice: 'slice' is no longer a setting: requests have the size of the "
+                  "device's read-ahead window",
+                  HasSubstr("place of schedule: 'schedule' is no longer a setting: the kernel"),
+                  HasSubstr("/etc/x:1: 'slice' is no longer a setting")));
 }
 
 TEST(Resolve, ALockedSettingIsTheSites) {
@@ -177,12 +178,13 @@ TEST(Resolve, RulesBeyondTheTableAreDroppedWithAWarning) {
   EXPECT_THAT(resolved.warnings, ElementsAre(HasSubstr("only the first 64 rules")));
 }
 
-TEST(Resolve, WindowsAreAtLeastASlice) {
+TEST(Resolve, TheRunMayBeAsFarAheadAsOneReader) {
   const std::vector<Layer> layers{
-      layer_of(LayerKind::user, {{"slice", "128m"}, {"lookahead", "1m"}})};
+      layer_of(LayerKind::user, {{"lookahead", "128m"}, {"max_lookahead", "1m"}})};
   const Resolved resolved = resolve(layers);
-  EXPECT_EQ(resolved.size(Key::lookahead), 128u << 20);
-  EXPECT_THAT(resolved.warnings, ElementsAre(HasSubstr("lookahead 1m is below slice 128m")));
+  EXPECT_EQ(resolved.size(Key::max_lookahead), 128u << 20);
+  EXPECT_THAT(resolved.warnings,
+              ElementsAre(HasSubstr("max_lookahead 1m is below lookahead 128m")));
   const std::vector<Layer> large{layer_of(LayerKind::user, {{"lookahead", "2g"}})};
   EXPECT_EQ(resolve(large).size(Key::max_lookahead), 2u << 30);
   EXPECT_THAT(resolve(large).warnings, IsEmpty());
@@ -211,11 +213,6 @@ TEST(Resolve, AnEngineOptionThatChangesNothingIsAWarning) {
   EXPECT_THAT(resolve(layers).warnings, IsEmpty());
   layers[0] = layer_of(LayerKind::environment, {{"engine", "threads"}});
   EXPECT_THAT(resolve(layers).warnings, IsEmpty()) << "a variable may be meant for other runs";
-}
-
-TEST(Resolve, ASliceIsWholePages) {
-  const std::vector<Layer> layers{layer_of(LayerKind::user, {{"slice", "5000"}})};
-  EXPECT_EQ(run_config(resolve(layers)).slice_bytes, 8192u);
 }
 
 TEST(Rule, IsSplitAtTheLastEqualsSign) {

@@ -106,6 +106,47 @@ TEST(Summary, IsShortAndNamesTheExposedSeconds) {
   EXPECT_THAT(text, Not(HasSubstr("Four.")));
 }
 
+/// The summary of a run whose wall time is 10 s.
+std::string summary_with(double saved_seconds, bool is_compared) {
+  stats::PrefetchReport prefetch{"/in", 1, 2, 8, 100, 90, saved_seconds, is_compared};
+  RunReport report;
+  report.outcome.wall_seconds = 10;
+  ProcessReport process;
+  process.active = true;
+  stats::RunGatherer gatherer;
+  gatherer.add(process, {file_of("/in", Degrade::none, 1)});
+  if (is_compared || saved_seconds != 0) gatherer.add(std::move(prefetch));
+  std::move(gatherer).finish(report);
+  return summary_text(report, {});
+}
+
+TEST(Summary, SaysInOneLineWhatWasSavedOrLost) {
+  EXPECT_THAT(
+      summary_with(3, true),
+      HasSubstr("hidden          3.000 s   75 % of the I/O time, 23 % of the time without"));
+  EXPECT_THAT(summary_with(-0.12, true),
+              HasSubstr("cost            0.120 s   1.2 % of the time without prefetching"));
+  EXPECT_THAT(summary_with(1, false), HasSubstr("hidden        not known"));
+  EXPECT_THAT(summary_with(0, false),
+              HasSubstr("hidden          0.000 s   nothing was prefetched"));
+}
+
+TEST(Summary, SaysHowMuchOfWhatWasPrefetchedWasReadAndWhatMovedIt) {
+  const std::string text = summary_with(3, true);
+  EXPECT_THAT(text, HasSubstr("  prefetched        100 B   90 % of it read, in 8 operations\n"));
+  EXPECT_THAT(text, HasSubstr("  engine     page-cache prefetch   policy overlap\n"));
+  EXPECT_THAT(text, HasSubstr("  processes             1\n"));
+}
+
+TEST(Summary, OfAProgramThatWasNotObservedItSaysWhatPrefetchingSaved) {
+  RunReport report;
+  report.outcome.wall_seconds = 10;
+  stats::RunGatherer gatherer;
+  gatherer.add(stats::PrefetchReport{"/in", 1, 2, 8, 100, 90, 2, true});
+  std::move(gatherer).finish(report);
+  EXPECT_THAT(summary_text(report, {}), HasSubstr("hidden          2.000 s"));
+}
+
 TEST(Summary, SmallFilesAreListedOnRequestOnly) {
   FileReport file = file_of("/small", Degrade::no_gain, 0.0001);
   file.call[0].bytes = 1000;
@@ -177,14 +218,14 @@ TEST(Remarks, OnlyWritingHidesNothing) {
 
 TEST(Remarks, NoIoIsSaid) {
   EXPECT_THAT(remarks_on(report_of({}), followed()),
-              ElementsAre(HasSubstr("No read or write call was seen on a file")));
+              ElementsAre(HasSubstr("No read or write call was counted")));
 }
 
 TEST(Remarks, IoThatPassesUsByIsAdmitted) {
   RunReport report = report_of({});
   report.outcome.storage_read_bytes = 200u << 20;
   EXPECT_THAT(remarks_on(report, followed()),
-              ElementsAre(HasSubstr("yet 200.0 MiB came from storage")));
+              ElementsAre(HasSubstr("yet 200.0 MiB came from local disks")));
   EXPECT_THAT(
       remarks_on(report_of({file_of("/in", Degrade::none, 1, CallClass::other)}), followed()),
       ElementsAre(HasSubstr("copy_file_range")));
@@ -197,6 +238,15 @@ TEST(Remarks, AGoodRunNeedsNone) {
 TEST(Remarks, WrongGuessesAreAdmitted) {
   EXPECT_THAT(remarks_on(report_of({prefetched(10)}), followed()),
               ElementsAre(HasSubstr("Only 10 % of the prefetched bytes were read")));
+}
+
+TEST(Remarks, APolicyThatCostTimeIsNamedWithTheFigure) {
+  RunReport report = report_of({prefetched(90)});
+  report.totals.engine_cost_seconds = 0.1;
+  EXPECT_THAT(remarks_on(report, followed()), IsEmpty()) << "1 % of the run";
+  report.totals.engine_cost_seconds = 0.8;
+  EXPECT_THAT(remarks_on(report, followed()),
+              ElementsAre(HasSubstr("The engine cost about 0.800 s")));
 }
 
 TEST(Remarks, LittleIoIsSaid) {

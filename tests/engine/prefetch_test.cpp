@@ -4,9 +4,12 @@
 #include <thread>
 
 #include "lane_fixture.hpp"
+#include "support/resident_pages.hpp"
 
 namespace ioweave::engine {
 namespace {
+
+using test::resident_pages;
 
 constexpr size_t kFileBytes = (3 << 20) + 123;
 
@@ -26,19 +29,6 @@ class Prefetch : public ::testing::Test {
   }
 
   [[nodiscard]] int open_file(int flags) const { return ::open(path_.c_str(), flags | O_CLOEXEC); }
-
-  /// Pages of the range that are in the page cache.
-  static size_t resident_pages(int fd, size_t offset, size_t length) {
-    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-    void* map = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
-    EXPECT_NE(map, MAP_FAILED);
-    std::vector<unsigned char> pages((length + page - 1) / page);
-    EXPECT_EQ(::mincore(map, length, pages.data()), 0);
-    ::munmap(map, length);
-    size_t resident = 0;
-    for (const unsigned char flags : pages) resident += flags & 1u;
-    return resident;
-  }
 
   /// False where this file system keeps its pages whatever it is told (tmpfs).
   static bool drop_cache(int fd) {

@@ -3,9 +3,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -234,8 +236,57 @@ TEST_P(Interposer, SurvivesTruncationUnderneath) {
 TEST_P(Interposer, SurvivesManyThreadsThatOpenAndCloseAndFork) {
   expect_scene("chaos");
 }
+/// Of eight reads: what a program does when it has confined itself is not counted.
+void expect_four_counted(const Finished& finished) {
+  const auto* record = record_of(finished, "data.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(calls(*record, CallClass::read), 4u);
+  EXPECT_EQ(bytes(*record, CallClass::read), 4 * kMiB);
+}
 TEST_P(Interposer, LetsAProgramConfineItself) {
-  expect_scene("confined");
+  expect_four_counted(expect_scene("confined"));
+}
+TEST_P(Interposer, LetsAProgramConfineItselfByARawCall) {
+  const Finished finished = expect_scene("confined_raw");
+#if defined(__x86_64__)
+  expect_four_counted(finished);
+#endif
+}
+TEST_P(Interposer, LetsAProgramForbidTheCycleCounter) {
+  expect_scene("without_counter");
+}
+TEST_P(Interposer, LetsAProgramForbidTheCycleCounterByARawCall) {
+  expect_scene("without_counter_raw");
+}
+TEST_P(Interposer, LosesNoWriteOfThreadsThatShareAPosition) {
+  expect_scene("threads_share_a_position");
+}
+TEST_P(Interposer, LosesNoWriteOfProcessesThatShareAPosition) {
+  expect_scene("processes_share_a_position");
+}
+TEST_P(Interposer, ReadsNothingTwiceForThreadsThatShareAPosition) {
+  expect_scene("readers_share_a_position", 4 * kMiB);
+}
+TEST_P(Interposer, LosesNothingThatManyAppend) {
+  expect_scene("appenders");
+}
+TEST_P(Interposer, WritesVectorsInOne) {
+  expect_scene("whole_vectors");
+}
+TEST_P(Interposer, SignalsTheWriterWhereASizeLimitComesLater) {
+  expect_scene("size_limited_later");
+}
+TEST_P(Interposer, LeavesAllDescriptorsToTheProgram) {
+  expect_scene("fills_the_table");
+}
+TEST_P(Interposer, OutlivesDuplicatesOnEveryNumber) {
+  expect_scene("dups_everywhere");
+}
+TEST_P(Interposer, OutlivesARawCloseOfAllDescriptors) {
+  expect_scene("closes_all_raw");
+}
+TEST_P(Interposer, DoesNotWaitForAPipeThatLiesInPlaceOfAFile) {
+  expect_scene("pipe_in_place_of_a_file");
 }
 
 TEST_P(Interposer, AnswersAlignedDirectTransfersAsAlways) {
@@ -359,7 +410,7 @@ TEST(InterposerRules, TheFirstMatchingRuleWins) {
   EXPECT_EQ(record->policy, RunPolicy::sync);
 }
 
-TEST(InterposerPolicies, SyncCarriesReadsAndWritesWritesOnlyWritesThroughTheEngine) {
+TEST(InterposerPolicies, SyncCarriesTransfersAtAnOffsetAndWritesOnlyWrites) {
   const TemporaryDirectory directory;
   write_pattern(directory / "a.bin", kMiB);
   const auto operations = [&](RunPolicy policy, const std::string& scene) {
@@ -367,11 +418,34 @@ TEST(InterposerPolicies, SyncCarriesReadsAndWritesWritesOnlyWritesThroughTheEngi
     EXPECT_TRUE(finished.exited_with(0)) << finished.err;
     return finished.images.at(0)->engine_operations.load();
   };
-  EXPECT_EQ(operations(RunPolicy::sync, "all_reads"), 11u);  // RWF_HIPRI is left alone
+  EXPECT_EQ(operations(RunPolicy::sync, "all_reads"), 7u);  // those at an offset, without flags
   EXPECT_EQ(operations(RunPolicy::writes, "all_reads"), 0u);
   EXPECT_EQ(operations(RunPolicy::off, "all_reads"), 0u);
-  EXPECT_EQ(operations(RunPolicy::sync, "all_writes"), 8u);
-  EXPECT_EQ(operations(RunPolicy::writes, "all_writes"), 8u);
+  EXPECT_EQ(operations(RunPolicy::sync, "all_writes"), 5u);
+  EXPECT_EQ(operations(RunPolicy::writes, "all_writes"), 5u);
+}
+
+TEST(InterposerPolicies, AioCarriesDirectTransfersAtAnOffsetOnly) {
+  if (engine_here(engine::Kind::aio) != "aio") GTEST_SKIP() << "no native AIO here";
+  const TemporaryDirectory directory;
+  write_pattern(directory / "a.bin", kMiB);
+  const RunOptions options = with_policy(RunPolicy::sync, engine::Kind::aio);
+  const Finished buffered = play(options, "all_reads", directory / "a.bin");
+  EXPECT_TRUE(buffered.exited_with(0)) << buffered.err;
+  EXPECT_EQ(engine_operations(buffered), 0u);
+  const Finished direct = play(options, "direct_reads", directory / "b.bin");
+  if (direct.exited_with(77)) GTEST_SKIP() << "no O_DIRECT here";
+  EXPECT_TRUE(direct.exited_with(0)) << direct.err;
+  EXPECT_NE(engine_operations(direct), 0u);
+}
+
+TEST(InterposerPolicies, WithODirectTheTwoWaysTakeTurnsAtFirst) {
+  if (engine_here(engine::Kind::uring) != "io_uring") GTEST_SKIP() << "no io_uring here";
+  const TemporaryDirectory directory;
+  const Finished finished = play(RunPolicy::sync, "direct_reads", directory / "a.bin");
+  if (finished.exited_with(77)) GTEST_SKIP() << "no O_DIRECT here";
+  EXPECT_TRUE(finished.exited_with(0)) << finished.err;
+  EXPECT_EQ(engine_operations(finished), 8u);
 }
 
 /// A machine or container that refuses io_uring, by the error it refuses it with.
@@ -418,28 +492,53 @@ TEST(InterposerDegrades, NamesTheReason) {
   const TemporaryDirectory memory(true);
   write_pattern(disk / "a.bin", 4 * kMiB);
   write_pattern(memory / "a.bin", 4 * kMiB);
-  write_pattern(disk / "small.bin", 4096);
   const auto reason = [&](RunPolicy policy, const std::string& scene, const std::string& path) {
     const Finished finished = play(policy, scene, path);
     const auto* record = record_of(finished, ".bin");
     return record == nullptr ? Degrade::none : degrade_of(*record);
   };
   EXPECT_EQ(reason(RunPolicy::overlap, "all_opens", memory / "a.bin"), Degrade::memory_file);
-  EXPECT_EQ(reason(RunPolicy::overlap, "all_reads", disk / "small.bin"), Degrade::no_gain);
   EXPECT_EQ(reason(RunPolicy::overlap, "mapped", disk / "a.bin"), Degrade::mapped);
   EXPECT_EQ(reason(RunPolicy::writes, "append", disk / "new.bin"), Degrade::append);
 }
 
-TEST(InterposerDegrades, SaysSoWhereMoreFilesAreOpenThanAreFollowed) {
+TEST(InterposerPlaces, AreThoseThatNoPositionTells) {
   const TemporaryDirectory directory;
-  write_pattern(directory / "first.bin", kMiB);
-  write_pattern(directory / "second.bin", kMiB);
-  const Finished finished =
-      play(RunPolicy::overlap, "opens_many", directory / "first.bin", directory / "second.bin");
-  ASSERT_TRUE(finished.exited_with(0)) << finished.err;
-  const auto* record = record_of(finished, "second.bin");
+  const auto played = [&](RunPolicy policy, const std::string& scene) {
+    write_pattern(directory / "a.bin", kMiB);
+    return play(policy, scene, directory / "a.bin");
+  };
+  const Finished reads = played(RunPolicy::overlap, "all_reads");
+  const auto* record = record_of(reads, "a.bin");
   ASSERT_NE(record, nullptr);
-  EXPECT_EQ(degrade_of(*record), Degrade::no_resources);
+  EXPECT_GE(record->places.load(), 7u);  // one more where RWF_HIPRI is taken
+  EXPECT_LE(record->places.load(), 8u);
+  EXPECT_EQ(record->place[6].offset.load(), 0u);
+  EXPECT_EQ(record->place[6].bytes.load(), 100u);
+
+  const Finished writes = played(RunPolicy::overlap, "all_writes");
+  record = record_of(writes, "a.bin");
+  ASSERT_NE(record, nullptr);
+  ASSERT_EQ(record->places.load(), 2u);  // its two seeks
+  EXPECT_EQ(record->place[0].offset.load(), 300u);
+  EXPECT_EQ(record->place[1].offset.load(), 60u);
+  EXPECT_EQ(record->place[1].bytes.load(), 0u);
+
+  const Finished off = played(RunPolicy::off, "all_reads");
+  record = record_of(off, "a.bin");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->places.load(), 0u);
+}
+
+TEST(InterposerEnvironment, ItsChildrenAreObservedUntilAProgramClearsIt) {
+  const auto programs = [](const std::string& script) {
+    const Finished finished = run_shell(RunOptions{}, script);
+    EXPECT_TRUE(finished.exited_with(3)) << finished.status << finished.err;
+    EXPECT_EQ(finished.err, "");
+    return std::pair(finished.image("/env") != nullptr, finished.image("/true") != nullptr);
+  };
+  EXPECT_EQ(programs("env /bin/sh -c '/bin/true; exit 3'"), std::pair(true, true));
+  EXPECT_EQ(programs("env -i /bin/sh -c '/bin/true; exit 3'"), std::pair(true, false));
 }
 
 TEST(InterposerStepsAside, WithoutARun) {
@@ -471,6 +570,26 @@ TEST(InterposerLibrary, LoadsNoCxxRuntimeIntoAPlainProgram) {
   EXPECT_NE(finished.out.find("libioweave_preload"), std::string::npos);
   EXPECT_EQ(finished.out.find("libstdc++"), std::string::npos);
   EXPECT_EQ(finished.out.find("libgcc_s"), std::string::npos);
+}
+
+/// The most address space that a program had, in KiB, by its own /proc/self/status.
+long peak_kib(const RunOptions& options, const std::string& path) {
+  const Finished finished = run(options, {"/bin/cat", path, "/proc/self/status"});
+  EXPECT_TRUE(finished.exited_with(0)) << finished.err;
+  const size_t at = finished.out.find("VmPeak:");
+  EXPECT_NE(at, std::string::npos);
+  return at == std::string::npos ? 0 : std::atol(finished.out.c_str() + at + 7);
+}
+
+TEST(InterposerLibrary, TakesLittleOfTheProgramsAddressSpace) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "data.txt") << std::string(4 * kMiB, 'x');
+  RunOptions plain;
+  plain.interposed = false;
+  const long before = peak_kib(plain, directory / "data.txt");
+  const long after = peak_kib(with_policy(RunPolicy::overlap), directory / "data.txt");
+  EXPECT_GT(after, before);
+  EXPECT_LE(after - before, 4'000'000 / 1024);
 }
 
 TEST(InterposerLibrary, LeavesNoDescriptorOpen) {

@@ -20,13 +20,9 @@ using namespace ioweave;
 
 void report(const testing::Finished& finished, FILE* to) {
   for (const testing::Image& image : finished.images) {
-    std::fprintf(to,
-                 "%s pid %d state %u engine '%s' ops %lu why '%s' prefetch ops %lu busy %lu "
-                 "exposed %lu\n",
-                 image->program, image->pid, static_cast<unsigned>(image->state.load()),
-                 image->engine, image->engine_operations.load(), image->why,
-                 image->prefetch_operations.load(), image->prefetch_busy_ticks.load(),
-                 image->prefetch_exposed_ticks.load());
+    std::fprintf(to, "%s pid %d state %u engine '%s' ops %lu why '%s'\n", image->program,
+                 image->pid, static_cast<unsigned>(image->state.load()), image->engine,
+                 image->engine_operations.load(), image->why);
     const uint32_t files = std::min(image->files.load(), stats::Segment::kFiles);
     for (uint32_t i = 0; i < files; ++i) {
       const stats::FileRecord& file = image->file[i];
@@ -36,8 +32,7 @@ void report(const testing::Finished& finished, FILE* to) {
                      file.call[call].calls.value(), file.call[call].bytes.value(),
                      file.call[call].ticks.value());
       }
-      std::fprintf(to, " prefetched %lu used %lu degrade '%s'\n", file.prefetched_bytes.load(),
-                   file.prefetched_used_bytes.load(),
+      std::fprintf(to, " places %u degrade '%s'\n", file.places.load(),
                    std::string(stats::kDegradeNames[file.degrade.load()]).c_str());
     }
   }

@@ -35,8 +35,6 @@ RunReport sample() {
   process.seconds = 12;
   process.program = "/bin/app";
   process.engine = "io_uring";
-  process.prefetch_busy_seconds = 2;
-  process.prefetch_operations = 3;
   FileReport file;
   file.path = "/data/in";
   file.file_system = "ext4";
@@ -45,10 +43,9 @@ RunReport sample() {
   file.degrade = Degrade::random_access;
   file.opens = 1;
   file.call[0] = {10, 4096, 1, 0.25};
-  file.prefetched_bytes = 100;
-  file.prefetched_used_bytes = 50;
   RunGatherer gatherer;
   gatherer.add(process, {file});
+  gatherer.add(PrefetchReport{"/data/in", 65024, 1ull << 63, 3, 100, 0, -1, true});
   std::move(gatherer).finish(report);
   report.remarks = {"A remark."};
   return report;
@@ -78,7 +75,7 @@ TEST(RunFile, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(after.command, before.command);
   EXPECT_EQ(after.files.at(0).inode, 1ull << 63);
   EXPECT_EQ(after.processes.at(0).end, ProcessReport::End::killed);
-  EXPECT_DOUBLE_EQ(after.totals.hidden_seconds, 1);
+  EXPECT_DOUBLE_EQ(after.totals.hidden_seconds, -1);
   EXPECT_EQ(after.outcome.signal, 9);
 }
 
@@ -93,7 +90,7 @@ TEST(RunFile, EveryLineIsAnObjectWithAType) {
 }
 
 TEST(RunFile, AnotherSchemaIsRefusedByName) {
-  EXPECT_NE(complaint(altered("ioweave.run/1", "ioweave.run/2")).find("ioweave.run/2"),
+  EXPECT_NE(complaint(altered("ioweave.run/2", "ioweave.run/3")).find("ioweave.run/3"),
             std::string::npos);
 }
 
@@ -141,6 +138,15 @@ TEST(RunFile, TheTasksOfAPythonRuntimeAreRead) {
   EXPECT_EQ(task.bytes, 20u);
   EXPECT_EQ(task.seconds, 1.5);
   EXPECT_EQ(task.limit, 6u);
+}
+
+TEST(RunFile, TheSettingsOfAnEarlierVersionAreIgnored) {
+  RunReport report;
+  std::string why;
+  const std::string text =
+      altered(R"("mode":"plain",)", R"("mode":"plain","schedule":"strict","slice_bytes":1048576,)");
+  ASSERT_TRUE(parse_run_file(text, report, why)) << why;
+  EXPECT_EQ(report.config.rules, 1u);
 }
 
 TEST(RunFile, UnknownKeysAndTypesAreIgnored) {

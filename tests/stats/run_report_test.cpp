@@ -21,37 +21,59 @@ RunReport finished(RunGatherer&& gatherer) {
   return report;
 }
 
-TEST(RunReport, HiddenIsTheOverlapScaledByWhatWasUsed) {
-  ProcessReport process;
-  process.prefetch_busy_seconds = 5;
-  process.prefetch_exposed_seconds = 1;
-  FileReport file = read_file("/in", 100, 2);
-  file.prefetched_bytes = 100;
-  file.prefetched_used_bytes = 75;
+PrefetchReport prefetch_of(const std::string& path, double saved_seconds, bool is_compared) {
+  PrefetchReport prefetch;
+  prefetch.path = path;
+  prefetch.operations = 3;
+  prefetch.bytes = 100;
+  prefetch.used_bytes = 75;
+  prefetch.saved_seconds = saved_seconds;
+  prefetch.is_compared = is_compared;
+  return prefetch;
+}
+
+TEST(RunReport, HiddenIsWhatPrefetchingSaved) {
   RunGatherer gatherer;
-  gatherer.add(process, {file});
+  gatherer.add({}, {read_file("/in", 100, 2)});
+  gatherer.add(prefetch_of("/in", 2, true));
+  gatherer.add(prefetch_of("/in", 1, true));
   const RunReport report = finished(std::move(gatherer));
   EXPECT_DOUBLE_EQ(report.totals.hidden_seconds, 3);
+  EXPECT_TRUE(report.totals.hidden_is_known);
   EXPECT_DOUBLE_EQ(report.totals.exposed_seconds, 2);
   EXPECT_DOUBLE_EQ(report.totals.io_seconds, 5);
   EXPECT_DOUBLE_EQ(report.totals.hidden_share(), 0.6);
+  EXPECT_EQ(report.totals.prefetch_operations, 6u);
+  EXPECT_EQ(report.totals.prefetched_bytes, 200u);
+  EXPECT_EQ(report.totals.prefetched_used_bytes, 150u);
+  ASSERT_EQ(report.files.size(), 1u);
+  EXPECT_EQ(report.files[0].processes, 1u);
+}
+
+TEST(RunReport, WhatPrefetchingCostIsNegative) {
+  RunGatherer gatherer;
+  gatherer.add({}, {read_file("/in", 100, 2)});
+  gatherer.add(prefetch_of("/in", -0.5, true));
+  const RunReport report = finished(std::move(gatherer));
+  EXPECT_DOUBLE_EQ(report.totals.hidden_seconds, -0.5);
+  EXPECT_DOUBLE_EQ(report.totals.io_seconds, 1.5);
+}
+
+TEST(RunReport, WhatWasNotComparedIsNotKnown) {
+  RunGatherer gatherer;
+  gatherer.add(prefetch_of("/unseen", 0, false));
+  const RunReport report = finished(std::move(gatherer));
+  EXPECT_FALSE(report.totals.hidden_is_known);
+  ASSERT_EQ(report.files.size(), 1u);
+  EXPECT_EQ(report.files[0].path, "/unseen");
 }
 
 TEST(RunReport, NothingPrefetchedHidesNothing) {
-  ProcessReport process;
-  process.prefetch_busy_seconds = 5;
-  EXPECT_EQ(process.hidden_seconds(), 0);
-}
-
-TEST(RunReport, HiddenIsNeverNegativeNorMoreThanTheOverlap) {
-  ProcessReport process;
-  process.prefetched_bytes = 10;
-  process.prefetched_used_bytes = 20;  // read twice
-  process.prefetch_busy_seconds = 1;
-  process.prefetch_exposed_seconds = 0.25;
-  EXPECT_DOUBLE_EQ(process.hidden_seconds(), 0.75);
-  process.prefetch_exposed_seconds = 2;
-  EXPECT_EQ(process.hidden_seconds(), 0);
+  RunGatherer gatherer;
+  gatherer.add({}, {read_file("/in", 100, 2)});
+  const RunReport report = finished(std::move(gatherer));
+  EXPECT_EQ(report.totals.hidden_seconds, 0);
+  EXPECT_TRUE(report.totals.hidden_is_known);
 }
 
 TEST(RunReport, WaitingForAPipeIsNotExposedIo) {

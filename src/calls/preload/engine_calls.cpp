@@ -1,73 +1,49 @@
 #include "calls/preload/engine_calls.hpp"
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
-#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <unistd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "calls/file_size_limit.hpp"
 #include "calls/preload/process.hpp"
-#include "calls/preload/real.hpp"
 #include "calls/preload/signal_context.hpp"
-#include "ioweave/ioweave.h"
-#include "service/service.hpp"
+#include "engine/lane.hpp"
+#include "engine/probe.hpp"
+#include "engine/raw_syscall.hpp"
+#include "engine/system_facts.hpp"
 
 namespace ioweave::calls {
 namespace {
 
+using engine::Kind;
+using engine::Op;
+using engine::raw_syscall;
+using engine::UringMode;
+
 enum class Phase : uint32_t { closed, opening, open, failed };
 
-constexpr uint32_t kQueueDepth = 8;  // a thread has one operation in flight
-
 std::atomic<Phase> phase{Phase::closed};
-service::Service* engine_service = nullptr;  // never destroyed: threads use it until the very end
 
-/// What the lane of a calling thread carries in the engine that was opened. Anything else would be
-/// handed to threads of the service. To the kernel those are not the caller (credentials, limits
-/// and filters are a thread's own), they keep a process alive whose main thread called
-/// pthread_exit, and they gain nothing for a caller that waits.
-enum class Carries : uint8_t {
-  all,      ///< io_uring
-  direct,   ///< native AIO, io_uring that polls the device: O_DIRECT at an offset
-  nothing,  ///< threads: there is one, the caller
-};
-std::atomic<const char*> engine_name{nullptr};        // as reported
-std::atomic<Carries> lane_carries{Carries::nothing};  // a hint: the engine carries all somehow
+// What lanes are made of, written before `phase` says open.
+engine::LaneOptions lane_options;
+pthread_key_t lane_key;
 
-/// What this thread is to the engine: the first call on a thread makes its lane, which allocates.
-enum class ThreadPhase : uint8_t { fresh, ready, inside };
+/// What this thread is to the engine: the first call on a thread makes its lane.
+enum class ThreadPhase : uint8_t { fresh, ready, without };
 thread_local constinit ThreadPhase thread_phase __attribute__((tls_model("initial-exec"))) =
     ThreadPhase::fresh;
+thread_local constinit CallLane* own_lane __attribute__((tls_model("initial-exec"))) = nullptr;
 
-Carries carried_by(std::string_view engine) noexcept {
-  if (engine == lane_name(engine::Kind::threads, engine::UringMode::plain)) {
-    return Carries::nothing;
-  }
-  return engine == lane_name(engine::Kind::uring, engine::UringMode::iopoll) ||
-                 engine == lane_name(engine::Kind::aio, engine::UringMode::plain)
-             ? Carries::direct
-             : Carries::all;
-}
-
-/// By the lane of the calling thread; else by the calling thread itself.
-bool goes_to_lane(const Transfer& transfer) noexcept {
-  const Carries carries = lane_carries.load(std::memory_order_relaxed);
-  if (carries != Carries::direct) {
-    return carries == Carries::all;
-  }
-  if (transfer.offset == engine::kCurrentPosition) {
-    return false;
-  }
-  const int saved = errno;
-  const int flags = real::fcntl(transfer.fd, F_GETFL, nullptr);
-  errno = saved;
-  return flags >= 0 && (flags & O_DIRECT) != 0;
+bool is_write(Op op) noexcept {
+  return op == Op::write || op == Op::writev;
 }
 
 void count_operation() noexcept {
@@ -76,16 +52,48 @@ void count_operation() noexcept {
   }
 }
 
-/// What the engine is, as far as the program's calls have shown. Says what is new only.
-void note_engine() noexcept {
-  const char* const name = engine_service->engine_name();
-  if (engine_name.exchange(name, std::memory_order_relaxed) != name) {
-    lane_carries.store(carried_by(name), std::memory_order_relaxed);
-    process.name_engine(name);
+// ---- Opening ------------------------------------------------------------------------------------
+
+void end_of_thread(void* lane) noexcept {
+  thread_phase = ThreadPhase::without;  // destructors that run after this one may still transfer
+  own_lane = nullptr;
+  static_cast<CallLane*>(lane)->close();
+}
+
+void keep_lane(CallLane* lane) noexcept {
+  thread_phase = ThreadPhase::without;
+  if (lane == nullptr) {
+    return;
   }
-  if (const char* const why = engine_service->fallback_reason(); *why != '\0') {
-    process.explain(why);
+  if (pthread_setspecific(lane_key, lane) != 0) {
+    lane->close();
+    return;
   }
+  own_lane = lane;
+  thread_phase = ThreadPhase::ready;
+}
+
+/// The first lane of the process, which shows what there is here.
+CallLane* choose(std::string& why) {
+  const bool wants_core =
+      lane_options.mode == UringMode::sqpoll && lane_options.kind == Kind::uring;
+  if (!wants_core || engine::online_cores() >= engine::kCoresForSqpoll) {
+    if (CallLane* const lane = CallLane::open(lane_options.kind, lane_options.mode);
+        lane != nullptr || lane_options.kind == Kind::threads) {
+      return lane;
+    }
+  }
+  lane_options = engine::best_lane(lane_options, why);
+  CallLane* const lane = CallLane::open(lane_options.kind, lane_options.mode);
+  if (lane == nullptr && lane_options.kind != Kind::threads) {
+    why =
+        "an io_uring would take a descriptor of the program, which needs Linux 5.18 to be avoided";
+    lane_options.kind = Kind::threads;
+  }
+  if (lane_options.kind == Kind::threads) {
+    lane_options.mode = UringMode::plain;
+  }
+  return lane;
 }
 
 bool open_engine() noexcept {
@@ -93,131 +101,151 @@ bool open_engine() noexcept {
   if (!phase.compare_exchange_strong(closed, Phase::opening, std::memory_order_acq_rel)) {
     return false;
   }
-  if (file_size_is_limited()) {
-    process.explain("the file size limit (ulimit -f) keeps writes on plain calls");
-    phase.store(Phase::failed, std::memory_order_release);
-    return false;
-  }
   const stats::RunConfig& config = process.config();
-  std::string why;
-  int error = 0;
-  std::unique_ptr<service::Service> opened;
-  try {
-    opened = service::Service::open({.engine = static_cast<engine::Kind>(config.engine),
-                                     .mode = static_cast<engine::UringMode>(config.engine_mode),
-                                     .queue_depth = kQueueDepth,
-                                     .threads = 1,
-                                     .own_threads = false},
-                                    error, why);
-  } catch (const std::bad_alloc&) {
-    // As with any other failure the calls stay plain.
-  }
-  if (opened == nullptr) {
-    process.explain(why.empty() ? "out of memory" : why.c_str());
+  lane_options.kind = static_cast<Kind>(config.engine);
+  lane_options.mode = static_cast<UringMode>(config.engine_mode);
+  if (pthread_key_create(&lane_key, &end_of_thread) != 0) {
+    process.explain("no thread-specific key is left: calls stay plain");
     phase.store(Phase::failed, std::memory_order_release);
     return false;
   }
-  engine_service = opened.release();
-  note_engine();
+  CallLane* lane = nullptr;
+  try {
+    std::string why;
+    lane = choose(why);
+    if (!why.empty()) {
+      process.explain(why.c_str());
+    }
+  } catch (const std::bad_alloc&) {
+    process.explain("out of memory");
+    phase.store(Phase::failed, std::memory_order_release);
+    return false;
+  }
+  process.name_engine(lane_name(lane_options.kind, lane_options.mode).data());
   phase.store(Phase::open, std::memory_order_release);  // pairs with ready()
+  keep_lane(lane);
   return true;
 }
 
+/// Whether the engine is open and this thread has come to know its lane, which may be none.
 bool ready() noexcept {
-  if (thread_phase == ThreadPhase::ready) [[likely]] {
+  if (thread_phase != ThreadPhase::fresh) [[likely]] {
     return phase.load(std::memory_order_acquire) == Phase::open;
   }
   const Phase now = phase.load(std::memory_order_acquire);
-  if (thread_phase == ThreadPhase::inside || now == Phase::failed || now == Phase::opening ||
-      may_be_in_signal_handler()) {
+  if (now == Phase::failed || now == Phase::opening || may_be_in_signal_handler()) {
     return false;
   }
+  const int saved = errno;
   const SignalsHeld held;
-  return now == Phase::open || open_engine();
+  const bool open = now == Phase::open || open_engine();
+  if (open && thread_phase == ThreadPhase::fresh) {
+    keep_lane(CallLane::open(lane_options.kind, lane_options.mode));
+  }
+  errno = saved;
+  return open;
 }
 
-iow_op op_of(engine::Op op) noexcept {
-  switch (op) {
-    case engine::Op::read:
-      return IOW_OP_READ;
-    case engine::Op::write:
-      return IOW_OP_WRITE;
-    case engine::Op::readv:
-      return IOW_OP_READV;
-    case engine::Op::writev:
-      return IOW_OP_WRITEV;
-    case engine::Op::fsync:
-      return IOW_OP_FSYNC;
-    case engine::Op::fdatasync:
-      return IOW_OP_FDATASYNC;
-    default:
-      return IOW_OP_NOP;
-  }
+// ---- Whether the lane may do it -----------------------------------------------------------------
+
+/// The descriptor may have been closed behind our back and be another file's, or a pipe's, whose
+/// transfer might never end.
+bool still_is(const stats::FileRecord& file, int fd) noexcept {
+  struct stat status {};
+  return raw_syscall(SYS_fstat, fd, &status) == 0 && S_ISREG(status.st_mode) &&
+         status.st_dev == file.device && status.st_ino == file.inode;
 }
 
-/// io_uring leaves the descriptor's position where it was if a transfer moves some bytes and then
-/// meets an error (space that ends), although it reports those bytes (Linux 6.18).
-class PositionKeeper {
- public:
-  explicit PositionKeeper(const Transfer& transfer) noexcept
-      : fd_(transfer.fd), before_(transfer.offset == engine::kCurrentPosition ? position() : -1) {}
-
-  void moved(int64_t bytes) const noexcept {
-    if (before_ >= 0 && bytes > 0 && position() == before_) {
-      real::lseek(fd_, before_ + bytes, SEEK_SET);
-    }
-  }
-
- private:
-  /// -1 where there is none; errno stays.
-  [[nodiscard]] off_t position() const noexcept {
-    const int saved = errno;
-    const off_t now = real::lseek(fd_, 0, SEEK_CUR);
-    errno = saved;
-    return now;
-  }
-
-  const int fd_;
-  const off_t before_;
-};
+/// What polls the device, and AIO, carry transfers past the page cache only.
+bool carries_direct_only() noexcept {
+  return lane_options.kind == Kind::aio || lane_options.mode == UringMode::iopoll;
+}
 
 }  // namespace
 
-bool carry_out(const Transfer& transfer, int64_t& result) {
-  pthread_testcancel();  // the call it stands for is a cancellation point
-  // What a lane does not carry needs none: asked first where it can be.
-  const bool through_lane =
-      engine_is_open() ? goes_to_lane(transfer) && ready() : ready() && goes_to_lane(transfer);
-  if (!through_lane) {
-    if (engine_is_open() && lane_carries.load(std::memory_order_relaxed) == Carries::nothing) {
+/// Thread-safe: figures that steer, relaxed throughout.
+struct Trial {
+  static constexpr uint32_t kInTurn = 16;     // the first ones
+  static constexpr uint32_t kLookEvery = 32;  // at the slower way, afterwards
+
+  std::atomic<uint32_t> calls{0};
+  std::atomic<uint64_t> ticks[2]{};  // of a call, plain and carried, as a running mean
+
+  /// By the faster way.
+  [[nodiscard]] bool carries() noexcept {
+    const uint32_t number = calls.fetch_add(1, std::memory_order_relaxed);
+    if (number < kInTurn) {
+      return number % 2 == 0;
+    }
+    const bool lane_is_faster =
+        ticks[1].load(std::memory_order_relaxed) < ticks[0].load(std::memory_order_relaxed);
+    return lane_is_faster != (number % kLookEvery == kLookEvery - 1);
+  }
+
+  /// By the lane as the policy asks, but for a call now and then that tells what the lane costs.
+  [[nodiscard]] bool carries_nearly_all() noexcept {
+    return calls.fetch_add(1, std::memory_order_relaxed) % kPlainEvery != kPlainEvery - 1;
+  }
+  static constexpr uint32_t kPlainEvery = 64;
+};
+
+namespace {
+
+constexpr unsigned kSizes = 32;
+// Through the page cache and past it; of reads and writes; by the power of two below their size.
+constinit Trial trials[2][2][kSizes];
+
+Trial& trial_of(const Transfer& transfer, bool direct) noexcept {
+  const auto size = static_cast<unsigned>(std::bit_width(transfer.bytes));
+  return trials[direct ? 1 : 0][is_write(transfer.op) ? 1 : 0][size < kSizes ? size : kSizes - 1];
+}
+
+}  // namespace
+
+void note_trial(Trial& trial, bool carried, uint64_t ticks) noexcept {
+  std::atomic<uint64_t>& mean = trial.ticks[carried ? 1 : 0];
+  const uint64_t before = mean.load(std::memory_order_relaxed);
+  mean.store(before == 0 ? ticks : before - before / 8 + ticks / 8, std::memory_order_relaxed);
+  const uint64_t plain = trial.ticks[0].load(std::memory_order_relaxed);
+  stats::Segment* const segment = process.segment();
+  if (carried && plain != 0 && segment != nullptr) {
+    segment->engine_cost_ticks.fetch_add(static_cast<int64_t>(ticks - plain),
+                                         std::memory_order_relaxed);
+  }
+}
+
+bool carry_out(const Transfer& transfer, const stats::FileRecord& file, Trial*& trial,
+               int64_t& result) {
+  if (!ready()) {
+    return false;
+  }
+  if (own_lane == nullptr) {
+    if (lane_options.kind == Kind::threads) {
       count_operation();
     }
     return false;
   }
-  iow_request request{};
-  request.op = static_cast<uint8_t>(op_of(transfer.op));
-  request.flags = IOW_EXACT;
-  request.fd = transfer.fd;
-  request.buffer = transfer.buffer;
-  request.bytes = transfer.bytes;
-  request.offset = transfer.offset;
-  // The request and perhaps the buffer are on this stack: no handler may jump away over them.
-  const SignalsHeld held;
-  thread_phase = ThreadPhase::inside;
-  const PositionKeeper position(transfer);
-  iow_request* const one = &request;
-  const bool submitted = engine_service->submit({&one, 1}) == 1;
-  if (submitted) {
-    (void)engine_service->wait(request, -1);
-  }
-  thread_phase = ThreadPhase::ready;
-  if (!submitted) {
+  if (transfer.offset < 0 || process.is_visitor()) {
     return false;
   }
-  result = request.result;
-  position.moved(result);
-  if (engine_service->engine_name() != engine_name.load(std::memory_order_relaxed)) {
-    note_engine();  // the device has refused to be polled
+  const long flags = raw_syscall(SYS_fcntl, transfer.fd, F_GETFL);
+  const bool direct = flags >= 0 && (flags & O_DIRECT) != 0;
+  if (flags < 0 || (!direct && carries_direct_only()) || !still_is(file, transfer.fd) ||
+      (is_write(transfer.op) && file_size_is_limited())) {
+    return false;
+  }
+  if (transfer.op == Op::read || transfer.op == Op::write) {
+    trial = &trial_of(transfer, direct);
+    if (direct ? !trial->carries() : !trial->carries_nearly_all()) {
+      return false;
+    }
+  }
+  pthread_testcancel();  // the call it stands for is a cancellation point
+  // The buffer is perhaps on this stack: no handler may jump away over it.
+  const SignalsHeld held;
+  if (!own_lane->carry(transfer, is_write(transfer.op) && !direct, held, result)) {
+    trial = nullptr;
+    return false;
   }
   count_operation();
   return true;

@@ -5,17 +5,14 @@
 //
 // Neither noexcept nor destructors here: cancelling a thread inside the real call unwinds through
 // these frames, and our copy of the unwinder must have no part in that (it is linked statically and
-// may differ from the C library's). What must be undone then is a pthread cleanup handler.
+// may differ from the C library's).
 
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 
-#include <pthread.h>
+#include <sys/types.h>
 
-#include "base/clock.hpp"
 #include "calls/preload/engine_calls.hpp"
-#include "calls/preload/prefetcher.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/table.hpp"
 
@@ -30,70 +27,47 @@ inline void note_alive(uint64_t ticks) noexcept {
   }
 }
 
-/// Accounts for a call that took from `begin` until now, and tells the stream of a read.
+/// Accounts for a call that took from `begin` until now, and notes where a read at an offset was.
 [[gnu::always_inline]] inline void account(Entry& entry, stats::CallClass call, int64_t offset,
                                            int64_t result, uint64_t begin) noexcept {
-  const uint64_t end = now_ticks();
+  const uint64_t end = call_ticks();
   stats::FileRecord* const record = entry.record.load(std::memory_order_relaxed);
-  if (record == nullptr) [[unlikely]] {
+  if (record == nullptr || process.left_alone()) [[unlikely]] {
     return;  // closed meanwhile
   }
   count_call(*record, call, result, end - begin);
   note_alive(end);
-  if (call == stats::CallClass::read) {
-    Stream* const stream = entry.stream.load(std::memory_order_relaxed);
-    if (stream != nullptr && result > 0) [[unlikely]] {
-      stream->observe(offset, static_cast<uint64_t>(result), end - begin);
-    }
+  if (call == stats::CallClass::read && offset >= 0 && result > 0 && entry.has(Entry::places)) {
+    note_place(*record, static_cast<uint64_t>(offset), static_cast<uint64_t>(result));
   }
-}
-
-inline void end_foreground(void* device) {
-  prefetcher.foreground_end(*static_cast<Device*>(device));
-}
-
-template <class Call>
-[[gnu::noinline]] ssize_t observed_beside_prefetch(Entry& entry, stats::CallClass call,
-                                                   int64_t offset, Device& device, Call real_call) {
-  ssize_t result = -1;
-  prefetcher.foreground_begin(device);
-  pthread_cleanup_push(&end_foreground, &device);
-  const uint64_t begin = now_ticks();
-  result = real_call();
-  account(entry, call, offset, result, begin);
-  pthread_cleanup_pop(1);
-  return result;
 }
 
 /// Makes the real call and accounts for it.
 template <class Call>
 [[gnu::always_inline]] inline ssize_t observed(Entry& entry, stats::CallClass call, int64_t offset,
                                                Call real_call) {
-  Device* const device = entry.device.load(std::memory_order_relaxed);
-  if (device != nullptr && device->prefetching.load(std::memory_order_relaxed) != 0) [[unlikely]] {
-    return observed_beside_prefetch(entry, call, offset, *device, real_call);
-  }
-  const uint64_t begin = now_ticks();
+  const uint64_t begin = call_ticks();
   const ssize_t result = real_call();
   account(entry, call, offset, result, begin);
   return result;
 }
 
-/// By the engine where that is possible, else the real call. To the prefetcher it is a call of the
-/// program like any other.
+/// By the engine where that is possible, else the real call.
 template <class Call>
 [[gnu::noinline]] ssize_t by_engine(Entry& entry, stats::CallClass call, const Transfer& transfer,
                                     Call real_call) {
   return observed(entry, call, transfer.offset, [&]() -> ssize_t {
     int64_t result = 0;
-    if (transfer.bytes == 0 || transfer.offset < -1 || !carry_out(transfer, result)) {
-      return real_call();
+    const stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
+    Trial* trial = nullptr;
+    const uint64_t begin = call_ticks();
+    const bool carried = transfer.bytes != 0 && transfer.offset >= -1 && file != nullptr &&
+                         carry_out(transfer, *file, trial, result);
+    const ssize_t answer = carried ? static_cast<ssize_t>(result) : real_call();
+    if (trial != nullptr && answer > 0) {
+      note_trial(*trial, carried, call_ticks() - begin);
     }
-    if (result < 0) {
-      errno = static_cast<int>(-result);
-      return -1;
-    }
-    return result;
+    return answer;
   });
 }
 
@@ -106,15 +80,15 @@ template <stats::CallClass call, class Call, class Describe>
   if (entry == nullptr) {
     return real_call();
   }
-  constexpr uint32_t kByEngine =
+  constexpr Entry::Flag kByEngine =
       call == stats::CallClass::read ? Entry::engine_reads : Entry::engine_writes;
-  if ((entry->flags.load(std::memory_order_relaxed) & kByEngine) != 0) [[unlikely]] {
+  if (entry->has(kByEngine)) [[unlikely]] {
     return by_engine(*entry, call, describe(), real_call);
   }
   return observed(*entry, call, offset, real_call);
 }
 
-/// A call that is counted but neither followed nor replaced.
+/// A call that is counted and never replaced.
 template <class Call>
 ssize_t counted(int fd, stats::CallClass call, Call real_call) {
   Entry* const entry = table.find(fd);

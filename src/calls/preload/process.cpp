@@ -53,8 +53,6 @@ bool Process::attach() noexcept {
   }
   stpcpy(directory_, directory);
   pid_ = getpid();
-  start_ns_ = now_ns();
-  start_ticks_ = now_ticks();
   return map_config() && create_segment();
 }
 
@@ -152,8 +150,21 @@ bool Process::pid_differs() const noexcept {
   return pid_ != static_cast<pid_t>(syscall(SYS_getpid));
 }
 
+void Process::leave_alone() noexcept {
+  if (!left_alone() && segment() != nullptr && !is_visitor()) {
+    mark(stats::Segment::State::running);  // the last times there will be
+  }
+  left_alone_.store(true, std::memory_order_relaxed);
+}
+
 void Process::mark(stats::Segment::State state) noexcept {
   stats::Segment* const segment = this->segment();
+  if (left_alone()) {
+    if (segment != nullptr && ioweave_memory_was_shared.load(std::memory_order_relaxed) == 0) {
+      segment->state.store(state, std::memory_order_release);
+    }
+    return;
+  }
   if (segment == nullptr || is_visitor()) {
     return;
   }
@@ -173,18 +184,6 @@ void Process::name_engine(const char* name) noexcept {
   if (stats::Segment* const segment = this->segment(); segment != nullptr) {
     strncpy(segment->engine, name, sizeof segment->engine - 1);
   }
-}
-
-uint64_t Process::measure_ticks() noexcept {
-  constexpr uint64_t kGuess = 2500;
-  constexpr uint64_t kEnoughUs = 2000;
-  const uint64_t elapsed_us = (now_ns() - start_ns_) / 1000;
-  if (elapsed_us < kEnoughUs) {
-    return kGuess;
-  }
-  const uint64_t rate = (now_ticks() - start_ticks_) / elapsed_us;
-  ticks_per_us_.store(rate == 0 ? 1 : rate, std::memory_order_relaxed);
-  return rate == 0 ? 1 : rate;
 }
 
 }  // namespace ioweave::calls

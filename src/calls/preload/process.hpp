@@ -14,6 +14,7 @@
 
 #include <sys/types.h>
 
+#include "base/clock.hpp"
 #include "stats/segment.hpp"
 
 namespace ioweave::calls {
@@ -50,6 +51,15 @@ class Process {
   }
   [[nodiscard]] const stats::RunConfig& config() const noexcept { return *config_; }
 
+  /// The program confines itself, or forbids the cycle counter, which the C library's clock reads
+  /// as well: from now on neither a system call nor a clock of ours. Async-signal-safe.
+  void leave_alone() noexcept;
+  [[nodiscard]] bool left_alone() const noexcept {
+    return left_alone_.load(std::memory_order_relaxed);
+  }
+  /// In a child of such a process: the segment is its parent's.
+  void drop_segment() noexcept { segment_.store(nullptr, std::memory_order_relaxed); }
+
   /// The image ends by exit or exec; `running` takes an exec back that failed.
   void mark(stats::Segment::State state) noexcept;
 
@@ -58,14 +68,7 @@ class Process {
   /// Names the engine in use.
   void name_engine(const char* name) noexcept;
 
-  /// The rate of base/clock.hpp's ticks; a guess in the first milliseconds.
-  [[nodiscard]] uint64_t ticks_per_us() noexcept {
-    const uint64_t known = ticks_per_us_.load(std::memory_order_relaxed);
-    return known != 0 ? known : measure_ticks();
-  }
-
  private:
-  [[nodiscard]] uint64_t measure_ticks() noexcept;
   [[nodiscard]] bool pid_differs() const noexcept;
   [[nodiscard]] bool map_config() noexcept;
   [[nodiscard]] bool create_segment() noexcept;
@@ -74,15 +77,18 @@ class Process {
   const stats::RunConfig* config_ = nullptr;
   std::atomic<stats::Segment*> segment_{nullptr};
   std::atomic<bool> unborn_{false};
+  std::atomic<bool> left_alone_{false};
   std::atomic<uint32_t> birth_{0};  // 1 while a thread creates the segment
-  std::atomic<uint64_t> ticks_per_us_{0};
   std::atomic<uint32_t> explained_{0};
-  uint64_t start_ns_ = 0;
-  uint64_t start_ticks_ = 0;
   pid_t pid_ = 0;
   char directory_[192] = {};
 };
 
 extern Process process;
+
+/// now_ticks() for what wraps a call; 0 where the program must not be disturbed by a clock.
+inline uint64_t call_ticks() noexcept {
+  return process.left_alone() ? 0 : now_ticks();
+}
 
 }  // namespace ioweave::calls

@@ -4,10 +4,8 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/append_number.hpp"
@@ -38,32 +36,6 @@ uint64_t hash(uint64_t device, uint64_t inode, const char* name) {
     value = (value ^ static_cast<unsigned char>(*name)) * 0x100000001B3u;
   }
   return mix(value);
-}
-
-/// File systems whose files live in memory or are made up on the fly.
-bool is_memory_file_system(int fd) {
-  struct statfs status {};
-  if (fstatfs(fd, &status) != 0) {
-    return false;
-  }
-  switch (static_cast<unsigned long>(status.f_type)) {
-    case TMPFS_MAGIC:
-    case RAMFS_MAGIC:
-    case HUGETLBFS_MAGIC:
-    case PROC_SUPER_MAGIC:
-    case SYSFS_MAGIC:
-    case DEBUGFS_MAGIC:
-    case TRACEFS_MAGIC:
-    case SECURITYFS_MAGIC:
-    case CGROUP_SUPER_MAGIC:
-    case CGROUP2_SUPER_MAGIC:
-    case DEVPTS_SUPER_MAGIC:
-    case EFIVARFS_MAGIC:
-    case BPF_FS_MAGIC:
-      return true;
-    default:
-      return false;
-  }
 }
 
 /// Copies the end of a path that is too long, marked by "...".
@@ -112,10 +84,6 @@ void Records::forget() noexcept {
     slot.store(0, std::memory_order_relaxed);
   }
   populated_.store(0, std::memory_order_relaxed);
-  for (Device& device : devices_) {
-    device.prefetching.store(0, std::memory_order_relaxed);
-    device.foreground.store(0, std::memory_order_relaxed);
-  }
 }
 
 /// Makes sure that the record's memory is there: touching a page of a full tmpfs is SIGBUS.
@@ -198,25 +166,6 @@ uint32_t Records::add(int fd, const Key& key) noexcept {
   copy_path(record.path, sizeof record.path, renamed ? key.path : path);
   record.policy = stats::policy_of(*config_, path);
   return number;
-}
-
-Device* Records::device_of(int fd, const struct stat& status) noexcept {
-  const uint64_t key = status.st_dev + 1;
-  for (Device& device : devices_) {
-    uint64_t present = device.key.load(std::memory_order_relaxed);
-    if (present == 0 &&
-        device.key.compare_exchange_strong(present, key, std::memory_order_relaxed)) {
-      present = key;
-    }
-    if (present != key) {
-      continue;
-    }
-    if (device.memory.load(std::memory_order_relaxed) == 0) {
-      device.memory.store(is_memory_file_system(fd) ? 2 : 1, std::memory_order_relaxed);
-    }
-    return &device;
-  }
-  return nullptr;
 }
 
 }  // namespace ioweave::calls

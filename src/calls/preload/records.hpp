@@ -1,6 +1,6 @@
 #pragma once
 
-// The file records of this process's segment, and the devices the files are on.
+// The file records of this process's segment.
 //
 // Looked up by (device, inode, last part of the path) in an open-addressing index in private
 // memory; an inode number alone is reused as soon as a file is removed. Everything is lock-free
@@ -17,20 +17,6 @@
 
 namespace ioweave::calls {
 
-/// A storage device that files of this process are on.
-struct alignas(64) Device {
-  std::atomic<uint64_t> key;     ///< st_dev + 1; 0: free
-  std::atomic<uint32_t> memory;  ///< 0 not known yet, 1 no, 2 yes: nothing behind the page cache
-  /// Whether the prefetcher wants the program's calls counted, and to be woken when they have
-  /// ended.
-  std::atomic<uint32_t> prefetching;
-  static constexpr uint32_t kWatch = 1;
-  static constexpr uint32_t kWakeAtEnd = 2;
-  std::atomic<uint32_t> foreground;        ///< threads inside a read or write on this device
-  std::atomic<uint64_t> busy_before;       ///< prefetch clock when the foreground became busy
-  std::atomic<uint64_t> read_ahead_bytes;  ///< the kernel's window; 0 until a stream wants to know
-};
-
 /// Thread-safe.
 class Records {
  public:
@@ -44,9 +30,6 @@ class Records {
   /// The counterpart of a record of the parent's segment in a forked child.
   [[nodiscard]] stats::FileRecord* inherit(const stats::FileRecord& theirs) noexcept;
 
-  /// The slot of a device, or null where there are more than expected.
-  [[nodiscard]] Device* device_of(int fd, const struct stat& status) noexcept;
-
  private:
   struct Key {
     uint64_t device;
@@ -59,13 +42,11 @@ class Records {
   [[nodiscard]] bool populate(uint32_t record) noexcept;
 
   static constexpr size_t kIndex = 4096;  // a power of two, several times Segment::kFiles
-  static constexpr size_t kDevices = 32;
 
   stats::Segment* segment_ = nullptr;
   const stats::RunConfig* config_ = nullptr;
   std::atomic<uint32_t> populated_{0};        // records whose memory is certain
   std::atomic<uint32_t> index_[kIndex] = {};  // record number + 1
-  Device devices_[kDevices] = {};
 };
 
 extern Records records;
@@ -75,22 +56,6 @@ inline void degrade(stats::FileRecord& record, stats::Degrade reason) noexcept {
   auto none = static_cast<uint32_t>(stats::Degrade::none);
   record.degrade.compare_exchange_strong(none, static_cast<uint32_t>(reason),
                                          std::memory_order_relaxed);
-}
-
-/// The file is followed after all: a reason that was for the moment only is taken back.
-inline void undo_degrade(stats::FileRecord& record) noexcept {
-  uint32_t reason = record.degrade.load(std::memory_order_relaxed);
-  switch (static_cast<stats::Degrade>(reason)) {
-    case stats::Degrade::random_access:
-    case stats::Degrade::no_gain:
-    case stats::Degrade::read_ahead:
-    case stats::Degrade::no_resources:
-      record.degrade.compare_exchange_strong(reason, static_cast<uint32_t>(stats::Degrade::none),
-                                             std::memory_order_relaxed);
-      break;
-    default:
-      break;
-  }
 }
 
 /// Whether the calling thread may add to the record's owned counters. The first thread to come

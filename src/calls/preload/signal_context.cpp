@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/raw_syscall.hpp"
+
 namespace ioweave::calls {
 namespace {
 
@@ -83,6 +85,18 @@ bool may_be_in_signal_handler() noexcept {
 SignalsHeld::SignalsHeld() noexcept {
   const uint64_t all = ~bit(kSetxidSignal);
   before_ = set_mask(SIG_SETMASK, &all);
+}
+
+uint64_t SignalsHeld::but_for_fatal_ones() const noexcept {
+  uint64_t held = ~bit(kSetxidSignal);
+  for (int signal = 1; signal <= kSignals; ++signal) {
+    KernelAction action{};
+    if (engine::raw_syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof action.mask) == 0 &&
+        action.handler == SIG_DFL) {
+      held &= ~bit(signal);
+    }
+  }
+  return held | before_;
 }
 
 SignalsHeld::~SignalsHeld() {

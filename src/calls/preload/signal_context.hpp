@@ -1,7 +1,7 @@
 #pragma once
 
-// The calls we wrap may be made from signal handlers; starting a thread or opening a service may
-// not: the interrupted code could be inside malloc. These tell the one from the other, and keep
+// The calls we wrap may be made from signal handlers; opening an engine may not: the interrupted
+// code could be inside malloc. These tell the one from the other, and keep
 // handlers out while the engine works on a stack frame of the program.
 
 #include <cstdint>
@@ -23,6 +23,10 @@ class SignalsHeld {
   ~SignalsHeld();
   SignalsHeld(const SignalsHeld&) = delete;
   SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+  /// The mask to wait with where a transfer does not end: lets those signals in that end or stop
+  /// the process by default, which a plain call would not keep from doing so.
+  [[nodiscard]] uint64_t but_for_fatal_ones() const noexcept;
 
  private:
   uint64_t before_;

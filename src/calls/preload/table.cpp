@@ -1,12 +1,10 @@
 #include "calls/preload/table.hpp"
 
-#include <cerrno>
-
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
-#include "calls/preload/prefetcher.hpp"
-#include "calls/preload/real.hpp"
+#include "base/memory_file_system.hpp"
 
 namespace ioweave::calls {
 
@@ -14,20 +12,12 @@ constinit DescriptorTable table;
 
 namespace {
 
-constexpr off_t kLeastFollowedBytes = 1 << 20;
-
-/// Why the reads of this open file are not worth following, or none.
-stats::Degrade reads_degrade(const struct stat& status, const Device* device, int flags) {
+/// Why the reads of this open file cannot be accelerated, or none.
+stats::Degrade reads_degrade(int fd, int flags) {
   if ((flags & O_DIRECT) != 0) {
     return stats::Degrade::direct;
   }
-  if (device == nullptr) {
-    return stats::Degrade::no_resources;
-  }
-  if (device->memory.load(std::memory_order_relaxed) == 2) {
-    return stats::Degrade::memory_file;
-  }
-  return status.st_size < kLeastFollowedBytes ? stats::Degrade::no_gain : stats::Degrade::none;
+  return is_memory_file_system(fd) ? stats::Degrade::memory_file : stats::Degrade::none;
 }
 
 uint32_t engine_flags(stats::RunPolicy policy, int flags, stats::FileRecord& record) {
@@ -41,6 +31,16 @@ uint32_t engine_flags(stats::RunPolicy policy, int flags, stats::FileRecord& rec
     return reads;
   }
   return reads | Entry::engine_writes;
+}
+
+/// The flags of a new entry; notes in the record what is in the way of acceleration.
+uint32_t entry_flags(int fd, int flags, stats::FileRecord& record) {
+  const bool is_readable = (flags & O_ACCMODE) != O_WRONLY;
+  if (record.policy != stats::RunPolicy::overlap || !is_readable) {
+    return engine_flags(record.policy, flags, record);
+  }
+  degrade(record, reads_degrade(fd, flags));
+  return Entry::places;
 }
 
 }  // namespace
@@ -73,30 +73,13 @@ void DescriptorTable::opened(int fd, const char* said, int flags, uint64_t ticks
     return;
   }
   count_call(record, stats::CallClass::other, 0, ticks);
-  put(fd, status, record, flags);
+  put(fd, record, entry_flags(fd, flags, record));
 }
 
-void DescriptorTable::put(int fd, const struct stat& status, stats::FileRecord& record,
-                          int flags) noexcept {
+void DescriptorTable::put(int fd, stats::FileRecord& record, uint32_t flags) noexcept {
   Entry& entry = entries_[fd];
-  Device* const device = records.device_of(fd, status);
-  Stream* stream = nullptr;
-  if (record.policy == stats::RunPolicy::overlap && (flags & O_ACCMODE) != O_WRONLY) {
-    stats::Degrade reason = reads_degrade(status, device, flags);
-    if (reason == stats::Degrade::none) {
-      stream = streams.open(fd, status, record, device);
-      reason = stream != nullptr ? reason : stats::Degrade::no_resources;
-    }
-    degrade(record, reason);
-  }
-  entry.stream.store(stream, std::memory_order_relaxed);
-  entry.device.store(device, std::memory_order_relaxed);
-  entry.flags.store(engine_flags(record.policy, flags, record), std::memory_order_relaxed);
-  publish(fd, &record);
-}
-
-void DescriptorTable::publish(int fd, stats::FileRecord* record) noexcept {
-  entries_[fd].record.store(record, std::memory_order_release);  // pairs with find()
+  entry.flags.store(flags, std::memory_order_relaxed);
+  entry.record.store(&record, std::memory_order_release);  // pairs with find()
   uint32_t highest = highest_.load(std::memory_order_relaxed);
   while (highest <= static_cast<uint32_t>(fd) &&
          !highest_.compare_exchange_weak(highest, static_cast<uint32_t>(fd) + 1,
@@ -109,17 +92,11 @@ void DescriptorTable::duplicated(int from, int to) noexcept {
       !(active() || process.unborn())) {
     return;
   }
-  const int saved = errno;
   release(entries_[to]);
-  stats::FileRecord* const record = entries_[from].record.load(std::memory_order_acquire);
-  struct stat status {};
-  if (record != nullptr && process.unborn()) {
-    publish(to, record);  // adopt() sees to the rest, should it come to that
-  } else if (record != nullptr && fstat(to, &status) == 0 && S_ISREG(status.st_mode)) {
-    const int flags = real::fcntl(to, F_GETFL, nullptr);
-    put(to, status, *record, flags < 0 ? O_WRONLY : flags);
+  if (stats::FileRecord* const record = entries_[from].record.load(std::memory_order_acquire);
+      record != nullptr) {
+    put(to, *record, entries_[from].flags.load(std::memory_order_relaxed));
   }
-  errno = saved;
 }
 
 stats::FileRecord* DescriptorTable::closing(int fd) noexcept {
@@ -144,23 +121,14 @@ void DescriptorTable::closing_range(unsigned first, unsigned last) noexcept {
   }
 }
 
-void DescriptorTable::release(Entry& entry) noexcept {
-  entry.record.store(nullptr, std::memory_order_relaxed);
-  Stream* const stream = entry.stream.exchange(nullptr, std::memory_order_relaxed);
-  if (stream != nullptr && !process.unborn()) {  // else it is the parent's
-    streams.close(*stream);
-  }
-}
-
-void DescriptorTable::stop_following(int fd, stats::Degrade reason) noexcept {
+void DescriptorTable::degraded(int fd, stats::Degrade reason) noexcept {
   Entry* const entry = find(fd);
   if (entry == nullptr || process.is_visitor()) {
     return;
   }
-  degrade(*entry->record.load(std::memory_order_relaxed), reason);
-  if (Stream* const stream = entry->stream.exchange(nullptr, std::memory_order_relaxed);
-      stream != nullptr) {
-    streams.close(*stream);
+  if (stats::FileRecord* const record = entry->record.load(std::memory_order_relaxed);
+      record != nullptr) {
+    degrade(*record, reason);
   }
 }
 
@@ -169,10 +137,15 @@ void DescriptorTable::flags_changed(int fd, int flags) noexcept {
   if (entry == nullptr || process.is_visitor()) {
     return;
   }
-  stats::FileRecord& record = *entry->record.load(std::memory_order_relaxed);
-  entry->flags.store(engine_flags(record.policy, flags, record), std::memory_order_relaxed);
-  if ((flags & O_DIRECT) != 0) {
-    stop_following(fd, stats::Degrade::direct);
+  stats::FileRecord* const record = entry->record.load(std::memory_order_relaxed);
+  if (record == nullptr) {
+    return;  // closed meanwhile
+  }
+  const uint32_t kept = entry->flags.load(std::memory_order_relaxed) & Entry::places;
+  entry->flags.store(kept | engine_flags(record->policy, flags, *record),
+                     std::memory_order_relaxed);
+  if (kept != 0 && (flags & O_DIRECT) != 0) {
+    degrade(*record, stats::Degrade::direct);
   }
 }
 
@@ -186,8 +159,6 @@ Entry* DescriptorTable::find_unborn(int fd) noexcept {
 }
 
 void DescriptorTable::adopt() noexcept {
-  prefetcher.became_child();
-  streams.forget();
   const uint32_t highest = highest_.load(std::memory_order_relaxed);
   for (uint32_t fd = 0; fd < highest; ++fd) {
     Entry& entry = entries_[fd];
@@ -195,10 +166,8 @@ void DescriptorTable::adopt() noexcept {
     if (theirs == nullptr) {
       continue;
     }
-    // The position is shared with the parent from now on: reads here are counted, not followed.
-    entry.stream.store(nullptr, std::memory_order_relaxed);
     stats::FileRecord* const ours = records.inherit(*theirs);
-    degrade(*ours, stats::Degrade::duplicated);
+    degrade(*ours, static_cast<stats::Degrade>(theirs->degrade.load(std::memory_order_relaxed)));
     entry.record.store(ours, std::memory_order_relaxed);
   }
   limit_.store(kDescriptors, std::memory_order_release);  // pairs with find()

@@ -2,7 +2,7 @@
 
 // Which descriptors are tracked: those of regular files whose open was wrapped.
 //
-// An array of one cache line per descriptor, mapped once and touched as used. A look-up is a bounds
+// An array with an entry per descriptor, mapped once and touched as used. A look-up is a bounds
 // check and a load; the bound is zero while there is nothing to look up: without a run, after
 // stepping aside, and in a forked child that has no segment yet. A descriptor that is closed behind
 // our back (by the C library, by a raw system call) leaves a stale entry: what it stands for are
@@ -12,24 +12,25 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <sys/stat.h>
-
 #include "calls/preload/process.hpp"
 #include "calls/preload/records.hpp"
-#include "calls/preload/stream.hpp"
 
 namespace ioweave::calls {
 
-struct alignas(64) Entry {
+struct Entry {
   enum Flag : uint32_t {
     engine_reads = 1u << 0,   ///< policy sync
     engine_writes = 1u << 1,  ///< policies sync and writes
+    places = 1u << 2,         ///< policy overlap, readable: the command follows where it reads
   };
   std::atomic<stats::FileRecord*> record;  ///< null: not tracked
-  std::atomic<Stream*> stream;             ///< null: reads are not followed
-  std::atomic<Device*> device;             ///< null: unknown
   std::atomic<uint32_t> flags;
+
+  [[nodiscard]] bool has(Flag flag) const noexcept {
+    return (flags.load(std::memory_order_relaxed) & flag) != 0;
+  }
 };
+static_assert(sizeof(Entry) == 16);  // kDescriptors of them are address space of the program
 
 /// Thread-safe and async-signal-safe, except start().
 class DescriptorTable {
@@ -57,8 +58,8 @@ class DescriptorTable {
   stats::FileRecord* closing(int fd) noexcept;
   void closing_range(unsigned first, unsigned last) noexcept;
 
-  /// The file is served as before but its reads are no longer followed.
-  void stop_following(int fd, stats::Degrade reason) noexcept;
+  /// Why the file behind a tracked descriptor is not accelerated.
+  void degraded(int fd, stats::Degrade reason) noexcept;
   /// After the status flags of the open file were changed.
   void flags_changed(int fd, int flags) noexcept;
 
@@ -75,9 +76,10 @@ class DescriptorTable {
   [[nodiscard]] bool covers(int fd) const noexcept {
     return static_cast<unsigned>(fd) < kDescriptors && entries_ != nullptr;
   }
-  void put(int fd, const struct stat& status, stats::FileRecord& record, int flags) noexcept;
-  void publish(int fd, stats::FileRecord* record) noexcept;
-  void release(Entry& entry) noexcept;
+  void put(int fd, stats::FileRecord& record, uint32_t flags) noexcept;
+  static void release(Entry& entry) noexcept {
+    entry.record.store(nullptr, std::memory_order_relaxed);
+  }
 
   std::atomic<uint32_t> limit_{0};
   Entry* entries_ = nullptr;

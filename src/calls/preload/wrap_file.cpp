@@ -21,7 +21,7 @@ using stats::CallClass;
 int after_open(int fd, const char* path, int flags, uint64_t begin) noexcept {
   if (fd >= 0) {
     const int saved = errno;
-    table.opened(fd, path, flags, now_ticks() - begin);
+    table.opened(fd, path, flags, call_ticks() - begin);
     errno = saved;
   }
   return fd;
@@ -49,14 +49,14 @@ bool needs_mode(int flags) {
 
 IOWEAVE_WRAP(int, open, (const char* path, int flags, ...)) {
   IOWEAVE_OPTIONAL_MODE(flags, mode)
-  const uint64_t begin = now_ticks();
+  const uint64_t begin = call_ticks();
   return after_open(real::open(path, flags, mode), path, flags, begin);
 }
 IOWEAVE_ALIAS(int, open64, (const char*, int, ...), open);
 
 IOWEAVE_WRAP(int, openat, (int dir, const char* path, int flags, ...)) {
   IOWEAVE_OPTIONAL_MODE(flags, mode)
-  const uint64_t begin = now_ticks();
+  const uint64_t begin = call_ticks();
   return after_open(real::openat(dir, path, flags, mode), path, flags, begin);
 }
 IOWEAVE_ALIAS(int, openat64, (int, const char*, int, ...), openat);
@@ -65,20 +65,20 @@ IOWEAVE_ALIAS(int, openat64, (int, const char*, int, ...), openat);
 // NOLINTEND(bugprone-macro-parentheses)
 
 IOWEAVE_WRAP(int, creat, (const char* path, mode_t mode)) {
-  const uint64_t begin = now_ticks();
+  const uint64_t begin = call_ticks();
   return after_open(real::creat(path, mode), path, O_CREAT | O_WRONLY | O_TRUNC, begin);
 }
 IOWEAVE_ALIAS(int, creat64, (const char*, mode_t), creat);
 
 // These abort where a mode is missing.
 IOWEAVE_WRAP(int, __open_2, (const char* path, int flags)) {
-  const uint64_t begin = now_ticks();
+  const uint64_t begin = call_ticks();
   return after_open(real::__open_2(path, flags), path, flags, begin);
 }
 IOWEAVE_ALIAS(int, __open64_2, (const char*, int), __open_2);
 
 IOWEAVE_WRAP(int, __openat_2, (int dir, const char* path, int flags)) {
-  const uint64_t begin = now_ticks();
+  const uint64_t begin = call_ticks();
   return after_open(real::__openat_2(dir, path, flags), path, flags, begin);
 }
 IOWEAVE_ALIAS(int, __openat64_2, (int, const char*, int), __openat_2);
@@ -115,9 +115,9 @@ IOWEAVE_WRAP(int, close, (int fd)) {
   if (record == nullptr) {
     return real::close(fd);
   }
-  const uint64_t begin = now_ticks();
+  const uint64_t begin = call_ticks();
   const int result = real::close(fd);
-  count_call(*record, CallClass::other, result, now_ticks() - begin);
+  count_call(*record, CallClass::other, result, call_ticks() - begin);
   return result;
 }
 
@@ -147,27 +147,23 @@ IOWEAVE_WRAP(off_t, lseek, (int fd, off_t offset, int whence)) {
   if (entry == nullptr) {
     return real::lseek(fd, offset, whence);
   }
-  if (Stream* const stream = entry->stream.load(std::memory_order_relaxed); stream != nullptr) {
-    stream->before_seek();
-  }
   const off_t result = real::lseek(fd, offset, whence);
-  if (stats::FileRecord* const record = entry->record.load(std::memory_order_relaxed);
-      record != nullptr) {
-    count_call(*record, CallClass::other, result < 0 ? -1 : 0, 0);
+  stats::FileRecord* const record = entry->record.load(std::memory_order_relaxed);
+  if (record == nullptr) [[unlikely]] {
+    return result;  // closed meanwhile
+  }
+  count_call(*record, CallClass::other, result < 0 ? -1 : 0, 0);
+  const bool is_question = whence == SEEK_CUR && offset == 0;
+  if (result >= 0 && !is_question && entry->has(Entry::places)) {
+    stats::note_place(*record, static_cast<uint64_t>(result), 0);
   }
   return result;
 }
 IOWEAVE_ALIAS(off_t, lseek64, (int, off_t, int), lseek);
 
 IOWEAVE_WRAP(int, ftruncate, (int fd, off_t bytes)) {
-  const auto result = static_cast<int>(
+  return static_cast<int>(
       counted(fd, CallClass::other, [=] { return ssize_t{real::ftruncate(fd, bytes)}; }));
-  if (Entry* const entry = table.find(fd); entry != nullptr) {
-    if (Stream* const stream = entry->stream.load(std::memory_order_relaxed); stream != nullptr) {
-      stream->resized();
-    }
-  }
-  return result;
 }
 IOWEAVE_ALIAS(int, ftruncate64, (int, off_t), ftruncate);
 
@@ -245,7 +241,7 @@ IOWEAVE_WRAP(FILE*, fdopen, (int fd, const char* mode)) {
   if (file != nullptr) {
     // The C library reads, and closes, behind our back from here on.
     const int saved = errno;
-    table.stop_following(fd, stats::Degrade::stream);
+    table.degraded(fd, stats::Degrade::stream);
     (void)table.closing(fd);
     errno = saved;
   }
@@ -255,7 +251,7 @@ IOWEAVE_WRAP(FILE*, fdopen, (int fd, const char* mode)) {
 IOWEAVE_WRAP(void*, mmap,
              (void* address, size_t bytes, int protection, int flags, int fd, off_t offset)) {
   if (fd >= 0 && (flags & MAP_ANONYMOUS) == 0) {
-    table.stop_following(fd, stats::Degrade::mapped);
+    table.degraded(fd, stats::Degrade::mapped);
   }
   return real::mmap(address, bytes, protection, flags, fd, offset);
 }

@@ -10,13 +10,17 @@
 #include <unistd.h>
 
 #include "calls/preload/engine_calls.hpp"
-#include "calls/preload/prefetcher.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/real.hpp"
 #include "calls/preload/table.hpp"
 #include "calls/preload/wrap.hpp"
 
 namespace ioweave::calls {
+
+extern "C" {
+constinit void* ioweave_real_syscall = nullptr;
+}
+
 namespace {
 
 using State = stats::Segment::State;
@@ -24,6 +28,10 @@ using State = stats::Segment::State;
 /// Only plain stores: a child of a process with many threads may find any lock taken. Most
 /// children exec next; what costs time waits until they do something that counts.
 void became_child() noexcept {
+  if (process.left_alone()) {
+    process.drop_segment();
+    return;
+  }
   if (!table.active() && !process.unborn()) {
     return;
   }
@@ -35,7 +43,13 @@ void became_child() noexcept {
 __attribute__((constructor(101))) void start() noexcept {
   const int saved = errno;
   real::resolve();
-  if (process.attach() && table.start()) {
+  ioweave_real_syscall = dlsym(RTLD_NEXT, "syscall");
+  // Inherited: what set it may not be ours to see, and our clock would be the end.
+  int tsc = PR_TSC_ENABLE;
+  (void)real::prctl(PR_GET_TSC, reinterpret_cast<unsigned long>(&tsc), 0, 0, 0);
+  if (tsc == PR_TSC_SIGSEGV) {
+    process.leave_alone();
+  } else if (process.attach() && table.start()) {
     pthread_atfork(nullptr, nullptr, &became_child);
   }
   errno = saved;
@@ -183,7 +197,29 @@ IOWEAVE_WRAP(void, quick_exit, (int status)) {
 // ---- prctl --------------------------------------------------------------------------------------
 
 // A program that is about to confine itself may not allow the system calls that we make beside its
-// own, and the punishment may be death: leave it alone, and end our threads first.
+// own, and the punishment may be death: leave it alone. Strict seccomp forbids the cycle counter as
+// well, as PR_SET_TSC does.
+
+namespace {
+
+bool confines(long option, unsigned long argument) noexcept {
+  return option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS ||
+         (option == PR_SET_TSC && argument == PR_TSC_SIGSEGV);
+}
+
+void leave_alone() noexcept {
+  if (process.is_visitor()) {
+    return;
+  }
+  const int saved = errno;
+  table.step_aside();
+  process.explain("it confines itself (seccomp, PR_SET_TSC): left alone from then on");
+  process.leave_alone();
+  errno = saved;
+}
+
+}  // namespace
+
 IOWEAVE_WRAP(int, prctl, (int option, ...)) {
   va_list arguments;
   va_start(arguments, option);
@@ -192,16 +228,49 @@ IOWEAVE_WRAP(int, prctl, (int option, ...)) {
   const unsigned long c = va_arg(arguments, unsigned long);
   const unsigned long d = va_arg(arguments, unsigned long);
   va_end(arguments);
-  if ((option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) && !process.is_visitor()) {
-    const int saved = errno;
-    table.step_aside();
-    if (prefetcher.running() && !process.unborn()) {
-      prefetcher.stop();
-    }
-    process.explain("it confines itself (seccomp): left alone from then on");
-    errno = saved;
+  if (confines(option, a)) {
+    leave_alone();
   }
   return real::prctl(option, a, b, c, d);
 }
+
+// ---- syscall(2) ---------------------------------------------------------------------------------
+
+// The same by its number, as libraries for seccomp do. All else goes on at once to the next
+// definition, arguments and stack untouched, or to the kernel before that has been looked up.
+#if defined(__x86_64__)
+static_assert(SYS_prctl == 157 && SYS_seccomp == 317);
+
+extern "C" void ioweave_before_syscall(long number, long a, unsigned long b) noexcept {
+  constexpr long kSetModeStrict = 0, kSetModeFilter = 1;
+  if (number == SYS_prctl ? confines(a, b) : a == kSetModeStrict || a == kSetModeFilter) {
+    leave_alone();
+  }
+}
+
+__asm__(
+    ".pushsection .text\n"
+    ".globl syscall\n.type syscall,@function\nsyscall:\n"
+    "  endbr64\n"
+    "  cmpl $157, %edi\n  je 1f\n"
+    "  cmpl $317, %edi\n  je 1f\n"
+    "0: movq ioweave_real_syscall(%rip), %rax\n"
+    "  testq %rax, %rax\n  je 2f\n"
+    "  jmp *%rax\n"
+    "1: pushq %rdi\n  pushq %rsi\n  pushq %rdx\n  pushq %rcx\n  pushq %r8\n  pushq %r9\n"
+    "  subq $8, %rsp\n"
+    "  call ioweave_before_syscall\n"
+    "  addq $8, %rsp\n"
+    "  popq %r9\n  popq %r8\n  popq %rcx\n  popq %rdx\n  popq %rsi\n  popq %rdi\n"
+    "  jmp 0b\n"
+    "2: movq %rdi, %rax\n  movq %rsi, %rdi\n  movq %rdx, %rsi\n  movq %rcx, %rdx\n"
+    "  movq %r8, %r10\n  movq %r9, %r8\n  movq 8(%rsp), %r9\n"
+    "  syscall\n"
+    "  cmpq $-4095, %rax\n  jae 3f\n  ret\n"
+    "3: negl %eax\n  pushq %rax\n  call __errno_location@PLT\n  popq %rcx\n"
+    "  movl %ecx, (%rax)\n  movq $-1, %rax\n  ret\n"
+    ".size syscall,.-syscall\n"
+    ".popsection\n");
+#endif
 
 }  // namespace ioweave::calls

@@ -5,7 +5,6 @@
  */
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <stdint.h>
@@ -13,23 +12,12 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "support/is_resident.h"
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* 1, 0, or -1 where the kernel does not tell. */
-static int is_resident(int fd, uint64_t offset, uint64_t bytes) {
-  const struct {
-    uint64_t offset, bytes;
-  } range = {offset, bytes};
-  struct {
-    uint64_t cached, dirty, writeback, evicted, recently_evicted;
-  } answer = {0, 0, 0, 0, 0};
-  if (syscall(451 /* cachestat */, fd, &range, &answer, 0) != 0) return -1;
-  const uint64_t page = (uint64_t)getpagesize();
-  return answer.cached >= (offset + bytes - 1) / page - offset / page + 1;
 }
 
 int main(int argc, char** argv) {

@@ -607,6 +607,15 @@ static int direct_aligned(char** path) {
   return 0;
 }
 
+/* 16 reads of a size, each at an offset. */
+static int direct_reads(char** path) {
+  const int fd = open_direct(path[0]);
+  char* const memory = aligned_memory(16 * page);
+  CHECK(write(fd, memory, 16 * page) == 16 * page);
+  for (int i = 0; i < 16; ++i) CHECK(pread(fd, memory, page, (off_t)i * page) == page);
+  return 0;
+}
+
 static int direct_misaligned(char** path) {
   const int fd = open_direct(path[0]);
   char* const out = aligned_memory(16 * page);
@@ -667,18 +676,6 @@ static int makes_and_reads(char** path) {
   return 0;
 }
 
-/* More open files than are followed: the second file comes when there is no room left. */
-static int opens_many(char** path) {
-  struct rlimit limit;
-  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-  limit.rlim_cur = limit.rlim_max;
-  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-  for (int i = 0; i < 520; ++i) CHECK(open(path[0], O_RDONLY) >= 0);
-  const int fd = open(path[1], O_RDONLY);
-  CHECK(read(fd, buffer, sizeof buffer) == (ssize_t)sizeof buffer);
-  return 0;
-}
-
 static int transfers(char** path) {
   const int from = open(path[0], O_RDONLY);
   const int to = open(path[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -688,6 +685,280 @@ static int transfers(char** path) {
   CHECK(pipe(ends) == 0 && splice(from, NULL, ends[1], NULL, 1000, 0) == 1000);
   CHECK(lseek(from, 0, SEEK_CUR) == 3000 && lseek(to, 0, SEEK_CUR) == 2000);
   return 0;
+}
+
+/* ---- One open file, many users ---- */
+
+enum { sharers = 4, shared_records = 300, record_bytes = 4096 };
+
+/* Past the page cache where that is possible: the longer a transfer, the likelier two at once. */
+static int open_shared(const char* path, int flags) {
+  const int fd = open(path, flags | O_DIRECT, 0600);
+  return fd >= 0 ? fd : open(path, flags, 0600);
+}
+
+static void write_records(int fd, int who) {
+  _Alignas(4096) char record[record_bytes];
+  memset(record, 'a' + who, sizeof record);
+  for (int i = 0; i < shared_records; ++i) CHECK(write(fd, record, sizeof record) == record_bytes);
+}
+
+static int shared_fd;
+
+static void* write_records_in_thread(void* who) {
+  write_records(shared_fd, (int)(intptr_t)who);
+  return NULL;
+}
+
+/* As many whole records of each as were written. */
+static void check_records(int fd, int writers) {
+  _Alignas(4096) char record[record_bytes];
+  int seen[sharers] = {0};
+  CHECK(lseek(fd, 0, SEEK_END) == (off_t)writers * shared_records * record_bytes);
+  for (int i = 0; i < writers * shared_records; ++i) {
+    CHECK(pread(fd, record, sizeof record, (off_t)i * record_bytes) == record_bytes);
+    for (int k = 1; k < record_bytes; ++k) CHECK(record[k] == record[0]);
+    ++seen[record[0] - 'a'];
+  }
+  for (int i = 0; i < writers; ++i) CHECK(seen[i] == shared_records);
+}
+
+static int threads_share_a_position(char** path) {
+  pthread_t threads[sharers];
+  shared_fd = open_shared(path[0], O_RDWR | O_CREAT | O_TRUNC);
+  for (intptr_t i = 0; i < sharers; ++i)
+    pthread_create(&threads[i], NULL, write_records_in_thread, (void*)i);
+  for (int i = 0; i < sharers; ++i) pthread_join(threads[i], NULL);
+  check_records(shared_fd, sharers);
+  return 0;
+}
+
+static void fork_writers(int fd) {
+  for (int i = 0; i < sharers; ++i) {
+    if (fork() == 0) {
+      write_records(fd, i);
+      _exit(0);
+    }
+  }
+  for (int i = 0; i < sharers; ++i) {
+    int status;
+    CHECK(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
+static int processes_share_a_position(char** path) {
+  const int fd = open_shared(path[0], O_RDWR | O_CREAT | O_TRUNC);
+  fork_writers(fd);
+  check_records(fd, sharers);
+  return 0;
+}
+
+static off_t bytes_read[sharers];
+
+static void* read_to_the_end(void* who) {
+  _Alignas(4096) char own[4096];
+  for (ssize_t got; (got = read(shared_fd, own, sizeof own)) > 0;) bytes_read[(intptr_t)who] += got;
+  return NULL;
+}
+
+static int readers_share_a_position(char** path) {
+  pthread_t threads[sharers];
+  shared_fd = open_shared(path[0], O_RDONLY);
+  for (intptr_t i = 0; i < sharers; ++i)
+    pthread_create(&threads[i], NULL, read_to_the_end, (void*)i);
+  off_t sum = 0;
+  for (int i = 0; i < sharers; ++i) {
+    pthread_join(threads[i], NULL);
+    sum += bytes_read[i];
+  }
+  CHECK(sum == lseek(shared_fd, 0, SEEK_END));
+  return 0;
+}
+
+static void* append_records_in_thread(void* who) {
+  char record[record_bytes];
+  struct iovec parts[2] = {{record, 100}, {record + 100, record_bytes - 100}};
+  memset(record, 'a' + (int)(intptr_t)who, sizeof record);
+  for (int i = 0; i < shared_records; ++i) {
+    /* Linux: at the end of the file, whatever the offset. */
+    CHECK((i % 2 ? pwritev(shared_fd, parts, 2, 0) : pwrite(shared_fd, record, record_bytes, 0)) ==
+          record_bytes);
+  }
+  return NULL;
+}
+
+/* O_APPEND, set behind the interposer's back, which then carries the writes out. */
+static int appenders(char** path) {
+  pthread_t threads[sharers];
+  shared_fd = open(path[0], O_RDWR | O_CREAT | O_TRUNC, 0600);
+  CHECK(syscall(SYS_fcntl, shared_fd, F_SETFL, O_APPEND) == 0);
+  for (intptr_t i = 0; i < sharers; ++i)
+    pthread_create(&threads[i], NULL, append_records_in_thread, (void*)i);
+  for (int i = 0; i < sharers; ++i) pthread_join(threads[i], NULL);
+  check_records(shared_fd, sharers);
+  return 0;
+}
+
+enum { vector_parts = 64, vector_part = 4096 };
+
+static void* overwrite_in_one(void* who) {
+  char* const own = malloc(vector_part);
+  struct iovec parts[vector_parts];
+  memset(own, 'a' + (int)(intptr_t)who, vector_part);
+  for (int i = 0; i < vector_parts; ++i) parts[i] = (struct iovec){own, vector_part};
+  for (int i = 0; i < 60; ++i)
+    CHECK(pwritev(shared_fd, parts, vector_parts, 0) == vector_parts * vector_part);
+  free(own);
+  return NULL;
+}
+
+/* Whoever was last, it is all of it that is there. */
+static int whole_vectors(char** path) {
+  pthread_t threads[sharers];
+  shared_fd = open(path[0], O_RDWR | O_CREAT | O_TRUNC, 0600);
+  for (intptr_t i = 0; i < sharers; ++i)
+    pthread_create(&threads[i], NULL, overwrite_in_one, (void*)i);
+  for (int i = 0; i < sharers; ++i) pthread_join(threads[i], NULL);
+  CHECK(pread(shared_fd, buffer, sizeof buffer, 0) == vector_parts * vector_part);
+  for (int i = 1; i < vector_parts * vector_part; ++i) CHECK(buffer[i] == buffer[0]);
+  return 0;
+}
+
+/* ---- Limits ---- */
+
+static volatile sig_atomic_t beyond_limit;
+static pthread_t beyond_limit_in;
+
+static void on_limit(int signal) {
+  (void)signal;
+  ++beyond_limit;
+  beyond_limit_in = pthread_self();
+}
+
+/* The limit comes when the engine has long been open. */
+static int size_limited_later(char** path) {
+  const int fd = open(path[0], O_RDWR | O_CREAT | O_TRUNC, 0600);
+  CHECK(pwrite(fd, buffer, 4096, 0) == 4096);
+  signal(SIGXFSZ, on_limit);
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  limit.rlim_cur = 2 << 20;
+  CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  CHECK(pwrite(fd, buffer, 4096, (2 << 20) - 100) == 100 && beyond_limit == 0);
+  errno = 0;
+  CHECK(pwrite(fd, buffer, 4096, 2 << 20) == -1 && errno == EFBIG && beyond_limit == 1);
+  CHECK(pthread_equal(beyond_limit_in, pthread_self()));
+  return 0;
+}
+
+/* Every number that was free is the program's. */
+static int fills_the_table(char** path) {
+  struct rlimit limit = {64, 64};
+  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  int unused = 0;
+  for (int i = 0; i < 64; ++i) unused += fcntl(i, F_GETFD) == -1;
+  const int first = open(path[0], O_RDWR);
+  CHECK(pread(first, buffer, 100, 0) == 100 && pwrite(first, buffer, 100, 0) == 100);
+  int opened = 1;
+  for (int fd; (fd = open(path[0], O_RDWR)) >= 0; ++opened) CHECK(pread(fd, buffer, 100, 0) == 100);
+  CHECK(errno == EMFILE && opened == unused);
+  CHECK(pread(first, buffer, 100, 0) == 100 && pwrite(first, buffer, 100, 0) == 100);
+  return 0;
+}
+
+/* ---- What becomes of descriptors ---- */
+
+/* On every number there is, one after the other, lies a file of the program's own. */
+static int dups_everywhere(char** path) {
+  struct rlimit limit = {1024, 1024};
+  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const int fd = open(path[0], O_RDWR);
+  CHECK(pread(fd, buffer, 100, 0) == 100 && pwrite(fd, buffer, 100, 0) == 100);
+  for (int to = fd + 1; to < 1024; ++to) {
+    CHECK(dup2(fd, to) == to);
+    CHECK(pwrite(to, buffer, 100, 0) == 100 && pread(fd, buffer, 100, 0) == 100);
+  }
+  return 0;
+}
+
+static int closes_all_raw(char** path) {
+  const int fd = open(path[0], O_RDWR);
+  CHECK(pread(fd, buffer, 100, 0) == 100 && pwrite(fd, buffer, 100, 0) == 100);
+  CHECK(syscall(SYS_close_range, fd + 1, ~0u, 0) == 0);
+  for (int i = 0; i < 100; ++i)
+    CHECK(pread(fd, buffer, 100, 0) == 100 && pwrite(fd, buffer, 100, 0) == 100);
+  return 0;
+}
+
+static long unseen_close(int fd) {
+  long result;
+#if defined(__x86_64__)
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"((long)SYS_close), "D"((long)fd)
+                   : "rcx", "r11", "memory");
+#else
+  result = syscall(SYS_close, fd);
+#endif
+  return result;
+}
+
+/* A pipe lies on the number of a file: positions it has none, and it must not be waited for. */
+static int pipe_in_place_of_a_file(char** path) {
+  const int fd = open(path[0], O_RDWR);
+  CHECK(pread(fd, buffer, 100, 0) == 100 && pwrite(fd, buffer, 100, 0) == 100);
+  CHECK(unseen_close(fd) == 0);
+  int ends[2];
+  CHECK(pipe(ends) == 0 && ends[0] == fd);
+  errno = 0;
+  CHECK(pread(fd, buffer, 100, 0) == -1 && errno == ESPIPE);
+  signal(SIGALRM, on_limit);
+  siginterrupt(SIGALRM, 1);
+  const struct itimerval soon = {{0, 0}, {0, 20000}};
+  setitimer(ITIMER_REAL, &soon, NULL);
+  errno = 0;
+  CHECK(read(fd, buffer, 100) == -1 && errno == EINTR && beyond_limit == 1);
+  return 0;
+}
+
+/* ---- Confined by a raw system call ---- */
+
+static int confined_raw(char** path) {
+  const int fd = open(path[0], O_RDONLY);
+  for (int i = 0; i < 4; ++i) CHECK(read(fd, buffer, 1 << 20) == 1 << 20);
+  CHECK(syscall(SYS_seccomp, 0 /* SECCOMP_SET_MODE_STRICT */, 0, NULL) == 0);
+  for (int i = 0; i < 4; ++i) {
+    if (read(fd, buffer, 1 << 20) != 1 << 20) syscall(SYS_exit, 1);
+  }
+  syscall(SYS_exit, 0);
+  return 0;
+}
+
+static int without_counter_then(char** path, int by_number) {
+  const int fd = open(path[0], O_RDWR);
+  CHECK(read(fd, buffer, 100) == 100 && pread(fd, buffer, 100, 0) == 100);
+  const int answer = by_number ? (int)syscall(SYS_prctl, PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0)
+                               : prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
+  if (answer != 0) return 0; /* not a processor that can */
+  CHECK(read(fd, buffer, 100) == 100 && pwrite(fd, buffer, 100, 0) == 100);
+  const int other = open(path[0], O_RDONLY);
+  CHECK(other == fd + 1 && read(dup(other), buffer, 100) == 100 && close(other) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int own = open(path[0], O_RDONLY);
+    CHECK(read(own, buffer, 100) == 100 && close(own) == 0);
+    _exit(5);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 5);
+  return 0;
+}
+
+static int without_counter(char** path) {
+  return without_counter_then(path, 0);
+}
+static int without_counter_raw(char** path) {
+  return without_counter_then(path, 1);
 }
 
 static const struct {
@@ -723,9 +994,22 @@ static const struct {
     {"direct_aligned", direct_aligned},
     {"direct_misaligned", direct_misaligned},
     {"makes_and_reads", makes_and_reads},
-    {"opens_many", opens_many},
     {"transfers", transfers},
     {"numbers", numbers},
+    {"confined_raw", confined_raw},
+    {"direct_reads", direct_reads},
+    {"without_counter", without_counter},
+    {"without_counter_raw", without_counter_raw},
+    {"threads_share_a_position", threads_share_a_position},
+    {"processes_share_a_position", processes_share_a_position},
+    {"readers_share_a_position", readers_share_a_position},
+    {"appenders", appenders},
+    {"whole_vectors", whole_vectors},
+    {"size_limited_later", size_limited_later},
+    {"fills_the_table", fills_the_table},
+    {"dups_everywhere", dups_everywhere},
+    {"closes_all_raw", closes_all_raw},
+    {"pipe_in_place_of_a_file", pipe_in_place_of_a_file},
 };
 
 int main(int argc, char** argv) {

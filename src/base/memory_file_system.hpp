@@ -1,0 +1,34 @@
+#pragma once
+
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+namespace ioweave {
+
+/// File systems whose files live in memory or are made up on the fly.
+inline bool is_memory_file_system(int fd) noexcept {
+  struct statfs status {};
+  if (fstatfs(fd, &status) != 0) {
+    return false;
+  }
+  switch (static_cast<unsigned long>(status.f_type)) {
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+    case HUGETLBFS_MAGIC:
+    case PROC_SUPER_MAGIC:
+    case SYSFS_MAGIC:
+    case DEBUGFS_MAGIC:
+    case TRACEFS_MAGIC:
+    case SECURITYFS_MAGIC:
+    case CGROUP_SUPER_MAGIC:
+    case CGROUP2_SUPER_MAGIC:
+    case DEVPTS_SUPER_MAGIC:
+    case EFIVARFS_MAGIC:
+    case BPF_FS_MAGIC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace ioweave

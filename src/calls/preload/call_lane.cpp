@@ -1,0 +1,328 @@
+#include "calls/preload/call_lane.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include <linux/aio_abi.h>
+#include <linux/io_uring.h>
+#include <linux/time_types.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "calls/preload/signal_context.hpp"
+#include "engine/aio.hpp"
+#include "engine/raw_syscall.hpp"
+
+namespace ioweave::calls {
+namespace {
+
+using engine::Kind;
+using engine::Op;
+using engine::raw_syscall;
+using engine::UringMode;
+
+// Linux 6.5; this header may be older.
+constexpr unsigned kNoMmap = 1u << 14;            // IORING_SETUP_NO_MMAP
+constexpr unsigned kRegisteredFdOnly = 1u << 15;  // IORING_SETUP_REGISTERED_FD_ONLY
+
+constexpr unsigned kOwnThread = 1u << 12 | 1u << 13;  // SINGLE_ISSUER (6.0), DEFER_TASKRUN (6.1)
+
+constexpr size_t kPart = 64 << 10;  // a page where pages are largest; the rest is never touched
+constexpr size_t kLaneBytes = 3 * kPart;  // the lane, its queues, its submission entries
+constexpr unsigned kEntries = 2;
+constexpr unsigned kSqpollIdleMs = 1;
+
+/// A transfer of a file is not interrupted, but one that never ends (a dead server behind it) can
+/// be killed: after this long we look which signals would end the process.
+constexpr long kPatienceNs = 50'000'000;
+
+template <typename T>
+T load_acquire(const T* from) noexcept {
+  return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+
+char* at(void* base, uint64_t offset) noexcept {
+  return static_cast<char*>(base) + offset;
+}
+
+bool is_vectored(Op op) noexcept {
+  return op == Op::readv || op == Op::writev;
+}
+
+unsigned uring_code(Op op) noexcept {
+  switch (op) {
+    case Op::read:
+      return IORING_OP_READ;
+    case Op::write:
+      return IORING_OP_WRITE;
+    case Op::readv:
+      return IORING_OP_READV;
+    default:
+      return IORING_OP_WRITEV;
+  }
+}
+
+}  // namespace
+
+// ---- Life ---------------------------------------------------------------------------------------
+
+CallLane* CallLane::open(Kind kind, UringMode mode) noexcept {
+  if (kind == Kind::threads) {
+    return nullptr;
+  }
+  void* const memory =
+      mmap(nullptr, kLaneBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return nullptr;
+  }
+  auto* const lane = new (memory) CallLane{};
+  lane->kind_ = kind;
+  lane->mode_ = mode;
+  lane->usable_ = kind == Kind::aio ? raw_syscall(SYS_io_setup, 1, &lane->context_) == 0
+                                    : lane->open_ring(mode);
+  if (!lane->usable_) {
+    munmap(memory, kLaneBytes);
+    return nullptr;
+  }
+  return lane;
+}
+
+void CallLane::close() noexcept {
+  if (kind_ == Kind::aio) {
+    raw_syscall(SYS_io_destroy, context_);
+  } else if (!is_shared_memory_of_another_process()) {
+    io_uring_rsrc_update which{};
+    which.offset = index_;
+    constexpr unsigned kByIndex = 1u << 31;  // IORING_REGISTER_USE_REGISTERED_RING, Linux 6.3
+    // Where the kernel does not know that, the registration ends with the thread.
+    raw_syscall(SYS_io_uring_register, index_, IORING_UNREGISTER_RING_FDS | kByIndex, &which, 1);
+  }
+  if (mapped_rings_ != nullptr) {
+    raw_syscall(SYS_munmap, mapped_rings_, mapped_ring_bytes_);
+    raw_syscall(SYS_munmap, entries_, mapped_entry_bytes_);
+  }
+  raw_syscall(SYS_munmap, this, kLaneBytes);
+}
+
+bool CallLane::open_ring(UringMode mode) noexcept {
+  // Completions of a ring of its own thread are posted where that thread waits for them (6.1).
+  const unsigned flags = mode == UringMode::sqpoll   ? IORING_SETUP_SQPOLL
+                         : mode == UringMode::iopoll ? IORING_SETUP_IOPOLL
+                                                     : kOwnThread;
+  static_assert(sizeof(io_uring_sqe) * kEntries <= kPart);
+  int error = set_up_unnumbered(flags);
+  if (error == -EINVAL) {
+    error = set_up_registered(flags);
+  }
+  if (error == -EINVAL && mode == UringMode::plain) {
+    error = set_up_registered(0);  // before 6.1
+  }
+  return error == 0;
+}
+
+namespace {
+
+void request(io_uring_params& parameters, unsigned flags) noexcept {
+  parameters.flags = flags;
+  parameters.sq_thread_idle = (flags & IORING_SETUP_SQPOLL) != 0 ? kSqpollIdleMs : 0;
+}
+
+}  // namespace
+
+/// In memory of ours, and known by its index from the beginning.
+int CallLane::set_up_unnumbered(unsigned flags) noexcept {
+  char* const rings = at(this, kPart);
+  char* const entries = at(this, 2 * kPart);
+  io_uring_params parameters{};
+  request(parameters, flags | kNoMmap | kRegisteredFdOnly);
+  const auto rings_at = reinterpret_cast<uint64_t>(rings);
+  const auto entries_at = reinterpret_cast<uint64_t>(entries);
+  // user_addr, the last field of each, is called otherwise in older headers.
+  std::memcpy(at(&parameters.sq_off, sizeof parameters.sq_off - 8), &entries_at, 8);
+  std::memcpy(at(&parameters.cq_off, sizeof parameters.cq_off - 8), &rings_at, 8);
+  const long index = raw_syscall(SYS_io_uring_setup, kEntries, &parameters);
+  if (index < 0) {
+    return static_cast<int>(index);
+  }
+  index_ = static_cast<unsigned>(index);
+  use_queues(rings, entries, parameters);
+  return 0;
+}
+
+/// With a descriptor, the lowest that is free, for the moment until it is registered.
+int CallLane::set_up_registered(unsigned flags) noexcept {
+  io_uring_params parameters{};
+  request(parameters, flags);
+  const long fd = raw_syscall(SYS_io_uring_setup, kEntries, &parameters);
+  if (fd < 0) {
+    return static_cast<int>(fd);
+  }
+  mapped_ring_bytes_ =
+      std::max<size_t>(parameters.sq_off.array + parameters.sq_entries * sizeof(unsigned),
+                       parameters.cq_off.cqes + parameters.cq_entries * sizeof(io_uring_cqe));
+  mapped_entry_bytes_ = parameters.sq_entries * sizeof(io_uring_sqe);
+  const auto map = [&](size_t bytes, uint64_t what) {
+    return raw_syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                       fd, what);
+  };
+  const auto failed = [](long address) { return address < 0 && address > -4096; };
+  const long rings = map(mapped_ring_bytes_, IORING_OFF_SQ_RING);
+  const long entries = map(mapped_entry_bytes_, IORING_OFF_SQES);
+  io_uring_rsrc_update which{};
+  which.offset = ~0u;  // any
+  which.data = static_cast<uint64_t>(fd);
+  const bool mapped = !failed(rings) && !failed(entries);
+  const bool registered =
+      mapped && raw_syscall(SYS_io_uring_register, fd, IORING_REGISTER_RING_FDS, &which, 1) == 1;
+  raw_syscall(SYS_close, fd);
+  if (!registered) {
+    if (!failed(rings)) raw_syscall(SYS_munmap, rings, mapped_ring_bytes_);
+    if (!failed(entries)) raw_syscall(SYS_munmap, entries, mapped_entry_bytes_);
+    return -ENOSYS;
+  }
+  index_ = which.offset;
+  pid_ = static_cast<pid_t>(raw_syscall(SYS_getpid));
+  // NOLINTBEGIN(performance-no-int-to-ptr): as the system call answers it.
+  mapped_rings_ = reinterpret_cast<void*>(rings);
+  use_queues(mapped_rings_, reinterpret_cast<void*>(entries), parameters);
+  // NOLINTEND(performance-no-int-to-ptr)
+  return 0;
+}
+
+void CallLane::use_queues(void* rings, void* entries, const io_uring_params& parameters) noexcept {
+  const auto word = [rings](unsigned offset) {
+    return reinterpret_cast<unsigned*>(at(rings, offset));
+  };
+  sq_head_ = word(parameters.sq_off.head);
+  sq_tail_ = word(parameters.sq_off.tail);
+  sq_flags_ = word(parameters.sq_off.flags);
+  sq_mask_ = *word(parameters.sq_off.ring_mask);
+  cq_head_ = word(parameters.cq_off.head);
+  cq_tail_ = word(parameters.cq_off.tail);
+  cq_mask_ = *word(parameters.cq_off.ring_mask);
+  entries_ = static_cast<io_uring_sqe*>(entries);
+  completions_ = reinterpret_cast<io_uring_cqe*>(at(rings, parameters.cq_off.cqes));
+  for (unsigned i = 0; i <= sq_mask_; ++i) {
+    word(parameters.sq_off.array)[i] = i;
+  }
+}
+
+bool CallLane::is_shared_memory_of_another_process() const noexcept {
+  return pid_ != 0 && raw_syscall(SYS_getpid) != pid_;
+}
+
+// ---- Carrying -----------------------------------------------------------------------------------
+
+bool CallLane::carry(const Transfer& transfer, bool one_piece, const SignalsHeld& held,
+                     int64_t& result) noexcept {
+  if (!usable_ || is_shared_memory_of_another_process()) {
+    return false;
+  }
+  const bool carried = kind_ == Kind::aio ? carry_by_aio(transfer, held, result)
+                                          : carry_by_ring(transfer, one_piece, held, result);
+  return carried && result >= 0;
+}
+
+long CallLane::enter(unsigned submit, unsigned flags, const void* argument) const noexcept {
+  return raw_syscall(SYS_io_uring_enter, index_, submit, (flags & IORING_ENTER_GETEVENTS) != 0,
+                     flags | IORING_ENTER_REGISTERED_RING, argument,
+                     argument != nullptr ? sizeof(io_uring_getevents_arg) : 0);
+}
+
+bool CallLane::take_completion(int64_t& result) noexcept {
+  const unsigned head = *cq_head_;       // ours alone
+  if (head == load_acquire(cq_tail_)) {  // pairs with the kernel's release
+    return false;
+  }
+  result = completions_[head & cq_mask_].res;
+  __atomic_store_n(cq_head_, head + 1, __ATOMIC_RELEASE);  // pairs with the kernel's acquire
+  return true;
+}
+
+bool CallLane::carry_by_ring(const Transfer& transfer, bool one_piece, const SignalsHeld& held,
+                             int64_t& result) noexcept {
+  const unsigned tail = *sq_tail_;  // ours alone
+  io_uring_sqe& entry = entries_[tail & sq_mask_];
+  entry = {};
+  entry.opcode = static_cast<uint8_t>(uring_code(transfer.op));
+  entry.fd = transfer.fd;
+  entry.addr = reinterpret_cast<uint64_t>(transfer.buffer);
+  entry.len = static_cast<uint32_t>(std::min<size_t>(transfer.bytes, engine::kMaxTransferBytes));
+  entry.off = static_cast<uint64_t>(transfer.offset);
+  // io_uring first tries without waiting, and may so write a part under one hold of the inode's
+  // lock and the rest under another, between which other writers come in.
+  entry.flags = one_piece ? IOSQE_ASYNC : 0;
+  __atomic_store_n(sq_tail_, tail + 1, __ATOMIC_SEQ_CST);  // pairs with the kernel's acquire
+
+  const bool polled = mode_ == UringMode::sqpoll;
+  __kernel_timespec patience{0, kPatienceNs};
+  io_uring_getevents_arg argument{};
+  argument.ts = reinterpret_cast<uint64_t>(&patience);
+  uint64_t mask = 0;
+  unsigned submit = polled ? 0 : 1;
+  while (!take_completion(result)) {
+    unsigned flags = IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG;
+    if (polled && (__atomic_load_n(sq_flags_, __ATOMIC_SEQ_CST) & IORING_SQ_NEED_WAKEUP) != 0) {
+      flags |= IORING_ENTER_SQ_WAKEUP;
+    }
+    const long status = enter(submit, flags, &argument);
+    if (submit != 0 && load_acquire(sq_head_) == tail) {
+      // Not taken. Refused for good, or for want of memory: the call is the program's either way.
+      __atomic_store_n(sq_tail_, tail, __ATOMIC_RELEASE);
+      usable_ = status == -EAGAIN || status == -EBUSY || status == -EINTR || status == -ENOMEM;
+      return false;
+    }
+    submit = 0;
+    if (status == -ETIME && argument.sigmask == 0) {
+      mask = held.but_for_fatal_ones();
+      argument.sigmask = reinterpret_cast<uint64_t>(&mask);
+      argument.sigmask_sz = sizeof mask;
+    } else if (status < 0 && status != -ETIME && status != -EINTR) {
+      // The kernel has our buffer and does not let us wait for it there: look now and then.
+      raw_syscall(SYS_nanosleep, &patience, nullptr);
+    }
+  }
+  return true;
+}
+
+bool CallLane::carry_by_aio(const Transfer& transfer, const SignalsHeld& held,
+                            int64_t& result) noexcept {
+  iocb control{};
+  control.aio_lio_opcode = engine::aio_opcode(transfer.op);
+  control.aio_fildes = static_cast<uint32_t>(transfer.fd);
+  control.aio_buf = reinterpret_cast<uint64_t>(transfer.buffer);
+  control.aio_nbytes = is_vectored(transfer.op)
+                           ? transfer.bytes
+                           : std::min<size_t>(transfer.bytes, engine::kMaxTransferBytes);
+  control.aio_offset = transfer.offset;
+  iocb* const one = &control;
+  if (raw_syscall(SYS_io_submit, context_, 1, &one) != 1) {
+    return false;
+  }
+  struct {
+    const uint64_t* mask;
+    size_t bytes;
+  } argument{nullptr, sizeof(uint64_t)};
+  uint64_t mask = 0;
+  __kernel_timespec patience{0, kPatienceNs};
+  io_event event{};
+  while (true) {
+    const long got = raw_syscall(SYS_io_pgetevents, context_, 1, 1, &event, &patience,
+                                 argument.mask != nullptr ? &argument : nullptr);
+    if (got == 1) {
+      result = static_cast<int64_t>(event.res);
+      return true;
+    }
+    if (got == 0 && argument.mask == nullptr) {
+      mask = held.but_for_fatal_ones();
+      argument.mask = &mask;
+    } else if (got < 0 && got != -EINTR) {
+      raw_syscall(SYS_nanosleep, &patience, nullptr);
+    }
+  }
+}
+
+}  // namespace ioweave::calls

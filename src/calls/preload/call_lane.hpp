@@ -1,0 +1,85 @@
+#pragma once
+
+// One transfer at a time through io_uring or native AIO, for the thread that opened the lane, with
+// no descriptor in the program's table.
+//
+// How it works. The ring is registered with its thread and entered by its index there
+// (IORING_ENTER_REGISTERED_RING), so that nothing the program does to its descriptors can reach it,
+// and its limit on them is its own. From Linux 6.5 on a ring need never have a number; from 5.18 on
+// its number is closed as soon as it is registered; before that there is no ring for programs. A
+// context of AIO has no number anyway.
+//
+// A lane that the kernel refuses anything says so and leaves the call to the program: a plain call
+// is always right.
+
+#include <cstdint>
+
+#include <sys/types.h>
+
+#include "engine/backend.hpp"
+
+struct io_uring_sqe;
+struct io_uring_cqe;
+struct io_uring_params;
+
+namespace ioweave::calls {
+
+class SignalsHeld;
+
+/// One call of the program. A vectored call has `vectors` and their number in `bytes`.
+struct Transfer {
+  engine::Op op;
+  int fd;
+  void* buffer;  ///< or const iovec*
+  size_t bytes;
+  int64_t offset;  ///< -1: the descriptor's position
+};
+
+/// One thread: the one that opened it, which alone may use it. A forked child must not.
+class CallLane {
+ public:
+  /// Null where the kernel has nothing of the kind for us. May change errno.
+  [[nodiscard]] static CallLane* open(engine::Kind kind, engine::UringMode mode) noexcept;
+  /// Before the thread ends.
+  void close() noexcept;
+
+  /// Carries out a transfer at an offset and waits for its end. False where it was not done, or
+  /// ended in an error: then the program's own call has the right answer, and the right side
+  /// effects (a signal, an answer of EAGAIN that only io_uring gives).
+  /// `one_piece`: a write through the page cache that others must see whole.
+  [[nodiscard]] bool carry(const Transfer& transfer, bool one_piece, const SignalsHeld& held,
+                           int64_t& result) noexcept;
+
+ private:
+  bool open_ring(engine::UringMode mode) noexcept;
+  int set_up_unnumbered(unsigned flags) noexcept;
+  int set_up_registered(unsigned flags) noexcept;
+  bool carry_by_ring(const Transfer& transfer, bool one_piece, const SignalsHeld& held,
+                     int64_t& result) noexcept;
+  bool carry_by_aio(const Transfer& transfer, const SignalsHeld& held, int64_t& result) noexcept;
+  void use_queues(void* rings, void* entries, const io_uring_params& parameters) noexcept;
+  [[nodiscard]] bool take_completion(int64_t& result) noexcept;
+  long enter(unsigned submit, unsigned flags, const void* argument) const noexcept;
+  [[nodiscard]] bool is_shared_memory_of_another_process() const noexcept;
+
+  engine::Kind kind_;
+  engine::UringMode mode_;
+  bool usable_;
+  pid_t pid_;              // of a ring whose memory a forked child would share; else 0
+  unsigned long context_;  // of AIO
+  unsigned index_;         // of the ring among those registered with the thread
+  unsigned* sq_head_;
+  unsigned* sq_tail_;
+  unsigned* sq_flags_;
+  unsigned* cq_head_;
+  unsigned* cq_tail_;
+  unsigned sq_mask_;
+  unsigned cq_mask_;
+  io_uring_sqe* entries_;
+  io_uring_cqe* completions_;
+  void* mapped_rings_;  // of a numbered ring
+  size_t mapped_ring_bytes_;
+  size_t mapped_entry_bytes_;
+};
+
+}  // namespace ioweave::calls

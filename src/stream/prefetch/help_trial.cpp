@@ -1,0 +1,167 @@
+#include "stream/prefetch/help_trial.hpp"
+
+#include <algorithm>
+
+namespace ioweave::stream {
+namespace {
+
+constexpr uint64_t kFirstTrialShare = 32;  // of what is left of the file
+constexpr uint64_t kTrialShare = 50;       // of the time
+constexpr uint64_t kLeastTrialNs = 2'500'000'000;
+constexpr uint64_t kMostRestNs = 60'000'000'000;
+constexpr uint64_t kHelpedUnits = 8;  // a stretch with help, at least
+constexpr double kLost = 1.10;        // of the pace alone
+constexpr double kLostLittle = 1.03;
+constexpr unsigned kLossesToRest = 2;
+constexpr unsigned kLooksToTell = 6;
+constexpr unsigned kLooksToRest = 16;
+constexpr unsigned kLooksToRestAgain = 8;
+constexpr unsigned kWaitsToTell = 4;
+constexpr unsigned kFewWaits = 8;  // of looks
+constexpr uint64_t kShortRestNs = 50'000'000;
+
+}  // namespace
+
+void HelpTrial::enter(Phase phase, uint64_t now_ns) noexcept {
+  account();
+  phase_ = phase;
+  begin_ns_ = now_ns;
+  way_bytes_ = 0;
+  settled_ns_ = 0;
+  const bool begins_to_measure = phase == Phase::alone || phase == Phase::warming;
+  if (begins_to_measure) looks_ = waits_ = 0;
+}
+
+void HelpTrial::account() noexcept {
+  const bool helped = phase_ == Phase::helping || phase_ == Phase::draining;
+  if (!helped || alone_pace_ns_ == 0 || way_bytes_ == 0) return;
+  saved_ns_ +=
+      alone_pace_ns_ * static_cast<double>(way_bytes_) - static_cast<double>(last_ns_ - begin_ns_);
+  compared_ = true;
+}
+
+void HelpTrial::interrupt() noexcept {
+  way_bytes_ = 0;
+  settled_ns_ = 0;
+  switch (phase_) {
+    case Phase::warming:
+      phase_ = Phase::fresh;
+      break;
+    case Phase::draining:
+      phase_ = rests_next_ ? Phase::resting : Phase::helping;
+      rests_next_ = false;
+      break;
+    default:
+      break;
+  }
+  begin_ns_ = 0;
+}
+
+void HelpTrial::advance(const Step& step) noexcept {
+  if (begin_ns_ == 0 && phase_ != Phase::fresh) {
+    begin_ns_ = last_ns_ = step.now_ns;  // behind an interruption: the way up to here is unknown
+    return;
+  }
+  way_bytes_ += step.moved_bytes;
+  last_ns_ = step.now_ns;
+  switch (phase_) {
+    case Phase::fresh:
+      is_short_ = step.left_bytes < kFirstTrialShare * step.unit_bytes;
+      if (is_short_ && step.surely_waits) {
+        next_trial_ns_ = UINT64_MAX;
+        enter(Phase::helping, step.now_ns);
+        return;
+      }
+      phase_ = Phase::warming;
+      begin_ns_ = step.now_ns;
+      is_ramping_ = true;
+      [[fallthrough]];
+    case Phase::warming:
+      is_ramping_ = is_ramping_ && way_bytes_ < step.ramp_bytes;
+      if (!is_short_ && way_bytes_ >= step.unit_bytes / 2) enter(Phase::alone, step.now_ns);
+      return;
+    case Phase::alone:
+      if (way_bytes_ < step.unit_bytes) return;
+      alone_pace_ns_ =
+          static_cast<double>(step.now_ns - begin_ns_) / static_cast<double>(way_bytes_);
+      judged_ = false;
+      next_trial_ns_ =
+          step.now_ns + std::max(kLeastTrialNs, kTrialShare * (step.now_ns - begin_ns_));
+      if (looks_ >= kLooksToTell && waits_ * kFewWaits <= looks_) {
+        rest_ns_ = std::clamp(2 * rest_ns_, kLeastTrialNs, kMostRestNs);
+        enter(Phase::resting, step.now_ns);
+        return;
+      }
+      enter(Phase::helping, step.now_ns);
+      return;
+    case Phase::helping:
+      judge(step);
+      return;
+    case Phase::draining:
+      if (way_bytes_ < drain_bytes_) return;
+      enter(rests_next_ ? Phase::resting : Phase::alone, step.now_ns);
+      rests_next_ = false;
+      return;
+    case Phase::resting:
+      if (step.now_ns < begin_ns_ + rest_ns_) return;
+      enter(is_short_ ? Phase::warming : Phase::alone, step.now_ns);
+      return;
+  }
+}
+
+void HelpTrial::note_wait(bool waits) noexcept {
+  if (!wants_looks()) return;
+  ++looks_;
+  waits_ += waits ? 1 : 0;
+  if (!is_short_ || phase_ != Phase::warming) return;
+  if (waits_ >= kWaitsToTell && waits_ * kFewWaits > looks_) {
+    enter(Phase::helping, last_ns_);
+    next_trial_ns_ = UINT64_MAX;
+  } else if (looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain)) {
+    rest_ns_ = std::clamp(2 * rest_ns_, kShortRestNs, kMostRestNs);
+    enter(Phase::resting, last_ns_);
+  }
+}
+
+void HelpTrial::note_nothing() noexcept {
+  if (is_short_) note_wait(false);
+}
+
+void HelpTrial::judge(const Step& step) noexcept {
+  drain_bytes_ = step.outstanding_bytes + step.unit_bytes / 2;
+  // Until what is ahead has filled up the reader waits once for more than it will later.
+  if (settled_ns_ == 0 && way_bytes_ >= step.lookahead_bytes) {
+    settled_ns_ = step.now_ns;
+    settled_bytes_ = way_bytes_;
+  }
+  const uint64_t way = settled_ns_ != 0 ? way_bytes_ - settled_bytes_ : 0;
+  if (!judged_ && way >= std::max(kHelpedUnits * step.unit_bytes, step.lookahead_bytes)) {
+    judged_ = true;
+    const auto took = static_cast<double>(step.now_ns - settled_ns_);
+    const double ratio = took / (alone_pace_ns_ * static_cast<double>(way));
+    losses_ = ratio > kLostLittle ? losses_ + 1 : 0;
+    if (ratio > kLost || losses_ >= kLossesToRest) {
+      losses_ = 0;
+      const auto lost_ns = static_cast<uint64_t>(took - took / ratio);
+      rest_ns_ =
+          std::clamp(std::max(2 * rest_ns_, kTrialShare * lost_ns), kLeastTrialNs, kMostRestNs);
+      rests_next_ = true;
+      enter(Phase::draining, step.now_ns);
+      return;
+    }
+    if (losses_ == 0) rest_ns_ = 0;
+  }
+  if (judged_ && step.now_ns >= next_trial_ns_ &&
+      step.left_bytes >= kFirstTrialShare * step.unit_bytes) {
+    enter(Phase::draining, step.now_ns);
+  }
+}
+
+std::optional<double> HelpTrial::saved_seconds() const noexcept {
+  HelpTrial ended = *this;
+  ended.account();
+  if (!ended.compared_) return std::nullopt;
+  return ended.saved_ns_ * 1e-9;
+}
+
+}  // namespace ioweave::stream

@@ -1,0 +1,97 @@
+#pragma once
+
+// Whether helping a reader helps it: a controlled experiment that runs while the program does.
+// Pure logic without I/O, clock or thread.
+//
+// How it works. What counts is the reader's pace, seconds per byte of its way, computation
+// included. A stretch of the way without help is followed by a longer one with help:
+//
+//   warming -> alone -> helping ... -> draining -> alone -> helping ...
+//                          |
+//                          +-- slower than alone: draining -> resting ... -> alone -> ...
+//
+// A reader that alone does not wait, since the kernel's own read-ahead is in time, needs no help:
+// it rests at once. A first stretch alone costs at most one part in 32 of what is left of the file;
+// where less is left there is none, and the reader is helped when it is seen to wait once the
+// kernel's own window has grown (until then every reader waits). Later
+// stretches come after 50 times their length, and not before 2.5 seconds: the reader must first
+// come up to what was asked for ahead of it (draining). Help that was slower by more than a tenth,
+// or twice in a row by more than three parts in a hundred, rests, longer each time, and is then
+// tried again.
+
+#include <cstdint>
+#include <optional>
+
+namespace ioweave::stream {
+
+/// One reader. One thread. Times in nanoseconds from any origin.
+class HelpTrial {
+ public:
+  struct Step {
+    uint64_t moved_bytes = 0;        ///< of the reader's way since the last step, > 0
+    uint64_t outstanding_bytes = 0;  ///< asked for and not read yet
+    uint64_t left_bytes = 0;         ///< of the file
+    uint64_t unit_bytes = 0;         ///< a stretch that tells a pace
+    uint64_t ramp_bytes = 0;         ///< at its beginning, in which every reader waits
+    uint64_t lookahead_bytes = 0;    ///< most ahead of this reader
+    uint64_t now_ns = 0;
+    bool surely_waits = false;  ///< the kernel's own read-ahead does not serve it
+  };
+  void advance(const Step& step) noexcept;
+
+  /// Whether the reader would have to wait for what it reads next.
+  void note_wait(bool waits) noexcept;
+  /// The same where nobody can tell: only a comparison may then say that it is helped.
+  void note_nothing() noexcept;
+
+  /// The pattern broke off, or what is read needs no help: the running stretch tells nothing.
+  void interrupt() noexcept;
+
+  /// Whether to ask for something at present.
+  [[nodiscard]] bool helps_now() const noexcept { return phase_ == Phase::helping; }
+  /// Whether a pace without help is being taken: positions should be looked at closely.
+  [[nodiscard]] bool is_measuring() const noexcept {
+    return phase_ == Phase::warming || phase_ == Phase::alone;
+  }
+
+  /// Whether note_wait() counts at present.
+  [[nodiscard]] bool wants_looks() const noexcept {
+    return phase_ == Phase::alone || (phase_ == Phase::warming && is_short_ && !is_ramping_);
+  }
+
+  [[nodiscard]] bool is_resting() const noexcept { return phase_ == Phase::resting; }
+
+  /// Seconds that help has saved, computation included; below zero: it has cost them. Way with help
+  /// times the difference of the paces, the one without help being the last measured. Nothing where
+  /// there was no stretch without help to compare with.
+  [[nodiscard]] std::optional<double> saved_seconds() const noexcept;
+
+ private:
+  enum class Phase : uint8_t { fresh, warming, alone, helping, draining, resting };
+
+  void enter(Phase phase, uint64_t now_ns) noexcept;
+  void judge(const Step& step) noexcept;
+  void account() noexcept;
+
+  Phase phase_ = Phase::fresh;
+  uint64_t begin_ns_ = 0;    // of the stretch
+  uint64_t last_ns_ = 0;     // of the last step
+  uint64_t way_bytes_ = 0;   // of the stretch
+  uint64_t settled_ns_ = 0;  // when what is ahead had filled up; 0: not yet
+  uint64_t settled_bytes_ = 0;
+  uint64_t drain_bytes_ = 0;
+  bool is_ramping_ = false;
+  bool is_short_ = false;  // too little is left to compare: helped when it is seen to wait
+  unsigned looks_ = 0;     // of note_wait(), at the present stretch alone
+  unsigned waits_ = 0;
+  bool rests_next_ = false;   // behind draining
+  bool judged_ = true;        // the last stretch alone has been compared with
+  double alone_pace_ns_ = 0;  // per byte; 0: not measured
+  uint64_t next_trial_ns_ = 0;
+  uint64_t rest_ns_ = 0;
+  unsigned losses_ = 0;  // in a row
+  double saved_ns_ = 0;  // of stretches that have ended
+  bool compared_ = false;
+};
+
+}  // namespace ioweave::stream

@@ -1,0 +1,315 @@
+#include "stream/prefetch/proc_files.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <dirent.h>
+
+#include "base/memory_file_system.hpp"
+
+namespace ioweave::stream {
+namespace {
+
+constexpr size_t kTextBytes = 4096;
+constexpr size_t kMostMapsBytes = 256 << 10;
+
+std::string proc_path(pid_t process, const char* rest) {
+  return "/proc/" + std::to_string(process) + "/" + rest;
+}
+
+/// The first bytes of an open file of /proc, null-terminated; empty where it cannot be read.
+std::string_view text_of(int fd, char (&buffer)[kTextBytes]) {
+  const ssize_t length = pread(fd, buffer, kTextBytes - 1, 0);
+  if (length <= 0) return {};
+  buffer[length] = '\0';
+  return {buffer, static_cast<size_t>(length)};
+}
+
+struct FileStatus {
+  mode_t mode = 0;
+  dev_t device = 0;
+  ino_t inode = 0;
+  uint64_t bytes = 0;
+};
+
+/// As far as it is known here: a server is not asked, and NFS writes nothing back to answer.
+std::optional<FileStatus> status_of(const std::string& path) {
+  struct statx status {};
+  if (statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_SIZE,
+            &status) != 0) {
+    return std::nullopt;
+  }
+  return FileStatus{status.stx_mode, makedev(status.stx_dev_major, status.stx_dev_minor),
+                    status.stx_ino, status.stx_size};
+}
+
+/// The number behind `label` in a text of "label: number" lines.
+std::optional<uint64_t> number_after(std::string_view text, std::string_view label, int base) {
+  size_t at = text.find(label);
+  if (at == std::string_view::npos) return std::nullopt;
+  at = text.find_first_not_of(" \t", at + label.size());
+  if (at == std::string_view::npos) return std::nullopt;
+  uint64_t number = 0;
+  const auto parsed = std::from_chars(text.data() + at, text.data() + text.size(), number, base);
+  return parsed.ec == std::errc{} ? std::optional(number) : std::nullopt;
+}
+
+/// Calls visit(number) for each entry of a directory whose name is a number.
+template <class Visit>
+void for_each_number(const std::string& path, Visit visit) {
+  DIR* const directory = opendir(path.c_str());
+  if (directory == nullptr) return;
+  while (const dirent* const entry = readdir(directory)) {
+    int number = 0;
+    const char* const end = entry->d_name + std::strlen(entry->d_name);
+    const auto parsed = std::from_chars(entry->d_name, end, number);
+    if (parsed.ec == std::errc{} && parsed.ptr == end) visit(number);
+  }
+  closedir(directory);
+}
+
+void add_children(pid_t process, std::vector<pid_t>& family) {
+  for_each_number(proc_path(process, "task"), [&](int thread) {
+    char buffer[kTextBytes];
+    const std::string rest = "task/" + std::to_string(thread) + "/children";
+    const Descriptor list(open(proc_path(process, rest.c_str()).c_str(), O_RDONLY | O_CLOEXEC));
+    const std::string_view text = text_of(list.get(), buffer);
+    for (size_t at = 0; at < text.size();) {
+      pid_t child = 0;
+      const auto parsed = std::from_chars(text.data() + at, text.data() + text.size(), child);
+      // A space follows each number: one that ends with the buffer was cut.
+      if (parsed.ec != std::errc{} || parsed.ptr == text.data() + text.size()) break;
+      family.push_back(child);
+      at = static_cast<size_t>(parsed.ptr - text.data()) + 1;
+    }
+  });
+}
+
+bool hears_of_opens(const std::string& link) {
+  char target[64];
+  const ssize_t length = readlink(link.c_str(), target, sizeof target);
+  const std::string_view name(target, static_cast<size_t>(std::max<ssize_t>(0, length)));
+  return name == "anon_inode:inotify" || name == "anon_inode:[fanotify]";
+}
+
+/// The file at a path if it is the one that is meant.
+int open_same(const std::string& path, dev_t device, ino_t inode) {
+  // Should it be a pipe by now, opening it must not wait for a writer.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  int fd = open(path.c_str(), kFlags | O_NOATIME);
+  if (fd < 0 && errno == EPERM) fd = open(path.c_str(), kFlags);
+  if (fd < 0) return -errno;
+  struct stat status {};
+  const bool same = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_dev == device &&
+                    status.st_ino == inode;
+  if (same && !is_memory_file_system(fd)) return fd;
+  close(fd);
+  return -ESTALE;
+}
+
+/// Takes a number off the beginning of a text, and the character behind it.
+template <class Number>
+bool take_number(std::string_view& text, Number& number, int base) {
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (parsed.ec != std::errc{} || parsed.ptr == text.data() + text.size()) return false;
+  text.remove_prefix(static_cast<size_t>(parsed.ptr - text.data()) + 1);
+  return true;
+}
+
+bool is_executed(std::string_view line) {
+  const size_t modes = line.find(' ');
+  return modes != std::string_view::npos && line.substr(modes).starts_with(" r-x");
+}
+
+/// One line of /proc/PROCESS/maps: "from-to rwxp offset major:minor inode   path".
+std::optional<Mapping> mapping_of(std::string_view line, uint64_t least_bytes) {
+  constexpr size_t kModes = 5;
+  uint64_t end = 0;
+  Mapping mapping;
+  if (!take_number(line, mapping.address, 16) || !take_number(line, end, 16) ||
+      end - mapping.address < least_bytes || line.size() < kModes) {
+    return std::nullopt;
+  }
+  const bool is_read = line[0] == 'r' && line[2] != 'x';
+  line.remove_prefix(kModes);
+  unsigned major = 0;
+  unsigned minor = 0;
+  if (!is_read || !take_number(line, mapping.file_offset, 16) || !take_number(line, major, 16) ||
+      !take_number(line, minor, 16) || !take_number(line, mapping.inode, 10)) {
+    return std::nullopt;
+  }
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  // A name with a backslash may be one with a line's end in it, written in another way.
+  const bool is_named = line.starts_with('/') && !line.ends_with(" (deleted)") &&
+                        line.find('\\') == std::string_view::npos;
+  if (!is_named) return std::nullopt;
+  mapping.bytes = end - mapping.address;
+  mapping.device = makedev(major, minor);
+  mapping.path = line;
+  return mapping;
+}
+
+/// Where the file of a mapping may be. A process that has changed its root, and not its name space,
+/// is told of by paths that are ours.
+std::array<std::string, 2> paths_of(pid_t process, const std::string& path) {
+  return {proc_path(process, "root") + path, path};
+}
+
+/// False where its file is not found again.
+bool find_bytes(pid_t process, Mapping& mapping) {
+  for (const std::string& path : paths_of(process, mapping.path)) {
+    const std::optional<FileStatus> status = status_of(path);
+    if (status && S_ISREG(status->mode) && status->device == mapping.device &&
+        status->inode == mapping.inode) {
+      mapping.file_bytes = status->bytes;
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<pid_t> family_of(pid_t root) {
+  std::vector<pid_t> family{root};
+  for (size_t i = 0; i < family.size(); ++i) add_children(family[i], family);
+  return family;
+}
+
+OpenFiles open_files_of(pid_t process, uint64_t least_bytes) {
+  OpenFiles found;
+  const std::string folder = proc_path(process, "fd");
+  for_each_number(folder, [&](int fd) {
+    const std::string link = folder + "/" + std::to_string(fd);
+    // The link's own mode tells how the file is open.
+    struct stat opened {};
+    if (lstat(link.c_str(), &opened) != 0 || (opened.st_mode & S_IRUSR) == 0) return;
+    const std::optional<FileStatus> status = status_of(link);
+    if (!status) return;
+    if ((status->mode & S_IFMT) == 0) {  // an anonymous inode
+      found.hears_of_opens = found.hears_of_opens || hears_of_opens(link);
+      return;
+    }
+    if (!S_ISREG(status->mode) || status->bytes < least_bytes) return;
+    found.files.push_back({fd, status->device, status->inode, status->bytes});
+  });
+  return found;
+}
+
+std::vector<Mapping> mappings_of(pid_t process, uint64_t least_bytes) {
+  std::vector<Mapping> found;
+  const Descriptor maps(open(proc_path(process, "maps").c_str(), O_RDONLY | O_CLOEXEC));
+  // Kept from scan to scan, and never cleared: most processes fill a few pages of it.
+  thread_local const auto text = std::make_unique_for_overwrite<char[]>(kMostMapsBytes);
+  size_t length = 0;
+  while (length < kMostMapsBytes) {
+    const ssize_t got = read(maps.get(), text.get() + length, kMostMapsBytes - length);
+    if (got <= 0) break;
+    length += static_cast<size_t>(got);
+  }
+  if (length == kMostMapsBytes) return found;
+  std::string_view rest(text.get(), length);
+  std::set<std::string_view> programs;
+  for (size_t end = 0; (end = rest.find('\n')) != std::string_view::npos;) {
+    const std::string_view line = rest.substr(0, end);
+    if (is_executed(line)) programs.insert(line.substr(std::min(line.find('/'), line.size())));
+    if (auto mapping = mapping_of(line, least_bytes)) found.push_back(*std::move(mapping));
+    rest.remove_prefix(end + 1);
+  }
+  std::erase_if(found, [&](Mapping& mapping) {
+    return programs.contains(mapping.path) || !find_bytes(process, mapping) ||
+           mapping.file_bytes <= mapping.file_offset;
+  });
+  return found;
+}
+
+ProcFile ProcFile::of_position(pid_t process, int fd) {
+  const std::string rest = "fdinfo/" + std::to_string(fd);
+  return ProcFile(open(proc_path(process, rest.c_str()).c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+ProcFile ProcFile::of_totals(pid_t process) {
+  return ProcFile(open(proc_path(process, "io").c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+ProcFile ProcFile::of_pages(pid_t process) {
+  return ProcFile(open(proc_path(process, "pagemap").c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+std::optional<Position> ProcFile::position() const {
+  char buffer[kTextBytes];
+  const std::string_view text = text_of(file_.get(), buffer);
+  const std::optional<uint64_t> offset = number_after(text, "pos:", 10);
+  const std::optional<uint64_t> flags = number_after(text, "flags:", 8);
+  if (!offset || !flags) return std::nullopt;
+  const auto mode = static_cast<int>(*flags);
+  return Position{*offset, (mode & O_ACCMODE) != O_WRONLY && (mode & (O_DIRECT | O_PATH)) == 0,
+                  text.find("LEASE") != std::string_view::npos};
+}
+
+std::optional<ReadTotals> ProcFile::totals() const {
+  char buffer[kTextBytes];
+  const std::string_view text = text_of(file_.get(), buffer);
+  const std::optional<uint64_t> bytes = number_after(text, "rchar:", 10);
+  const std::optional<uint64_t> calls = number_after(text, "syscr:", 10);
+  return bytes && calls ? std::optional(ReadTotals{*bytes, *calls}) : std::nullopt;
+}
+
+std::optional<uint64_t> ProcFile::touched_bytes(uint64_t address, uint64_t most_bytes) const {
+  static const auto kPage = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  constexpr uint64_t kThere = 1ull << 63 | 1ull << 61;  // present, and of a file
+  uint64_t entries[512];
+  uint64_t touched = 0;
+  uint64_t at_once = 1;  // most looks find that nothing has moved
+  while (touched < most_bytes) {
+    const uint64_t wanted = std::min(at_once, (most_bytes - touched) / kPage);
+    at_once = std::size(entries);
+    const auto place = static_cast<off_t>((address + touched) / kPage * sizeof entries[0]);
+    const ssize_t got = pread(file_.get(), entries, wanted * sizeof entries[0], place);
+    if (got <= 0) return touched > 0 ? std::optional(touched) : std::nullopt;
+    const uint64_t* const first = entries;
+    const uint64_t* const end = first + static_cast<size_t>(got) / sizeof entries[0];
+    const uint64_t* const hole =
+        std::find_if(first, end, [](uint64_t entry) { return (entry & kThere) != kThere; });
+    touched += static_cast<uint64_t>(hole - first) * kPage;
+    if (hole != end) break;
+  }
+  return touched;
+}
+
+std::string path_of(pid_t process, int fd) {
+  std::string path(kTextBytes, '\0');
+  const std::string link = proc_path(process, "fd/") + std::to_string(fd);
+  const ssize_t length = readlink(link.c_str(), path.data(), path.size());
+  path.resize(static_cast<size_t>(std::max<ssize_t>(0, length)));
+  return path;
+}
+
+int open_again(pid_t process, const OpenFile& file) {
+  return open_same(proc_path(process, "fd/") + std::to_string(file.fd), file.device, file.inode);
+}
+
+int open_again(pid_t process, const Mapping& mapping) {
+  int fd = -ENOENT;
+  for (const std::string& path : paths_of(process, mapping.path)) {
+    fd = open_same(path, mapping.device, mapping.inode);
+    if (fd >= 0) break;
+  }
+  return fd;
+}
+
+}  // namespace ioweave::stream

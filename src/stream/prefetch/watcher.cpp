@@ -1,0 +1,601 @@
+#include "stream/prefetch/watcher.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include <linux/magic.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/clock.hpp"
+#include "base/descriptor.hpp"
+#include "engine/available_memory.hpp"
+#include "engine/prefetch.hpp"
+#include "engine/read_ahead_walk.hpp"
+#include "stats/glob.hpp"
+#include "stream/prefetch/proc_files.hpp"
+#include "stream/prefetch/process_segment.hpp"
+#include "stream/prefetch/read_follower.hpp"
+
+namespace ioweave::stream {
+namespace {
+
+constexpr uint64_t kLeastFileBytes = 1 << 20;
+constexpr uint64_t kUntilExecNs = 1'000'000;  // it has nothing open before
+constexpr uint64_t kFirstScanNs = 500'000;    // a program that has just started opens files
+constexpr uint64_t kMostScanNs = 40'000'000;
+constexpr uint64_t kScanShare = 50;          // of the time, for scans
+constexpr uint64_t kLookShare = 20;          // the same for looks
+constexpr uint64_t kFreeScanNs = 3'000'000;  // of scans beyond that, in all
+constexpr uint64_t kMemoryMeasuredNs = 1'000'000'000;
+constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
+constexpr unsigned kWindowsPerTurn = 16;
+constexpr int64_t kPosition = -1;  // in place of a record's number
+constexpr int kMapped = -1;        // in place of a descriptor
+constexpr uint64_t kLeastMappingBytes = 4u << 20;
+constexpr unsigned kScansOfMappings = 3;            // while there are none, one of so many
+constexpr uint64_t kMostTouchedBytes = 32u << 20;   // that a look at a mapping goes over
+constexpr uint64_t kTouchedAtOnceBytes = 64 << 10;  // the kernel maps 16 pages around a fault
+
+/// Each takes two descriptors; half of what the command may have is left.
+size_t most_readers() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return std::clamp<size_t>(limit.rlim_cur / 4, 16, 4096);
+}
+
+bool is_fuse(int fd) {
+  struct statfs status {};
+  return fstatfs(fd, &status) == 0 && status.f_type == FUSE_SUPER_MAGIC;
+}
+
+/// A reader: a file that a process has open, or mapped.
+struct Reader {
+  Reader(const OpenFile& what, const FollowLimits& limits)
+      : file(what), window_bytes(limits.window_bytes), follower(limits) {}
+
+  OpenFile file;
+  Mapping mapping;             ///< where it is mapped
+  uint64_t touched_bytes = 0;  ///< of it, from its beginning
+  uint64_t window_bytes;
+  ReadFollower follower;
+  ProcFile position;
+  std::optional<uint64_t> last_offset;  ///< of the position
+  Descriptor own;
+  std::optional<engine::ReadAheadWalk> walk;  ///< on `own`, while that is open
+  std::string path;                           ///< empty: not asked for yet
+  bool refused = false;                       ///< it cannot, or must not, be helped
+  bool keeps_own = false;                     ///< opening it again would empty the cache
+  bool seen = false;                          ///< by the last scan
+  uint64_t operations = 0;
+  uint64_t look_ns = 0;
+
+  void let_go() {
+    walk.reset();
+    own.reset();
+  }
+};
+
+struct Process {
+  explicit Process(ProcessSegment* its) : segment(its) {}
+  std::unique_ptr<ProcessSegment> segment;
+  ProcFile totals;
+  ProcFile pages;      ///< where it has files mapped
+  unsigned scans = 0;  ///< of it
+  bool maps = false;   ///< at the last look
+  Descriptor end;      ///< a pidfd: readable when it has ended
+  bool seen = false;
+};
+
+}  // namespace
+
+struct Watcher::Shared {
+  Shared(const stats::RunConfig& its, std::string where)
+      : config(its), run_directory(std::move(where)), wake(eventfd(0, EFD_CLOEXEC)) {}
+
+  const stats::RunConfig config;
+  const std::string run_directory;
+  const Descriptor wake;  ///< readable: stop
+  std::mutex lock;
+  std::condition_variable changed;
+  bool ended = true;
+  std::vector<stats::PrefetchReport> reports;
+};
+
+/// The thread's own state.
+class Watcher::Thread {
+ public:
+  Thread(std::shared_ptr<Shared> shared, pid_t program)
+      : shared_(std::move(shared)), program_(program) {}
+
+  void run();
+
+ private:
+  /// Process, descriptor, and record of its segment or kPosition; or process, kMapped, address.
+  using Key = std::tuple<pid_t, int, int64_t>;
+  using Readers = std::map<Key, Reader>;
+
+  void scan();
+  [[nodiscard]] uint64_t affordable_scan_ns() const;
+  void scan_soon(uint64_t now) {
+    next_scan_ns_ = std::min(next_scan_ns_, std::max(now + kFirstScanNs, affordable_scan_ns()));
+  }
+  void scan_process(pid_t pid, Process& process);
+  void scan_mappings(pid_t pid, Process& process);
+  Reader* meet(const Key& key, const OpenFile& file);
+  [[nodiscard]] bool look();
+  void look_at(const Key& key, Reader& reader, uint64_t now);
+  [[nodiscard]] bool sight(const Key& key, Reader& reader, std::optional<Sighting>& seen);
+  [[nodiscard]] std::optional<Sighting> sight_position(const Key& key, Reader& reader,
+                                                       uint64_t offset);
+  [[nodiscard]] bool is_explained(const Key& key, uint64_t offset) const;
+  [[nodiscard]] std::optional<Sighting> sight_places(const Key& key, Reader& reader);
+  [[nodiscard]] bool sight_mapping(const Key& key, Reader& reader, std::optional<Sighting>& seen);
+  [[nodiscard]] bool is_leased(const Reader& reader) const;
+  bool ask_ahead(const Key& key, Reader& reader);
+  [[nodiscard]] bool has_ended(pid_t pid) const;
+  [[nodiscard]] bool open_own(const Key& key, Reader& reader);
+  [[nodiscard]] bool policy_allows(const Key& key, Reader& reader) const;
+  Readers::iterator forget(Readers::iterator reader);
+  void forget_process(pid_t pid);
+  void share_budget();
+  [[nodiscard]] bool sleep_until(uint64_t then_ns);
+
+  std::shared_ptr<Shared> shared_;
+  pid_t program_;
+  std::map<pid_t, Process> processes_;
+  Readers readers_;
+  std::map<dev_t, uint64_t> windows_;  // of devices, in bytes
+  std::set<dev_t> forgetful_;          // devices that empty a file's cache when it is opened again
+  size_t most_readers_ = most_readers();
+  bool opens_are_heard_ = false;
+  uint64_t begin_ns_ = now_ns();
+  uint64_t scans_ns_ = 0;   // spent on scans
+  uint64_t looked_ns_ = 0;  // spent on the last looks
+  uint64_t next_scan_ns_ = begin_ns_ + kUntilExecNs;
+  uint64_t scan_period_ns_ = kFirstScanNs;
+  uint64_t memory_measured_ns_ = 0;
+  uint64_t memory_bytes_ = 0;
+};
+
+void Watcher::Thread::run() {
+  pthread_setname_np(pthread_self(), "ioweave-ahead");
+  prctl(PR_SET_TIMERSLACK, 1000UL);
+  bool going = true;
+  while (going) {
+    const uint64_t begin = now_ns();
+    if (begin >= next_scan_ns_) scan();
+    looked_ns_ = 0;
+    const bool is_behind = look();
+    const uint64_t end = now_ns();
+    uint64_t next = next_scan_ns_;
+    for (const auto& [key, reader] : readers_) {
+      if (!reader.refused) next = std::min(next, reader.look_ns);
+    }
+    going = sleep_until(is_behind ? end : std::max(next, end + looked_ns_ * kLookShare));
+  }
+  while (!readers_.empty()) forget(readers_.begin());
+}
+
+/// Sleeps until then, or until a process of which a file is open here ends. False once the run is
+/// over.
+bool Watcher::Thread::sleep_until(uint64_t then_ns) {
+  std::vector<pollfd> ends{{shared_->wake.get(), POLLIN, 0}};
+  std::vector<pid_t> pids;
+  for (const auto& [pid, process] : processes_) {
+    if (!process.end.is_open()) continue;
+    ends.push_back({process.end.get(), POLLIN, 0});
+    pids.push_back(pid);
+  }
+  const uint64_t now = now_ns();
+  const uint64_t wait_ns = then_ns > now ? then_ns - now : 0;
+  const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000),
+                         static_cast<long>(wait_ns % 1'000'000'000)};
+  if (ppoll(ends.data(), ends.size(), &timeout, nullptr) <= 0) return true;
+  for (size_t i = 0; i < pids.size(); ++i) {
+    if (ends[i + 1].revents != 0) forget_process(pids[i]);
+  }
+  return ends[0].revents == 0;
+}
+
+// ---- Whom to follow -----------------------------------------------------------------------------
+
+void Watcher::Thread::scan() {
+  const uint64_t begin = now_ns();
+  const size_t readers_before = readers_.size();
+  const size_t processes_before = processes_.size();
+  for (auto& [key, reader] : readers_) reader.seen = false;
+  for (auto& [pid, process] : processes_) process.seen = false;
+  opens_are_heard_ = false;
+  for (const pid_t pid : family_of(program_)) {
+    auto [found, is_new] = processes_.try_emplace(pid, nullptr);
+    if (is_new) {
+      found->second.segment = std::make_unique<ProcessSegment>(shared_->run_directory, pid);
+      found->second.totals = ProcFile::of_totals(pid);
+    }
+    found->second.seen = true;
+    scan_process(pid, found->second);
+  }
+  for (auto it = readers_.begin(); it != readers_.end();) {
+    it = it->second.seen ? std::next(it) : forget(it);
+  }
+  for (auto& [key, reader] : readers_) {
+    if (opens_are_heard_) reader.let_go();  // reads and the closing would be heard, too
+  }
+  std::erase_if(processes_, [](const auto& entry) { return !entry.second.seen; });
+  share_budget();
+  // News makes more news likely.
+  const bool is_news = readers_.size() != readers_before || processes_.size() != processes_before;
+  scan_period_ns_ = is_news ? kFirstScanNs : std::min(2 * scan_period_ns_, kMostScanNs);
+  const uint64_t end = now_ns();
+  scans_ns_ += end - begin;
+  next_scan_ns_ = std::max(end + scan_period_ns_, affordable_scan_ns());
+}
+
+/// The moment before which another scan would take more than its share of the time.
+uint64_t Watcher::Thread::affordable_scan_ns() const {
+  return begin_ns_ + (scans_ns_ > kFreeScanNs ? (scans_ns_ - kFreeScanNs) * kScanShare : 0);
+}
+
+void Watcher::Thread::scan_process(pid_t pid, Process& process) {
+  const OpenFiles open = open_files_of(pid, kLeastFileBytes);
+  opens_are_heard_ = opens_are_heard_ || open.hears_of_opens;
+  for (const OpenFile& file : open.files) meet({pid, file.fd, kPosition}, file);
+  scan_mappings(pid, process);
+  if (open.files.empty() || !process.segment->refresh()) return;
+  for (const uint32_t record : process.segment->placed_records()) {
+    const std::optional<Places> places = process.segment->places_of(record);
+    if (!places) continue;
+    const auto file = std::ranges::find_if(open.files, [&](const OpenFile& candidate) {
+      return candidate.device == places->device && candidate.inode == places->inode;
+    });
+    if (file != open.files.end()) meet({pid, file->fd, record}, *file);
+  }
+}
+
+void Watcher::Thread::scan_mappings(pid_t pid, Process& process) {
+  // Reading them holds what the process locks to map something, and its memory if it ends just
+  // then.
+  if (++process.scans % kScansOfMappings != 0 && !process.maps) return;
+  const std::vector<Mapping> mappings = mappings_of(pid, kLeastMappingBytes);
+  process.maps = !mappings.empty();
+  process.pages = mappings.empty() ? ProcFile() : ProcFile::of_pages(pid);
+  for (const Mapping& mapping : mappings) {
+    const Key key{pid, kMapped, static_cast<int64_t>(mapping.address)};
+    const OpenFile file{kMapped, mapping.device, mapping.inode,
+                        std::min(mapping.file_bytes, mapping.file_offset + mapping.bytes)};
+    Reader* const reader = meet(key, file);
+    if (reader == nullptr) continue;
+    const bool is_same = reader->mapping.file_offset == mapping.file_offset &&
+                         reader->touched_bytes <= mapping.bytes;
+    // Read to its end and not touched: mapped anew, for another pass.
+    const bool is_new = reader->touched_bytes == mapping.bytes &&
+                        process.pages.touched_bytes(mapping.address, kTouchedAtOnceBytes) == 0;
+    if (!is_same || is_new) reader->touched_bytes = 0;
+    reader->mapping = mapping;
+    reader->path = mapping.path;
+  }
+}
+
+/// Null where there are as many as there are descriptors for.
+Reader* Watcher::Thread::meet(const Key& key, const OpenFile& file) {
+  auto it = readers_.find(key);
+  if (it != readers_.end() &&
+      (it->second.file.inode != file.inode || it->second.file.device != file.device)) {
+    forget(it);
+    it = readers_.end();
+  }
+  if (it == readers_.end()) {
+    if (readers_.size() >= most_readers_) return nullptr;
+    const auto [window, is_new] = windows_.try_emplace(file.device, 0);
+    if (is_new) window->second = engine::read_ahead_window_bytes(file.device);
+    const FollowLimits limits{window->second, shared_->config.lookahead_bytes};
+    it = readers_.try_emplace(key, file, limits).first;
+    if (file.fd != kMapped) it->second.position = ProcFile::of_position(std::get<0>(key), file.fd);
+  }
+  it->second.file.bytes = file.bytes;
+  it->second.seen = true;
+  return &it->second;
+}
+
+void Watcher::Thread::share_budget() {
+  const uint64_t now = now_ns();
+  if (memory_measured_ns_ == 0 || now - memory_measured_ns_ > kMemoryMeasuredNs) {
+    memory_measured_ns_ = now;
+    memory_bytes_ = engine::available_memory_bytes() / kMemoryShare;
+  }
+  std::map<dev_t, uint64_t> active;  // readers of a device
+  uint64_t all = 0;
+  for (const auto& [key, reader] : readers_) {
+    if (!reader.own.is_open()) continue;
+    ++active[reader.file.device];
+    ++all;
+  }
+  const uint64_t of_all =
+      std::min(shared_->config.max_lookahead_bytes, memory_bytes_) / std::max<uint64_t>(1, all);
+  for (auto& [key, reader] : readers_) {
+    // More in flight on one device than one reader needs makes the others wait.
+    const uint64_t sharing = std::max<uint64_t>(1, active[reader.file.device]);
+    reader.follower.look_ahead(std::min(of_all, shared_->config.lookahead_bytes / sharing));
+  }
+}
+
+Watcher::Thread::Readers::iterator Watcher::Thread::forget(Readers::iterator it) {
+  const Reader& reader = it->second;
+  if (reader.operations > 0) {
+    const std::optional<double> saved = reader.follower.saved_seconds();
+    const std::lock_guard guard(shared_->lock);
+    shared_->reports.push_back({reader.path, reader.file.device, reader.file.inode,
+                                reader.operations, reader.follower.asked_bytes(),
+                                reader.follower.used_bytes(now_ns()), saved.value_or(0),
+                                saved.has_value()});
+  }
+  return readers_.erase(it);
+}
+
+void Watcher::Thread::forget_process(pid_t pid) {
+  for (auto it = readers_.begin(); it != readers_.end();) {
+    it = std::get<0>(it->first) == pid ? forget(it) : std::next(it);
+  }
+  processes_.erase(pid);
+  scan_soon(now_ns());
+}
+
+// ---- What to ask for ----------------------------------------------------------------------------
+
+/// True where there is more to ask for at once.
+bool Watcher::Thread::look() {
+  bool is_behind = false;
+  for (auto it = readers_.begin(); it != readers_.end();) {
+    Reader& reader = it->second;
+    const uint64_t now = now_ns();
+    if (!reader.refused && now >= reader.look_ns) look_at(it->first, reader, now);
+    const bool is_gone = reader.look_ns == UINT64_MAX;
+    if (is_gone) scan_soon(now);
+    is_behind = is_behind || (!reader.refused && !is_gone && reader.look_ns == 0);
+    it = is_gone ? forget(it) : std::next(it);
+  }
+  return is_behind;
+}
+
+/// Sets look_ns, to 0 where there is more to ask for, to UINT64_MAX where the file is no longer
+/// open.
+void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
+  std::optional<Sighting> seen;
+  const bool is_there =
+      std::get<1>(key) == kMapped ? sight_mapping(key, reader, seen) : sight(key, reader, seen);
+  if (!is_there) {
+    reader.look_ns = UINT64_MAX;
+    return;
+  }
+  if (reader.refused) {
+    reader.let_go();
+    return;
+  }
+  if (seen) reader.follower.observe(*seen);
+  looked_ns_ += now_ns() - now;
+  if (reader.walk) {
+    const std::optional<uint64_t> end = reader.follower.end_of_read();
+    if (end && !engine::is_ready(reader.own.get(), *end)) reader.follower.is_waited_for();
+  }
+  if (const std::optional<uint64_t> end = reader.follower.end_of_read_alone();
+      end && (reader.walk || open_own(key, reader))) {
+    const std::optional<bool> arrived = engine::has_arrived(reader.own.get(), *end);
+    reader.follower.note_wait(arrived ? std::optional(!*arrived) : std::nullopt);
+  }
+  // What asking costs the program would have spent itself.
+  const bool is_behind = ask_ahead(key, reader);
+  reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
+}
+
+/// False where the file is no longer open.
+bool Watcher::Thread::sight(const Key& key, Reader& reader, std::optional<Sighting>& seen) {
+  const std::optional<Position> position = reader.position.position();
+  if (!position) return false;
+  reader.refused = !position->buffered_read || position->leased;
+  if (reader.refused) return true;
+  seen = std::get<2>(key) == kPosition ? sight_position(key, reader, position->offset)
+                                       : sight_places(key, reader);
+  return true;
+}
+
+/// Nothing where it has not moved.
+std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& reader,
+                                                        uint64_t offset) {
+  if (reader.last_offset == offset || is_explained(key, offset)) return std::nullopt;
+  const auto process = processes_.find(std::get<0>(key));
+  if (process == processes_.end()) return std::nullopt;
+  const std::optional<ReadTotals> reads = process->second.totals.totals();
+  reader.refused = !reads;
+  if (!reads) return std::nullopt;
+  reader.last_offset = offset;
+  return Sighting{offset, reader.file.bytes, reads->bytes, reads->calls, 0, 0, now_ns()};
+}
+
+/// Whether the position is that of a reader that seeks from record to record, which is followed by
+/// its places: what lies behind a record is a hole.
+bool Watcher::Thread::is_explained(const Key& key, uint64_t offset) const {
+  const auto [pid, fd, position] = key;
+  for (auto it = readers_.upper_bound(key); it != readers_.end(); ++it) {
+    if (std::get<0>(it->first) != pid || std::get<1>(it->first) != fd) break;
+    if (it->second.follower.explains(offset)) return true;
+  }
+  return false;
+}
+
+/// By the places that the interposer noted.
+std::optional<Sighting> Watcher::Thread::sight_places(const Key& key, Reader& reader) {
+  const auto process = processes_.find(std::get<0>(key));
+  if (process == processes_.end()) return std::nullopt;
+  const std::optional<Places> places =
+      process->second.segment->places_of(static_cast<uint32_t>(std::get<2>(key)));
+  if (!places) return std::nullopt;
+  const std::optional<PlacePattern> pattern = pattern_of(*places);
+  if (!pattern) return std::nullopt;
+  return Sighting{pattern->offset,
+                  reader.file.bytes,
+                  places->read_bytes,
+                  places->read_calls,
+                  pattern->stride,
+                  pattern->record_bytes,
+                  now_ns()};
+}
+
+/// By the pages that the process has touched, from the first on. False where it is gone.
+bool Watcher::Thread::sight_mapping(const Key& key, Reader& reader, std::optional<Sighting>& seen) {
+  const auto process = processes_.find(std::get<0>(key));
+  if (process == processes_.end()) return false;
+  const Mapping& mapping = reader.mapping;
+  const uint64_t left = mapping.bytes - reader.touched_bytes;
+  if (left == 0) return true;
+  const std::optional<uint64_t> touched = process->second.pages.touched_bytes(
+      mapping.address + reader.touched_bytes, std::min(left, kMostTouchedBytes));
+  if (!touched) return false;
+  if (*touched == 0) return true;
+  reader.touched_bytes += *touched;
+  seen = Sighting{mapping.file_offset + reader.touched_bytes,
+                  reader.file.bytes,
+                  reader.touched_bytes,
+                  reader.touched_bytes / kTouchedAtOnceBytes,
+                  0,
+                  0,
+                  now_ns()};
+  return true;
+}
+
+/// True where there is more to ask for: others come first.
+bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
+  using Answer = engine::ReadAheadWalk::Answer;
+  bool is_behind = true;
+  for (unsigned i = 0; i < kWindowsPerTurn && !reader.refused; ++i) {
+    if (has_ended(std::get<0>(key))) {
+      reader.let_go();  // its file system may be unmounted next
+      return false;
+    }
+    const std::optional<FileRange> range = reader.follower.next();
+    is_behind = range && (reader.walk || open_own(key, reader));
+    if (!is_behind || !reader.walk) break;
+    engine::ReadAheadWalk& walk = *reader.walk;
+    const Answer answer = reader.follower.is_strided() ? walk.ask_only(range->offset, range->bytes)
+                                                       : walk.ask(range->offset, range->bytes);
+    reader.refused = answer == Answer::failed;
+    reader.operations += answer == Answer::asked ? 1 : 0;
+    reader.follower.answered(*range, answer == Answer::cached);
+  }
+  if (reader.refused || (!reader.keeps_own && !reader.follower.wants_more())) reader.let_go();
+  return is_behind && !reader.refused;
+}
+
+bool Watcher::Thread::has_ended(pid_t pid) const {
+  const auto process = processes_.find(pid);
+  if (process == processes_.end() || !process->second.end.is_open()) return false;
+  pollfd end{process->second.end.get(), POLLIN, 0};
+  return poll(&end, 1, 0) > 0;
+}
+
+bool Watcher::Thread::policy_allows(const Key& key, Reader& reader) const {
+  if (reader.path.empty()) reader.path = path_of(std::get<0>(key), reader.file.fd);
+  return stats::policy_of(shared_->config, reader.path) == stats::RunPolicy::overlap;
+}
+
+/// Whether a descriptor of the run tells that opening the file of a mapping would be noticed.
+bool Watcher::Thread::is_leased(const Reader& reader) const {
+  return std::ranges::any_of(readers_, [&](const auto& entry) {
+    const Reader& other = entry.second;
+    if (other.file.inode != reader.file.inode || other.file.device != reader.file.device) {
+      return false;
+    }
+    const std::optional<Position> position = other.position.position();
+    return position && position->leased;
+  });
+}
+
+bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
+  const bool is_mapped = std::get<1>(key) == kMapped;
+  if (opens_are_heard_) return false;
+  reader.refused = forgetful_.contains(reader.file.device) || !policy_allows(key, reader) ||
+                   (is_mapped && is_leased(reader));
+  if (reader.refused) return false;
+  const auto process = processes_.find(std::get<0>(key));
+  if (process != processes_.end() && !process->second.end.is_open()) {
+    process->second.end =
+        Descriptor(static_cast<int>(syscall(SYS_pidfd_open, std::get<0>(key), 0)));
+  }
+  reader.own = Descriptor(is_mapped ? open_again(std::get<0>(key), reader.mapping)
+                                    : open_again(std::get<0>(key), reader.file));
+  reader.refused = !reader.own.is_open();
+  if (reader.refused) return false;
+  reader.walk.emplace(reader.own.get(), reader.window_bytes);
+  reader.keeps_own = is_fuse(reader.own.get());
+  // A FUSE file system may have emptied the file's cache since it was opened: never again.
+  reader.refused =
+      reader.keeps_own && !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
+  if (reader.refused) forgetful_.insert(reader.file.device);
+  return !reader.refused;
+}
+
+// ---- The command's side -------------------------------------------------------------------------
+
+Watcher::Watcher(const stats::RunConfig& config, std::string run_directory)
+    : shared_(std::make_shared<Shared>(config, std::move(run_directory))) {}
+
+Watcher::~Watcher() {
+  (void)stop();
+}
+
+void Watcher::start(pid_t program) {
+  const auto may_overlap = [](const stats::RunConfig& config) {
+    return config.policy == stats::RunPolicy::overlap ||
+           std::any_of(config.rule, config.rule + config.rules, [](const stats::FileRule& rule) {
+             return rule.policy == stats::RunPolicy::overlap;
+           });
+  };
+  if (!shared_->wake.is_open() || !may_overlap(shared_->config)) return;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    shared_->ended = false;
+    std::thread([shared = shared_, program] {
+      try {
+        Thread(shared, program).run();
+      } catch (const std::bad_alloc&) {
+        // Nobody waits for a prefetch: what was asked for comes in all the same.
+      }
+      const std::lock_guard guard(shared->lock);
+      shared->ended = true;
+      shared->changed.notify_all();
+    }).detach();
+  } catch (const std::system_error&) {
+    shared_->ended = true;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+std::vector<stats::PrefetchReport> Watcher::stop() {
+  if (shared_->wake.is_open()) eventfd_write(shared_->wake.get(), 1);
+  std::unique_lock guard(shared_->lock);
+  shared_->changed.wait_for(guard, std::chrono::seconds(1), [this] { return shared_->ended; });
+  return std::move(shared_->reports);
+}
+
+}  // namespace ioweave::stream

@@ -1,0 +1,480 @@
+// `ioweave run` prefetches from outside: on a device slow enough for it to matter (bench/slowfs),
+// what a program reads next is in the page cache before it asks. By the built command with the real
+// interposer, on programs that say how much they found there.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/command_runner.hpp"
+#include "preload/run.hpp"
+#include "stats/text_file.hpp"
+#include "support/child.hpp"
+#include "support/small_filesystem.hpp"
+
+namespace ioweave::cli::test {
+namespace {
+
+using ioweave::test::read_text;
+using ioweave::test::SmallFilesystem;
+using ioweave::test::TempDir;
+using ioweave::testing::cached_share;
+using ioweave::testing::drop_from_cache;
+using ioweave::testing::TemporaryDirectory;
+using ioweave::testing::write_pattern;
+
+using Words = std::vector<std::string>;
+
+constexpr uint64_t kMiB = 1u << 20;
+constexpr const char* kSlowfs = IOWEAVE_SLOWFS;
+/// The watcher may come late where the machine has other things to do: what it can do in time is
+/// shown by the best of a few tries.
+constexpr int kTries = 5;
+constexpr uint64_t kLargeRead = 16 * kMiB;  // more than the kernel reads ahead: its reader waits
+
+/// A directory behind a device of 400 MB/s and 0.2 ms.
+class SlowDevice {
+ public:
+  SlowDevice() {
+    mkdir((directory_ / "source").c_str(), 0700);
+    mkdir(mount_point().c_str(), 0700);
+  }
+  ~SlowDevice() {
+    if (mounted_) (void)is_unmounted();
+  }
+  SlowDevice(const SlowDevice&) = delete;
+  SlowDevice& operator=(const SlowDevice&) = delete;
+
+  [[nodiscard]] bool mount() {
+    const std::string command = std::string(kSlowfs) +
+                                " --read-mb-s 400 --write-mb-s 400 --latency-us 200 " +
+                                (directory_ / "source") + " " + mount_point();
+    mounted_ = std::system(command.c_str()) == 0;
+    return mounted_;
+  }
+  [[nodiscard]] std::string file(uint64_t bytes, const std::string& name = "data.bin") const {
+    write_pattern(directory_ / ("source/" + name), bytes);
+    return mount_point() + "/" + name;
+  }
+  [[nodiscard]] std::string mount_point() const { return directory_ / "slow"; }
+
+ private:
+  [[nodiscard]] bool is_unmounted() const {
+    return std::system((std::string(kSlowfs) + " --unmount " + mount_point() + " 2>&1").c_str()) ==
+           0;
+  }
+
+  TemporaryDirectory directory_{true};
+  bool mounted_ = false;
+};
+
+/// The line that a reader prints.
+struct Seen {
+  std::string checksum;
+  int chunks = 0;
+  int resident = 0;
+  int told = 0;
+};
+
+Seen of_chunk_reader(const std::string& text) {
+  Seen seen;
+  std::istringstream(text) >> seen.checksum >> seen.chunks >> seen.resident;
+  return seen;
+}
+
+Seen of_prefetch_reader(const std::string& text) {
+  Seen seen;
+  std::istringstream(text) >> seen.chunks >> seen.resident >> seen.told;
+  return seen;
+}
+
+/// A run with its report.
+struct Followed {  // NOLINT(bugprone-exception-escape): assertions in moves of nlohmann::json
+  Ran ran;
+  nlohmann::json report;
+
+  [[nodiscard]] uint64_t operations() const {
+    return report["summary"]["prefetch"]["operations"].get<uint64_t>();
+  }
+  [[nodiscard]] uint64_t bytes() const {
+    return report["summary"]["prefetch"]["bytes"].get<uint64_t>();
+  }
+  /// What the report says of the file whose path ends so; null where it does not name it.
+  [[nodiscard]] nlohmann::json file(const std::string& suffix) const {
+    for (const auto& file : report["files"]) {
+      if (file["path"].get<std::string>().ends_with(suffix)) return file;
+    }
+    return nullptr;
+  }
+};
+
+Followed follow(const Words& program, const Words& options = {}) {
+  const TempDir folder;
+  const std::string json = folder.file("report.json");
+  Words words{"run", "-q", "--json=" + json};
+  words.insert(words.end(), options.begin(), options.end());
+  words.emplace_back("--");
+  words.insert(words.end(), program.begin(), program.end());
+  Surroundings how;
+  how.variables = {{"IOWEAVE_PRELOAD_PATH", IOWEAVE_PRELOAD_LIBRARY}};
+  Followed followed{run_ioweave(words, how), {}};
+  EXPECT_EQ(followed.ran.code, 0) << followed.ran.err;
+  followed.report = nlohmann::json::parse(read_text(json), nullptr, /*allow_exceptions=*/false);
+  EXPECT_TRUE(followed.report.is_object());
+  return followed;
+}
+
+Words chunk_reader(const std::string& path, uint64_t chunk, uint64_t compute_us,
+                   uint64_t stride = 0) {
+  return {IOWEAVE_CHUNK_READER, path, std::to_string(chunk), std::to_string(compute_us),
+          std::to_string(stride)};
+}
+
+Words prefetch_reader(const std::string& how, const std::string& path, uint64_t chunk,
+                      uint64_t compute_us, uint64_t stride = 0) {
+  Words words{IOWEAVE_PREFETCH_READER, how, path, std::to_string(chunk),
+              std::to_string(compute_us)};
+  if (stride != 0) words.push_back(std::to_string(stride));
+  return words;
+}
+
+Words shell(const std::string& script) {
+  return {"/bin/sh", "-c", script};
+}
+
+std::string as_script(const Words& words) {
+  std::string script;
+  for (const std::string& word : words) script += "'" + word + "' ";
+  return script;
+}
+
+class Prefetching : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kSlowfs[0] == '\0') GTEST_SKIP() << "ioweave-slowfs is not built";
+    if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "no access to /dev/fuse";
+    if (!device.mount()) GTEST_SKIP() << "slowfs cannot be mounted here";
+  }
+
+  /// Reads a cold file. Each chunk is computed on for about three times as long as it takes to
+  /// read, so that most of those behind the first `unhidden` should be there; "most" leaves room
+  /// for a scheduler that had other things to do.
+  template <class Parse>
+  void expect_most_resident(const std::string& path, const Words& program, int unhidden,
+                            Parse parse) {
+    for (int i = 0; i < kTries; ++i) {
+      ASSERT_TRUE(drop_from_cache(path));
+      followed = follow(program);
+      seen = parse(followed.ran.out);
+      if (seen.resident < 0) GTEST_SKIP() << "no cachestat(2) in this kernel";
+      if (seen.resident >= (seen.chunks - unhidden) / 2) break;
+    }
+    EXPECT_GT(seen.chunks, unhidden);
+    EXPECT_GE(seen.resident, (seen.chunks - unhidden) / 2);
+    EXPECT_GT(followed.bytes(), 0u);
+  }
+
+  SlowDevice device;
+  Followed followed;
+  Seen seen;
+};
+
+// ---- What a reader finds ------------------------------------------------------------------------
+
+TEST_F(Prefetching, TheNextChunkIsThereBeforeItIsRead) {
+  const std::string path = device.file(48 * kMiB);
+  const Seen plain = of_chunk_reader(run_any(chunk_reader(path, 8 * kMiB, 0)).out);
+  expect_most_resident(path, chunk_reader(path, 8 * kMiB, 60'000), 1, of_chunk_reader);
+  EXPECT_EQ(seen.checksum, plain.checksum);
+}
+
+TEST_F(Prefetching, TheReportSaysWhatWasBroughtIn) {
+  const std::string path = device.file(48 * kMiB);
+  expect_most_resident(path, chunk_reader(path, 8 * kMiB, 60'000), 1, of_chunk_reader);
+  const nlohmann::json file = followed.file("slow/data.bin");
+  ASSERT_TRUE(file.is_object());
+  const auto bytes = file["prefetch"]["bytes"].get<uint64_t>();
+  const auto used = file["prefetch"]["used_bytes"].get<uint64_t>();
+  EXPECT_GT(used, 0u);
+  EXPECT_LE(used, bytes);
+  EXPECT_LE(bytes, 48 * kMiB);
+  const nlohmann::json& summary = followed.report["summary"];
+  EXPECT_EQ(summary["prefetch"]["bytes"].get<uint64_t>(), bytes);
+  EXPECT_EQ(summary["prefetch"]["used_bytes"].get<uint64_t>(), used);
+  EXPECT_TRUE(summary["hidden_s"].is_number());
+  EXPECT_TRUE(summary["hidden_share"].is_number());
+  EXPECT_FALSE(summary["hidden_known"].get<bool>()) << "the file is too short to compare paces";
+}
+
+TEST_F(Prefetching, SmallChunksToo) {
+  const std::string path = device.file(16 * kMiB);
+  expect_most_resident(path, chunk_reader(path, 256 << 10, 2'000), 4, of_chunk_reader);
+}
+
+TEST_F(Prefetching, ChunkSizedHolesToo) {
+  const std::string path = device.file(128 * kMiB);
+  const Seen plain = of_chunk_reader(run_any(chunk_reader(path, 2 * kMiB, 0, 8 * kMiB)).out);
+  expect_most_resident(path, chunk_reader(path, 2 * kMiB, 20'000, 8 * kMiB), 4, of_chunk_reader);
+  EXPECT_EQ(seen.checksum, plain.checksum);
+  // The records, and behind the first of them, which show no pattern yet, three times what was
+  // read.
+  constexpr uint64_t kMost = (32 + 4 * 6) * kMiB;
+  for (int i = 0; i < kTries && followed.bytes() > kMost; ++i) {
+    expect_most_resident(path, chunk_reader(path, 2 * kMiB, 20'000, 8 * kMiB), 4, of_chunk_reader);
+  }
+  EXPECT_LE(followed.bytes(), kMost) << "of 96 MiB of holes";
+}
+
+TEST_F(Prefetching, AStaticProgramToo) {
+  const std::string path = device.file(48 * kMiB);
+  Words program = chunk_reader(path, 4 * kMiB, 30'000);
+  program[0] = IOWEAVE_STATIC_READER;
+  expect_most_resident(path, program, 2, of_chunk_reader);
+  const nlohmann::json file = followed.file("slow/data.bin");
+  ASSERT_TRUE(file.is_object());
+  EXPECT_GT(file["prefetch"]["used_bytes"].get<uint64_t>(), 0u);
+}
+
+TEST_F(Prefetching, RedirectedStandardInputToo) {
+  const std::string path = device.file(48 * kMiB);
+  const std::string script =
+      as_script(prefetch_reader("input", "-", 4 * kMiB, 30'000)) + "< '" + path + "'";
+  expect_most_resident(path, shell(script), 2, of_prefetch_reader);
+}
+
+TEST_F(Prefetching, StandardStreamsOfCToo) {
+  const std::string path = device.file(48 * kMiB);
+  expect_most_resident(path, prefetch_reader("stdio", path, kMiB, 8'000), 4, of_prefetch_reader);
+}
+
+TEST_F(Prefetching, AMemoryMapToo) {
+  const std::string path = device.file(48 * kMiB);
+  expect_most_resident(path, prefetch_reader("mapped", path, 4 * kMiB, 30'000), 2,
+                       of_prefetch_reader);
+  const nlohmann::json file = followed.file("slow/data.bin");
+  ASSERT_TRUE(file.is_object());
+  EXPECT_GT(file["prefetch"]["used_bytes"].get<uint64_t>(), 0u);
+}
+
+TEST_F(Prefetching, AMemoryMapWithHolesBringsInNothing) {
+  const std::string path = device.file(48 * kMiB);
+  ASSERT_TRUE(drop_from_cache(path));
+  followed = follow(prefetch_reader("mapped", path, 64 << 10, 2'000, 512 << 10));
+  EXPECT_EQ(of_prefetch_reader(followed.ran.out).chunks, 96);
+  EXPECT_EQ(followed.operations(), 0u);
+}
+
+TEST_F(Prefetching, ReadsAtOffsetsInOrderToo) {
+  const std::string path = device.file(48 * kMiB);
+  expect_most_resident(path, prefetch_reader("pread", path, 2 * kMiB, 20'000), 5,
+                       of_prefetch_reader);
+}
+
+TEST_F(Prefetching, ReadsAtOffsetsWithAStrideToo) {
+  const std::string path = device.file(128 * kMiB);
+  expect_most_resident(path, prefetch_reader("pread", path, kMiB, 15'000, 4 * kMiB), 5,
+                       of_prefetch_reader);
+  EXPECT_LE(followed.bytes(), 40 * kMiB) << "the holes are left out";
+}
+
+TEST_F(Prefetching, SeveralProcessesAtOnce) {
+  std::string script;
+  Words paths;
+  for (const char* const name : {"one.bin", "two.bin", "three.bin"}) {
+    paths.push_back(device.file(24 * kMiB, name));
+    script += as_script(chunk_reader(paths.back(), kMiB, 30'000)) + " & ";
+  }
+  script += "wait";
+  int readers_helped = 0;
+  for (int i = 0; i < kTries && readers_helped < 3; ++i) {
+    for (const std::string& path : paths) ASSERT_TRUE(drop_from_cache(path));
+    followed = follow(shell(script));
+    std::istringstream lines(followed.ran.out);
+    readers_helped = 0;
+    for (std::string line; std::getline(lines, line);) {
+      seen = of_chunk_reader(line);
+      if (seen.resident < 0) GTEST_SKIP() << "no cachestat(2) in this kernel";
+      EXPECT_EQ(seen.chunks, 24);
+      readers_helped += seen.resident >= (seen.chunks - 4) / 2 ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(readers_helped, 3);
+  for (const char* const name : {"one.bin", "two.bin", "three.bin"}) {
+    const nlohmann::json file = followed.file(name);
+    ASSERT_TRUE(file.is_object()) << name;
+    EXPECT_GT(file["prefetch"]["bytes"].get<uint64_t>(), 0u) << name;
+  }
+}
+
+// ---- Where nothing is to be brought in ----------------------------------------------------------
+
+TEST_F(Prefetching, AFileThatIsCachedIsLeftAlone) {
+  const std::string path = device.file(32 * kMiB);
+  // A machine that reclaims memory of its own accord (DAMON does, on hosts of many guests) may
+  // evict pages between the two runs: then they are brought in, and rightly.
+  uint64_t brought_in = UINT64_MAX;
+  for (int i = 0; i < kTries && brought_in != 0; ++i) {
+    (void)run_any(chunk_reader(path, kMiB, 0));
+    brought_in = follow(chunk_reader(path, kMiB, 2'000)).bytes();
+  }
+  EXPECT_EQ(brought_in, 0u);
+}
+
+TEST_F(Prefetching, PolicyOffBringsInNothing) {
+  const std::string path = device.file(16 * kMiB);
+  ASSERT_TRUE(drop_from_cache(path));
+  followed = follow(chunk_reader(path, 2 * kMiB, 20'000), {"--policy", "off"});
+  EXPECT_EQ(of_chunk_reader(followed.ran.out).chunks, 8);
+  EXPECT_EQ(followed.operations(), 0u);
+  EXPECT_TRUE(followed.report["summary"]["hidden_known"].get<bool>());
+}
+
+TEST_F(Prefetching, ARuleKeepsAFileFromIt) {
+  const std::string path = device.file(16 * kMiB);
+  ASSERT_TRUE(drop_from_cache(path));
+  followed = follow(chunk_reader(path, 2 * kMiB, 20'000), {"--rule", "*.bin=off"});
+  EXPECT_EQ(of_chunk_reader(followed.ran.out).chunks, 8);
+  EXPECT_EQ(followed.operations(), 0u);
+}
+
+TEST_F(Prefetching, ARuleAllowsAFileToIt) {
+  const std::string path = device.file(48 * kMiB);
+  for (int i = 0; i < kTries && followed.report.is_null(); ++i) {
+    ASSERT_TRUE(drop_from_cache(path));
+    followed = follow(chunk_reader(path, 4 * kMiB, 30'000),
+                      {"--policy", "off", "--rule", "*.bin=overlap"});
+    if (followed.bytes() == 0) followed.report = nullptr;
+  }
+  EXPECT_TRUE(followed.report.is_object());
+}
+
+// ---- What the program could notice --------------------------------------------------------------
+
+TEST_F(Prefetching, AFileWithAWatchOnItIsNotOpened) {
+  const std::string path = device.file(16 * kMiB);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(drop_from_cache(path));
+    followed = follow(prefetch_reader("inotify", path, kMiB, 10'000));
+    seen = of_prefetch_reader(followed.ran.out);
+    EXPECT_EQ(seen.chunks, 16);
+    EXPECT_EQ(seen.told, 0);
+    EXPECT_EQ(followed.operations(), 0u);
+  }
+}
+
+TEST_F(Prefetching, NoFileIsOpenedWhileAnotherProcessOfTheRunHasAWatch) {
+  const std::string watched = device.file(24 * kMiB, "watched.bin");
+  const std::string path = device.file(16 * kMiB);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(drop_from_cache(path));
+    followed = follow(shell(as_script(prefetch_reader("inotify", watched, kMiB, 50'000)) +
+                            "> /dev/null & sleep 0.3; " +
+                            as_script(chunk_reader(path, kMiB, 10'000)) + "; wait"));
+    EXPECT_EQ(of_chunk_reader(followed.ran.out).chunks, 16);
+    EXPECT_EQ(followed.operations(), 0u);
+  }
+}
+
+TEST(PrefetchingOnDisk, AFileIsClosedWhenThereIsNothingMoreToAskFor) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "data.bin";
+  write_pattern(path, 128 * kMiB);
+  const Words program = prefetch_reader("after", path, kLargeRead, 1'000);
+  if (of_prefetch_reader(run_any(program).out).told != 0) {
+    GTEST_SKIP() << "no leases on this file system";
+  }
+  uint64_t operations = 0;
+  for (int i = 0; i < kTries && operations == 0; ++i) {
+    if (!drop_from_cache(path)) GTEST_SKIP() << "this file system does not drop pages";
+    const Followed followed = follow(program);
+    operations = followed.operations();
+    EXPECT_EQ(of_prefetch_reader(followed.ran.out).told, 0);
+  }
+  EXPECT_GT(operations, 0u);
+}
+
+TEST(PrefetchingOnDisk, ALeaseIsNotBroken) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "data.bin";
+  write_pattern(path, 128 * kMiB);
+  for (int i = 0; i < 3; ++i) {
+    if (!drop_from_cache(path)) GTEST_SKIP() << "this file system does not drop pages";
+    const Words program = prefetch_reader("lease", path, kLargeRead, 1'000);
+    if (i == 0 && run_any(program).code == 77) GTEST_SKIP() << "no leases on this file system";
+    ASSERT_TRUE(drop_from_cache(path));
+    const Followed followed = follow(program);
+    const Seen seen = of_prefetch_reader(followed.ran.out);
+    EXPECT_EQ(seen.chunks, 8);
+    EXPECT_EQ(seen.told, 0);
+    EXPECT_EQ(followed.operations(), 0u);
+  }
+}
+
+/// Reads a file and unmounts its file system at once, again and again. Prints the unsuccessful
+/// tries: the command may need a moment to hear that the reader has ended.
+std::string unmounting_script(const Words& reader, const std::string& mount_point) {
+  return as_script(reader) + "> /dev/null; n=0; while ! umount '" + mount_point +
+         "' 2> /dev/null; do n=$((n + 1)); test $n -lt 50 || break; sleep 0.1; done; echo $n";
+}
+
+TEST_F(Prefetching, TheFileSystemCanBeUnmountedWhenTheReaderHasEnded) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root unmounts";
+  const std::string path = device.file(48 * kMiB);
+  ASSERT_TRUE(drop_from_cache(path));
+  // It stops in the middle, with much ahead of it.
+  const Words reader{"/usr/bin/head", "-c", "16M", path};
+  followed = follow(shell(unmounting_script(reader, device.mount_point())));
+  EXPECT_LT(std::stoi(followed.ran.out), 50);
+  RecordProperty("unsuccessful_tries", followed.ran.out);
+  EXPECT_TRUE(device.mount());
+}
+
+TEST(PrefetchingOnDisk, TheFileSystemCanBeUnmountedWhenTheReaderHasEnded) {
+  constexpr int kNone = 77;
+  constexpr int kNothingAsked = 78;
+  std::string problem;
+  int tries = kNothingAsked;
+  // In a child: the mount is in a name space that a process enters for good.
+  for (int i = 0; i < kTries && tries == kNothingAsked; ++i) {
+    tries = ioweave::test::run_in_child([] {
+      const SmallFilesystem file_system(256 * kMiB);
+      if (!file_system.problem().empty()) return kNone;
+      const std::string path = file_system.file("data.bin");
+      write_pattern(path, 192 * kMiB);
+      if (!drop_from_cache(path)) return kNone;
+      const Words reader = chunk_reader(path, kLargeRead, 1'000);
+      const Followed followed =
+          follow(shell(unmounting_script(reader, std::filesystem::path(path).parent_path())));
+      return followed.operations() == 0 ? kNothingAsked : std::stoi(followed.ran.out);
+    });
+  }
+  if (tries == kNone) GTEST_SKIP() << "no file system on a loop device here";
+  EXPECT_LT(tries, 50);
+  RecordProperty("unsuccessful_tries", tries);
+}
+
+TEST_F(Prefetching, TheCommandEndsWithTheProgram) {
+  // The command waits for its thread for a second at most: it should never come to that. The best
+  // of a few tries, since a busy machine may take as long for other reasons.
+  const std::string path = device.file(48 * kMiB);
+  auto best = std::chrono::steady_clock::duration::max();
+  for (int i = 0; i < kTries && best >= std::chrono::milliseconds(900); ++i) {
+    ASSERT_TRUE(drop_from_cache(path));
+    const auto begin = std::chrono::steady_clock::now();
+    followed = follow({"/usr/bin/head", "-c", "8M", path});
+    best = std::min(best, std::chrono::steady_clock::now() - begin);
+  }
+  EXPECT_LT(best, std::chrono::milliseconds(900));
+}
+
+}  // namespace
+}  // namespace ioweave::cli::test

@@ -1,0 +1,122 @@
+/* prefetch_reader HOW FILE CHUNK_BYTES COMPUTE_US [STRIDE_BYTES]: reads a chunk, "computes"
+ * (sleeps), reads the next one. Prints the number of chunks, how many of them were in the page
+ * cache before they were asked for (-1 without cachestat(2), Linux 6.5), and what it was told:
+ *
+ *   input    standard input by read(2); FILE is not looked at
+ *   stdio    fread(3)
+ *   pread    in order, or each STRIDE_BYTES
+ *   mapped   through a memory map, in order or each STRIDE_BYTES
+ *   inotify  read(2); told: how often somebody else opened FILE, on which it has a watch
+ *   lease    read(2); told: whether somebody opened FILE, on which it holds a lease. Exit code 77
+ *            where none is to be had
+ *   after    read(2); told: whether somebody has FILE open half a second after the end was read
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/is_resident.h"
+
+static volatile sig_atomic_t lease_breaks;
+
+static void on_lease_break(int number) {
+  (void)number;
+  ++lease_breaks;
+}
+
+/* Events of opening that came, without waiting. */
+static int opens_heard(int watcher) {
+  union {
+    struct inotify_event event;
+    char bytes[4096];
+  } buffer;
+  int opens = 0;
+  for (ssize_t got; (got = read(watcher, &buffer, sizeof buffer)) > 0;) {
+    for (ssize_t at = 0; at < got;) {
+      struct inotify_event event;
+      memcpy(&event, buffer.bytes + at, sizeof event);
+      opens += (event.mask & IN_OPEN) != 0;
+      at += (ssize_t)(sizeof event + event.len);
+    }
+  }
+  return opens;
+}
+
+/* Reads a byte of each page. */
+static size_t touch(const volatile char* from, size_t bytes) {
+  const size_t page = (size_t)getpagesize();
+  for (size_t at = 0; at < bytes; at += page) (void)from[at];
+  return bytes;
+}
+
+int main(int argc, char** argv) {
+  if (argc < 5) return 2;
+  const char* const how = argv[1];
+  const size_t chunk = strtoull(argv[3], NULL, 10);
+  const useconds_t compute_us = (useconds_t)strtoul(argv[4], NULL, 10);
+  const size_t stride = argc > 5 ? strtoull(argv[5], NULL, 10) : chunk;
+  const int is_stdio = strcmp(how, "stdio") == 0;
+  const int is_pread = strcmp(how, "pread") == 0;
+  const int is_mapped = strcmp(how, "mapped") == 0;
+  const int has_lease = strcmp(how, "lease") == 0;
+  const int asks_after = strcmp(how, "after") == 0;
+  int watcher = -1;
+  if (strcmp(how, "inotify") == 0) {
+    watcher = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (inotify_add_watch(watcher, argv[2], IN_OPEN) < 0) return 77;
+  }
+  FILE* const stream = is_stdio ? fopen(argv[2], "r") : NULL;
+  int fd = STDIN_FILENO;
+  if (is_stdio) {
+    fd = stream != NULL ? fileno(stream) : -1;
+  } else if (strcmp(how, "input") != 0) {
+    fd = open(argv[2], has_lease || asks_after ? O_RDWR : O_RDONLY);
+  }
+  if (has_lease) {
+    signal(SIGIO, on_lease_break);
+    if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0) return 77;
+  }
+  char* const buffer = malloc(chunk);
+  struct stat status;
+  if (fd < 0 || buffer == NULL || fstat(fd, &status) != 0) return 3;
+  const uint64_t size = (uint64_t)status.st_size;
+  const char* const map = is_mapped ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) : NULL;
+  if (map == MAP_FAILED) return 3;
+  int chunks = 0;
+  int resident = 0;
+  for (uint64_t at = 0; at < size; at += stride, ++chunks) {
+    const size_t bytes = at + chunk < size ? chunk : size - at;
+    const int there = is_resident(fd, at, bytes);
+    resident = there < 0 ? -1 : resident + there;
+    size_t got = 0;
+    if (is_stdio) {
+      got = fread(buffer, 1, chunk, stream);
+    } else if (is_mapped) {
+      got = touch(map + at, bytes);
+    } else {
+      const ssize_t result =
+          is_pread ? pread(fd, buffer, chunk, (off_t)at) : read(fd, buffer, chunk);
+      got = result > 0 ? (size_t)result : 0;
+    }
+    if (got == 0) return 4;
+    if (compute_us != 0) usleep(compute_us);
+  }
+  int told = watcher >= 0 ? opens_heard(watcher) - 1 /* its own */ : 0;
+  if (has_lease) told = lease_breaks != 0 || fcntl(fd, F_GETLEASE) != F_WRLCK;
+  if (asks_after) {
+    usleep(500000);
+    told = fcntl(fd, F_SETLEASE, F_WRLCK) != 0; /* only where nobody else has it open */
+  }
+  printf("%d %d %d\n", chunks, resident, told);
+  free(buffer);
+  return 0;
+}
