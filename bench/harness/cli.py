@@ -13,7 +13,7 @@ from harness import build, environment, result
 from harness.benchmarks import BENCHMARKS
 from harness.process import signals_as_exits
 from harness.result import Outcome, Row
-from harness.session import Session, session
+from harness.session import Selection, Session, session
 
 EPILOG = """\
 examples:
@@ -21,10 +21,23 @@ examples:
   bench/run all --quick            a look at everything: a minute each, tasks two
   bench/run interposer --json r.json --build-dir build/release
   bench/run tasks --long           and pictures, and clusters of 1,000 and 10,000 nodes
+  bench/run tasks --only short     short runs alone, of `climb` and of static limits
+  bench/run harmless --only grep,dd --place slowfs --cache cold --pairs 9
 
 Files are made in build/bench-data (or --dir): its file system and disk are what is measured.
 bench/README.md says what each benchmark measures, how, and what the bars are.
 """
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,6 +64,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="measure this build as it is, build nothing"
     )
+    part = parser.add_argument_group("a part of the benchmark (harmless; tasks)")
+    part.add_argument(
+        "--only",
+        type=_words,
+        default=(),
+        metavar="LIST",
+        help="harmless: grep,dd,reader-1m; tasks: peers,short,short-fsync,short-sleep-10s",
+    )
+    part.add_argument(
+        "--place", type=_words, default=(), metavar="LIST", help="raw, limited, slowfs[-400|-3000]"
+    )
+    part.add_argument("--cache", type=_words, default=(), metavar="LIST", help="cold, cached, half")
+    part.add_argument(
+        "--pairs", type=_count, metavar="N", help="at most N pairs a cell, or rounds of short runs"
+    )
     parser.add_argument("--check", action="store_true", help="end with 1 if a bar is missed")
     return parser
 
@@ -60,19 +88,36 @@ def _default_json(name: str) -> Path:
     return build.ROOT / "bench/results" / f"{name}-{now}.json"
 
 
+class _Interrupted(SystemExit):
+    """The end of everything, with what a benchmark has measured so far."""
+
+    def __init__(self, code: str | int | None, outcome: Outcome) -> None:
+        super().__init__(code)
+        self.outcome = outcome
+
+
 def _measure(name: str, running: Session) -> Outcome:
-    """Runs one benchmark; what goes wrong in it is told, and does not stop the others."""
+    """Runs one benchmark; what goes wrong in it is told, and does not stop the others.
+
+    Raises:
+        _Interrupted: By a signal; it has what was measured up to then.
+    """
     rows: list[Row] = []
-    error = None
     start = time.monotonic()
+
+    def outcome(error: str | None) -> Outcome:
+        return Outcome(name, rows, running.notes, time.monotonic() - start, error)
+
     try:
         for line in BENCHMARKS[name].load()(running):
             rows.append(line)
             running.progress(result.one_line(line))
     except (RuntimeError, OSError) as caught:
-        error = str(caught)
-        running.progress(f"FAILED: {error}")
-    return Outcome(name, rows, running.notes, time.monotonic() - start, error)
+        running.progress(f"FAILED: {caught}")
+        return outcome(str(caught))
+    except SystemExit as caught:
+        raise _Interrupted(caught.code, outcome("interrupted")) from caught
+    return outcome(None)
 
 
 def _print(outcome: Outcome) -> None:
@@ -97,7 +142,9 @@ def main(arguments: Sequence[str]) -> int:
     outcomes: list[Outcome] = []
     try:
         with signals_as_exits():
-            tools = build.locate(options.build_dir)
+            tools = build.locate(
+                options.build_dir, python=any(BENCHMARKS[name].python for name in names)
+            )
             base.mkdir(parents=True, exist_ok=True)
             surroundings = environment.describe(tools, base)
             for name in names:
@@ -108,6 +155,7 @@ def main(arguments: Sequence[str]) -> int:
                     quick=options.quick,
                     long=options.long,
                     results=destination.with_suffix(""),
+                    selection=Selection(options.only, options.place, options.cache, options.pairs),
                 ) as running:
                     outcomes.append(_measure(name, running))
                 _print(outcomes[-1])
@@ -118,6 +166,11 @@ def main(arguments: Sequence[str]) -> int:
     except build.BuildFailed as error:
         print(f"bench/run: {error}", file=sys.stderr)
         return 1
+    except _Interrupted as ended:
+        outcomes.append(ended.outcome)
+        result.write(destination, result.document(outcomes, surroundings, quick=options.quick))
+        print(f"interrupted; what there was is in {destination}", file=sys.stderr)
+        raise
     print(f"written to {destination}", file=sys.stderr)
     failed = any(outcome.error is not None for outcome in outcomes)
     missed = any(line.met is False for outcome in outcomes for line in outcome.rows)

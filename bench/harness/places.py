@@ -16,6 +16,9 @@ from harness.session import Session
 #: a parallel file system, and below what the disk itself does even on a bad day.
 LIMIT_MB_S = 400
 SLOWFS_SPEED = slowfs.Speed(read_mb_s=LIMIT_MB_S, write_mb_s=LIMIT_MB_S, latency_us=200)
+#: A device so fast that a program hardly waits for it: what could be won is little, what could be
+#: lost is much.
+FAST_SPEED = slowfs.Speed(read_mb_s=3000, write_mb_s=3000, latency_us=20)
 
 
 class PlaceUnavailable(RuntimeError):
@@ -45,6 +48,12 @@ class Place:
             # The emulated device must be the slowest part: what backs it is kept in memory.
             page_cache.warm(self.direct / name)
 
+    def make_half_cold(self, name: str) -> None:
+        """Leaves every other stretch of a file in the page cache of this place."""
+        if self.direct != self.folder:
+            page_cache.warm(self.direct / name)
+        page_cache.half_warm(self.folder / name)
+
     def remove(self, name: str) -> None:
         """Removes an output, if it is there, with what is not yet written of it."""
         (self.folder / name).unlink(missing_ok=True)
@@ -58,22 +67,25 @@ def _folder_with(session: Session, name: str, data: Path) -> Path:
 
 
 @contextlib.contextmanager
-def on_slowfs(session: Session, data: Path) -> Iterator[Place]:
+def on_slowfs(
+    session: Session, data: Path, *, speed: slowfs.Speed = SLOWFS_SPEED
+) -> Iterator[Place]:
     """A place on slowfs, with the data in it.
 
     Raises:
         PlaceUnavailable: No FUSE.
     """
-    source = _folder_with(session, "slowfs-source", data)
-    mountpoint = session.folder / "slowfs"
+    name = f"slowfs {speed.read_mb_s:g} MB/s"
+    source = _folder_with(session, f"slowfs-{speed.read_mb_s:g}-source", data)
+    mountpoint = session.folder / f"slowfs-{speed.read_mb_s:g}"
     mountpoint.mkdir()
     with contextlib.ExitStack() as stack:
         try:
             program = session.program("slowfs")
-            stack.enter_context(slowfs.mounted(program, source, mountpoint, SLOWFS_SPEED))
+            stack.enter_context(slowfs.mounted(program, source, mountpoint, speed))
         except (slowfs.SlowfsUnavailable, BuildFailed) as error:
             raise PlaceUnavailable(f"no emulated parallel file system: {error}") from error
-        yield Place(f"slowfs {LIMIT_MB_S} MB/s", mountpoint, source)
+        yield Place(name, mountpoint, source)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 #: Nothing a benchmark starts takes this long, unless it hangs.
@@ -63,6 +64,7 @@ def run(
     *,
     environment: Mapping[str, str] | None = None,
     cpu: int | None = None,
+    stdin: Path | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Finished:
     """Runs a program to its end.
@@ -71,6 +73,7 @@ def run(
         command: Program and arguments; no shell.
         environment: Variables on top of those of this process.
         cpu: The one processor to run on.
+        stdin: A file for its standard input, which is empty otherwise.
         timeout_s: After that long the program and its children are killed.
 
     Raises:
@@ -79,13 +82,18 @@ def run(
     words = [os.fspath(word) for word in command]
     if cpu is not None:
         words = ["taskset", "--cpu-list", str(cpu), *words]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    source = Path(os.devnull) if stdin is None else stdin
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        source.open("rb") as standard_input,
+    ):
         start = time.perf_counter()
         try:
             # A group of its own: whatever it leaves behind when we give up goes with it.
             child = subprocess.Popen(
                 words,
-                stdin=subprocess.DEVNULL,
+                stdin=standard_input,
                 stdout=out,
                 stderr=err,
                 env={**os.environ, **(environment or {})},

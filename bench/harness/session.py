@@ -21,6 +21,25 @@ class Unsuitable(RuntimeError):
     """This machine lacks what a benchmark cannot do without; the text says what."""
 
 
+@dataclass(frozen=True)
+class Selection:
+    """A part of a benchmark that has many cells. Empty: what the benchmark takes by itself.
+
+    A word stands for the name that equals it, else for those that begin with it and a hyphen.
+
+    Attributes:
+        programs: Words for programs.
+        places: Words for places.
+        caches: Words for states of the page cache.
+        pairs: At most so many pairs a cell.
+    """
+
+    programs: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    caches: tuple[str, ...] = ()
+    pairs: int | None = None
+
+
 @dataclass
 class Session:
     """One benchmark's run.
@@ -32,6 +51,7 @@ class Session:
         results: Where pictures and the like go that belong to the results; made by whoever writes.
         quick: Whether the whole benchmark must end within a minute.
         long: Whether to do also what takes long: see `bench/run --help`.
+        selection: The part of the benchmark that is wanted; most have no parts.
         notes: What a reader of the results must know, e.g. what was left out and why.
     """
 
@@ -41,6 +61,7 @@ class Session:
     results: Path
     quick: bool
     long: bool = False
+    selection: Selection = Selection()
     notes: list[str] = field(default_factory=list)
 
     def program(self, name: str) -> Path:
@@ -102,7 +123,13 @@ def own_folder(base: Path, prefix: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def session(
-    build: Build, base: Path, *, quick: bool, long: bool = False, results: Path | None = None
+    build: Build,
+    base: Path,
+    *,
+    quick: bool,
+    long: bool = False,
+    results: Path | None = None,
+    selection: Selection | None = None,
 ) -> Iterator[Session]:
     """A session whose folder lies below `base`. Results go there too unless told elsewhere."""
     base.mkdir(parents=True, exist_ok=True)
@@ -114,4 +141,5 @@ def session(
             results=results or base / "results",
             quick=quick,
             long=long,
+            selection=selection or Selection(),
         )

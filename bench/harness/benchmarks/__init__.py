@@ -14,10 +14,15 @@ Run = Callable[[Session], Iterator[Row]]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """An entry of the list: the module is imported only when it is run."""
+    """An entry of the list: the module is imported only when it is run.
+
+    Attributes:
+        python: Whether it needs the Python package of the build, and build/venv.
+    """
 
     module: str
     summary: str
+    python: bool = False
 
     def load(self) -> Run:
         """The module's `run(session)`, which yields rows as they are measured."""
@@ -29,6 +34,11 @@ BENCHMARKS = {
     "engine": Benchmark("engine", "the C interface against fio, bare liburing and pread"),
     "interposer": Benchmark("interposer", "what `ioweave run` adds to a call and to a start"),
     "tiom": Benchmark("tiom", "I/O inside tasks: the Task I/O Meter over a grid, single calls"),
-    "tasks": Benchmark("tasks", "I/O-aware tasks: the paper's evaluation, simulated and real"),
+    "tasks": Benchmark(
+        "tasks", "I/O-aware tasks: the paper's evaluation, simulated and real", python=True
+    ),
+    "harmless": Benchmark(
+        "harmless", "programs of all kinds: `ioweave run` never costs them time", python=True
+    ),
     "demo": Benchmark("overlap", "Hill at C about R: read time hidden, chunk size by chunk size"),
 }

@@ -32,6 +32,11 @@ class PageCacheTest(unittest.TestCase):
         warm(self.path)
         self.assertEqual(cached_bytes(self.path), self.size)
 
+    def test_a_file_can_be_half_warm_in_stretches(self) -> None:
+        self.drop_or_skip()
+        page_cache.half_warm(self.path, stretch_bytes=1 << 20)
+        self.assertEqual(cached_bytes(self.path), self.size // 2)
+
     def test_both_ways_to_count_agree(self) -> None:
         self.drop_or_skip()
         with self.path.open("rb") as file:

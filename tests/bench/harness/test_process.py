@@ -25,6 +25,13 @@ class RunTest(unittest.TestCase):
         done = run(["/bin/sh", "-c", "echo $ADDED $HOME"], environment={"ADDED": "yes"})
         self.assertEqual(done.stdout, f"yes {os.environ.get('HOME', '')}".strip() + "\n")
 
+    def test_standard_input_is_a_file_or_empty(self) -> None:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"said")
+            file.flush()
+            self.assertEqual(run(["/bin/cat"], stdin=Path(file.name)).stdout, "said")
+        self.assertEqual(run(["/bin/cat"]).stdout, "")
+
     def test_reads_json_lines(self) -> None:
         done = run(["/bin/echo", '{"a": 1}\n{"a": 2}'])
         self.assertEqual(done.json_lines(), [{"a": 1}, {"a": 2}])
