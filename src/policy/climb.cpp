@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "policy/number_text.hpp"
 
@@ -228,6 +229,7 @@ void Climber::count_in(Unit unit) {
   curve_ = CurveEstimate(most_);
   known_ = false;
   promised_.reset();
+  shape_.reset();
   slower_ = faster_ = 0;
   search_anew(curve_.nearest(limit_));
   part_variance_ = kPart * kPart;
@@ -252,7 +254,7 @@ std::string Climber::hear(const Ran& ran, double throughput, uint64_t now_ns) {
     return "as an earlier run had it: goes on from what that found";
   }
   if (!known_ && shape_) {
-    begin_with_shape(*shape_, at_once, throughput);
+    begin_with_shape(*std::exchange(shape_, std::nullopt), at_once, throughput);
   }
   if (known_) {
     // What an earlier run learned is as good as new at the first sample, whatever the clock says.
@@ -320,10 +322,11 @@ void Climber::end_opening() {
   std::vector<LearnedCurve::Point> points;
   points.reserve(steps.size());
   for (const Opening::Step& step : steps) {
-    points.push_back({step.limit, opening_.worth(step)});
+    // What moved no bytes says nothing of the others, which are compared by them.
+    if (const double worth = opening_.worth(step); worth > 0) points.push_back({step.limit, worth});
   }
   const auto best = std::ranges::find(points, limit_, &LearnedCurve::Point::at_once);
-  if (best != points.end()) {
+  if (points.size() > 1 && best != points.end()) {
     shape_ = LearnedCurve(*best, points);
   }
 }

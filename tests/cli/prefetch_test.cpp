@@ -183,6 +183,16 @@ class Prefetching : public ::testing::Test {
     EXPECT_GT(followed.bytes(), 0u);
   }
 
+  void expect_not_followed(const std::string& how) {
+    const std::string path = device.file(16 * kMiB);
+    const Words program = prefetch_reader(how, path, 2 * kMiB, 20'000);
+    if (run_any(program).code == 77) GTEST_SKIP() << "the kernel does not allow it";
+    ASSERT_TRUE(drop_from_cache(path));
+    followed = follow(program);
+    EXPECT_EQ(of_prefetch_reader(followed.ran.out).chunks, 8);
+    EXPECT_EQ(followed.operations(), 0u);
+  }
+
   SlowDevice device;
   Followed followed;
   Seen seen;
@@ -240,6 +250,20 @@ TEST_F(Prefetching, AStaticProgramToo) {
   program[0] = IOWEAVE_STATIC_READER;
   expect_most_resident(path, program, 2, of_chunk_reader);
   const nlohmann::json file = followed.file("slow/data.bin");
+  ASSERT_TRUE(file.is_object());
+  EXPECT_GT(file["prefetch"]["used_bytes"].get<uint64_t>(), 0u);
+}
+
+TEST_F(Prefetching, AGoProgramToo) {
+  if (IOWEAVE_GO_READER[0] == '\0') GTEST_SKIP() << "no Go compiler";
+  const std::string path = device.file(96 * kMiB);
+  nlohmann::json file;
+  for (int i = 0; i < kTries && file.is_null(); ++i) {
+    ASSERT_TRUE(drop_from_cache(path));
+    followed = follow({IOWEAVE_GO_READER, path, std::to_string(kMiB)});
+    EXPECT_EQ(followed.ran.out, std::to_string(96 * kMiB) + "\n");
+    file = followed.file("slow/data.bin");
+  }
   ASSERT_TRUE(file.is_object());
   EXPECT_GT(file["prefetch"]["used_bytes"].get<uint64_t>(), 0u);
 }
@@ -327,6 +351,14 @@ TEST_F(Prefetching, AFileThatIsCachedIsLeftAlone) {
     brought_in = follow(chunk_reader(path, kMiB, 2'000)).bytes();
   }
   EXPECT_EQ(brought_in, 0u);
+}
+
+TEST_F(Prefetching, ReadsThroughIoUringAreNotFollowed) {
+  expect_not_followed("uring");
+}
+
+TEST_F(Prefetching, ReadsThroughTheKernelsAsynchronousIoAreNotFollowed) {
+  expect_not_followed("aio");
 }
 
 TEST_F(Prefetching, PolicyOffBringsInNothing) {

@@ -2,7 +2,9 @@
 
 #include <cerrno>
 
+#include <linux/capability.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -10,6 +12,7 @@
 
 #include "cli/elf_file.hpp"
 #include "stats/text_file.hpp"
+#include "support/child.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -113,6 +116,25 @@ TEST(Program, ASetuidProgramOfAnotherUserIsRecognised) {
   ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
   ASSERT_EQ(chmod(path.c_str(), 04755), 0);
   EXPECT_EQ(inspect_program(path, "").followable, Followable::yes);
+}
+
+TEST(Program, FileCapabilitiesAreRecognisedExceptByRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give capabilities to a file";
+  const TempDir folder;
+  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+  const std::string path = executable(folder, "capable", own_bytes());
+  vfs_cap_data capabilities{};
+  capabilities.magic_etc = VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE;
+  capabilities.data[0].permitted = 1u << CAP_NET_RAW;
+  if (setxattr(path.c_str(), "security.capability", &capabilities, XATTR_CAPS_SZ_2, 0) != 0) {
+    GTEST_SKIP() << "the file system of temporary files keeps no capabilities";
+  }
+  EXPECT_EQ(inspect_program(path, "").followable, Followable::yes);
+  EXPECT_EQ(test::run_in_child([&path] {
+              if (setresuid(65534, 65534, 65534) != 0) return 2;
+              return inspect_program(path, "").followable == Followable::capabilities ? 0 : 1;
+            }),
+            0);
 }
 
 TEST(Program, AScriptIsItsInterpreter) {

@@ -8,7 +8,9 @@
 #include <filesystem>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -32,6 +34,7 @@ using ioweave::test::write_text;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 Ran shell(const std::string& script, Surroundings how = {}) {
   return run_ioweave({"run", "--", "/bin/sh", "-c", script}, std::move(how));
@@ -581,6 +584,20 @@ TEST(Run, WhatAStaticProgramStartsIsObserved) {
   EXPECT_THAT(ran.err, HasSubstr("exposed         0.750 s"));
 }
 
+TEST(Run, ASetuidProgramAndWhatItStartsAreNotObserved) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  const TempDir folder;
+  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+  const std::string env = folder.file("env");
+  std::filesystem::copy_file("/usr/bin/env", env);
+  ASSERT_EQ(chown(env.c_str(), 65534, 0), 0);
+  ASSERT_EQ(chmod(env.c_str(), 04755), 0);
+  const Ran ran = run_ioweave({"run", env, "/bin/sh", "-c", "exit 6"});
+  EXPECT_EQ(ran.code, 6);
+  EXPECT_THAT(ran.err, HasSubstr("setuid"));
+  EXPECT_THAT(ran.err, Not(HasSubstr("exposed")));
+}
+
 TEST(Stat, IsPolicyOffWithATablePerCallClass) {
   const TempDir folder;
   const std::string file = folder.file("run.jsonl");
@@ -618,6 +635,28 @@ TEST(Run, TakesTheNextPlaceWhereOneCannotBeUsed) {
   Surroundings how;
   how.variables = {{"XDG_RUNTIME_DIR", "/proc"}};
   EXPECT_THAT(run_ioweave({"run", "/bin/true"}, how).err, HasSubstr("exposed"));
+}
+
+TEST(Run, PlacesOfTheDirectoryAreTriedInTheirOrder) {
+  const TempDir first;
+  const TempDir later;
+  const std::vector<std::string> words{"run", "-q", "/bin/sh", "-c", "echo $IOWEAVE_RUN_DIR"};
+  Surroundings how;
+  how.variables = {{"XDG_RUNTIME_DIR", first.path()}, {"TMPDIR", later.path()}};
+  EXPECT_THAT(run_ioweave(words, how).out, StartsWith(first.path()));
+  how.variables = {{"XDG_RUNTIME_DIR", ""}, {"TMPDIR", later.path()}};
+  EXPECT_THAT(run_ioweave(words, how).out, StartsWith("/dev/shm/"));
+  how.in_child = [] {
+    const bool hidden = unshare(CLONE_NEWNS) == 0 &&
+                        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                        mount("none", "/dev/shm", "tmpfs", MS_RDONLY, nullptr) == 0;
+    if (!hidden) _exit(77);
+  };
+  const Ran ran = run_ioweave(words, how);
+  if (ran.code == 77) GTEST_SKIP() << "no mount namespace here";
+  EXPECT_THAT(ran.out, StartsWith(later.path()));
+  how.variables = {{"XDG_RUNTIME_DIR", ""}, {"TMPDIR", "/proc"}};
+  EXPECT_THAT(run_ioweave(words, how).out, StartsWith("/tmp/"));
 }
 
 TEST(Run, WithoutAPlaceForItTheProgramRunsAndTheReportSaysSo) {

@@ -19,6 +19,7 @@ namespace {
 using namespace testing_support;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::IsEmpty;
 
 // ---- Whole runs: the project's bars ------------------------------------------------------------
@@ -444,6 +445,25 @@ TEST_F(Climb, OperationsThatEndQuicklyRaiseTheLimitBeforeAnySample) {
   EXPECT_GE(limit(), 32u);
   EXPECT_THAT(why(), HasSubstr(" operations/s; tries "));
   EXPECT_TRUE(used());
+}
+
+TEST_F(Climb, StepsThatMovedNothingSayNothingOfThoseThatDid) {
+  begin();
+  for (int i = 0; i < 40; ++i) {
+    const uint64_t running = time.policy.running();
+    const uint64_t took_ms = 10 * std::max<uint64_t>(1, running / 8);
+    time.pass_ms(took_ms);
+    for (uint64_t end = 0; end < running; ++end) {
+      time.ready(next++, flow);
+      const uint64_t bytes = done < 30 ? 0 : 10'000'000;
+      time.tell(Finished{done++, static_cast<double>(took_ms) / 1e3, bytes, 1});
+    }
+  }
+  sample(8000);
+  sample(8000);
+  const std::string learned = time.policy.learned(flow);
+  EXPECT_THAT(learned, Not(HasSubstr(":0")));
+  EXPECT_TRUE(LearnedCurve::read(learned).has_value()) << learned;
 }
 
 TEST_F(Climb, AWholeSampleEndsTheSearchByOperations) {

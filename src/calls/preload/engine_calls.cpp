@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -161,60 +162,26 @@ bool carries_direct_only() noexcept {
   return lane_options.kind == Kind::aio || lane_options.mode == UringMode::iopoll;
 }
 
-}  // namespace
-
-/// Thread-safe: figures that steer, relaxed throughout.
-struct Trial {
-  static constexpr uint32_t kInTurn = 16;     // the first ones
-  static constexpr uint32_t kLookEvery = 32;  // at the slower way, afterwards
-
-  std::atomic<uint32_t> calls{0};
-  std::atomic<uint64_t> ticks[2]{};  // of a call, plain and carried, as a running mean
-
-  /// By the faster way.
-  [[nodiscard]] bool carries() noexcept {
-    const uint32_t number = calls.fetch_add(1, std::memory_order_relaxed);
-    if (number < kInTurn) {
-      return number % 2 == 0;
-    }
-    const bool lane_is_faster =
-        ticks[1].load(std::memory_order_relaxed) < ticks[0].load(std::memory_order_relaxed);
-    return lane_is_faster != (number % kLookEvery == kLookEvery - 1);
-  }
-
-  /// By the lane as the policy asks, but for a call now and then that tells what the lane costs.
-  [[nodiscard]] bool carries_nearly_all() noexcept {
-    return calls.fetch_add(1, std::memory_order_relaxed) % kPlainEvery != kPlainEvery - 1;
-  }
-  static constexpr uint32_t kPlainEvery = 64;
-};
-
-namespace {
-
 constexpr unsigned kSizes = 32;
 // Through the page cache and past it; of reads and writes; by the power of two below their size.
-constinit Trial trials[2][2][kSizes];
+constinit LaneTrial trials[2][2][kSizes];
 
-Trial& trial_of(const Transfer& transfer, bool direct) noexcept {
+LaneTrial& trial_of(const Transfer& transfer, bool direct) noexcept {
   const auto size = static_cast<unsigned>(std::bit_width(transfer.bytes));
   return trials[direct ? 1 : 0][is_write(transfer.op) ? 1 : 0][size < kSizes ? size : kSizes - 1];
 }
 
 }  // namespace
 
-void note_trial(Trial& trial, bool carried, uint64_t ticks) noexcept {
-  std::atomic<uint64_t>& mean = trial.ticks[carried ? 1 : 0];
-  const uint64_t before = mean.load(std::memory_order_relaxed);
-  mean.store(before == 0 ? ticks : before - before / 8 + ticks / 8, std::memory_order_relaxed);
-  const uint64_t plain = trial.ticks[0].load(std::memory_order_relaxed);
+void note_trial(LaneTrial& trial, bool carried, uint64_t ticks) noexcept {
+  const std::optional<int64_t> cost = trial.note(carried, ticks);
   stats::Segment* const segment = process.segment();
-  if (carried && plain != 0 && segment != nullptr) {
-    segment->engine_cost_ticks.fetch_add(static_cast<int64_t>(ticks - plain),
-                                         std::memory_order_relaxed);
+  if (cost && segment != nullptr) {
+    segment->engine_cost_ticks.fetch_add(*cost, std::memory_order_relaxed);
   }
 }
 
-bool carry_out(const Transfer& transfer, const stats::FileRecord& file, Trial*& trial,
+bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTrial*& trial,
                int64_t& result) {
   if (!ready()) {
     return false;

@@ -23,6 +23,7 @@
 #include <cstdint>
 
 #include "calls/preload/call_lane.hpp"
+#include "calls/preload/lane_trial.hpp"
 #include "stats/segment.hpp"
 
 namespace ioweave::calls {
@@ -31,15 +32,14 @@ namespace ioweave::calls {
 /// own call must be made instead: no engine, no offset, an error, a descriptor that is not `file`
 /// any more, a forked child, possibly a signal handler, a file size limit. Async-signal-safe.
 /// `trial` is for note_trial() afterwards.
-struct Trial;
-[[nodiscard]] bool carry_out(const Transfer& transfer, const stats::FileRecord& file, Trial*& trial,
-                             int64_t& result);
+[[nodiscard]] bool carry_out(const Transfer& transfer, const stats::FileRecord& file,
+                             LaneTrial*& trial, int64_t& result);
 
 /// Past the page cache a lane must not cost time. Transfers of a kind are made in turn by the lane
 /// and plainly; what is faster then makes most of them, and the other is tried now and then.
 /// Through the page cache one of 64 is made plainly. So the segment has what the lane's calls cost
 /// beyond plain ones, as a mean of their kind.
-void note_trial(Trial& trial, bool carried, uint64_t ticks) noexcept;
+void note_trial(LaneTrial& trial, bool carried, uint64_t ticks) noexcept;
 
 /// Whether some call has gone through the engine in this process.
 [[nodiscard]] bool engine_is_open() noexcept;

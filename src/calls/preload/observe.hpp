@@ -59,7 +59,7 @@ template <class Call>
   return observed(entry, call, transfer.offset, [&]() -> ssize_t {
     int64_t result = 0;
     const stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
-    Trial* trial = nullptr;
+    LaneTrial* trial = nullptr;
     const uint64_t begin = call_ticks();
     const bool carried = transfer.bytes != 0 && transfer.offset >= -1 && file != nullptr &&
                          carry_out(transfer, *file, trial, result);

@@ -5,6 +5,8 @@
  *   input    standard input by read(2); FILE is not looked at
  *   stdio    fread(3)
  *   pread    in order, or each STRIDE_BYTES
+ *   uring    in order through io_uring. Exit code 77 where it is not to be had
+ *   aio      in order through the kernel's asynchronous I/O
  *   mapped   through a memory map, in order or each STRIDE_BYTES
  *   inotify  read(2); told: how often somebody else opened FILE, on which it has a watch
  *   lease    read(2); told: whether somebody opened FILE, on which it holds a lease. Exit code 77
@@ -13,11 +15,14 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <liburing.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -58,6 +63,28 @@ static size_t touch(const volatile char* from, size_t bytes) {
   return bytes;
 }
 
+/* Bytes that io_uring read; negative: an error. */
+static ssize_t read_by_ring(struct io_uring* ring, int fd, char* to, size_t bytes, uint64_t from) {
+  io_uring_prep_read(io_uring_get_sqe(ring), fd, to, (unsigned)bytes, from);
+  struct io_uring_cqe* done = NULL;
+  if (io_uring_submit(ring) != 1 || io_uring_wait_cqe(ring, &done) != 0) return -1;
+  const ssize_t got = done->res;
+  io_uring_cqe_seen(ring, done);
+  return got;
+}
+
+static ssize_t read_by_aio(aio_context_t context, int fd, char* to, size_t bytes, uint64_t from) {
+  struct iocb call = {.aio_lio_opcode = IOCB_CMD_PREAD,
+                      .aio_fildes = (uint32_t)fd,
+                      .aio_buf = (uintptr_t)to,
+                      .aio_nbytes = bytes,
+                      .aio_offset = (int64_t)from};
+  struct iocb* calls[] = {&call};
+  struct io_event done;
+  if (syscall(SYS_io_submit, context, 1L, calls) != 1) return -1;
+  return syscall(SYS_io_getevents, context, 1L, 1L, &done, NULL) == 1 ? (ssize_t)done.res : -1;
+}
+
 int main(int argc, char** argv) {
   if (argc < 5) return 2;
   const char* const how = argv[1];
@@ -67,8 +94,14 @@ int main(int argc, char** argv) {
   const int is_stdio = strcmp(how, "stdio") == 0;
   const int is_pread = strcmp(how, "pread") == 0;
   const int is_mapped = strcmp(how, "mapped") == 0;
+  const int is_uring = strcmp(how, "uring") == 0;
+  const int is_aio = strcmp(how, "aio") == 0;
   const int has_lease = strcmp(how, "lease") == 0;
   const int asks_after = strcmp(how, "after") == 0;
+  struct io_uring ring;
+  if (is_uring && io_uring_queue_init(2, &ring, 0) != 0) return 77;
+  aio_context_t context = 0;
+  if (is_aio && syscall(SYS_io_setup, 1L, &context) != 0) return 77;
   int watcher = -1;
   if (strcmp(how, "inotify") == 0) {
     watcher = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -103,8 +136,10 @@ int main(int argc, char** argv) {
     } else if (is_mapped) {
       got = touch(map + at, bytes);
     } else {
-      const ssize_t result =
-          is_pread ? pread(fd, buffer, chunk, (off_t)at) : read(fd, buffer, chunk);
+      const ssize_t result = is_uring   ? read_by_ring(&ring, fd, buffer, bytes, at)
+                             : is_aio   ? read_by_aio(context, fd, buffer, bytes, at)
+                             : is_pread ? pread(fd, buffer, chunk, (off_t)at)
+                                        : read(fd, buffer, chunk);
       got = result > 0 ? (size_t)result : 0;
     }
     if (got == 0) return 4;
