@@ -34,6 +34,8 @@ class Reader {
     const uint64_t until = std::min(file_bytes_, offset_ + bytes);
     while (offset_ < until) step(std::min(step_bytes_, until - offset_), pace);
   }
+  /// A millisecond after the last one.
+  void look(bool waits_now) { trial.note_wait(waits_now, looked_ns_ += 1'000'000); }
   void pause(double how_long) { now_ns_ += static_cast<uint64_t>(how_long * 1e9); }
 
   HelpTrial trial;
@@ -58,7 +60,7 @@ class Reader {
     offset_ += bytes;
     now_ns_ += static_cast<uint64_t>(took * 1e9);
     trial.advance({bytes, ahead_bytes_, file_bytes_ - offset_, kUnit, kRamp, kLookahead, now_ns_});
-    for (int look = 0; look < looks_a_step && trial.is_measuring(); ++look) trial.note_wait(waits);
+    for (int look = 0; look < looks_a_step && trial.is_measuring(); ++look) this->look(waits);
     if (helps && !trial.helps_now() && first_refusal == 0) first_refusal = offset_;
   }
 
@@ -67,6 +69,7 @@ class Reader {
   uint64_t offset_ = 0;
   uint64_t ahead_bytes_ = 0;
   uint64_t now_ns_ = 1'000'000;
+  uint64_t looked_ns_ = 0;
 };
 
 double alone_seconds(const Reader& reader, const Pace& pace) {
@@ -111,7 +114,7 @@ TEST(HelpTrial, AReaderThatHardlyWaitsIsLeftAlone) {
   for (const bool waits : {false, true}) {
     Reader reader(10 * kGiB);
     while (reader.offset() < kGiB) {
-      if (reader.trial.is_measuring()) reader.trial.note_wait(waits);
+      if (reader.trial.is_measuring()) reader.look(waits);
       reader.read(kMiB, {1.0, 0.5});
     }
     EXPECT_EQ(reader.trial.is_resting(), !waits);
@@ -255,7 +258,7 @@ TEST(HelpTrial, AShortFileIsHelpedWhenItsReaderWaitsAndNothingIsSaidOfIt) {
   Reader reader(31 * kUnit);
   reader.read(kMiB, {1.0, 0.5});
   EXPECT_FALSE(reader.trial.helps_now());
-  for (int i = 0; i < 6; ++i) reader.trial.note_wait(true);
+  for (int i = 0; i < 6; ++i) reader.look(true);
   EXPECT_TRUE(reader.trial.helps_now());
   EXPECT_FALSE(reader.trial.is_measuring());
   reader.read(31 * kUnit, {1.0, 0.5});
@@ -266,23 +269,49 @@ TEST(HelpTrial, AShortFileIsHelpedWhenItsReaderWaitsAndNothingIsSaidOfIt) {
 TEST(HelpTrial, AShortFilesReaderThatWaitsOnlyAtItsBeginningIsNotHelped) {
   Reader reader(31 * kUnit);
   reader.read(kRamp / 2, {1.0, 0.5});
-  for (int i = 0; i < 100; ++i) reader.trial.note_wait(true);
+  for (int i = 0; i < 100; ++i) reader.look(true);
   EXPECT_TRUE(reader.trial.is_measuring());
   reader.read(kRamp / 2, {1.0, 0.5});
-  for (int i = 0; i < 32; ++i) reader.trial.note_wait(i == 0);
+  for (int i = 0; i < 32; ++i) reader.look(i == 1);
+  EXPECT_FALSE(reader.trial.helps_now());
+  EXPECT_TRUE(reader.trial.is_resting());
+}
+
+/// 24 ms of computing and 6 of waiting for each read, seen by looks that come less and less often.
+TEST(HelpTrial, AReaderThatComputesLongBetweenItsReadsIsHelpedByWhatItWaitsOfTheTime) {
+  Reader reader(15 * kUnit, kUnit);
+  for (uint64_t read = 0; read < 4 && !reader.trial.helps_now(); ++read) {
+    reader.read(kUnit, {1.0, 0.5});
+    const uint64_t begin = read * 30'000'000;
+    for (uint64_t at = 1; at < 24; at += 1 + at / 8) {
+      reader.trial.note_wait(false, begin + at * 1'000'000);
+    }
+    for (const uint64_t at : {26, 29}) reader.trial.note_wait(true, begin + at * 1'000'000);
+  }
+  EXPECT_TRUE(reader.trial.helps_now());
+}
+
+TEST(HelpTrial, AReaderThatOnlyComputesBetweenItsReadsIsLeftAlone) {
+  Reader reader(15 * kUnit, kUnit);
+  for (uint64_t read = 0; read < 4; ++read) {
+    reader.read(kUnit, {1.0, 0.5});
+    for (uint64_t at = 1; at < 24; ++at) {
+      reader.trial.note_wait(false, (read * 24 + at) * 1'000'000);
+    }
+  }
   EXPECT_FALSE(reader.trial.helps_now());
   EXPECT_TRUE(reader.trial.is_resting());
 }
 
 TEST(HelpTrial, WhereNobodyTellsWhetherItWaitsAShortFileIsLeftAloneAndALongOneCompared) {
   Reader small(31 * kUnit);
-  small.read(kMiB, {1.0, 0.5});
-  for (int i = 0; i < 32; ++i) small.trial.note_nothing();
+  for (int i = 0; i < 2; ++i) small.read(kMiB, {1.0, 0.5});
+  for (int i = 0; i < 32; ++i) small.trial.note_nothing(1);
   EXPECT_TRUE(small.trial.is_resting());
   Reader large(400 * kUnit);
   for (int i = 0; i < 100; ++i) {
     large.read(kMiB, {1.0, 0.5});
-    large.trial.note_nothing();
+    large.trial.note_nothing(1);
   }
   EXPECT_TRUE(large.trial.helps_now());
 }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -429,6 +430,62 @@ TEST_F(ProcFiles, TouchedPagesAreCountedUpToTheFirstHole) {
 }
 
 // ---- Families -----------------------------------------------------------------------------------
+
+// ---- Whether a process waits
+
+/// A parent of vfork(2) sleeps as one does that waits for a page.
+int64_t wait_unwakeably() {
+  const pid_t child = vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  return 0;
+}
+
+bool comes_to_wait(pid_t process) {
+  for (int i = 0; i < 500; ++i) {
+    if (waits_for_storage(process)) return true;
+    usleep(1000);
+  }
+  return false;
+}
+
+void end_of_family(pid_t process) {
+  for (const pid_t one : family_of(process)) kill(one, SIGKILL);
+  waitpid(process, nullptr, 0);
+}
+
+TEST_F(ProcFiles, AProcessThatSleepsOrComputesDoesNotWait) {
+  const pid_t sleeper = fork();
+  if (sleeper == 0) {
+    pause();
+    _exit(0);
+  }
+  usleep(20'000);
+  EXPECT_FALSE(waits_for_storage(sleeper));
+  EXPECT_FALSE(waits_for_storage(getpid()));
+  end_of_family(sleeper);
+  EXPECT_FALSE(waits_for_storage(sleeper)) << "it is gone";
+}
+
+TEST_F(ProcFiles, AnyThreadMayBeTheOneThatWaits) {
+  for (const bool in_another_thread : {false, true}) {
+    const pid_t reader = fork();
+    if (reader == 0) {
+      if (in_another_thread) {
+        std::thread(wait_unwakeably).join();
+      } else {
+        wait_unwakeably();
+      }
+      _exit(0);
+    }
+    EXPECT_TRUE(comes_to_wait(reader)) << in_another_thread;
+    end_of_family(reader);
+  }
+}
+
+// ---- Families
 
 TEST_F(ProcFiles, AFamilyIsAProcessAndThoseItStarted) {
   std::vector<pid_t> started;

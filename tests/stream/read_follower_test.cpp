@@ -51,7 +51,9 @@ class Following {
     seen.offset = offset;
     seen.now_ns += 1'000'000;
     follower.observe(seen);
-    for (int i = 0; i < 8 && follower.end_of_read_alone(); ++i) follower.note_wait(true);
+    for (uint64_t i = 0; i < 8 && follower.end_of_read_alone(); ++i) {
+      follower.note_wait(true, seen.now_ns + i);
+    }
     if (waits) follower.is_waited_for();
     return take();
   }

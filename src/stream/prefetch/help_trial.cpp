@@ -16,8 +16,10 @@ constexpr unsigned kLossesToRest = 2;
 constexpr unsigned kLooksToTell = 6;
 constexpr unsigned kLooksToRest = 16;
 constexpr unsigned kLooksToRestAgain = 8;
+constexpr unsigned kMovesToRest = 2;  // whoever computes long between reads waits seldom
 constexpr unsigned kWaitsToTell = 4;
-constexpr unsigned kFewWaits = 8;  // of looks
+constexpr unsigned kWaitsAtTheEnd = 2;
+constexpr uint64_t kFewWaits = 8;  // of the time
 constexpr uint64_t kShortRestNs = 50'000'000;
 
 }  // namespace
@@ -29,7 +31,10 @@ void HelpTrial::enter(Phase phase, uint64_t now_ns) noexcept {
   way_bytes_ = 0;
   settled_ns_ = 0;
   const bool begins_to_measure = phase == Phase::alone || phase == Phase::warming;
-  if (begins_to_measure) looks_ = waits_ = 0;
+  if (begins_to_measure) {
+    looks_ = waits_ = moves_ = 0;
+    looked_ns_ = waited_ns_ = 0;
+  }
 }
 
 void HelpTrial::account() noexcept {
@@ -77,6 +82,7 @@ void HelpTrial::advance(const Step& step) noexcept {
       is_ramping_ = true;
       [[fallthrough]];
     case Phase::warming:
+      ++moves_;
       is_ramping_ = is_ramping_ && way_bytes_ < step.ramp_bytes;
       if (!is_short_ && way_bytes_ >= step.unit_bytes / 2) enter(Phase::alone, step.now_ns);
       return;
@@ -87,7 +93,7 @@ void HelpTrial::advance(const Step& step) noexcept {
       judged_ = false;
       next_trial_ns_ =
           step.now_ns + std::max(kLeastTrialNs, kTrialShare * (step.now_ns - begin_ns_));
-      if (looks_ >= kLooksToTell && waits_ * kFewWaits <= looks_) {
+      if (looks_ >= kLooksToTell && !waits_much()) {
         rest_ns_ = std::clamp(2 * rest_ns_, kLeastTrialNs, kMostRestNs);
         enter(Phase::resting, step.now_ns);
         return;
@@ -109,22 +115,35 @@ void HelpTrial::advance(const Step& step) noexcept {
   }
 }
 
-void HelpTrial::note_wait(bool waits) noexcept {
+bool HelpTrial::waits_much() const noexcept {
+  return waited_ns_ * kFewWaits > looked_ns_;
+}
+
+void HelpTrial::note_wait(bool waits, uint64_t now_ns) noexcept {
   if (!wants_looks()) return;
+  // Looks are not equally far apart: each stands for the time since the one before.
+  const uint64_t passed_ns = looks_ == 0 ? 1 : std::max<uint64_t>(1, now_ns - looked_at_ns_);
+  looked_at_ns_ = now_ns;
   ++looks_;
-  waits_ += waits ? 1 : 0;
+  looked_ns_ += passed_ns;
+  if (waits) {
+    ++waits_;
+    waited_ns_ += passed_ns;
+  }
   if (!is_short_ || phase_ != Phase::warming) return;
-  if (waits_ >= kWaitsToTell && waits_ * kFewWaits > looks_) {
+  const bool is_over =
+      moves_ >= kMovesToRest && looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain);
+  if (waits_ >= (is_over ? kWaitsAtTheEnd : kWaitsToTell) && waits_much()) {
     enter(Phase::helping, last_ns_);
     next_trial_ns_ = UINT64_MAX;
-  } else if (looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain)) {
+  } else if (is_over) {
     rest_ns_ = std::clamp(2 * rest_ns_, kShortRestNs, kMostRestNs);
     enter(Phase::resting, last_ns_);
   }
 }
 
-void HelpTrial::note_nothing() noexcept {
-  if (is_short_) note_wait(false);
+void HelpTrial::note_nothing(uint64_t now_ns) noexcept {
+  if (is_short_) note_wait(false, now_ns);
 }
 
 void HelpTrial::judge(const Step& step) noexcept {

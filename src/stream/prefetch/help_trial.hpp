@@ -12,8 +12,8 @@
 //
 // A reader that alone does not wait, since the kernel's own read-ahead is in time, needs no help:
 // it rests at once. A first stretch alone costs at most one part in 32 of what is left of the file;
-// where less is left there is none, and the reader is helped when it is seen to wait once the
-// kernel's own window has grown (until then every reader waits). Later
+// where less is left there is none, and the reader is helped when it is found waiting for an eighth
+// of the time once the kernel's own window has grown (until then every reader waits). Later
 // stretches come after 50 times their length, and not before 2.5 seconds: the reader must first
 // come up to what was asked for ahead of it (draining). Help that was slower by more than a tenth,
 // or twice in a row by more than three parts in a hundred, rests, longer each time, and is then
@@ -39,10 +39,10 @@ class HelpTrial {
   };
   void advance(const Step& step) noexcept;
 
-  /// Whether the reader would have to wait for what it reads next.
-  void note_wait(bool waits) noexcept;
+  /// Whether the reader waits at this moment for what it reads.
+  void note_wait(bool waits, uint64_t now_ns) noexcept;
   /// The same where nobody can tell: only a comparison may then say that it is helped.
-  void note_nothing() noexcept;
+  void note_nothing(uint64_t now_ns) noexcept;
 
   /// The pattern broke off, or what is read needs no help: the running stretch tells nothing.
   void interrupt() noexcept;
@@ -72,6 +72,7 @@ class HelpTrial {
   void enter(Phase phase, uint64_t now_ns) noexcept;
   void judge(const Step& step) noexcept;
   void account() noexcept;
+  [[nodiscard]] bool waits_much() const noexcept;
 
   Phase phase_ = Phase::fresh;
   uint64_t begin_ns_ = 0;    // of the stretch
@@ -84,6 +85,10 @@ class HelpTrial {
   bool is_short_ = false;  // too little is left to compare: helped when it is seen to wait
   unsigned looks_ = 0;     // of note_wait(), at the present stretch alone
   unsigned waits_ = 0;
+  unsigned moves_ = 0;  // of advance(), the same
+  uint64_t looked_at_ns_ = 0;
+  uint64_t looked_ns_ = 0;  // that the looks stand for
+  uint64_t waited_ns_ = 0;  // those that found it waiting
   bool rests_next_ = false;   // behind draining
   bool judged_ = true;        // the last stretch alone has been compared with
   double alone_pace_ns_ = 0;  // per byte; 0: not measured

@@ -26,6 +26,8 @@ namespace {
 
 constexpr size_t kTextBytes = 4096;
 constexpr size_t kMostMapsBytes = 256 << 10;
+constexpr char kUninterruptible = 'D';
+constexpr unsigned kMostThreads = 16;  // that are looked at
 
 std::string proc_path(pid_t process, const char* rest) {
   return "/proc/" + std::to_string(process) + "/" + rest;
@@ -97,6 +99,31 @@ void add_children(pid_t process, std::vector<pid_t>& family) {
       at = static_cast<size_t>(parsed.ptr - text.data()) + 1;
     }
   });
+}
+
+/// What /proc/.../stat says of a thread, or of a process and its first thread.
+struct ThreadState {
+  char state = '\0';
+  uint64_t threads = 0;
+};
+
+ThreadState state_of(const std::string& path) {
+  char buffer[kTextBytes];
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string_view text = text_of(file.get(), buffer);
+  // "pid (name) state ...": the name may hold anything.
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string_view::npos || name_end + 2 >= text.size()) return {};
+  ThreadState found{text[name_end + 2], 0};
+  constexpr int kFieldsBetween = 17;  // the state is the 3rd, the threads the 20th
+  size_t at = name_end + 2;
+  for (int i = 0; i < kFieldsBetween && at != std::string_view::npos; ++i) {
+    at = text.find(' ', at + 1);
+  }
+  if (at != std::string_view::npos) {
+    std::from_chars(text.data() + at + 1, text.data() + text.size(), found.threads);
+  }
+  return found;
 }
 
 bool hears_of_opens(const std::string& link) {
@@ -183,6 +210,19 @@ bool find_bytes(pid_t process, Mapping& mapping) {
 }
 
 }  // namespace
+
+bool waits_for_storage(pid_t process) {
+  const ThreadState first = state_of(proc_path(process, "stat"));
+  if (first.threads <= 1 || first.state == kUninterruptible) return first.state == kUninterruptible;
+  bool waits = false;
+  unsigned looks = 0;
+  for_each_number(proc_path(process, "task"), [&](int thread) {
+    if (waits || ++looks > kMostThreads) return;
+    const std::string rest = "task/" + std::to_string(thread) + "/stat";
+    waits = state_of(proc_path(process, rest.c_str())).state == kUninterruptible;
+  });
+  return waits;
+}
 
 std::vector<pid_t> family_of(pid_t root) {
   std::vector<pid_t> family{root};

@@ -18,6 +18,10 @@ namespace ioweave::stream {
 /// parent has ended belongs to somebody else and is not found.
 [[nodiscard]] std::vector<pid_t> family_of(pid_t root);
 
+/// Whether one of its first threads sleeps where no signal wakes it, as one does that waits for a
+/// page of a file: at this moment, so a few looks tell what part of its time goes into waiting.
+[[nodiscard]] bool waits_for_storage(pid_t process);
+
 /// A regular file that a process has open for reading through the page cache.
 struct OpenFile {
   int fd = -1;

@@ -68,8 +68,8 @@ class ReadFollower {
   /// The same place while it is to be known whether a reader without help waits; what is found
   /// there goes to note_wait(), nothing where that cannot be told.
   [[nodiscard]] std::optional<uint64_t> end_of_read_alone() const noexcept;
-  void note_wait(std::optional<bool> waits) noexcept {
-    waits ? trial_.note_wait(*waits) : trial_.note_nothing();
+  void note_wait(std::optional<bool> waits, uint64_t now_ns) noexcept {
+    waits ? trial_.note_wait(*waits, now_ns) : trial_.note_nothing(now_ns);
   }
 
   /// Whether nothing but the range itself may be brought in.

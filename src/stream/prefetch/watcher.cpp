@@ -394,12 +394,17 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   looked_ns_ += now_ns() - now;
   if (reader.walk) {
     const std::optional<uint64_t> end = reader.follower.end_of_read();
-    if (end && !engine::is_ready(reader.own.get(), *end)) reader.follower.is_waited_for();
+    // A reader that computes will find it when it comes.
+    if (end && waits_for_storage(std::get<0>(key)) && !engine::is_ready(reader.own.get(), *end)) {
+      reader.follower.is_waited_for();
+    }
   }
   if (const std::optional<uint64_t> end = reader.follower.end_of_read_alone();
       end && (reader.walk || open_own(key, reader))) {
     const std::optional<bool> arrived = engine::has_arrived(reader.own.get(), *end);
-    reader.follower.note_wait(arrived ? std::optional(!*arrived) : std::nullopt);
+    reader.follower.note_wait(
+        arrived ? std::optional(!*arrived && waits_for_storage(std::get<0>(key))) : std::nullopt,
+        now);
   }
   // What asking costs the program would have spent itself.
   const bool is_behind = ask_ahead(key, reader);
