@@ -31,4 +31,9 @@ inline bool is_memory_file_system(int fd) noexcept {
   }
 }
 
+inline bool is_fuse(int fd) noexcept {
+  struct statfs status {};
+  return fstatfs(fd, &status) == 0 && status.f_type == FUSE_SUPER_MAGIC;
+}
+
 }  // namespace ioweave

@@ -33,6 +33,7 @@ namespace ioweave::cli {
 namespace {
 
 constexpr const char* kPreload = "LD_PRELOAD";
+constexpr const char* kSanitizer = "ASAN_OPTIONS";
 
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -119,6 +120,15 @@ std::string preload_list(const std::string& entry) {
   return is_first ? before : entry + ":" + before;
 }
 
+/// A program built with AddressSanitizer, which wants its own library to come first, would refuse
+/// to start with ours before it.
+std::string sanitizer_options() {
+  constexpr const char* kCheck = "verify_asan_link_order";
+  const std::string before = variable(kSanitizer);
+  if (before.find(kCheck) != std::string::npos) return before;
+  return before + (before.empty() ? "" : ":") + kCheck + "=0";
+}
+
 std::vector<std::string> added_variables(Run& run) {
   if (!run.directory) return {};
   const std::string entry = run.directory->preload_entry(run.library);
@@ -128,6 +138,7 @@ std::vector<std::string> added_variables(Run& run) {
     return {};
   }
   return {std::string(kPreload) + "=" + preload_list(entry),
+          std::string(kSanitizer) + "=" + sanitizer_options(),
           std::string(stats::kRunDirVariable) + "=" + run.directory->path()};
 }
 

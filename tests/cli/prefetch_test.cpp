@@ -27,6 +27,7 @@ namespace {
 using ioweave::test::read_text;
 using ioweave::test::SmallFilesystem;
 using ioweave::test::TempDir;
+using ioweave::test::write_text;
 using ioweave::testing::cached_share;
 using ioweave::testing::drop_from_cache;
 using ioweave::testing::TemporaryDirectory;
@@ -197,6 +198,16 @@ class Prefetching : public ::testing::Test {
   Followed followed;
   Seen seen;
 };
+
+TEST(RunWithInterposer, AProgramWithAddressSanitizerStarts) {
+  if (IOWEAVE_SANITIZED_PROGRAM[0] == '\0') GTEST_SKIP() << "the compiler has no AddressSanitizer";
+  const TempDir folder;
+  const std::string path = write_text(folder, "data.bin", std::string(100'000, 'x'));
+  const Words program{IOWEAVE_SANITIZED_PROGRAM, path, "65536", "0"};
+  const Ran plain = run_any(program);
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(follow(program).ran.out, plain.out);
+}
 
 // ---- What a reader finds ------------------------------------------------------------------------
 

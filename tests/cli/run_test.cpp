@@ -198,13 +198,14 @@ TEST(Run, ClosedStandardStreamsStayClosed) {
   EXPECT_EQ(ran.code, 0);
 }
 
-TEST(Run, AddsTwoVariablesAndTouchesNoOther) {
+TEST(Run, AddsThreeVariablesAndTouchesNoOther) {
   Surroundings how;
-  how.variables = {{"LD_PRELOAD", IOWEAVE_OTHER_PRELOAD}};
+  how.variables = {{"LD_PRELOAD", IOWEAVE_OTHER_PRELOAD}, {"ASAN_OPTIONS", "log_path=x"}};
   const Ran followed = run_ioweave({"run", "-q", "--", "/usr/bin/env", "-0"}, how);
   const std::string text = followed.out;
   EXPECT_THAT(text, HasSubstr("LD_PRELOAD=" IOWEAVE_FAKE_PRELOAD ":" IOWEAVE_OTHER_PRELOAD));
   EXPECT_THAT(text, HasSubstr("IOWEAVE_RUN_DIR="));
+  EXPECT_THAT(text, HasSubstr("ASAN_OPTIONS=log_path=x:verify_asan_link_order=0"));
   for (const char* const set_by_the_test : {"HOME", "ASAN_OPTIONS", "IOWEAVE_PRELOAD_PATH"}) {
     how.variables.emplace_back(set_by_the_test, "x");
   }

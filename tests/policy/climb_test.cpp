@@ -19,8 +19,8 @@ namespace {
 using namespace testing_support;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // ---- Whole runs: the project's bars ------------------------------------------------------------
 // climb_study prints the distributions that these bounds were taken from.

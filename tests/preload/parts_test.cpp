@@ -82,13 +82,6 @@ TEST(LaneTrial, TellsWhatACarriedCallCostsBeyondAPlainOne) {
   EXPECT_EQ(trial.note(/*carried=*/true, 60), -40);
 }
 
-TEST(LaneTrial, ThroughThePageCacheOneOf64IsPlain) {
-  LaneTrial trial;
-  int carried = 0;
-  for (int call = 0; call < 640; ++call) carried += trial.carries_nearly_all() ? 1 : 0;
-  EXPECT_EQ(carried, 630);
-}
-
 // ---- With a segment
 
 /// The process as `ioweave run` would have started it.

@@ -691,15 +691,17 @@ TEST_P(AlpiModes, WhereTheBlockFailsTheThreadSleepsAndNothingPausesLater) {
   SKIP_WITHOUT_DIRECT(file);
   // count_misuse: an unblock that came before the refused block has no other.
   const auto host = open("block_fails,count_misuse");
-  // The first to be refused may be the task that reaps, when it finds nothing to do.
   std::byte byte{};
   ssize_t result = 4711;
   host->workers->spawn(
       [&] { EXPECT_EQ(host->service->bind(read_call(file.fd(), &byte, 1, 0), &result), 0); });
   host->workers->wait();
   EXPECT_EQ(result, 1);
+  // Where all transfers have ended before their tasks block, none is refused: on a busy machine.
+  for (int i = 0; i < 100 && why_of(*host).empty(); ++i) Workload::run(*host, file.fd(), true);
+  const uint64_t pauses = stats_of(*host->service).pauses;
   Workload::run(*host, file.fd(), true);
-  EXPECT_LE(stats_of(*host->service).pauses, 2u);  // a second worker may be at it
+  EXPECT_EQ(stats_of(*host->service).pauses, pauses);
   EXPECT_EQ(stats_of(*host->service).paused, 0u);
   EXPECT_NE(why_of(*host).find("refused to block a task"), std::string::npos) << why_of(*host);
 }

@@ -10,6 +10,7 @@
 #include <linux/time_types.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "calls/preload/signal_context.hpp"
@@ -33,7 +34,6 @@ constexpr unsigned kOwnThread = 1u << 12 | 1u << 13;  // SINGLE_ISSUER (6.0), DE
 constexpr size_t kPart = 64 << 10;  // a page where pages are largest; the rest is never touched
 constexpr size_t kLaneBytes = 3 * kPart;  // the lane, its queues, its submission entries
 constexpr unsigned kEntries = 2;
-constexpr unsigned kSqpollIdleMs = 1;
 
 /// A transfer of a file is not interrupted, but one that never ends (a dead server behind it) can
 /// be killed: after this long we look which signals would end the process.
@@ -48,8 +48,17 @@ char* at(void* base, uint64_t offset) noexcept {
   return static_cast<char*>(base) + offset;
 }
 
-bool is_vectored(Op op) noexcept {
-  return op == Op::readv || op == Op::writev;
+/// Of a vectored transfer the sum, which the kernel has checked when it has carried one out.
+uint64_t wanted_bytes(const Transfer& transfer) noexcept {
+  if (transfer.op != Op::readv && transfer.op != Op::writev) {
+    return transfer.bytes;
+  }
+  const auto* const vectors = static_cast<const iovec*>(transfer.buffer);
+  uint64_t sum = 0;
+  for (size_t i = 0; i < transfer.bytes; ++i) {
+    sum += vectors[i].iov_len;
+  }
+  return sum;
 }
 
 unsigned uring_code(Op op) noexcept {
@@ -109,9 +118,7 @@ void CallLane::close() noexcept {
 
 bool CallLane::open_ring(UringMode mode) noexcept {
   // Completions of a ring of its own thread are posted where that thread waits for them (6.1).
-  const unsigned flags = mode == UringMode::sqpoll   ? IORING_SETUP_SQPOLL
-                         : mode == UringMode::iopoll ? IORING_SETUP_IOPOLL
-                                                     : kOwnThread;
+  const unsigned flags = mode == UringMode::iopoll ? IORING_SETUP_IOPOLL : kOwnThread;
   static_assert(sizeof(io_uring_sqe) * kEntries <= kPart);
   int error = set_up_unnumbered(flags);
   if (error == -EINVAL) {
@@ -123,21 +130,12 @@ bool CallLane::open_ring(UringMode mode) noexcept {
   return error == 0;
 }
 
-namespace {
-
-void request(io_uring_params& parameters, unsigned flags) noexcept {
-  parameters.flags = flags;
-  parameters.sq_thread_idle = (flags & IORING_SETUP_SQPOLL) != 0 ? kSqpollIdleMs : 0;
-}
-
-}  // namespace
-
 /// In memory of ours, and known by its index from the beginning.
 int CallLane::set_up_unnumbered(unsigned flags) noexcept {
   char* const rings = at(this, kPart);
   char* const entries = at(this, 2 * kPart);
   io_uring_params parameters{};
-  request(parameters, flags | kNoMmap | kRegisteredFdOnly);
+  parameters.flags = flags | kNoMmap | kRegisteredFdOnly;
   const auto rings_at = reinterpret_cast<uint64_t>(rings);
   const auto entries_at = reinterpret_cast<uint64_t>(entries);
   // user_addr, the last field of each, is called otherwise in older headers.
@@ -155,7 +153,7 @@ int CallLane::set_up_unnumbered(unsigned flags) noexcept {
 /// With a descriptor, the lowest that is free, for the moment until it is registered.
 int CallLane::set_up_registered(unsigned flags) noexcept {
   io_uring_params parameters{};
-  request(parameters, flags);
+  parameters.flags = flags;
   const long fd = raw_syscall(SYS_io_uring_setup, kEntries, &parameters);
   if (fd < 0) {
     return static_cast<int>(fd);
@@ -198,7 +196,6 @@ void CallLane::use_queues(void* rings, void* entries, const io_uring_params& par
   };
   sq_head_ = word(parameters.sq_off.head);
   sq_tail_ = word(parameters.sq_off.tail);
-  sq_flags_ = word(parameters.sq_off.flags);
   sq_mask_ = *word(parameters.sq_off.ring_mask);
   cq_head_ = word(parameters.cq_off.head);
   cq_tail_ = word(parameters.cq_off.tail);
@@ -216,14 +213,13 @@ bool CallLane::is_shared_memory_of_another_process() const noexcept {
 
 // ---- Carrying -----------------------------------------------------------------------------------
 
-bool CallLane::carry(const Transfer& transfer, bool one_piece, const SignalsHeld& held,
-                     int64_t& result) noexcept {
+bool CallLane::carry(const Transfer& transfer, const SignalsHeld& held, int64_t& result) noexcept {
   if (!usable_ || is_shared_memory_of_another_process()) {
     return false;
   }
   const bool carried = kind_ == Kind::aio ? carry_by_aio(transfer, held, result)
-                                          : carry_by_ring(transfer, one_piece, held, result);
-  return carried && result >= 0;
+                                          : carry_by_ring(transfer, held, result);
+  return carried && result >= 0 && static_cast<uint64_t>(result) == wanted_bytes(transfer);
 }
 
 long CallLane::enter(unsigned submit, unsigned flags, const void* argument) const noexcept {
@@ -242,7 +238,7 @@ bool CallLane::take_completion(int64_t& result) noexcept {
   return true;
 }
 
-bool CallLane::carry_by_ring(const Transfer& transfer, bool one_piece, const SignalsHeld& held,
+bool CallLane::carry_by_ring(const Transfer& transfer, const SignalsHeld& held,
                              int64_t& result) noexcept {
   const unsigned tail = *sq_tail_;  // ours alone
   io_uring_sqe& entry = entries_[tail & sq_mask_];
@@ -250,25 +246,18 @@ bool CallLane::carry_by_ring(const Transfer& transfer, bool one_piece, const Sig
   entry.opcode = static_cast<uint8_t>(uring_code(transfer.op));
   entry.fd = transfer.fd;
   entry.addr = reinterpret_cast<uint64_t>(transfer.buffer);
-  entry.len = static_cast<uint32_t>(std::min<size_t>(transfer.bytes, engine::kMaxTransferBytes));
+  entry.len = static_cast<uint32_t>(transfer.bytes);
   entry.off = static_cast<uint64_t>(transfer.offset);
-  // io_uring first tries without waiting, and may so write a part under one hold of the inode's
-  // lock and the rest under another, between which other writers come in.
-  entry.flags = one_piece ? IOSQE_ASYNC : 0;
+  entry.rw_flags = RWF_NOWAIT;
   __atomic_store_n(sq_tail_, tail + 1, __ATOMIC_SEQ_CST);  // pairs with the kernel's acquire
 
-  const bool polled = mode_ == UringMode::sqpoll;
   __kernel_timespec patience{0, kPatienceNs};
   io_uring_getevents_arg argument{};
   argument.ts = reinterpret_cast<uint64_t>(&patience);
   uint64_t mask = 0;
-  unsigned submit = polled ? 0 : 1;
+  unsigned submit = 1;
   while (!take_completion(result)) {
-    unsigned flags = IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG;
-    if (polled && (__atomic_load_n(sq_flags_, __ATOMIC_SEQ_CST) & IORING_SQ_NEED_WAKEUP) != 0) {
-      flags |= IORING_ENTER_SQ_WAKEUP;
-    }
-    const long status = enter(submit, flags, &argument);
+    const long status = enter(submit, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &argument);
     if (submit != 0 && load_acquire(sq_head_) == tail) {
       // Not taken. Refused for good, or for want of memory: the call is the program's either way.
       __atomic_store_n(sq_tail_, tail, __ATOMIC_RELEASE);
@@ -294,9 +283,7 @@ bool CallLane::carry_by_aio(const Transfer& transfer, const SignalsHeld& held,
   control.aio_lio_opcode = engine::aio_opcode(transfer.op);
   control.aio_fildes = static_cast<uint32_t>(transfer.fd);
   control.aio_buf = reinterpret_cast<uint64_t>(transfer.buffer);
-  control.aio_nbytes = is_vectored(transfer.op)
-                           ? transfer.bytes
-                           : std::min<size_t>(transfer.bytes, engine::kMaxTransferBytes);
+  control.aio_nbytes = transfer.bytes;
   control.aio_offset = transfer.offset;
   iocb* const one = &control;
   if (raw_syscall(SYS_io_submit, context_, 1, &one) != 1) {

@@ -9,6 +9,10 @@
 // its number is closed as soon as it is registered; before that there is no ring for programs. A
 // context of AIO has no number anyway.
 //
+// Nothing reaches the kernel's own workers (RWF_NOWAIT): a worker is a thread of the program, looks
+// descriptors up in a table that the program may have left (unshare(2)), acts in the namespaces and
+// cgroup it was born in, and lets go of a file when it likes. What would take one is an error here.
+//
 // A lane that the kernel refuses anything says so and leaves the call to the program: a plain call
 // is always right.
 
@@ -43,19 +47,17 @@ class CallLane {
   /// Before the thread ends.
   void close() noexcept;
 
-  /// Carries out a transfer at an offset and waits for its end. False where it was not done, or
-  /// ended in an error: then the program's own call has the right answer, and the right side
-  /// effects (a signal, an answer of EAGAIN that only io_uring gives).
-  /// `one_piece`: a write through the page cache that others must see whole.
-  [[nodiscard]] bool carry(const Transfer& transfer, bool one_piece, const SignalsHeld& held,
+  /// Carries out a transfer at an offset, past the page cache, and waits for its end. False where
+  /// it was not done, ended in an error or early: then the program's own call has the right answer,
+  /// and the right side effects (a signal, an answer of EAGAIN that only io_uring gives).
+  [[nodiscard]] bool carry(const Transfer& transfer, const SignalsHeld& held,
                            int64_t& result) noexcept;
 
  private:
   bool open_ring(engine::UringMode mode) noexcept;
   int set_up_unnumbered(unsigned flags) noexcept;
   int set_up_registered(unsigned flags) noexcept;
-  bool carry_by_ring(const Transfer& transfer, bool one_piece, const SignalsHeld& held,
-                     int64_t& result) noexcept;
+  bool carry_by_ring(const Transfer& transfer, const SignalsHeld& held, int64_t& result) noexcept;
   bool carry_by_aio(const Transfer& transfer, const SignalsHeld& held, int64_t& result) noexcept;
   void use_queues(void* rings, void* entries, const io_uring_params& parameters) noexcept;
   [[nodiscard]] bool take_completion(int64_t& result) noexcept;
@@ -70,7 +72,6 @@ class CallLane {
   unsigned index_;         // of the ring among those registered with the thread
   unsigned* sq_head_;
   unsigned* sq_tail_;
-  unsigned* sq_flags_;
   unsigned* cq_head_;
   unsigned* cq_tail_;
   unsigned sq_mask_;

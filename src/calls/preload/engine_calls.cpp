@@ -76,13 +76,13 @@ void keep_lane(CallLane* lane) noexcept {
 
 /// The first lane of the process, which shows what there is here.
 CallLane* choose(std::string& why) {
-  const bool wants_core =
-      lane_options.mode == UringMode::sqpoll && lane_options.kind == Kind::uring;
-  if (!wants_core || engine::online_cores() >= engine::kCoresForSqpoll) {
-    if (CallLane* const lane = CallLane::open(lane_options.kind, lane_options.mode);
-        lane != nullptr || lane_options.kind == Kind::threads) {
-      return lane;
-    }
+  if (lane_options.mode == UringMode::sqpoll && lane_options.kind == Kind::uring) {
+    why = "the thread that polls a submission queue would keep the program's descriptors: plain";
+    lane_options.mode = UringMode::plain;
+  }
+  if (CallLane* const lane = CallLane::open(lane_options.kind, lane_options.mode);
+      lane != nullptr || lane_options.kind == Kind::threads) {
+    return lane;
   }
   lane_options = engine::best_lane(lane_options, why);
   CallLane* const lane = CallLane::open(lane_options.kind, lane_options.mode);
@@ -157,19 +157,17 @@ bool still_is(const stats::FileRecord& file, int fd) noexcept {
          status.st_dev == file.device && status.st_ino == file.inode;
 }
 
-/// What polls the device, and AIO, carry transfers past the page cache only.
-bool carries_direct_only() noexcept {
-  return lane_options.kind == Kind::aio || lane_options.mode == UringMode::iopoll;
-}
-
 constexpr unsigned kSizes = 32;
-// Through the page cache and past it; of reads and writes; by the power of two below their size.
-constinit LaneTrial trials[2][2][kSizes];
+// Of reads and writes; by the power of two below their size.
+constinit LaneTrial trials[2][kSizes];
 
-LaneTrial& trial_of(const Transfer& transfer, bool direct) noexcept {
+LaneTrial& trial_of(const Transfer& transfer) noexcept {
   const auto size = static_cast<unsigned>(std::bit_width(transfer.bytes));
-  return trials[direct ? 1 : 0][is_write(transfer.op) ? 1 : 0][size < kSizes ? size : kSizes - 1];
+  return trials[is_write(transfer.op) ? 1 : 0][size < kSizes ? size : kSizes - 1];
 }
+
+/// Transfers that lanes are carrying out.
+std::atomic<uint32_t> in_flight{0};
 
 }  // namespace
 
@@ -195,22 +193,30 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTria
   if (transfer.offset < 0 || process.is_visitor()) {
     return false;
   }
+  const bool is_single = transfer.op == Op::read || transfer.op == Op::write;
+  if (is_single && transfer.bytes > engine::kMaxTransferBytes) {
+    return false;  // cut by the kernel, once it has looked at all of the memory
+  }
   const long flags = raw_syscall(SYS_fcntl, transfer.fd, F_GETFL);
-  const bool direct = flags >= 0 && (flags & O_DIRECT) != 0;
-  if (flags < 0 || (!direct && carries_direct_only()) || !still_is(file, transfer.fd) ||
+  if (flags < 0 || (flags & O_DIRECT) == 0 || !still_is(file, transfer.fd) ||
       (is_write(transfer.op) && file_size_is_limited())) {
     return false;
   }
-  if (transfer.op == Op::read || transfer.op == Op::write) {
-    trial = &trial_of(transfer, direct);
-    if (direct ? !trial->carries() : !trial->carries_nearly_all()) {
+  if (is_single) {
+    trial = &trial_of(transfer);
+    if (!trial->carries()) {
       return false;
     }
   }
   pthread_testcancel();  // the call it stands for is a cancellation point
   // The buffer is perhaps on this stack: no handler may jump away over it.
   const SignalsHeld held;
-  if (!own_lane->carry(transfer, is_write(transfer.op) && !direct, held, result)) {
+  // Pairs with wait_for_transfers(): it sees this one, or this sees that the program confines
+  // itself.
+  in_flight.fetch_add(1, std::memory_order_seq_cst);
+  const bool carried = !process.left_alone() && own_lane->carry(transfer, held, result);
+  in_flight.fetch_sub(1, std::memory_order_release);
+  if (!carried) {
     trial = nullptr;
     return false;
   }
@@ -218,11 +224,20 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTria
   return true;
 }
 
+void wait_for_transfers() noexcept {
+  constexpr timespec kMoment{0, 200'000};
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  while (in_flight.load(std::memory_order_acquire) != 0) {
+    raw_syscall(SYS_nanosleep, &kMoment, nullptr);
+  }
+}
+
 bool engine_is_open() noexcept {
   return phase.load(std::memory_order_acquire) == Phase::open;  // pairs with open_engine()
 }
 
 void forget_engine() noexcept {
+  in_flight.store(0, std::memory_order_relaxed);  // those of the parent
   phase.store(Phase::failed, std::memory_order_relaxed);
 }
 

@@ -22,12 +22,6 @@ class LaneTrial {
     return lane_is_faster != (number % kLookEvery == kLookEvery - 1);
   }
 
-  /// The same where the policy asks for the lane: all but a call now and then that tells what the
-  /// lane costs.
-  [[nodiscard]] bool carries_nearly_all() noexcept {
-    return calls_.fetch_add(1, std::memory_order_relaxed) % kPlainEvery != kPlainEvery - 1;
-  }
-
   /// A call took so long. What it cost beyond a plain one, as far as those are known; nothing for a
   /// plain one.
   std::optional<int64_t> note(bool carried, uint64_t ticks) noexcept {
@@ -42,7 +36,6 @@ class LaneTrial {
  private:
   static constexpr uint32_t kInTurn = 16;
   static constexpr uint32_t kLookEvery = 32;
-  static constexpr uint32_t kPlainEvery = 64;
 
   std::atomic<uint32_t> calls_{0};
   std::atomic<uint64_t> plain_{0};  // ticks of a call, as a running mean; 0: none yet

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include "calls/preload/engine_calls.hpp"
@@ -61,8 +62,14 @@ template <class Call>
     const stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
     LaneTrial* trial = nullptr;
     const uint64_t begin = call_ticks();
-    const bool carried = transfer.bytes != 0 && transfer.offset >= -1 && file != nullptr &&
-                         carry_out(transfer, *file, trial, result);
+    if (transfer.bytes == 0 || file == nullptr) {
+      return real_call();
+    }
+    // Cancelled at any moment, this thread would unwind through code that nothing may leave.
+    int cancellation = 0;
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &cancellation);
+    const bool carried = carry_out(transfer, *file, trial, result);
+    pthread_setcanceltype(cancellation, nullptr);
     const ssize_t answer = carried ? static_cast<ssize_t>(result) : real_call();
     if (trial != nullptr && answer > 0) {
       note_trial(*trial, carried, call_ticks() - begin);

@@ -48,7 +48,7 @@ bool size_allowed() {
 
 bool Process::attach() noexcept {
   const char* const directory = secure_getenv(stats::kRunDirVariable);
-  if (directory == nullptr || strlen(directory) >= sizeof directory_) {
+  if (directory == nullptr || *directory == '\0' || strlen(directory) >= sizeof directory_) {
     return false;
   }
   stpcpy(directory_, directory);
@@ -154,7 +154,8 @@ void Process::leave_alone() noexcept {
   if (!left_alone() && segment() != nullptr && !is_visitor()) {
     mark(stats::Segment::State::running);  // the last times there will be
   }
-  left_alone_.store(true, std::memory_order_relaxed);
+  left_alone_.store(true, std::memory_order_seq_cst);  // pairs with carry_out()
+  unborn_.store(false, std::memory_order_relaxed);
 }
 
 void Process::mark(stats::Segment::State state) noexcept {

@@ -49,6 +49,8 @@ void copy_path(char* to, size_t size, const char* path) {
   memcpy(to + 3, path + length - (size - 4), size - 3);
 }
 
+constexpr size_t kPathBytes = 4096;
+
 /// What the kernel calls the open file; `said` where it does not tell.
 const char* path_of(int fd, const char* said, char* buffer, size_t size) {
   char link[40];
@@ -159,13 +161,37 @@ uint32_t Records::add(int fd, const Key& key) noexcept {
   stats::FileRecord& record = segment_->file[number];
   record.device = key.device;
   record.inode = key.inode;
-  char buffer[4096];
-  const char* const path = fd >= 0 ? path_of(fd, key.path, buffer, sizeof buffer) : key.path;
-  // The last part must stay what the program calls it, or it would not be found again.
-  const bool renamed = strcmp(last_part(path), last_part(key.path)) != 0;
-  copy_path(record.path, sizeof record.path, renamed ? key.path : path);
-  record.policy = stats::policy_of(*config_, path);
+  if (fd < 0) {
+    name(record, key.path, key.path);
+    return number;
+  }
+  // A handler on a small stack of its own may be opening a file. Whoever holds the common memory
+  // gives it back in microseconds, unless this is a handler that interrupts it.
+  static constinit std::atomic_flag taken;
+  static constinit char common[kPathBytes];
+  constexpr int kPatience = 1000;
+  for (int i = 0; i < kPatience; ++i) {
+    if (!taken.test_and_set(std::memory_order_acquire)) {
+      name(record, path_of(fd, key.path, common, sizeof common), key.path);
+      taken.clear(std::memory_order_release);
+      return number;
+    }
+  }
+  name_with_stack(record, fd, key.path);
   return number;
+}
+
+void Records::name(stats::FileRecord& record, const char* path, const char* said) const noexcept {
+  // The last part must stay what the program calls it, or it would not be found again.
+  const bool renamed = strcmp(last_part(path), last_part(said)) != 0;
+  copy_path(record.path, sizeof record.path, renamed ? said : path);
+  record.policy = stats::policy_of(*config_, path);
+}
+
+[[gnu::noinline]] void Records::name_with_stack(stats::FileRecord& record, int fd,
+                                                const char* said) const noexcept {
+  char buffer[kPathBytes];
+  name(record, path_of(fd, said, buffer, sizeof buffer), said);
 }
 
 }  // namespace ioweave::calls

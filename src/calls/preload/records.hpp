@@ -40,6 +40,8 @@ class Records {
   [[nodiscard]] stats::FileRecord* find_or_add(int fd, const Key& key) noexcept;
   [[nodiscard]] uint32_t add(int fd, const Key& key) noexcept;
   [[nodiscard]] bool populate(uint32_t record) noexcept;
+  void name(stats::FileRecord& record, const char* path, const char* said) const noexcept;
+  void name_with_stack(stats::FileRecord& record, int fd, const char* said) const noexcept;
 
   static constexpr size_t kIndex = 4096;  // a power of two, several times Segment::kFiles
 

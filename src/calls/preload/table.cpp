@@ -20,24 +20,34 @@ stats::Degrade reads_degrade(int fd, int flags) {
   return is_memory_file_system(fd) ? stats::Degrade::memory_file : stats::Degrade::none;
 }
 
-uint32_t engine_flags(stats::RunPolicy policy, int flags, stats::FileRecord& record) {
+/// Of a file on a device, opened past the page cache: see engine_calls.hpp. A FUSE server may let
+/// itself be interrupted where a device does not.
+uint32_t engine_flags(int fd, stats::RunPolicy policy, int flags, stats::FileRecord& record) {
   const bool writes = policy == stats::RunPolicy::sync || policy == stats::RunPolicy::writes;
   if (!writes) {
     return 0;
   }
-  const uint32_t reads = policy == stats::RunPolicy::sync ? uint32_t{Entry::engine_reads} : 0;
-  if ((flags & O_APPEND) != 0) {
+  const bool appends = (flags & O_APPEND) != 0;
+  if (appends) {
     degrade(record, stats::Degrade::append);
-    return reads;
   }
-  return reads | Entry::engine_writes;
+  if ((flags & O_DIRECT) == 0 || is_memory_file_system(fd) || is_fuse(fd)) {
+    return 0;
+  }
+  const uint32_t reads = policy == stats::RunPolicy::sync ? uint32_t{Entry::engine_reads} : 0;
+  return appends ? reads : reads | Entry::engine_writes;
+}
+
+/// Who confines itself may have forbidden the system call that tells a visitor.
+bool is_not_ours() noexcept {
+  return process.left_alone() || process.is_visitor();
 }
 
 /// The flags of a new entry; notes in the record what is in the way of acceleration.
 uint32_t entry_flags(int fd, int flags, stats::FileRecord& record) {
   const bool is_readable = (flags & O_ACCMODE) != O_WRONLY;
   if (record.policy != stats::RunPolicy::overlap || !is_readable) {
-    return engine_flags(record.policy, flags, record);
+    return engine_flags(fd, record.policy, flags, record);
   }
   degrade(record, reads_degrade(fd, flags));
   return Entry::places;
@@ -57,7 +67,7 @@ bool DescriptorTable::start() noexcept {
 }
 
 void DescriptorTable::opened(int fd, const char* said, int flags, uint64_t ticks) noexcept {
-  if (!covers(fd) || process.is_visitor() || (process.unborn() && !process.be_born()) ||
+  if (!covers(fd) || is_not_ours() || (process.unborn() && !process.be_born()) ||
       limit_.load(std::memory_order_acquire) == 0) {
     return;
   }
@@ -88,7 +98,7 @@ void DescriptorTable::put(int fd, stats::FileRecord& record, uint32_t flags) noe
 }
 
 void DescriptorTable::duplicated(int from, int to) noexcept {
-  if (from == to || !covers(from) || !covers(to) || process.is_visitor() ||
+  if (from == to || !covers(from) || !covers(to) || is_not_ours() ||
       !(active() || process.unborn())) {
     return;
   }
@@ -104,7 +114,7 @@ stats::FileRecord* DescriptorTable::closing(int fd) noexcept {
     return nullptr;
   }
   stats::FileRecord* const record = entries_[fd].record.load(std::memory_order_acquire);
-  if (record == nullptr || process.is_visitor()) {
+  if (record == nullptr || is_not_ours()) {
     return nullptr;
   }
   release(entries_[fd]);
@@ -112,7 +122,7 @@ stats::FileRecord* DescriptorTable::closing(int fd) noexcept {
 }
 
 void DescriptorTable::closing_range(unsigned first, unsigned last) noexcept {
-  if (entries_ == nullptr || process.is_visitor()) {
+  if (entries_ == nullptr || is_not_ours()) {
     return;
   }
   const uint32_t highest = highest_.load(std::memory_order_relaxed);
@@ -123,7 +133,7 @@ void DescriptorTable::closing_range(unsigned first, unsigned last) noexcept {
 
 void DescriptorTable::degraded(int fd, stats::Degrade reason) noexcept {
   Entry* const entry = find(fd);
-  if (entry == nullptr || process.is_visitor()) {
+  if (entry == nullptr || is_not_ours()) {
     return;
   }
   if (stats::FileRecord* const record = entry->record.load(std::memory_order_relaxed);
@@ -134,7 +144,7 @@ void DescriptorTable::degraded(int fd, stats::Degrade reason) noexcept {
 
 void DescriptorTable::flags_changed(int fd, int flags) noexcept {
   Entry* const entry = find(fd);
-  if (entry == nullptr || process.is_visitor()) {
+  if (entry == nullptr || is_not_ours()) {
     return;
   }
   stats::FileRecord* const record = entry->record.load(std::memory_order_relaxed);
@@ -142,7 +152,7 @@ void DescriptorTable::flags_changed(int fd, int flags) noexcept {
     return;  // closed meanwhile
   }
   const uint32_t kept = entry->flags.load(std::memory_order_relaxed) & Entry::places;
-  entry->flags.store(kept | engine_flags(record->policy, flags, *record),
+  entry->flags.store(kept | engine_flags(fd, record->policy, flags, *record),
                      std::memory_order_relaxed);
   if (kept != 0 && (flags & O_DIRECT) != 0) {
     degrade(*record, stats::Degrade::direct);
@@ -151,7 +161,7 @@ void DescriptorTable::flags_changed(int fd, int flags) noexcept {
 
 Entry* DescriptorTable::find_unborn(int fd) noexcept {
   if (!covers(fd) || entries_[fd].record.load(std::memory_order_relaxed) == nullptr ||
-      process.is_visitor() || !process.be_born()) {
+      is_not_ours() || !process.be_born()) {
     return nullptr;
   }
   Entry& entry = entries_[fd];

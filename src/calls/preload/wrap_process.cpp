@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -46,6 +48,11 @@ __attribute__((constructor(101))) void start() noexcept {
   ioweave_real_syscall = dlsym(RTLD_NEXT, "syscall");
   // Inherited: what set it may not be ours to see, and our clock would be the end.
   int tsc = PR_TSC_ENABLE;
+  const char* const directory = secure_getenv(stats::kRunDirVariable);
+  if (directory == nullptr || *directory == '\0') {
+    errno = saved;
+    return;  // without a system call: a filter may forbid what the program does not need
+  }
   (void)real::prctl(PR_GET_TSC, reinterpret_cast<unsigned long>(&tsc), 0, 0, 0);
   if (tsc == PR_TSC_SIGSEGV) {
     process.leave_alone();
@@ -207,15 +214,32 @@ bool confines(long option, unsigned long argument) noexcept {
          (option == PR_SET_TSC && argument == PR_TSC_SIGSEGV);
 }
 
-void leave_alone() noexcept {
-  if (process.is_visitor()) {
-    return;
+/// What it starts inherits the filter: nothing of ours may begin there.
+void hide_run_from_children() noexcept {
+  constexpr size_t kLength = std::char_traits<char>::length(stats::kRunDirVariable);
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    char* const text = *variable;
+    if (strncmp(text, stats::kRunDirVariable, kLength) == 0 && text[kLength] == '=') {
+      text[kLength + 1] = '\0';
+    }
   }
-  const int saved = errno;
-  table.step_aside();
-  process.explain("it confines itself (seccomp, PR_SET_TSC): left alone from then on");
-  process.leave_alone();
-  errno = saved;
+}
+
+void leave_alone(bool filters) noexcept {
+  if (!process.left_alone()) {
+    if (process.is_visitor()) {
+      return;
+    }
+    const int saved = errno;
+    table.step_aside();
+    process.explain("it confines itself (seccomp, PR_SET_TSC): left alone from then on");
+    process.leave_alone();
+    wait_for_transfers();
+    errno = saved;
+  }
+  if (filters) {
+    hide_run_from_children();
+  }
 }
 
 }  // namespace
@@ -229,7 +253,7 @@ IOWEAVE_WRAP(int, prctl, (int option, ...)) {
   const unsigned long d = va_arg(arguments, unsigned long);
   va_end(arguments);
   if (confines(option, a)) {
-    leave_alone();
+    leave_alone(option == PR_SET_SECCOMP);
   }
   return real::prctl(option, a, b, c, d);
 }
@@ -244,7 +268,7 @@ static_assert(SYS_prctl == 157 && SYS_seccomp == 317);
 extern "C" void ioweave_before_syscall(long number, long a, unsigned long b) noexcept {
   constexpr long kSetModeStrict = 0, kSetModeFilter = 1;
   if (number == SYS_prctl ? confines(a, b) : a == kSetModeStrict || a == kSetModeFilter) {
-    leave_alone();
+    leave_alone(number == SYS_seccomp || a == PR_SET_SECCOMP);
   }
 }
 

@@ -87,8 +87,8 @@ class HelpTrial {
   unsigned waits_ = 0;
   unsigned moves_ = 0;  // of advance(), the same
   uint64_t looked_at_ns_ = 0;
-  uint64_t looked_ns_ = 0;  // that the looks stand for
-  uint64_t waited_ns_ = 0;  // those that found it waiting
+  uint64_t looked_ns_ = 0;    // that the looks stand for
+  uint64_t waited_ns_ = 0;    // those that found it waiting
   bool rests_next_ = false;   // behind draining
   bool judged_ = true;        // the last stretch alone has been compared with
   double alone_pace_ns_ = 0;  // per byte; 0: not measured

@@ -133,19 +133,20 @@ bool hears_of_opens(const std::string& link) {
   return name == "anon_inode:inotify" || name == "anon_inode:[fanotify]";
 }
 
-/// The file at a path if it is the one that is meant.
+/// The file at a path if it is the one that is meant. Looked at first: to open what else lies there
+/// by now, a pipe or a device, could be noticed.
 int open_same(const std::string& path, dev_t device, ino_t inode) {
-  // Should it be a pipe by now, opening it must not wait for a writer.
-  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  int fd = open(path.c_str(), kFlags | O_NOATIME);
-  if (fd < 0 && errno == EPERM) fd = open(path.c_str(), kFlags);
-  if (fd < 0) return -errno;
+  const Descriptor found(open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!found.is_open()) return -errno;
   struct stat status {};
-  const bool same = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_dev == device &&
-                    status.st_ino == inode;
-  if (same && !is_memory_file_system(fd)) return fd;
-  close(fd);
-  return -ESTALE;
+  const bool same = fstat(found.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+                    status.st_dev == device && status.st_ino == inode;
+  if (!same || is_memory_file_system(found.get())) return -ESTALE;
+  const std::string again = proc_path(getpid(), ("fd/" + std::to_string(found.get())).c_str());
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  int fd = open(again.c_str(), kFlags | O_NOATIME);
+  if (fd < 0 && errno == EPERM) fd = open(again.c_str(), kFlags);
+  return fd < 0 ? -errno : fd;
 }
 
 /// Takes a number off the beginning of a text, and the character behind it.

@@ -16,17 +16,16 @@
 #include <tuple>
 #include <utility>
 
-#include <linux/magic.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/clock.hpp"
 #include "base/descriptor.hpp"
+#include "base/memory_file_system.hpp"
 #include "engine/available_memory.hpp"
 #include "engine/prefetch.hpp"
 #include "engine/read_ahead_walk.hpp"
@@ -60,11 +59,6 @@ size_t most_readers() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
   return std::clamp<size_t>(limit.rlim_cur / 4, 16, 4096);
-}
-
-bool is_fuse(int fd) {
-  struct statfs status {};
-  return fstatfs(fd, &status) == 0 && status.f_type == FUSE_SUPER_MAGIC;
 }
 
 /// A reader: a file that a process has open, or mapped.

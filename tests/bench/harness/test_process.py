@@ -60,7 +60,8 @@ class SignalsAsExitsTest(unittest.TestCase):
             "with signals_as_exits():\n"
             "    try:\n"
             "        print('ready', flush=True)\n"
-            "        time.sleep(600)\n"
+            "        while True:  # a signal just before a sleep does not end it\n"
+            "            time.sleep(0.1)\n"
             "    finally:\n"
             "        print('cleaned up', flush=True)\n"
         )

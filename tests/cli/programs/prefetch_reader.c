@@ -15,6 +15,7 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <liburing.h>
 #include <linux/aio_abi.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
@@ -22,7 +23,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <liburing.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>

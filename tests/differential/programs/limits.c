@@ -409,3 +409,45 @@ SCENARIO(parent_is_the_parent, 0) {
   say_child(child);
   DO(waitpid(-1, NULL, WNOHANG));
 }
+
+/* A child that confines itself before it has done anything that counts. */
+SCENARIO(seccomp_strict_in_a_forked_child, 0) {
+  const int fd = begun();
+  const pid_t child = fork();
+  if (child == 0) {
+    NEED(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0);
+    DO(read(fd, buffer, 1000));
+    syscall(SYS_exit, 7);
+  }
+  say_child(child);
+}
+
+SCENARIO(cycle_counter_forbidden_in_a_forked_child, 0) {
+  const int fd = begun();
+  const pid_t child = fork();
+  if (child == 0) {
+    NEED(prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0);
+    DO(read(fd, buffer, 1000));
+    _exit(7);
+  }
+  say_child(child);
+}
+
+/* After vfork(2) the process id tells a visitor: not to be asked for where that may be death. */
+SCENARIO(filter_kills_but_opens_and_closes_after_vfork, 0) {
+  const int fd = begun();
+  const pid_t child = vfork();
+  if (child == 0) _exit(0);
+  say_child(child);
+  static const int calls[] = {SYS_read, SYS_write, SYS_openat,     SYS_close,
+                              SYS_dup,  SYS_fcntl, SYS_exit_group, SYS_lseek};
+  install_filter(calls, 8, SECCOMP_RET_KILL_PROCESS, 0);
+  DO(read(fd, buffer, 10));
+  const int other = (int)DO(dup(fd));
+  DO(read(other, buffer, 10));
+  DO(close(other));
+  DO(close(fd));
+  const int again = (int)DO(open("a", O_RDWR));
+  DO(read(again, buffer, 10));
+  _exit(5);
+}

@@ -5,7 +5,7 @@
 
 #include "scenario.h"
 
-char buffer[kBuffer];
+_Alignas(4096) char buffer[kBuffer]; /* for O_DIRECT */
 static struct scenario* first;
 
 void scenario_add(struct scenario* one) {

@@ -716,3 +716,30 @@ SCENARIO(lock_is_waited_for, 0) {
   NEED(fcntl(fd, F_SETLK, &lock) == 0);
   say_child(child);
 }
+
+/* A table of descriptors of its own for one thread: what another thread has stays open there. */
+static int unshared_fd;
+static void* unshares(void* argument) {
+  char* const page = argument;
+  fill(page, 0, 4096);
+  DO(pwrite(unshared_fd, page, 4096, 0));
+  NEED(unshare(CLONE_FILES) == 0);
+  const int other = open("other", O_RDWR | O_CREAT | O_DIRECT, 0600);
+  NEED(other >= 0 && dup2(other, unshared_fd) == unshared_fd);
+  fill(page, 1 << 20, 4096);
+  DO(pwrite(unshared_fd, page, 4096, 0));
+  return NULL;
+}
+
+SCENARIO(thread_with_descriptors_of_its_own_writes, 0) {
+  void* page = NULL;
+  NEED(posix_memalign(&page, 4096, 4096) == 0);
+  make_file("first", 8192);
+  unshared_fd = open("first", O_RDWR | O_DIRECT);
+  if (unshared_fd < 0) return;
+  pthread_t thread;
+  NEED(pthread_create(&thread, NULL, unshares, page) == 0);
+  pthread_join(thread, NULL);
+  say_file("first");
+  say_file("other");
+}

@@ -298,3 +298,56 @@ SCENARIO(abort_after_transfers, 0) {
   DO(write(fd, "before", 6));
   abort();
 }
+
+/* A handler on a small stack of its own, as crash reporters have. */
+static void reporting(int number) {
+  char line[700];
+  memset(line, 'x', sizeof line);
+  const int fd = open("report", O_CREAT | O_WRONLY | O_TRUNC, 0600);
+  if (write(fd, line, sizeof line) != (ssize_t)sizeof line) _exit(number);
+  close(fd);
+}
+
+SCENARIO(handler_on_a_small_stack_writes_a_report, 0) {
+  enum { kStack = 8192, kGuard = 65536 };
+  char* const memory =
+      mmap(NULL, kGuard + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  NEED(memory != MAP_FAILED && mprotect(memory, kGuard, PROT_NONE) == 0);
+  const stack_t stack = {.ss_sp = memory + kGuard, .ss_size = kStack};
+  NEED(sigaltstack(&stack, NULL) == 0);
+  handle(SIGUSR1, reporting, SA_ONSTACK);
+  DO(raise(SIGUSR1));
+  say_file("report");
+}
+
+static int direct_file;
+static _Alignas(4096) char read_into[65536];
+static void* transfers_until_cancelled(void* argument) {
+  int before = 0;
+  pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+  for (uint64_t i = 0;; ++i) {
+    const off_t at = (off_t)(i % 4 * 65536);
+    if ((intptr_t)argument == 0) {
+      if (pread(direct_file, read_into, 65536, at) < 0) break;
+    } else if (pwrite(direct_file, buffer, 65536, 0) < 0) {
+      break;
+    }
+  }
+  return NULL;
+}
+
+SCENARIO(threads_in_direct_transfers_are_cancelled_at_once, kRacy) {
+  make_file("a", 4 * 65536);
+  direct_file = open("a", O_RDWR | O_DIRECT);
+  if (direct_file < 0) direct_file = open("a", O_RDWR);
+  fill(buffer, 0, 65536);
+  for (int i = 0; i < 200; ++i) {
+    pthread_t thread;
+    NEED(pthread_create(&thread, NULL, transfers_until_cancelled, (void*)(intptr_t)(i % 2)) == 0);
+    usleep((useconds_t)(i * 7 % 500));
+    pthread_cancel(thread);
+    void* result = NULL;
+    pthread_join(thread, &result);
+    if (result != PTHREAD_CANCELED) say("%d was not cancelled", i);
+  }
+}

@@ -572,7 +572,8 @@ static int direct_aligned(char** path) {
   struct iovec from[2] = {{out, page}, {out + 8 * page, 2 * page}};
   struct iovec to[2] = {{in, 2 * page}, {in + 8 * page, page}};
   CHECK(write(fd, out, 16 * page) == 16 * page);
-  CHECK(pwrite(fd, out + page, 32 * page, 16 * page) == 32 * page);
+  /* The first extends the file, the others write over it. */
+  for (int i = 0; i < 4; ++i) CHECK(pwrite(fd, out + page, 32 * page, 16 * page) == 32 * page);
   CHECK(writev(fd, from, 2) == 3 * page);
   CHECK(pwritev(fd, from, 2, 48 * page) == 3 * page);
   CHECK(lseek(fd, 0, SEEK_CUR) == 19 * page);
@@ -613,6 +614,15 @@ static int direct_reads(char** path) {
   char* const memory = aligned_memory(16 * page);
   CHECK(write(fd, memory, 16 * page) == 16 * page);
   for (int i = 0; i < 16; ++i) CHECK(pread(fd, memory, page, (off_t)i * page) == page);
+  return 0;
+}
+
+/* The same of writes, over what is there. */
+static int direct_writes(char** path) {
+  const int fd = open_direct(path[0]);
+  char* const memory = aligned_memory(16 * page);
+  CHECK(write(fd, memory, 16 * page) == 16 * page && fsync(fd) == 0);
+  for (int i = 0; i < 16; ++i) CHECK(pwrite(fd, memory, page, (off_t)i * page) == page);
   return 0;
 }
 
@@ -998,6 +1008,7 @@ static const struct {
     {"numbers", numbers},
     {"confined_raw", confined_raw},
     {"direct_reads", direct_reads},
+    {"direct_writes", direct_writes},
     {"without_counter", without_counter},
     {"without_counter_raw", without_counter_raw},
     {"threads_share_a_position", threads_share_a_position},
