@@ -427,11 +427,12 @@ TEST_F(Prefetching, NoFileIsOpenedWhileAnotherProcessOfTheRunHasAWatch) {
   }
 }
 
-TEST(PrefetchingOnDisk, AFileIsClosedWhenThereIsNothingMoreToAskFor) {
+/// Whether somebody had the file open half a second after a reader of it had stopped.
+void expect_closed(const std::string& how) {
   const TemporaryDirectory directory;
   const std::string path = directory / "data.bin";
-  write_pattern(path, 128 * kMiB);
-  const Words program = prefetch_reader("after", path, kLargeRead, 1'000);
+  write_pattern(path, 256 * kMiB);
+  const Words program = prefetch_reader(how, path, kLargeRead, 1'000);
   if (of_prefetch_reader(run_any(program).out).told != 0) {
     GTEST_SKIP() << "no leases on this file system";
   }
@@ -443,6 +444,14 @@ TEST(PrefetchingOnDisk, AFileIsClosedWhenThereIsNothingMoreToAskFor) {
     EXPECT_EQ(of_prefetch_reader(followed.ran.out).told, 0);
   }
   EXPECT_GT(operations, 0u);
+}
+
+TEST(PrefetchingOnDisk, AFileIsClosedWhenThereIsNothingMoreToAskFor) {
+  expect_closed("after");
+}
+
+TEST(PrefetchingOnDisk, AFileIsClosedWhenItsReaderStandsStill) {
+  expect_closed("pause");
 }
 
 TEST(PrefetchingOnDisk, ALeaseIsNotBroken) {

@@ -22,6 +22,7 @@ constexpr uint64_t kMostLookNs = 5'000'000;
 constexpr uint64_t kMeasuringLookNs = 1'000'000;
 constexpr uint64_t kRestLookNs = 40'000'000;  // while nothing is asked for
 constexpr uint64_t kMostIdleLookNs = 100'000'000;
+constexpr uint64_t kStillNs = 100'000'000;
 constexpr uint64_t kIdleShare = 8;  // of the time since it last moved
 
 uint64_t distance(uint64_t a, uint64_t b) noexcept {
@@ -215,6 +216,10 @@ uint64_t ReadFollower::used_bytes(uint64_t now_ns) const noexcept {
   const uint64_t ahead = outstanding_bytes();
   const uint64_t unread = ahead - std::min(ahead, static_cast<uint64_t>(passed));
   return asked_bytes_ - std::min(asked_bytes_, unread);
+}
+
+bool ReadFollower::stands_still(uint64_t now_ns) const noexcept {
+  return now_ns - std::min(now_ns, moved_ns_) > kStillNs;
 }
 
 uint64_t ReadFollower::look_again_ns(uint64_t now_ns) const noexcept {

@@ -77,7 +77,6 @@ struct Reader {
   std::optional<engine::ReadAheadWalk> walk;  ///< on `own`, while that is open
   std::string path;                           ///< empty: not asked for yet
   bool refused = false;                       ///< it cannot, or must not, be helped
-  bool keeps_own = false;                     ///< opening it again would empty the cache
   bool seen = false;                          ///< by the last scan
   uint64_t operations = 0;
   uint64_t look_ns = 0;
@@ -386,6 +385,11 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   }
   if (seen) reader.follower.observe(*seen);
   looked_ns_ += now_ns() - now;
+  if (reader.walk && reader.follower.stands_still(now) && !waits_for_storage(std::get<0>(key))) {
+    reader.let_go();  // it may be done, and remove the file or unmount what it is on
+    reader.look_ns = now + reader.follower.look_again_ns(now);
+    return;
+  }
   if (reader.walk) {
     const std::optional<uint64_t> end = reader.follower.end_of_read();
     // A reader that computes will find it when it comes.
@@ -499,7 +503,7 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
     reader.operations += answer == Answer::asked ? 1 : 0;
     reader.follower.answered(*range, answer == Answer::cached);
   }
-  if (reader.refused || (!reader.keeps_own && !reader.follower.wants_more())) reader.let_go();
+  if (reader.refused || !reader.follower.wants_more()) reader.let_go();
   return is_behind && !reader.refused;
 }
 
@@ -543,10 +547,9 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   reader.refused = !reader.own.is_open();
   if (reader.refused) return false;
   reader.walk.emplace(reader.own.get(), reader.window_bytes);
-  reader.keeps_own = is_fuse(reader.own.get());
-  // A FUSE file system may have emptied the file's cache since it was opened: never again.
-  reader.refused =
-      reader.keeps_own && !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
+  // A FUSE file system may have emptied the file's cache because it was opened: never again.
+  reader.refused = is_fuse(reader.own.get()) &&
+                   !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
   if (reader.refused) forgetful_.insert(reader.file.device);
   return !reader.refused;
 }

@@ -12,9 +12,9 @@
 // by it. io_uring moves no position and is not seen.
 //
 // What somebody could notice is the open file. So nothing is opened in a run one of whose processes
-// listens to opens, nor where the program holds a lease; on a device of its own the file is open
-// only while something is asked for; and it is closed at once when its process ends, and with the
-// next look or scan when the process closes or unmaps it.
+// listens to opens, nor where the program holds a lease; it is open only while something is asked
+// for and the reader moves; and it is closed at once when its process ends, and with the next look
+// or scan, some milliseconds later, when the process closes or unmaps it.
 //
 // Looking costs processor time: at most 2 % of one processor for processes and files, and 5 % for
 // positions.

@@ -12,6 +12,7 @@
  *   lease    read(2); told: whether somebody opened FILE, on which it holds a lease. Exit code 77
  *            where none is to be had
  *   after    read(2); told: whether somebody has FILE open half a second after the end was read
+ *   pause    the same after half of it
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -97,7 +98,8 @@ int main(int argc, char** argv) {
   const int is_uring = strcmp(how, "uring") == 0;
   const int is_aio = strcmp(how, "aio") == 0;
   const int has_lease = strcmp(how, "lease") == 0;
-  const int asks_after = strcmp(how, "after") == 0;
+  const int pauses = strcmp(how, "pause") == 0;
+  const int asks_after = pauses || strcmp(how, "after") == 0;
   struct io_uring ring;
   if (is_uring && io_uring_queue_init(2, &ring, 0) != 0) return 77;
   aio_context_t context = 0;
@@ -126,7 +128,7 @@ int main(int argc, char** argv) {
   if (map == MAP_FAILED) return 3;
   int chunks = 0;
   int resident = 0;
-  for (uint64_t at = 0; at < size; at += stride, ++chunks) {
+  for (uint64_t at = 0; at < (pauses ? size / 2 : size); at += stride, ++chunks) {
     const size_t bytes = at + chunk < size ? chunk : size - at;
     const int there = is_resident(fd, at, bytes);
     resident = there < 0 ? -1 : resident + there;
