@@ -1,5 +1,6 @@
-// 4 KiB calls on a file in the page cache, as a program makes them that knows nothing of Ioweave:
-// run plainly and under `ioweave run`, the difference is what the interposer adds to a call.
+// Calls on a file in the page cache, or past it (--direct), as a program makes them that knows
+// nothing of Ioweave: run plainly and under `ioweave run`, the difference is what that adds to a
+// call.
 
 #include <algorithm>
 #include <cerrno>
@@ -19,39 +20,43 @@ namespace {
 
 using namespace ioweave::bench;
 
-constexpr size_t kBlockBytes = 4096;
-/// Small enough for the second-level cache: the call is measured, not the memory behind it.
+/// Of 4 KiB small enough for the second-level cache: the call is measured, not the memory behind
+/// it.
 constexpr uint64_t kBlocks = 64;
 
-using Call = ssize_t (*)(int fd, std::byte* buffer, uint64_t index);
+struct Block {
+  int fd;
+  std::byte* buffer;
+  size_t bytes;
+  off_t offset;
+};
 
-off_t offset_of(uint64_t index) {
-  return static_cast<off_t>(index % kBlocks * kBlockBytes);
+using Call = ssize_t (*)(const Block& block);
+
+ssize_t call_pread(const Block& block) {
+  return pread(block.fd, block.buffer, block.bytes, block.offset);
 }
 
-ssize_t call_pread(int fd, std::byte* buffer, uint64_t index) {
-  return pread(fd, buffer, kBlockBytes, offset_of(index));
+ssize_t call_pwrite(const Block& block) {
+  return pwrite(block.fd, block.buffer, block.bytes, block.offset);
 }
 
-ssize_t call_pwrite(int fd, std::byte* buffer, uint64_t index) {
-  return pwrite(fd, buffer, kBlockBytes, offset_of(index));
-}
-
-ssize_t call_read(int fd, std::byte* buffer, uint64_t index) {
-  if (offset_of(index) == 0) {
-    check_errno(lseek(fd, 0, SEEK_SET), "lseek");
+ssize_t call_read(const Block& block) {
+  if (block.offset == 0) {
+    check_errno(lseek(block.fd, 0, SEEK_SET), "lseek");
   }
-  return read(fd, buffer, kBlockBytes);
+  return read(block.fd, block.buffer, block.bytes);
 }
 
 const std::map<std::string, Call> kCalls{
     {"pread", call_pread}, {"pwrite", call_pwrite}, {"read", call_read}};
 
 /// Nanoseconds per call over so many.
-double batch_ns(Call call, int fd, std::byte* buffer, uint64_t calls) {
+double batch_ns(Call call, Block block, uint64_t calls) {
   const uint64_t start_ns = ioweave::now_ns();
   for (uint64_t i = 0; i < calls; ++i) {
-    if (call(fd, buffer, i) != static_cast<ssize_t>(kBlockBytes)) {
+    block.offset = static_cast<off_t>(i % kBlocks * block.bytes);
+    if (call(block) != static_cast<ssize_t>(block.bytes)) {
       die("a call failed or was short", errno);
     }
   }
@@ -63,23 +68,28 @@ int run(int argc, char** argv) {
   std::string name = "pread";
   unsigned batches = 40;
   uint64_t calls = 10'000;
-  CLI::App app{"Cached 4 KiB calls; prints the median over batches of nanoseconds per call"};
-  app.add_option("--file", path, "of at least 256 KiB; pwrite overwrites its content")->required();
+  size_t bytes = 4096;
+  bool direct = false;
+  CLI::App app{"Calls of a size; prints the median over batches of nanoseconds per call"};
+  app.add_option("--file", path, "of at least 64 times --block; pwrite overwrites its content")
+      ->required();
   app.add_option("--call", name)->check(CLI::IsMember(&kCalls));
   app.add_option("--batches", batches)->check(CLI::PositiveNumber);
   app.add_option("--calls", calls, "per batch")->check(CLI::PositiveNumber);
+  app.add_option("--block", bytes, "bytes of a call")->check(CLI::PositiveNumber);
+  app.add_flag("--direct", direct, "past the page cache (O_DIRECT)");
   CLI11_PARSE(app, argc, argv);
 
   const Call call = kCalls.at(name);
-  const File file(path, name == "pwrite" ? O_RDWR : O_RDONLY);
-  if (file.size() < kBlocks * kBlockBytes) {
-    die(path + " is smaller than 256 KiB");
+  const File file(path, (name == "pwrite" ? O_RDWR : O_RDONLY) | (direct ? O_DIRECT : 0));
+  if (file.size() < kBlocks * bytes) {
+    die(path + " is smaller than 64 blocks");
   }
-  const Buffer buffer(kBlockBytes);
-  batch_ns(call, file.fd(), buffer.data(), std::max(calls / 10, kBlocks));
+  const Buffer buffer(bytes);
+  const Block block{file.fd(), buffer.data(), bytes, 0};
+  batch_ns(call, block, std::max(calls / 10, kBlocks));
   std::vector<double> samples(batches);
-  std::generate(samples.begin(), samples.end(),
-                [&] { return batch_ns(call, file.fd(), buffer.data(), calls); });
+  std::generate(samples.begin(), samples.end(), [&] { return batch_ns(call, block, calls); });
   // The median: a batch in which another program had the processor does not count.
   const auto middle = samples.begin() + batches / 2;
   std::nth_element(samples.begin(), middle, samples.end());

@@ -52,17 +52,18 @@ constexpr Setting other_setting(Key key, Setting::Type type, std::string_view na
 constexpr std::array<Setting, kKeys> kSettings{
     choice_setting(
         Key::policy, "policy", "IOWEAVE_POLICY", "--policy", stats::kRunPolicyNames, "overlap",
-        "What to do with a program's calls on files: 'off' only observes, 'sync' sends every read "
-        "and write through the engine and waits, 'writes' only writes, 'overlap' leaves the calls "
-        "alone and brings what is read next into the page cache meanwhile."),
+        "What to do with a program's calls on files: 'off' only observes, 'sync' sends reads and "
+        "writes with O_DIRECT at an offset through the engine and waits, 'writes' only writes, "
+        "'overlap' leaves the calls alone and brings what is read next into the page cache "
+        "meanwhile."),
     choice_setting(Key::engine, "engine", "IOWEAVE_ENGINE", "--engine", stats::kEngineNames,
                    "uring",
                    "What moves the bytes in policies 'sync' and 'writes'; the others use none. "
                    "Where it is not available, the next that is: uring, threads."),
     choice_setting(Key::mode, "mode", "IOWEAVE_MODE", "--mode", stats::kEngineModeNames, "plain",
-                   "Mode of the engine 'uring', which alone has modes: 'sqpoll' has a kernel "
-                   "thread submit, 'iopoll' polls "
-                   "the device and needs O_DIRECT and a driver with poll queues."),
+                   "Mode of the engine 'uring', which alone has modes: 'iopoll' polls the device and "
+                   "needs a driver with poll queues; 'sqpoll' is 'plain' in programs, whose "
+                   "descriptors its thread would hold on to."),
     size_setting(Key::lookahead, "lookahead", "IOWEAVE_LOOKAHEAD", "--lookahead", {4 * kKiB, kTiB},
                  "128m", "Most bytes to be ahead of a reader, unless one read is larger."),
     size_setting(Key::max_lookahead, "max_lookahead", "IOWEAVE_MAX_LOOKAHEAD", "--max-lookahead",

@@ -19,7 +19,6 @@
 #include "engine/lane.hpp"
 #include "engine/probe.hpp"
 #include "engine/raw_syscall.hpp"
-#include "engine/system_facts.hpp"
 
 namespace ioweave::calls {
 namespace {
