@@ -14,7 +14,7 @@ import pathlib
 import reprlib
 import types
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from ._request import Request
 from .futures import Future
@@ -51,14 +51,40 @@ def _dict_of(parts: list[Any]) -> dict[Any, Any]:
     return dict(zip(parts[:half], parts[half:], strict=True))
 
 
-def _refilled(fill: Callable[[Any, list[Any]], object]) -> Callable[[Any, list[Any]], Any]:
+def _copy(value: Any) -> Any:
+    """Another object of its type, with what else it has: a default factory, a length."""
+    new = copy.copy(value)
+    if new is value:
+        raise TypeError(
+            f"an argument of type {type(value).__name__} holds futures, which cannot be replaced "
+            "by their values, since its copy is itself: pass the futures beside it"
+        )
+    return new
+
+
+_BARE = (list, dict, set)  # with nothing but their parts
+
+
+def _refilled(
+    base: Any, fill: Callable[[Any, list[Any]], object]
+) -> Callable[[Any, list[Any]], Any]:
+    """By methods of the base, since those of the type may reach what its copies share."""
+
     def rebuilt(value: Any, parts: list[Any]) -> Any:
-        new = copy.copy(value)  # of its type, with what else it has: a default factory, a length
-        new.clear()
+        if type(value) in _BARE:
+            new = base()
+        else:
+            new = _copy(value)
+            base.clear(new)
         fill(new, parts)
         return new
 
     return rebuilt
+
+
+def _set_items(new: Any, parts: list[Any]) -> None:
+    for key, part in _dict_of(parts).items():
+        collections.OrderedDict.__setitem__(new, key, part)
 
 
 def _made_again(base: type) -> Callable[[Any, list[Any]], Any]:
@@ -82,12 +108,17 @@ def _partial_of(value: Any, parts: list[Any]) -> Any:
 
 # By type; those of subclasses are likewise.
 _BASES: dict[type, _Container] = {
-    list: _Container(_itself, _refilled(lambda new, parts: new.extend(parts))),
+    list: _Container(_itself, _refilled(list, list.extend)),
     tuple: _Container(_itself, _made_again(tuple)),
-    dict: _Container(_keys_and_values, _refilled(lambda new, parts: new.update(_dict_of(parts)))),
-    set: _Container(_itself, _refilled(lambda new, parts: new.update(parts))),
+    collections.OrderedDict: _Container(
+        _keys_and_values, _refilled(collections.OrderedDict, _set_items)
+    ),
+    dict: _Container(
+        _keys_and_values, _refilled(dict, lambda new, parts: dict.update(new, _dict_of(parts)))
+    ),
+    set: _Container(_itself, _refilled(set, set.update)),
     frozenset: _Container(_itself, _made_again(frozenset)),
-    collections.deque: _Container(_itself, _refilled(lambda new, parts: new.extend(parts))),
+    collections.deque: _Container(_itself, _refilled(collections.deque, collections.deque.extend)),
     type({}.keys()): _Container(_itself, lambda _, parts: dict.fromkeys(parts).keys()),
     type({}.values()): _Container(_itself, lambda _, parts: dict(enumerate(parts)).values()),
     type({}.items()): _Container(_itself, lambda _, parts: dict(parts).items()),
@@ -116,7 +147,7 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _with_attributes(value: Any, parts: list[Any]) -> Any:
-    new = copy.copy(value)
+    new = _copy(value)
     for name, part in zip(_attributes(value), parts, strict=True):
         object.__setattr__(new, name, part)  # a frozen one too; it is nobody's yet
     return new
@@ -136,6 +167,39 @@ def _container_of(kind: type) -> _Container | None:
 
 _container: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(_container_of)
 container_of = _container
+# Containers of Python's own: no code of the user's runs where one is copied.
+_EXACT = {
+    *_BASES,
+    *_RECORDS,
+    *(collections.defaultdict, collections.Counter),
+}
+_WAYS_TO_COPY = (
+    *("__new__", "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__"),
+    *("__getstate__", "__setstate__"),
+)
+
+
+def _plain_container_of(kind: type) -> _Container | None:
+    """That of a type which is surely copied by rebuilding it: one of Python's own, a named tuple,
+    or a dataclass that says nothing about how it is made or copied."""
+    named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if kind in _EXACT or named_tuple or (dataclasses.is_dataclass(kind) and _says_nothing(kind)):
+        return container_of(kind)
+    return None
+
+
+def _says_nothing(kind: type) -> bool:
+    for name in _WAYS_TO_COPY:
+        own, usual = getattr(kind, name, None), getattr(object, name, None)
+        # With slots, and frozen, a dataclass gets two by its decorator.
+        if own is not usual and getattr(own, "__module__", "") != "dataclasses":
+            return False
+    return True
+
+
+plain_container_of: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(
+    _plain_container_of
+)
 # That do not change themselves, though what they hold may.
 FIXED_CONTAINERS = (tuple, frozenset, types.MappingProxyType, functools.partial)
 
@@ -225,9 +289,16 @@ def _size(value: Any) -> int:
     return max(0, size) if type(size) is int else 0
 
 
-def replace_futures(value: Any, value_of: Callable[[Future[Any]], Any]) -> Any:
-    """The value with futures replaced; a container without futures is itself, not a copy."""
-    return _replace(value, Future, value_of, {})
+# Containers by id, which keep their ids so, and what stands in their place.
+Replaced: TypeAlias = dict[int, tuple[Any, Any]]
+
+
+def replace_futures(
+    value: Any, value_of: Callable[[Future[Any]], Any], done: Replaced | None = None
+) -> Any:
+    """The value with futures replaced; a container without futures is itself, not a copy. `done`
+    gets what became of containers."""
+    return _replace(value, Future, value_of, {} if done is None else done)
 
 
 def replace_requests(value: Any, value_of: Callable[[Request[Any]], Any]) -> Any:
@@ -235,10 +306,7 @@ def replace_requests(value: Any, value_of: Callable[[Request[Any]], Any]) -> Any
     return _replace(value, Request, value_of, {})
 
 
-def _replace(
-    value: Any, wanted: type, value_of: Callable[[Any], Any], done: dict[int, tuple[Any, Any]]
-) -> Any:
-    """`done` holds containers, which keep their ids so, and what stands in their place."""
+def _replace(value: Any, wanted: type, value_of: Callable[[Any], Any], done: Replaced) -> Any:
     kind = type(value)
     if kind in ATOMS:
         return value

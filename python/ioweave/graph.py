@@ -205,10 +205,11 @@ class Access:
 class Accesses:
     """The files and objects that calls in a runtime use."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_table", "has_files")
 
     def __init__(self) -> None:
         self._table: dict[Key, Access] = {}
+        self.has_files = False  # a call has used one
 
     def enter(self, call: Call, key: Key, keep: object, direction: Direction) -> Call | None:
         """Orders `call` among the users of `key`. Returns the call that should have written what
@@ -216,6 +217,7 @@ class Accesses:
         access = self._table.get(key)
         if access is None:
             access = self._table[key] = Access(keep)
+            self.has_files = self.has_files or isinstance(key, str)
         failed = None
         reads = direction is not Direction.Out
         writer = access.writer
@@ -267,6 +269,10 @@ class Accesses:
             if access.users == 0 and access.writer is None and self._table.get(key) is access:
                 del self._table[key]
         call.accesses = None
+
+    def knows(self, key: Key) -> bool:
+        """Whether calls use it. Without the lock: one who calls just now is not waited for."""
+        return key in self._table
 
     def writer(self, key: Key) -> Call | None:
         """The call to wait for before reading what `key` names."""

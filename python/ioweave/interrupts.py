@@ -53,6 +53,11 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before)
         self.check()
 
+    def give_up(self) -> None:
+        """As restore(), in a process that was forked: what was pressed is for its parent."""
+        self.held_back = False
+        self.restore()
+
     def caused(self, error: BaseException | None) -> bool:
         """Whether Ctrl-C is why this exception ends the block."""
         if self._pressed and "asyncio" in sys.modules:

@@ -45,8 +45,8 @@ class _Checker(pickle.Pickler):
         named = isinstance(value, (type, types.FunctionType, Task))
         if named and value.__module__ == "__main__" and not _main_is_found():
             raise pickle.PicklingError(
-                f"{value.__qualname__!r} is defined in a notebook, at a prompt or in `python -c`, "
-                "which a worker process cannot import"
+                f"{value.__qualname__!r} is defined in a notebook, at a prompt, in `python -c` or "
+                "in the __main__.py of a package, which a worker process cannot import"
             )
         return NotImplemented
 
@@ -54,10 +54,10 @@ class _Checker(pickle.Pickler):
 def _main_is_found() -> bool:
     """Whether worker processes can import the program, as multiprocessing does it."""
     main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    return getattr(spec, "name", None) is not None or os.path.isfile(  # noqa: PTH113
-        getattr(main, "__file__", None) or ""
-    )
+    name: str | None = getattr(getattr(main, "__spec__", None), "name", None)
+    if name is not None:  # by `python -m`; of a package it is its __main__.py
+        return name.rpartition(".")[2] != "__main__"
+    return os.path.isfile(getattr(main, "__file__", None) or "")  # noqa: PTH113
 
 
 def _check(value: Any) -> None:

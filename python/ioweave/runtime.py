@@ -44,6 +44,7 @@ from .admission import Admission, DeviceState
 from .arguments import (
     ATOMS,
     Found,
+    Replaced,
     describe,
     examine,
     held_by,
@@ -52,7 +53,7 @@ from .arguments import (
 )
 from .callbacks import Callback, Callbacks, Todo, call_back, carry_out
 from .contents import Snapshot, update_in_place
-from .copies import Copies, Frozen
+from .copies import Copier, Copies, Frozen, in_mapped_file, is_array, shows_memory
 from .devices import Device
 from .errors import CancelledError, DependencyFailed, GivenUp, TaskTimeout, WorkerDied
 from .futures import Future
@@ -164,8 +165,9 @@ class Runtime:
         devices: storage devices; those of ioweave.toml are known too.
         config: read devices, and nodes, from this file instead of the usual ones.
         max_pending: submitting blocks while so many tasks are pending; never inside a task.
-        max_pending_bytes: and while those pending hold so many bytes in buffers and arrays; None:
-            a quarter of the memory. Not in simulation, where submitting takes no time.
+        max_pending_bytes: and while those pending hold so many bytes in buffers, arrays and copies
+            of containers; None: a quarter of the memory. Not in simulation, where submitting takes
+            no time.
         log: write the policy's event log to this file; on Dask the scheduler does.
         arguments: what becomes of arrays, buffers, lists and the like that the program may change
             after a call: "snapshot", the task gets a copy; "freeze", arrays are read-only until
@@ -199,6 +201,10 @@ class Runtime:
     """
 
     has_threads = True  # a simulation has none, and goes on in a process that is forked
+
+    def forked_class(self) -> type[Runtime]:
+        """What it is in a process that is forked."""
+        return ForkedRuntime
 
     __signature__ = inspect.signature(Options)  # for help(), which else shows that of __new__
 
@@ -518,16 +524,18 @@ class Runtime:
         """
         call = Call(self, task, args, kwargs)
         found = self._examine(call)
-        if found is not None and found.objects:
+        if task.objects and not self._noted:
+            self._begin_tracking()
+        in_process = self._processes and task.constraint is None
+        pickled = in_process and not call.has_futures and not self._tracking  # at the call
+        if found is not None and found.objects and not pickled:
             how = task.arguments or self._arguments
             if how != "share":
-                found = self._protect(call, found, how)
+                found = self._protect(call, found, freeze=how == "freeze" and not in_process)
                 args, kwargs = call.args, call.kwargs
         uses: dict[Key, tuple[Any, Direction]] = {}
         if task.files or task.objects:
             uses = task.accesses(args, kwargs)
-            if task.objects and not self._noted:
-                self._begin_tracking()
         if task.constraint is not None:
             self._ask_flow(call)
             if not call.has_futures:
@@ -537,51 +545,52 @@ class Runtime:
                 f"task {task.name!r} needs {task.cpus} cpus and the Runtime has {self._cpus}: "
                 "lower cpus of the task or raise those of the Runtime"
             )
-        elif self._processes:
-            if call.has_futures or self._tracking:
-                check_picklable(task, call.args, call.kwargs)
-            else:
-                call.payload = pickle_call(task, args, kwargs)
+        elif pickled:
+            call.payload = pickle_call(task, args, kwargs)
+        elif in_process:
+            check_picklable(task, call.args, call.kwargs)
         todo = Todo()
         with self._lock:
-            if len(self._live) >= self._max_pending or self._pending_bytes > 0:
-                self._wait_for_room(found)
+            self._wait_for_room(found)
             if found is not None and self._tracking:
                 for thing in (*found.objects, *found.futures):
                     uses.setdefault(id(thing), (thing, Direction.In))
             self._begin_threads(call)
-            if call.copies is not None and call.copies.freeze:
-                call.copies.frozen = self._frozen.freeze(call.copies.arrays)
             self._enter(call, found, uses, todo)
         carry_out(todo)
         return self._futures_of(call)
 
-    def _protect(self, call: Call, found: Found, how: str) -> Found | None:
+    def _protect(self, call: Call, found: Found, *, freeze: bool) -> Found:
         """Copies what the program may change after the call, or finds what is to be frozen."""
         task = call.task
         if not any(type(thing) is not bytes for thing in found.objects):
             return found
-        pickled = self._processes and task.constraint is None
-        if pickled and not call.has_futures and not self._tracking:
-            return found  # at the call
         keep = set(map(id, task.written_objects(call.args, call.kwargs))) if task.objects else set()
+        memory = [
+            thing for thing in found.objects if shows_memory(thing) and not in_mapped_file(thing)
+        ]
+        freezing: set[int] = set()
         with self._lock:
-            if self._pending_bytes > 0:
-                self._wait_for_room(found)
+            self._wait_for_room(found)
             if self._tracking:  # tasks are to change it before this one may read it
                 keep.update(
                     id(thing)
                     for thing in found.objects
                     if self._accesses.writer(id(thing)) is not None
                 )
-        copies = Copies(keep, freeze=how == "freeze")
-        args = tuple(map(copies.of, call.args))
-        kwargs = {name: copies.of(value) for name, value in call.kwargs.items()}
-        if not copies.made():
+            changing = {id(one) for one in memory if self._frozen.changes(one)}
+            if freeze:
+                arrays = filter(is_array, memory)
+                freezing = {id(one) for one in arrays if self._frozen.can_thaw(one)}
+        guard = task.guards_copies and not (self._processes and task.constraint is None)
+        copier = Copier(keep, changing, freezing, guard=guard)
+        args, kwargs = copier.of(call.args, call.kwargs)
+        if not copier.made:
             return found
-        call.copies = copies
-        call.args, call.kwargs = args, kwargs
-        return examine((*args, *kwargs.values()))
+        call.copies, call.args, call.kwargs = copier.copies, args, kwargs
+        found = examine((*args, *kwargs.values()))
+        found.held.update(copier.windows)
+        return found
 
     def _begin_threads(self, call: Call) -> None:
         """Those that the call cannot do without. Needs the lock."""
@@ -656,6 +665,9 @@ class Runtime:
         """`call` is one of the runtime's from now on. Needs the lock."""
         if self._state == "closed":
             raise RuntimeError(f"task {call.task.name!r} was called after the Runtime was closed")
+        if call.copies is not None:
+            call.copies.frozen = self._frozen.freeze(call.copies.arrays)
+            self._pending_bytes += call.copies.size
         self._submitted += 1
         call.number = self._submitted
         self._live.add(call)
@@ -705,11 +717,17 @@ class Runtime:
 
     def _wait_for_room(self, found: Found | None) -> None:
         """For a call with these arguments. Lets go of the lock while it waits."""
-        if self._worker() is not None or self._callbacks.inside():
+        # The bytes of all its buffers are a quick bound of those that nobody holds yet.
+        pending = self._pending_bytes
+        if len(self._live) < self._max_pending and (
+            pending == 0 or pending + (0 if found is None else found.bytes) <= self._max_bytes
+        ):
             return
         while len(self._live) >= self._max_pending or (
             self._live and self._pending_bytes + self._more(found) > self._max_bytes
         ):
+            if self._worker() is not None or self._callbacks.inside():
+                return
             gate = threading.Lock()
             gate.acquire()
             self._submitters.append(gate)
@@ -786,7 +804,7 @@ class Runtime:
         """Replaces the futures of an I/O call and finds its bytes. Without the lock."""
         nbytes, error, trace = 0, None, None
         try:
-            args, kwargs = _with_values(call.args), _with_values(call.kwargs)
+            args, kwargs = _with_values_of(call)
             nbytes = call.task.bytes_of(args, kwargs)
         except BaseException as raised:  # as in _execute()
             error, trace = raised, _trace_of(raised)
@@ -816,7 +834,7 @@ class Runtime:
             if counter is not worker.counter:
                 worker.count_for(counter)
             if call.has_futures:
-                call.args, call.kwargs = _with_values(call.args), _with_values(call.kwargs)
+                call.args, call.kwargs = _with_values_of(call)
                 call.has_futures = False
             if self._processes and call.flow is None:
                 value = self._run_in_process(worker, call)
@@ -828,10 +846,9 @@ class Runtime:
                 call.brings = held_by((value,))
         except BaseException as raised:
             error, value = raised, _trace_of(raised)
-            if call.attempt > task.retries:
-                _annotate(call, error)
-                if call.copies is not None and "read-only" in str(error):
-                    add_note(error, _READ_ONLY)
+            if call.attempt > task.retries or _spoiled(call):
+                with contextlib.suppress(BaseException):  # it may be code of the user's that raises
+                    _annotate(call, error)
         if task.timeout is not None:
             self._watchdog.ended(worker)
         return value, error, time.monotonic() - began
@@ -851,11 +868,8 @@ class Runtime:
         try:
             if copies is None:
                 return task.function(*call.args, **call.kwargs)
-            copies.begin(guard=task.guards_copies)
-            value = task.function(*call.args, **call.kwargs)
-            kind = copies.end()
-            if kind is not None:
-                raise TypeError(_CHANGED_COPY.format(task.name, kind))
+            value = _run_on_copies(call, copies)
+            copies.returns(value)
             return value
         except BaseException:
             # Nobody is to go on with what a run that failed made of the objects that it changes.
@@ -921,7 +935,8 @@ class Runtime:
             else:
                 started = self._admission.failed(call)
             self._start_io(started)
-        if error is not None and call.attempt <= call.task.retries and not self._cancelling:
+        again = error is not None and call.attempt <= call.task.retries and not self._cancelling
+        if again and not _spoiled(call):
             call.attempt += 1
             call.waits_for = ()  # of the thread that hangs, after a timeout
             self._retried += 1
@@ -945,15 +960,16 @@ class Runtime:
         ran = call.state == RUNNING and not call.given_up
         call.cancelled = isinstance(error, CancelledError) and not ran
         todo.garbage += call, call.args, call.kwargs, call.before, call.accesses
+        if call.copies is not None:
+            self._frozen.thaw(call.copies.frozen, call.copies.returned)
+            self._pending_bytes -= call.copies.size
+            todo.garbage.append(call.copies)
+            call.copies = None
         call.value = value
         call.error = error
         call.state = DONE  # last: who reads it without the lock finds value and error
         self._live.discard(call)
         self._let_go(call)
-        if call.copies is not None:
-            self._frozen.thaw(call.copies.frozen)
-            todo.garbage.append(call.copies)
-            call.copies = None
         call.args, call.kwargs, call.payload, call.before = (), _NONE, None, None
         if call.given_up:
             call.report_itself()
@@ -1251,10 +1267,24 @@ class Runtime:
 
     def writers(self, things: Iterable[Any]) -> list[Call]:
         """The calls that write these objects and are not done, or failed; of a path, its file."""
+        # There may be a million texts, which take no lock as long as none names a file of a task.
+        keys = [key for key in map(self._key_of, things) if self._accesses.knows(key)]
+        if not keys:
+            return []
         with self._lock:
-            keys = (graph.file_key(thing) if is_path(thing) else id(thing) for thing in things)
-            found = (self._accesses.writer(key) for key in keys)
-            return [call for call in found if call is not None]
+            return self._writers_of(keys)
+
+    def _key_of(self, thing: Any) -> Key:
+        if not is_path(thing) or not self._accesses.has_files:
+            return id(thing)
+        try:
+            return graph.file_key(thing)
+        except OSError:  # a relative path in a folder that is gone is no file
+            return id(thing)
+
+    def _writers_of(self, keys: Iterable[Key]) -> list[Call]:
+        found = map(self._accesses.writer, keys)
+        return [call for call in found if call is not None]
 
     def explain(self, task: Task | str) -> dict[str, Any]:
         """Why the calls of an I/O task start when they do: its constraint, what it learned and how.
@@ -1373,8 +1403,36 @@ class ForkedRuntime(Runtime):
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError(_NOT_HERE)
 
-    submit = wait_for = barrier = cancel = add_callback = explain = stats = records = _refuse
-    is_running = writers = fetch = fetching = start = _refuse
+    submit = barrier = explain = stats = records = start = _refuse
+
+    def forked_class(self) -> type[Runtime]:
+        return type(self)
+
+    def wait_for(self, calls: Sequence[Call], timeout: float | None) -> bool:
+        for call in calls:
+            self._need_done(call)
+        return True
+
+    def cancel(self, call: Call) -> bool:
+        self._need_done(call)
+        return call.cancelled
+
+    def add_callback(
+        self, call: Call, future: Future[Any] | None, callback: Callable[[Any], object]
+    ) -> None:
+        self._need_done(call)
+        call_back([(future, callback)])
+
+    def is_running(self, call: Call) -> bool:
+        self._need_done(call)
+        return False
+
+    def writers(self, things: Iterable[Any]) -> list[Call]:
+        return self._writers_of(map(self._key_of, things))
+
+    def _need_done(self, call: Call) -> None:
+        if call.state != DONE:
+            self._refuse()
 
     def fetched(self, call: Call) -> None:
         """Only the program itself reports what failed."""
@@ -1395,7 +1453,8 @@ def _after_fork() -> None:
     global _turn
     runtime = tasks.active
     if runtime is not None and runtime.has_threads:
-        runtime.__class__ = ForkedRuntime
+        runtime.__class__ = runtime.forked_class()
+        runtime._interrupts.give_up()
         _turn = threading.Lock()  # so that the child may have a Runtime of its own
 
 
@@ -1457,6 +1516,43 @@ def _with_values(value: Any) -> Any:
     return replace_futures(value, Future.result)
 
 
+def _with_values_of(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call that needs no other any more."""
+    done: Replaced = {}
+    args, kwargs = replace_futures((call.args, call.kwargs), Future.result, done)
+    if call.copies is not None:
+        call.copies.replaced(done)
+    return args, kwargs
+
+
+def _run_on_copies(call: Call, copies: Copies) -> Any:
+    """
+    Raises:
+        TypeError: the task changed a copy, and does not fail otherwise or is to be run again.
+    """
+    if not copies.begin():  # a run that was written off has changed them since
+        raise _changed_copy(call, copies)
+    try:
+        value = call.task.function(*call.args, **call.kwargs)
+    except BaseException:
+        if call.attempt <= call.task.retries and not copies.check():
+            raise _changed_copy(call, copies)  # noqa: B904 (its context says how the run failed)
+        raise
+    if not copies.check():
+        raise _changed_copy(call, copies)
+    return value
+
+
+def _changed_copy(call: Call, copies: Copies) -> TypeError:
+    return TypeError(_CHANGED_COPY.format(call.task.name, copies.changed))
+
+
+def _spoiled(call: Call) -> bool:
+    """Whether it cannot be run again, since it changed copies of its arguments."""
+    copies = call.copies
+    return copies is not None and copies.changed is not None
+
+
 def not_run(call: Call, needed: Call) -> DependencyFailed:
     error = needed.error
     assert error is not None  # or `call` could run
@@ -1511,6 +1607,10 @@ def _annotate(call: Call, error: BaseException) -> None:
     attempt = f", attempt {call.attempt}" if call.attempt > 1 else ""
     text = describe(call.task.name, call.args, call.kwargs)
     add_note(error, f"in task {text} on node {_NODE_NAME}{attempt}")
+    # Not by str(error), which is code of the user's.
+    raised = type(error) in (TypeError, ValueError) and call.copies is not None
+    if raised and any(type(text) is str and "read-only" in text for text in error.args):
+        add_note(error, _READ_ONLY)
 
 
 def add_note(error: BaseException, note: str) -> None:

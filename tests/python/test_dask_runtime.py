@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import unittest
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -271,6 +272,28 @@ class Program(OnDask):
         self.assertEqual(future.result(), 42)
         del future, runtime
         self.until(lambda: len(_scheduler(self.client()).clients) == clients)
+
+    def test_a_forked_child_has_the_values_that_were_fetched(self) -> None:
+        numbers = [1]
+        with self.runtime(cpus=1):
+            near, far, nothing = add(1, 2), add(3, 4), test_runtime.io_after()
+            appended = test_dependencies.append(numbers, 2)
+            ioweave.barrier()
+            self.assertEqual((near.result(), far.done()), (3, True))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of Python 3.12, since there are threads
+                child = os.fork()
+            if child == 0:
+                try:
+                    seen: list[Any] = [near.result(), nothing.result(), ioweave.wait([near, 5])]
+                    for ask in (far.result, lambda: ioweave.wait(numbers)):
+                        with self.assertRaisesRegex(RuntimeError, "forked"):
+                            ask()
+                    os._exit(3 if seen == [3, None, [3, 5]] else 4)
+                finally:
+                    os._exit(5)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 3)
+            self.assertEqual((far.result(), appended.exception()), (7, None))
 
     def test_a_target_that_is_no_address_is_refused(self) -> None:
         for target in ("dask://", "dask://localhost", "dask://localhost:"):

@@ -19,6 +19,7 @@ from unittest import mock
 
 import in_flight
 import ioweave
+from ioweave import graph
 from runtimes import Gate, RuntimeTest, pass_gate, until
 
 
@@ -265,6 +266,28 @@ class Futures(RuntimeTest):
 
 
 class FuturesHere(unittest.TestCase):
+    def test_what_copies_share_stays_as_it_is_where_they_are_replaced(self) -> None:
+        class Both(dict[str, Any]):
+            inverse: dict[Any, str]
+
+            def clear(self) -> None:
+                super().clear()
+                self.inverse.clear()
+
+        class Only(list[Any]):
+            def __copy__(self) -> Only:
+                return self
+
+        both, only = Both(), Only()
+        with ioweave.Runtime(cpus=1):
+            both["a"] = only_one = add(1)
+            both.inverse = {1: "a"}
+            self.assertEqual(ioweave.wait(both), {"a": 1})
+            only.append(only_one)
+            error = shown(only).exception()
+            self.assertRegex(str(error), "type Only holds futures, which cannot be replaced")
+        self.assertEqual((both.inverse, len(both), len(only)), ({1: "a"}, 1, 1))
+
     def test_iterators_arrays_of_objects_and_other_objects_are_not_looked_into(self) -> None:
         itself = ioweave.task(lambda value: value)
         holder: Any = type("Holder", (), {})()
@@ -383,6 +406,40 @@ class Files(RuntimeTest):
             gate.open()
             self.assertEqual(gate.future.result(), "old")
         self.assertEqual(self.path.read_text(), "new")
+
+
+class FilesHere(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = Path(folder.name, "file")
+
+    def test_wait_for_texts_takes_no_lock_unless_a_task_uses_such_a_file(self) -> None:
+        texts = [f"line {number}" for number in range(1000)]
+        with ioweave.Runtime(cpus=1) as runtime:
+            with mock.patch.object(graph, "file_key") as file_key:
+                self.assertEqual(ioweave.wait(texts), texts)
+                file_key.assert_not_called()
+            write(self.path, "there").result()
+            seen: list[bool] = []
+
+            def key(text: str) -> str:
+                seen.append(runtime._lock.locked())
+                return text
+
+            with mock.patch.object(graph, "file_key", key):
+                self.assertEqual(ioweave.wait(texts), texts)
+            self.assertEqual(seen, [False] * len(texts))
+
+    def test_wait_for_a_text_in_a_folder_that_is_gone_is_the_text(self) -> None:
+        self.addCleanup(os.chdir, Path.cwd())
+        gone = self.path.with_name("gone")
+        gone.mkdir()
+        with ioweave.Runtime(cpus=1):
+            write(self.path, "there")
+            os.chdir(gone)
+            gone.rmdir()
+            self.assertEqual(ioweave.wait("text"), "text")
 
 
 class Objects(RuntimeTest):

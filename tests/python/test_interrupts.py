@@ -351,6 +351,31 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(output.count("done"), 3)
         self.assertNotIn("interrupted", errors)  # from 3.12 on it may say that threads are too few
 
+    def test_in_a_process_that_the_program_forks_it_is_as_in_the_program(self) -> None:
+        program = """
+            import os, warnings
+            warnings.simplefilter("ignore")  # of Python 3.12, which forks no threads gladly
+
+            def press(_):
+                signal.raise_signal(signal.SIGINT)
+                return 0
+
+            @ioweave.io(bytes=press)
+            def save(block):
+                pass
+
+            with ioweave.Runtime():
+                child = os.fork()
+                if child == 0:
+                    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+                    run(ioweave.Runtime(), lambda: save(1))
+                    os._exit(0)
+                os.waitpid(child, 0)
+                assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        """
+        output, errors = self.run_program(program, signals=0)
+        self.assertEqual((output, errors), ("interrupted [] [] 0\n", ""))
+
     def test_a_handler_of_the_program_is_left_alone(self) -> None:
         program = """
             signal.signal(signal.SIGINT, lambda *_: print("mine", flush=True))

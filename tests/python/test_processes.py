@@ -115,6 +115,11 @@ def append(target: Annotated[list[int], ioweave.InOut], value: int) -> int:
 
 
 @ioweave.task
+def extend(target: Annotated[list[int], ioweave.InOut], values: list[int]) -> None:
+    target.extend(values)
+
+
+@ioweave.task
 def in_another_process(text: str) -> str:
     with multiprocessing.Pool(1) as pool:
         return str(pool.apply(str.upper, (text,)))
@@ -145,6 +150,19 @@ def io_pid() -> int:
 def nested() -> int:
     value: int = add(1, 2)  # no runtime there: the plain call
     return value
+
+
+def run(*given: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
+    """A program of Python, which finds the modules that are found here."""
+    return subprocess.run(
+        [sys.executable, *given],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
 
 
 class Processes(unittest.TestCase):
@@ -260,16 +278,50 @@ class Processes(unittest.TestCase):
         )
         with tempfile.TemporaryDirectory() as folder:
             os.mkfifo(Path(folder, "FIFO"))
-            done = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", program],
-                cwd=folder,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                stderr=subprocess.PIPE,
-                text=True,
-                check=False,
-                timeout=50,
-            )
+            done = run("-W", "ignore", "-c", program, cwd=folder)
         self.assertEqual((done.returncode, done.stderr), (4, ""))
+
+    def test_a_forked_child_is_told_what_is_done(self) -> None:
+        program = (
+            "import asyncio, ioweave, os, test_processes\n"
+            "async def waited(future): return await future\n"
+            "called = []\n"
+            "with ioweave.Runtime(cpus=1):\n"
+            "    done, numbers = test_processes.add(1), [1]\n"
+            "    test_processes.append(numbers, 2).result(), done.result()\n"
+            "    child = os.fork()\n"
+            "    if child == 0:\n"
+            "        assert ioweave.wait(5) == 5 and ioweave.wait('text') == 'text'\n"
+            "        assert ioweave.wait([done, numbers]) == [1, [1, 2]]\n"
+            "        assert asyncio.run(waited(done)) == 1 and not done.cancel()\n"
+            "        assert done.done() and not done.running() and not done.cancelled()\n"
+            "        done.add_done_callback(called.append)\n"
+            "        assert called == [done] and done.exception() is None\n"
+            "        raise SystemExit(4)\n"
+            "    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        )
+        done = run("-W", "ignore", "-c", program)
+        self.assertEqual((done.returncode, done.stderr), (4, ""))
+
+    def test_tasks_in_the_main_module_of_a_package_are_refused_at_the_call(self) -> None:
+        program = (
+            "import ioweave\n"
+            "@ioweave.task\n"
+            "def mine(): pass\n"
+            "if __name__ == '__main__':\n"
+            "    with ioweave.Runtime(workers='processes', cpus=1):\n"
+            "        try:\n"
+            "            mine()\n"
+            "        except TypeError as error:\n"
+            "            print(error)\n"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "package").mkdir()
+            Path(folder, "package/__main__.py").write_text(program)
+            for given in (("-m", "package"), ("package",)):
+                done = run(*given, cwd=folder)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn("in the __main__.py of a package", done.stdout)
 
     def test_a_program_that_workers_cannot_import_is_refused_at_the_call(self) -> None:
         program = (
@@ -286,13 +338,7 @@ class Processes(unittest.TestCase):
             "        except TypeError as error:\n"
             "            print(error)\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            capture_output=True,
-            text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            check=False,
-        )
+        done = run("-c", program)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         found = done.stdout.splitlines()
         self.assertRegex(found[0], r"'mine' .*'mine' is defined in a notebook.*a file of its own")
@@ -319,6 +365,22 @@ class Arguments(unittest.TestCase):
                 fifo.open("w").close()
                 self.assertEqual(seen.result(), [1])
                 self.assertIsNot(itself(numbers).result(), numbers)
+
+    def test_of_the_first_task_that_changes_an_object_are_copied_at_the_call_too(self) -> None:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            ioweave.Runtime(cpus=1, workers="processes"),
+        ):
+            fifo = Path(folder, "fifo")
+            os.mkfifo(fifo)
+            wait_for_end(str(fifo))
+            target: list[int] = []
+            values = [1]
+            extend(target, values)
+            values.append(2)
+            fifo.read_text()
+            fifo.open("w").close()
+            self.assertEqual(ioweave.wait(target), [1])
 
     def test_that_a_run_changed_and_failed_are_what_they_were(self) -> None:
         numbers = [1]

@@ -51,6 +51,7 @@ from ..records import TaskRecord
 from ..runtime import (
     GUARDED,
     FlowStats,
+    ForkedRuntime,
     Runtime,
     Stats,
     given_up,
@@ -188,6 +189,11 @@ class Versions:
                 else:
                     self._table[id(thing)] = version
             return version
+
+    def knows(self, thing: Any) -> bool:
+        """Whether a task changed it, or is to. Without a lock, in a process that was forked."""
+        version = self._table.get(id(thing))
+        return version is not None and version.keep() is thing
 
     def drop(self, thing: Any, version: Version) -> bool:
         """The object becomes what the version is; False if there is a later one. Needs the lock,
@@ -775,6 +781,9 @@ class DaskRuntime(Runtime):
                     new = version.writer.values[version.index]
                     update_in_place(version.writer.task.name, thing, new)
 
+    def forked_class(self) -> type[Runtime]:
+        return ForkedDaskRuntime
+
     def writers(self, things: Iterable[Any]) -> list[Call]:
         found: list[Call] = []
         files = []
@@ -864,6 +873,25 @@ class DaskRuntime(Runtime):
                 self._look_back()
             except Exception as error:
                 _log.debug("the scheduler was not asked for records: %s", error)
+
+
+class ForkedDaskRuntime(ForkedRuntime):
+    """Only values that were fetched before are here."""
+
+    _versions: Versions
+
+    def value_of(self, future: Future[Any], timeout: float | None) -> Any:
+        call, index = future._call, future._index or 0
+        assert isinstance(call, DaskCall)  # made by submit
+        if index not in call.values or self._versions.knows(future):
+            self._refuse()
+        return call.values[index]
+
+    def writers(self, things: Iterable[Any]) -> list[Call]:
+        things = list(things)
+        if any(map(self._versions.knows, things)):
+            self._refuse()
+        return super().writers(things)
 
 
 def _own_error(
