@@ -35,7 +35,9 @@ class Reader {
     while (offset_ < until) step(std::min(step_bytes_, until - offset_), pace);
   }
   /// A millisecond after the last one.
-  void look(bool waits_now) { trial.note_wait(waits_now, looked_ns_ += 1'000'000); }
+  void look(bool waits_now, bool device_is_busy = false) {
+    trial.note_look({waits_now, device_is_busy}, looked_ns_ += 1'000'000);
+  }
   void pause(double how_long) { now_ns_ += static_cast<uint64_t>(how_long * 1e9); }
 
   HelpTrial trial;
@@ -277,6 +279,16 @@ TEST(HelpTrial, AShortFilesReaderThatWaitsOnlyAtItsBeginningIsNotHelped) {
   EXPECT_TRUE(reader.trial.is_resting());
 }
 
+TEST(HelpTrial, AShortFilesReaderWhoseDeviceIsNeverIdleIsLeftAlone) {
+  for (const bool is_idle_at_times : {false, true}) {
+    Reader reader(31 * kUnit);
+    for (int i = 0; i < 2; ++i) reader.read(kRamp, {1.0, 0.5});
+    for (int i = 0; i < 32; ++i) reader.look(i % 4 != 0, !is_idle_at_times || i % 4 != 0);
+    EXPECT_EQ(reader.trial.helps_now(), is_idle_at_times);
+    EXPECT_EQ(reader.trial.is_resting(), !is_idle_at_times);
+  }
+}
+
 /// 24 ms of computing and 6 of waiting for each read, seen by looks that come less and less often.
 TEST(HelpTrial, AReaderThatComputesLongBetweenItsReadsIsHelpedByWhatItWaitsOfTheTime) {
   Reader reader(15 * kUnit, kUnit);
@@ -284,9 +296,9 @@ TEST(HelpTrial, AReaderThatComputesLongBetweenItsReadsIsHelpedByWhatItWaitsOfThe
     reader.read(kUnit, {1.0, 0.5});
     const uint64_t begin = read * 30'000'000;
     for (uint64_t at = 1; at < 24; at += 1 + at / 8) {
-      reader.trial.note_wait(false, begin + at * 1'000'000);
+      reader.trial.note_look({false}, begin + at * 1'000'000);
     }
-    for (const uint64_t at : {26, 29}) reader.trial.note_wait(true, begin + at * 1'000'000);
+    for (const uint64_t at : {26, 29}) reader.trial.note_look({true}, begin + at * 1'000'000);
   }
   EXPECT_TRUE(reader.trial.helps_now());
 }
@@ -296,7 +308,7 @@ TEST(HelpTrial, AReaderThatOnlyComputesBetweenItsReadsIsLeftAlone) {
   for (uint64_t read = 0; read < 4; ++read) {
     reader.read(kUnit, {1.0, 0.5});
     for (uint64_t at = 1; at < 24; ++at) {
-      reader.trial.note_wait(false, (read * 24 + at) * 1'000'000);
+      reader.trial.note_look({false}, (read * 24 + at) * 1'000'000);
     }
   }
   EXPECT_FALSE(reader.trial.helps_now());

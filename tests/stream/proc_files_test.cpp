@@ -485,6 +485,17 @@ TEST_F(ProcFiles, AnyThreadMayBeTheOneThatWaits) {
   }
 }
 
+// ---- Whether a device has something to do
+
+TEST_F(ProcFiles, RequestsOfADeviceAreCounted) {
+  struct stat status {};
+  ASSERT_EQ(stat(".", &status), 0);
+  const ProcFile load = ProcFile::of_requests(status.st_dev);
+  if (!load.requests()) GTEST_SKIP() << "no block device below the working directory";
+  EXPECT_LT(*load.requests(), 1'000'000u);
+  EXPECT_EQ(ProcFile::of_requests(0).requests(), std::nullopt) << "a file system without a device";
+}
+
 // ---- Families
 
 TEST_F(ProcFiles, AFamilyIsAProcessAndThoseItStarted) {

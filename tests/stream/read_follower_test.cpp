@@ -52,7 +52,7 @@ class Following {
     seen.now_ns += 1'000'000;
     follower.observe(seen);
     for (uint64_t i = 0; i < 8 && follower.end_of_read_alone(); ++i) {
-      follower.note_wait(true, seen.now_ns + i);
+      follower.note_look(HelpTrial::Look{true}, seen.now_ns + i);
     }
     if (waits) follower.is_waited_for();
     return take();

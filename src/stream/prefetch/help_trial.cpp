@@ -33,7 +33,7 @@ void HelpTrial::enter(Phase phase, uint64_t now_ns) noexcept {
   const bool begins_to_measure = phase == Phase::alone || phase == Phase::warming;
   if (begins_to_measure) {
     looks_ = waits_ = moves_ = 0;
-    looked_ns_ = waited_ns_ = 0;
+    looked_ns_ = waited_ns_ = busy_ns_ = 0;
   }
 }
 
@@ -119,21 +119,27 @@ bool HelpTrial::waits_much() const noexcept {
   return waited_ns_ * kFewWaits > looked_ns_;
 }
 
-void HelpTrial::note_wait(bool waits, uint64_t now_ns) noexcept {
+bool HelpTrial::device_has_time() const noexcept {
+  return (looked_ns_ - busy_ns_) * kFewWaits > looked_ns_;
+}
+
+void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
   if (!wants_looks()) return;
   // Looks are not equally far apart: each stands for the time since the one before.
   const uint64_t passed_ns = looks_ == 0 ? 1 : std::max<uint64_t>(1, now_ns - looked_at_ns_);
   looked_at_ns_ = now_ns;
   ++looks_;
   looked_ns_ += passed_ns;
-  if (waits) {
+  if (look.device_is_busy) busy_ns_ += passed_ns;
+  if (look.waits) {
     ++waits_;
     waited_ns_ += passed_ns;
   }
   if (!is_short_ || phase_ != Phase::warming) return;
   const bool is_over =
       moves_ >= kMovesToRest && looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain);
-  if (waits_ >= (is_over ? kWaitsAtTheEnd : kWaitsToTell) && waits_much()) {
+  const bool is_told = waits_ >= (is_over ? kWaitsAtTheEnd : kWaitsToTell);
+  if (is_told && waits_much() && device_has_time()) {
     enter(Phase::helping, last_ns_);
     next_trial_ns_ = UINT64_MAX;
   } else if (is_over) {
@@ -143,7 +149,7 @@ void HelpTrial::note_wait(bool waits, uint64_t now_ns) noexcept {
 }
 
 void HelpTrial::note_nothing(uint64_t now_ns) noexcept {
-  if (is_short_) note_wait(false, now_ns);
+  if (is_short_) note_look({}, now_ns);
 }
 
 void HelpTrial::judge(const Step& step) noexcept {

@@ -13,7 +13,8 @@
 // A reader that alone does not wait, since the kernel's own read-ahead is in time, needs no help:
 // it rests at once. A first stretch alone costs at most one part in 32 of what is left of the file;
 // where less is left there is none, and the reader is helped when it is found waiting for an eighth
-// of the time once the kernel's own window has grown (until then every reader waits). Later
+// of the time once the kernel's own window has grown (until then every reader waits), and its
+// device idle for an eighth of it: a device that always has requests has nothing to give. Later
 // stretches come after 50 times their length, and not before 2.5 seconds: the reader must first
 // come up to what was asked for ahead of it (draining). Help that was slower by more than a tenth,
 // or twice in a row by more than three parts in a hundred, rests, longer each time, and is then
@@ -39,8 +40,12 @@ class HelpTrial {
   };
   void advance(const Step& step) noexcept;
 
-  /// Whether the reader waits at this moment for what it reads.
-  void note_wait(bool waits, uint64_t now_ns) noexcept;
+  /// What is seen of the reader at one moment.
+  struct Look {
+    bool waits = false;           ///< for what it reads
+    bool device_is_busy = false;  ///< surely; false where nobody tells
+  };
+  void note_look(const Look& look, uint64_t now_ns) noexcept;
   /// The same where nobody can tell: only a comparison may then say that it is helped.
   void note_nothing(uint64_t now_ns) noexcept;
 
@@ -54,7 +59,7 @@ class HelpTrial {
     return phase_ == Phase::warming || phase_ == Phase::alone;
   }
 
-  /// Whether note_wait() counts at present.
+  /// Whether note_look() counts at present.
   [[nodiscard]] bool wants_looks() const noexcept {
     return phase_ == Phase::alone || (phase_ == Phase::warming && is_short_ && !is_ramping_);
   }
@@ -73,6 +78,7 @@ class HelpTrial {
   void judge(const Step& step) noexcept;
   void account() noexcept;
   [[nodiscard]] bool waits_much() const noexcept;
+  [[nodiscard]] bool device_has_time() const noexcept;
 
   Phase phase_ = Phase::fresh;
   uint64_t begin_ns_ = 0;    // of the stretch
@@ -83,12 +89,13 @@ class HelpTrial {
   uint64_t drain_bytes_ = 0;
   bool is_ramping_ = false;
   bool is_short_ = false;  // too little is left to compare: helped when it is seen to wait
-  unsigned looks_ = 0;     // of note_wait(), at the present stretch alone
+  unsigned looks_ = 0;     // of note_look(), at the present stretch alone
   unsigned waits_ = 0;
   unsigned moves_ = 0;  // of advance(), the same
   uint64_t looked_at_ns_ = 0;
   uint64_t looked_ns_ = 0;    // that the looks stand for
   uint64_t waited_ns_ = 0;    // those that found it waiting
+  uint64_t busy_ns_ = 0;      // those that found its device busy
   bool rests_next_ = false;   // behind draining
   bool judged_ = true;        // the last stretch alone has been compared with
   double alone_pace_ns_ = 0;  // per byte; 0: not measured

@@ -27,6 +27,7 @@ namespace {
 constexpr size_t kTextBytes = 4096;
 constexpr size_t kMostMapsBytes = 256 << 10;
 constexpr char kUninterruptible = 'D';
+constexpr const char* kDigits = "0123456789";
 constexpr unsigned kMostThreads = 16;  // that are looked at
 
 std::string proc_path(pid_t process, const char* rest) {
@@ -291,6 +292,12 @@ ProcFile ProcFile::of_pages(pid_t process) {
   return ProcFile(open(proc_path(process, "pagemap").c_str(), O_RDONLY | O_CLOEXEC));
 }
 
+ProcFile ProcFile::of_requests(dev_t device) {
+  const std::string path = "/sys/dev/block/" + std::to_string(major(device)) + ":" +
+                           std::to_string(minor(device)) + "/inflight";
+  return ProcFile(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
 std::optional<Position> ProcFile::position() const {
   char buffer[kTextBytes];
   const std::string_view text = text_of(file_.get(), buffer);
@@ -308,6 +315,20 @@ std::optional<ReadTotals> ProcFile::totals() const {
   const std::optional<uint64_t> bytes = number_after(text, "rchar:", 10);
   const std::optional<uint64_t> calls = number_after(text, "syscr:", 10);
   return bytes && calls ? std::optional(ReadTotals{*bytes, *calls}) : std::nullopt;
+}
+
+std::optional<uint64_t> ProcFile::requests() const {
+  char buffer[kTextBytes];
+  const std::string_view text = text_of(file_.get(), buffer);
+  if (text.empty()) return std::nullopt;
+  uint64_t sum = 0;  // of reads and writes
+  for (size_t at = text.find_first_of(kDigits); at != std::string_view::npos;) {
+    uint64_t number = 0;
+    const auto parsed = std::from_chars(text.data() + at, text.data() + text.size(), number);
+    sum += number;
+    at = text.find_first_of(kDigits, static_cast<size_t>(parsed.ptr - text.data()));
+  }
+  return sum;
 }
 
 std::optional<uint64_t> ProcFile::touched_bytes(uint64_t address, uint64_t most_bytes) const {

@@ -70,7 +70,7 @@ struct Mapping {
 /// or where it has more than some thousand mappings.
 [[nodiscard]] std::vector<Mapping> mappings_of(pid_t process, uint64_t least_bytes);
 
-/// One file of /proc, kept open: reading it again costs a third.
+/// One file of /proc or /sys, kept open: reading it again costs a third.
 class ProcFile {
  public:
   /// /proc/PROCESS/fdinfo/FD.
@@ -79,11 +79,15 @@ class ProcFile {
   [[nodiscard]] static ProcFile of_totals(pid_t process);
   /// /proc/PROCESS/pagemap.
   [[nodiscard]] static ProcFile of_pages(pid_t process);
+  /// /sys/dev/block/DEVICE/inflight. File systems without one of their own have none.
+  [[nodiscard]] static ProcFile of_requests(dev_t device);
   ProcFile() = default;
 
   /// Nothing where the descriptor was closed, the process has ended or may not be asked.
   [[nodiscard]] std::optional<Position> position() const;
   [[nodiscard]] std::optional<ReadTotals> totals() const;
+  /// How many requests a device has at this moment; nothing where nobody tells.
+  [[nodiscard]] std::optional<uint64_t> requests() const;
   /// How many bytes of files from `address` on, the start of a page, the process has in its page
   /// table without a hole, at most `most_bytes`: what it has touched, and the kernel with it (16
   /// pages). None where nothing is mapped there; nothing where the process is gone, ran another

@@ -66,10 +66,10 @@ class ReadFollower {
   void is_waited_for() noexcept;
 
   /// The same place while it is to be known whether a reader without help waits; what is found
-  /// there goes to note_wait(), nothing where that cannot be told.
+  /// there goes to note_look(), nothing where that cannot be told.
   [[nodiscard]] std::optional<uint64_t> end_of_read_alone() const noexcept;
-  void note_wait(std::optional<bool> waits, uint64_t now_ns) noexcept {
-    waits ? trial_.note_wait(*waits, now_ns) : trial_.note_nothing(now_ns);
+  void note_look(const std::optional<HelpTrial::Look>& look, uint64_t now_ns) noexcept {
+    look ? trial_.note_look(*look, now_ns) : trial_.note_nothing(now_ns);
   }
 
   /// Whether nothing but the range itself may be brought in.

@@ -87,6 +87,11 @@ struct Reader {
   }
 };
 
+struct Device {
+  uint64_t window_bytes = 0;  ///< of the kernel's read-ahead
+  ProcFile load;
+};
+
 struct Process {
   explicit Process(ProcessSegment* its) : segment(its) {}
   std::unique_ptr<ProcessSegment> segment;
@@ -136,6 +141,8 @@ class Watcher::Thread {
   Reader* meet(const Key& key, const OpenFile& file);
   [[nodiscard]] bool look();
   void look_at(const Key& key, Reader& reader, uint64_t now);
+  [[nodiscard]] std::optional<HelpTrial::Look> look_alone(const Key& key, const Reader& reader,
+                                                          uint64_t end) const;
   [[nodiscard]] bool sight(const Key& key, Reader& reader, std::optional<Sighting>& seen);
   [[nodiscard]] std::optional<Sighting> sight_position(const Key& key, Reader& reader,
                                                        uint64_t offset);
@@ -156,8 +163,8 @@ class Watcher::Thread {
   pid_t program_;
   std::map<pid_t, Process> processes_;
   Readers readers_;
-  std::map<dev_t, uint64_t> windows_;  // of devices, in bytes
-  std::set<dev_t> forgetful_;          // devices that empty a file's cache when it is opened again
+  std::map<dev_t, Device> devices_;
+  std::set<dev_t> forgetful_;  // devices that empty a file's cache when it is opened again
   size_t most_readers_ = most_readers();
   bool opens_are_heard_ = false;
   uint64_t begin_ns_ = now_ns();
@@ -298,9 +305,12 @@ Reader* Watcher::Thread::meet(const Key& key, const OpenFile& file) {
   }
   if (it == readers_.end()) {
     if (readers_.size() >= most_readers_) return nullptr;
-    const auto [window, is_new] = windows_.try_emplace(file.device, 0);
-    if (is_new) window->second = engine::read_ahead_window_bytes(file.device);
-    const FollowLimits limits{window->second, shared_->config.lookahead_bytes};
+    const auto [device, is_new] = devices_.try_emplace(file.device);
+    if (is_new) {
+      device->second.window_bytes = engine::read_ahead_window_bytes(file.device);
+      device->second.load = ProcFile::of_requests(file.device);
+    }
+    const FollowLimits limits{device->second.window_bytes, shared_->config.lookahead_bytes};
     it = readers_.try_emplace(key, file, limits).first;
     if (file.fd != kMapped) it->second.position = ProcFile::of_position(std::get<0>(key), file.fd);
   }
@@ -399,14 +409,21 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   }
   if (const std::optional<uint64_t> end = reader.follower.end_of_read_alone();
       end && (reader.walk || open_own(key, reader))) {
-    const std::optional<bool> arrived = engine::has_arrived(reader.own.get(), *end);
-    reader.follower.note_wait(
-        arrived ? std::optional(!*arrived && waits_for_storage(std::get<0>(key))) : std::nullopt,
-        now);
+    reader.follower.note_look(look_alone(key, reader, *end), now);
   }
   // What asking costs the program would have spent itself.
   const bool is_behind = ask_ahead(key, reader);
   reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
+}
+
+/// What a reader without help, whose present read ends there, is found at; nothing where the kernel
+/// does not tell.
+std::optional<HelpTrial::Look> Watcher::Thread::look_alone(const Key& key, const Reader& reader,
+                                                           uint64_t end) const {
+  const std::optional<bool> arrived = engine::has_arrived(reader.own.get(), end);
+  if (!arrived) return std::nullopt;
+  const uint64_t requests = devices_.at(reader.file.device).load.requests().value_or(0);
+  return HelpTrial::Look{!*arrived && waits_for_storage(std::get<0>(key)), requests != 0};
 }
 
 /// False where the file is no longer open.
