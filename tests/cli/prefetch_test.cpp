@@ -325,8 +325,8 @@ TEST_F(Prefetching, SeveralProcessesAtOnce) {
   std::string script;
   Words paths;
   for (const char* const name : {"one.bin", "two.bin", "three.bin"}) {
-    paths.push_back(device.file(24 * kMiB, name));
-    script += as_script(chunk_reader(paths.back(), kMiB, 30'000)) + " & ";
+    paths.push_back(device.file(48 * kMiB, name));
+    script += as_script(chunk_reader(paths.back(), 2 * kMiB, 30'000)) + " & ";
   }
   script += "wait";
   int readers_helped = 0;

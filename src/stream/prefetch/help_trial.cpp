@@ -19,7 +19,8 @@ constexpr unsigned kLooksToRestAgain = 8;
 constexpr unsigned kMovesToRest = 2;  // whoever computes long between reads waits seldom
 constexpr unsigned kWaitsToTell = 4;
 constexpr unsigned kWaitsAtTheEnd = 2;
-constexpr uint64_t kFewWaits = 8;  // of the time
+constexpr uint64_t kFewWaits = 16;   // of the time
+constexpr uint64_t kLittleTime = 8;  // of a device, the same
 constexpr uint64_t kShortRestNs = 50'000'000;
 
 }  // namespace
@@ -120,7 +121,7 @@ bool HelpTrial::waits_much() const noexcept {
 }
 
 bool HelpTrial::device_has_time() const noexcept {
-  return (looked_ns_ - busy_ns_) * kFewWaits > looked_ns_;
+  return (looked_ns_ - busy_ns_) * kLittleTime > looked_ns_;
 }
 
 void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
