@@ -124,7 +124,7 @@ std::string preload_list(const std::string& entry) {
 /// to start with ours before it.
 std::string sanitizer_options() {
   constexpr const char* kCheck = "verify_asan_link_order";
-  const std::string before = variable(kSanitizer);
+  std::string before = variable(kSanitizer);
   if (before.find(kCheck) != std::string::npos) return before;
   return before + (before.empty() ? "" : ":") + kCheck + "=0";
 }

@@ -60,10 +60,11 @@ constexpr std::array<Setting, kKeys> kSettings{
                    "uring",
                    "What moves the bytes in policies 'sync' and 'writes'; the others use none. "
                    "Where it is not available, the next that is: uring, threads."),
-    choice_setting(Key::mode, "mode", "IOWEAVE_MODE", "--mode", stats::kEngineModeNames, "plain",
-                   "Mode of the engine 'uring', which alone has modes: 'iopoll' polls the device and "
-                   "needs a driver with poll queues; 'sqpoll' is 'plain' in programs, whose "
-                   "descriptors its thread would hold on to."),
+    choice_setting(
+        Key::mode, "mode", "IOWEAVE_MODE", "--mode", stats::kEngineModeNames, "plain",
+        "Mode of the engine 'uring', which alone has modes: 'iopoll' polls the device and "
+        "needs a driver with poll queues; 'sqpoll' is 'plain' in programs, whose "
+        "descriptors its thread would hold on to."),
     size_setting(Key::lookahead, "lookahead", "IOWEAVE_LOOKAHEAD", "--lookahead", {4 * kKiB, kTiB},
                  "128m", "Most bytes to be ahead of a reader, unless one read is larger."),
     size_setting(Key::max_lookahead, "max_lookahead", "IOWEAVE_MAX_LOOKAHEAD", "--max-lookahead",

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <utility>
 
 #include "policy/number_text.hpp"
 
@@ -254,7 +253,8 @@ std::string Climber::hear(const Ran& ran, double throughput, uint64_t now_ns) {
     return "as an earlier run had it: goes on from what that found";
   }
   if (!known_ && shape_) {
-    begin_with_shape(*std::exchange(shape_, std::nullopt), at_once, throughput);
+    begin_with_shape(*shape_, at_once, throughput);
+    shape_.reset();
   }
   if (known_) {
     // What an earlier run learned is as good as new at the first sample, whatever the clock says.

@@ -58,8 +58,8 @@ int carried_of_320(uint64_t plain_ticks, uint64_t lane_ticks) {
 
 TEST(LaneTrial, TheFasterWayMakesMostCalls) {
   // 16 in turn, then each 32nd by the slower way.
-  EXPECT_EQ(carried_of_320(/*plain=*/300, /*lane=*/200), 8 + 304 - 10 + 0);
-  EXPECT_EQ(carried_of_320(/*plain=*/200, /*lane=*/300), 8 + 10);
+  EXPECT_EQ(carried_of_320(/*plain_ticks=*/300, /*lane_ticks=*/200), 8 + 304 - 10);
+  EXPECT_EQ(carried_of_320(/*plain_ticks=*/200, /*lane_ticks=*/300), 8 + 10);
 }
 
 TEST(LaneTrial, AWayThatBecomesFasterIsFound) {

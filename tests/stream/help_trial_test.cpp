@@ -298,7 +298,7 @@ TEST(HelpTrial, AReaderThatComputesLongBetweenItsReadsIsHelpedByWhatItWaitsOfThe
     for (uint64_t at = 1; at < 24; at += 1 + at / 8) {
       reader.trial.note_look({false}, begin + at * 1'000'000);
     }
-    for (const uint64_t at : {26, 29}) reader.trial.note_look({true}, begin + at * 1'000'000);
+    for (const uint64_t at : {26u, 29u}) reader.trial.note_look({true}, begin + at * 1'000'000);
   }
   EXPECT_TRUE(reader.trial.helps_now());
 }

@@ -181,7 +181,7 @@ TEST_P(BoundFaults, TenThousandMayBePending) {
   Options options = options_for(GetParam());
   options.open_lane = &GatedBackend::open_lane;
   Host host(GetParam(), 2, options);
-  size_t allocated = 0;
+  [[maybe_unused]] size_t allocated = 0;
   for (int round = 0; round < 3; ++round) {
     GatedBackend::close_gate();
     ManyReads reads(kTasks * kEach);

@@ -213,7 +213,8 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTria
   // Pairs with wait_for_transfers(): it sees this one, or this sees that the program confines
   // itself.
   in_flight.fetch_add(1, std::memory_order_seq_cst);
-  const bool carried = !process.left_alone() && own_lane->carry(transfer, held, result);
+  const bool carried =
+      !process.left_alone(std::memory_order_seq_cst) && own_lane->carry(transfer, held, result);
   in_flight.fetch_sub(1, std::memory_order_release);
   if (!carried) {
     trial = nullptr;
@@ -225,8 +226,7 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTria
 
 void wait_for_transfers() noexcept {
   constexpr timespec kMoment{0, 200'000};
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  while (in_flight.load(std::memory_order_acquire) != 0) {
+  while (in_flight.load(std::memory_order_seq_cst) != 0) {
     raw_syscall(SYS_nanosleep, &kMoment, nullptr);
   }
 }

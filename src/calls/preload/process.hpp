@@ -54,8 +54,9 @@ class Process {
   /// The program confines itself, or forbids the cycle counter, which the C library's clock reads
   /// as well: from now on neither a system call nor a clock of ours. Async-signal-safe.
   void leave_alone() noexcept;
-  [[nodiscard]] bool left_alone() const noexcept {
-    return left_alone_.load(std::memory_order_relaxed);
+  [[nodiscard]] bool left_alone(
+      std::memory_order order = std::memory_order_relaxed) const noexcept {
+    return left_alone_.load(order);
   }
   /// In a child of such a process: the segment is its parent's.
   void drop_segment() noexcept { segment_.store(nullptr, std::memory_order_relaxed); }
