@@ -245,15 +245,7 @@ class TbbWorkers final : public Workers {
 
   void spawn(Body body) override {
     outstanding_.add();
-    arena_.enqueue([this, owned = new Body(std::move(body))] {
-      {
-        // Gone before the last task counts as ended: the stack of one that was paused is no place
-        // where LeakSanitizer looks.
-        const std::unique_ptr<Body> mine(owned);
-        (*mine)();
-      }
-      outstanding_.drop();
-    });
+    arena_.enqueue(Spawned{std::move(body), &outstanding_});
   }
   void spawn_bound(Body body, Body completed) override {
     outstanding_.add();
@@ -274,6 +266,18 @@ class TbbWorkers final : public Workers {
   void wait() override { outstanding_.wait(); }
 
  private:
+  /// What the body holds is gone before the last task counts as ended: the stack of one that was
+  /// paused is no place where LeakSanitizer looks.
+  struct Spawned {
+    mutable Body body;
+    Outstanding* outstanding;
+    void operator()() const {
+      body();
+      body = nullptr;
+      outstanding->drop();
+    }
+  };
+
   Outstanding outstanding_;
   tbb::global_control limit_;
   tbb::task_arena arena_;
