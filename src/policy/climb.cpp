@@ -316,7 +316,7 @@ void Climber::end_opening() {
   }
   search_anew(at);
   known_ = false;
-  if (!found || steps.size() < 2) {
+  if (!found) {
     return;
   }
   std::vector<LearnedCurve::Point> points;

@@ -89,7 +89,6 @@ CallLane* CallLane::open(Kind kind, UringMode mode) noexcept {
   }
   auto* const lane = new (memory) CallLane{};
   lane->kind_ = kind;
-  lane->mode_ = mode;
   lane->usable_ = kind == Kind::aio ? raw_syscall(SYS_io_setup, 1, &lane->context_) == 0
                                     : lane->open_ring(mode);
   if (!lane->usable_) {

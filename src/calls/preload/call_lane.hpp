@@ -65,7 +65,6 @@ class CallLane {
   [[nodiscard]] bool is_shared_memory_of_another_process() const noexcept;
 
   engine::Kind kind_;
-  engine::UringMode mode_;
   bool usable_;
   pid_t pid_;              // of a ring whose memory a forked child would share; else 0
   unsigned long context_;  // of AIO

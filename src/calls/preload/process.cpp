@@ -46,9 +46,14 @@ bool size_allowed() {
 
 }  // namespace
 
-bool Process::attach() noexcept {
+const char* Process::run_directory() noexcept {
   const char* const directory = secure_getenv(stats::kRunDirVariable);
-  if (directory == nullptr || *directory == '\0' || strlen(directory) >= sizeof directory_) {
+  return directory != nullptr && *directory != '\0' ? directory : nullptr;
+}
+
+bool Process::attach() noexcept {
+  const char* const directory = run_directory();
+  if (directory == nullptr || strlen(directory) >= sizeof directory_) {
     return false;
   }
   stpcpy(directory_, directory);

@@ -28,6 +28,9 @@ extern std::atomic<uint32_t> ioweave_memory_was_shared;
 /// Thread-safe.
 class Process {
  public:
+  /// Of the run that this process was started in; null outside of one. No system call.
+  [[nodiscard]] static const char* run_directory() noexcept;
+
   /// From the constructor: maps the configuration and the segment named by IOWEAVE_RUN_DIR.
   /// False: there is no run, or it cannot be joined, and nothing will be done.
   bool attach() noexcept;

@@ -48,8 +48,7 @@ __attribute__((constructor(101))) void start() noexcept {
   ioweave_real_syscall = dlsym(RTLD_NEXT, "syscall");
   // Inherited: what set it may not be ours to see, and our clock would be the end.
   int tsc = PR_TSC_ENABLE;
-  const char* const directory = secure_getenv(stats::kRunDirVariable);
-  if (directory == nullptr || *directory == '\0') {
+  if (Process::run_directory() == nullptr) {
     errno = saved;
     return;  // without a system call: a filter may forbid what the program does not need
   }

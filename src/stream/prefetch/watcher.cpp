@@ -403,7 +403,7 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   if (reader.walk) {
     const std::optional<uint64_t> end = reader.follower.end_of_read();
     // A reader that computes will find it when it comes.
-    if (end && waits_for_storage(std::get<0>(key)) && !engine::is_ready(reader.own.get(), *end)) {
+    if (end && !engine::is_ready(reader.own.get(), *end) && waits_for_storage(std::get<0>(key))) {
       reader.follower.is_waited_for();
     }
   }
