@@ -79,6 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     part.add_argument(
         "--pairs", type=_count, metavar="N", help="at most N pairs a cell, or rounds of short runs"
     )
+    part.add_argument(
+        "--null",
+        action="store_true",
+        help="harmless: compare plain runs with plain runs: what noise makes of the bars",
+    )
     parser.add_argument("--check", action="store_true", help="end with 1 if a bar is missed")
     return parser
 
@@ -155,7 +160,9 @@ def main(arguments: Sequence[str]) -> int:
                     quick=options.quick,
                     long=options.long,
                     results=destination.with_suffix(""),
-                    selection=Selection(options.only, options.place, options.cache, options.pairs),
+                    selection=Selection(
+                        options.only, options.place, options.cache, options.pairs, options.null
+                    ),
                 ) as running:
                     outcomes.append(_measure(name, running))
                 _print(outcomes[-1])

@@ -32,12 +32,14 @@ class Selection:
         places: Words for places.
         caches: Words for states of the page cache.
         pairs: At most so many pairs a cell.
+        null: Whether plain runs are compared with plain ones, which tells what is noise.
     """
 
     programs: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     caches: tuple[str, ...] = ()
     pairs: int | None = None
+    null: bool = False
 
 
 @dataclass

@@ -207,7 +207,7 @@ def _measure(
 ) -> Pairs:
     names = [_bring(place, file) for file in files]
     outputs: list[str] = []
-    ours = [str(session.program("ioweave")), "run", "-q", "--"]
+    ours = [] if session.selection.null else [str(session.program("ioweave")), "run", "-q", "--"]
     plain = partial(_seconds, place, cell, names, [], outputs)
     woven = partial(_seconds, place, cell, names, ours, outputs)
     plain()  # the program itself comes into memory; one that cannot run here fails
@@ -298,6 +298,8 @@ def _wanted(session: Session) -> tuple[Effort, list[Cell]]:
 def run(session: Session) -> Iterator[Row]:
     """All cells, place by place, and how many are as they should be."""
     effort, cells = _wanted(session)
+    if session.selection.null:
+        session.note("plain runs over plain runs (--null): Ioweave is in none of them")
     session.need_space(6 * 1024 * MIB)
     files = Files(session)
     measured: list[tuple[Cell, Pairs]] = []

@@ -64,9 +64,10 @@ class MainTest(unittest.TestCase):
 
     def test_the_part_that_is_wanted_reaches_the_benchmark(self) -> None:
         words = ("--only", "grep,dd", "--place", "slowfs", "--cache", "cold", "--pairs", "5")
+        words = (*words, "--null")
         self.assertEqual(self.run_main("all", *words), 0)
         self.assertEqual(
-            self.seen[0].selection, Selection(("grep", "dd"), ("slowfs",), ("cold",), 5)
+            self.seen[0].selection, Selection(("grep", "dd"), ("slowfs",), ("cold",), 5, null=True)
         )
 
     def test_no_pairs_at_all_are_refused(self) -> None:

@@ -10,7 +10,7 @@ from harness.build import PROGRAMS, Build
 from harness.paired_ratios import Effort, Pairs
 from harness.places import Place
 from harness.programs import Program, command, selected
-from harness.session import Session
+from harness.session import Selection, Session
 
 READER = Program("reader-1m", command("reader"), gains=True)
 HASH = Program("sha256sum", command("sha256sum"), light=False)
@@ -71,18 +71,26 @@ class RunTest(unittest.TestCase):
         self.data.write_bytes(b"x" * 4096)
         (self.folder / "place").mkdir()
 
-    def measure(self, script: str) -> Pairs:
+    def measure(self, script: str, *, null: bool = False) -> Pairs:
         ioweave = self.folder / PROGRAMS["ioweave"]
         ioweave.parent.mkdir(parents=True, exist_ok=True)
         ioweave.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         ioweave.chmod(0o700)
-        session = Session(Build(self.folder), self.folder, self.folder, self.folder, quick=True)
+        session = Session(
+            *(Build(self.folder), self.folder, self.folder, self.folder),
+            quick=True,
+            selection=Selection(null=null),
+        )
         place = Place("here", self.folder / "place", self.folder / "place")
         cell = Cell(Program("cat", command("cat")), RAW, "cached")
         return harmless._measure(session, place, cell, [self.data], Effort(2, 2, 0.03))
 
     def test_a_program_that_does_the_same_is_measured(self) -> None:
         pairs = self.measure('while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
+        self.assertEqual((len(pairs.plain), len(pairs.woven)), (2, 2))
+
+    def test_ioweave_has_no_part_in_the_measure_of_noise(self) -> None:
+        pairs = self.measure("exit 3", null=True)
         self.assertEqual((len(pairs.plain), len(pairs.woven)), (2, 2))
 
     def test_a_program_that_fails_only_with_ioweave_is_harmed(self) -> None:
