@@ -5,6 +5,8 @@
 //
 //   config            RunConfig, written once by the command, mapped read-only by every process
 //   PID-N.segment     Segment, one per process image (N counts fork and exec), mapped read-write
+//   release           FIFO: a process writes a byte and asks the command to close what it has open
+//   released          FIFO: a byte for each that asked, once that is done
 //
 // Counters live in shared memory so that a process that is killed still leaves its figures, and the
 // program itself never writes a byte or opens a descriptor for them at its end. Layouts are fixed
@@ -25,6 +27,11 @@ inline constexpr uint32_t kLayoutVersion = 2;
 
 /// Environment variable that names the run directory; without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
+
+inline constexpr const char* kReleaseName = "release";
+inline constexpr const char* kReleasedName = "released";
+inline constexpr char kHadFilesOpen = 'c';  ///< answers: now or a moment ago, and they are closed
+inline constexpr char kHadNoneOpen = 'n';
 
 // ---- Configuration of a run ---------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
 // changes state asks. Everything here is async-signal-safe except attach().
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include <sys/types.h>
@@ -53,6 +54,9 @@ class Process {
     return segment_.load(std::memory_order_acquire);  // pairs with create_segment()
   }
   [[nodiscard]] const stats::RunConfig& config() const noexcept { return *config_; }
+  /// Of the run that was joined, shorter than kMostDirectoryBytes; empty where there is none.
+  [[nodiscard]] const char* directory() const noexcept { return directory_; }
+  static constexpr size_t kMostDirectoryBytes = 192;
 
   /// The program confines itself, or forbids the cycle counter, which the C library's clock reads
   /// as well: from now on neither a system call nor a clock of ours. Async-signal-safe.
@@ -85,7 +89,7 @@ class Process {
   std::atomic<uint32_t> birth_{0};  // 1 while a thread creates the segment
   std::atomic<uint32_t> explained_{0};
   pid_t pid_ = 0;
-  char directory_[192] = {};
+  char directory_[kMostDirectoryBytes] = {};
 };
 
 extern Process process;

@@ -85,6 +85,16 @@ static_assert(sizeof(off_t) == 8, "64-bit file offsets are assumed throughout");
     (int from, off_t* from_at, int to, off_t* to_at, size_t bytes, unsigned flags),                \
     (from, from_at, to, to_at, bytes, flags),                                                      \
     ::syscall(SYS_splice, from, from_at, to, to_at, bytes, flags))                                 \
+  X(int, umount2, (const char* target, int flags), (target, flags),                                \
+    static_cast<int>(::syscall(SYS_umount2, target, flags)))                                       \
+  X(int, rmdir, (const char* path), (path),                                                        \
+    static_cast<int>(::syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR)))                       \
+  X(int, unlinkat, (int dir, const char* path, int flags), (dir, path, flags),                     \
+    static_cast<int>(::syscall(SYS_unlinkat, dir, path, flags)))                                   \
+  X(int, inotify_init1, (int flags), (flags),                                                      \
+    static_cast<int>(::syscall(SYS_inotify_init1, flags)))                                         \
+  X(int, fanotify_init, (unsigned flags, unsigned event_flags), (flags, event_flags),              \
+    static_cast<int>(::syscall(SYS_fanotify_init, flags, event_flags)))                            \
   X(int, execve, (const char* path, char* const* argv, char* const* envp), (path, argv, envp),     \
     static_cast<int>(::syscall(SYS_execve, path, argv, envp)))                                     \
   X(int, execveat, (int dir, const char* path, char* const* argv, char* const* envp, int flags),   \
@@ -104,6 +114,7 @@ static_assert(sizeof(off_t) == 8, "64-bit file offsets are assumed throughout");
   X(void, closefrom, (int first), (first))                                                        \
   X(int, fexecve, (int fd, char* const* argv, char* const* envp), (fd, argv, envp))               \
   X(int, execvpe, (const char* file, char* const* argv, char* const* envp), (file, argv, envp))   \
+  X(int, remove, (const char* path), (path))                                                      \
   X(pid_t, _Fork, (), ())                                                                         \
   X(void, quick_exit, (int status), (status))                                                     \
   X(int, prctl, (int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d), \

@@ -10,6 +10,7 @@
 #include "base/private_descriptors.hpp"
 #include "calls/preload/observe.hpp"
 #include "calls/preload/real.hpp"
+#include "calls/preload/release.hpp"
 #include "calls/preload/wrap.hpp"
 
 namespace ioweave::calls {
@@ -222,7 +223,8 @@ IOWEAVE_WRAP(int, fcntl, (int fd, int command, ...)) {
   va_start(arguments, command);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  const int result = real::fcntl(fd, command, argument);
+  const auto call = [=] { return real::fcntl(fd, command, argument); };
+  const int result = command == F_SETLEASE ? past_release(EAGAIN, call) : call();
   if (result < 0) {
     return result;
   }

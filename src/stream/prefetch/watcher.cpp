@@ -33,6 +33,7 @@
 #include "stream/prefetch/proc_files.hpp"
 #include "stream/prefetch/process_segment.hpp"
 #include "stream/prefetch/read_follower.hpp"
+#include "stream/prefetch/release_requests.hpp"
 
 namespace ioweave::stream {
 namespace {
@@ -41,9 +42,11 @@ constexpr uint64_t kLeastFileBytes = 1 << 20;
 constexpr uint64_t kUntilExecNs = 1'000'000;  // it has nothing open before
 constexpr uint64_t kFirstScanNs = 500'000;    // a program that has just started opens files
 constexpr uint64_t kMostScanNs = 40'000'000;
-constexpr uint64_t kScanShare = 50;          // of the time, for scans
-constexpr uint64_t kLookShare = 20;          // the same for looks
-constexpr uint64_t kFreeScanNs = 3'000'000;  // of scans beyond that, in all
+constexpr uint64_t kScanShare = 50;           // of the time, for scans
+constexpr uint64_t kLookShare = 20;           // the same for looks
+constexpr uint64_t kFreeScanNs = 3'000'000;   // of scans beyond that, in all
+constexpr uint64_t kReleasedNs = 20'000'000;  // in which nothing is opened again
+constexpr uint64_t kHadOpenNs = 200'000'000;  // in which a closed file may still be in the way
 constexpr uint64_t kMemoryMeasuredNs = 1'000'000'000;
 constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
 constexpr unsigned kWindowsPerTurn = 16;
@@ -122,7 +125,7 @@ struct Watcher::Shared {
 class Watcher::Thread {
  public:
   Thread(std::shared_ptr<Shared> shared, pid_t program)
-      : shared_(std::move(shared)), program_(program) {}
+      : shared_(std::move(shared)), program_(program), release_requests_(shared_->run_directory) {}
 
   void run();
 
@@ -157,10 +160,14 @@ class Watcher::Thread {
   Readers::iterator forget(Readers::iterator reader);
   void forget_process(pid_t pid);
   void share_budget();
+  void release_on_request();
   [[nodiscard]] bool sleep_until(uint64_t then_ns);
 
   std::shared_ptr<Shared> shared_;
   pid_t program_;
+  ReleaseRequests release_requests_;
+  uint64_t released_until_ns_ = 0;
+  uint64_t had_open_ns_ = 0;  // when a file was last seen to be open here; 0: never
   std::map<pid_t, Process> processes_;
   Readers readers_;
   std::map<dev_t, Device> devices_;
@@ -195,10 +202,23 @@ void Watcher::Thread::run() {
   while (!readers_.empty()) forget(readers_.begin());
 }
 
-/// Sleeps until then, or until a process of which a file is open here ends. False once the run is
-/// over.
+/// A process asks for what is open here to be closed; it may be in the way of an umount(2), or
+/// begins to listen to opens, which the next scan will see.
+void Watcher::Thread::release_on_request() {
+  const size_t asked = release_requests_.take();
+  if (asked == 0) return;
+  for (auto& [key, reader] : readers_) reader.let_go();
+  const uint64_t now = now_ns();
+  released_until_ns_ = now + kReleasedNs;
+  next_scan_ns_ = now;
+  release_requests_.answer(asked, had_open_ns_ != 0 && now - had_open_ns_ < kHadOpenNs);
+}
+
+/// Sleeps until then, until a process of which a file is open here ends, or until one asks for a
+/// release. False once the run is over.
 bool Watcher::Thread::sleep_until(uint64_t then_ns) {
-  std::vector<pollfd> ends{{shared_->wake.get(), POLLIN, 0}};
+  std::vector<pollfd> ends{{shared_->wake.get(), POLLIN, 0}, {release_requests_.fd(), POLLIN, 0}};
+  const size_t first_process = ends.size();
   std::vector<pid_t> pids;
   for (const auto& [pid, process] : processes_) {
     if (!process.end.is_open()) continue;
@@ -206,13 +226,17 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
     pids.push_back(pid);
   }
   const uint64_t now = now_ns();
+  if (std::ranges::any_of(readers_, [](const auto& entry) { return entry.second.own.is_open(); })) {
+    had_open_ns_ = now;
+  }
   const uint64_t wait_ns = then_ns > now ? then_ns - now : 0;
   const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000),
                          static_cast<long>(wait_ns % 1'000'000'000)};
   if (ppoll(ends.data(), ends.size(), &timeout, nullptr) <= 0) return true;
   for (size_t i = 0; i < pids.size(); ++i) {
-    if (ends[i + 1].revents != 0) forget_process(pids[i]);
+    if (ends[i + first_process].revents != 0) forget_process(pids[i]);
   }
+  release_on_request();
   return ends[0].revents == 0;
 }
 
@@ -550,7 +574,7 @@ bool Watcher::Thread::is_leased(const Reader& reader) const {
 
 bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   const bool is_mapped = std::get<1>(key) == kMapped;
-  if (opens_are_heard_) return false;
+  if (opens_are_heard_ || now_ns() < released_until_ns_) return false;
   reader.refused = forgetful_.contains(reader.file.device) || !policy_allows(key, reader) ||
                    (is_mapped && is_leased(reader));
   if (reader.refused) return false;

@@ -13,6 +13,13 @@
  *            where none is to be had
  *   after    read(2); told: whether somebody has FILE open half a second after the end was read
  *   pause    the same after half of it
+ *
+ * Of the following each reads half of FILE by read(2), and is told at once by a call behind it:
+ *
+ *   listen   reads the other half with a watch; told: how often somebody else opened or closed FILE
+ *   own      told: whether a lease for writing is refused
+ *   unmount  closes FILE; told: whether the file system of its folder cannot be unmounted
+ *   remove   closes and removes FILE; told: whether its folder cannot be removed
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -20,10 +27,12 @@
 #include <linux/aio_abi.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <libgen.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,22 +48,30 @@ static void on_lease_break(int number) {
   ++lease_breaks;
 }
 
-/* Events of opening that came, without waiting. */
-static int opens_heard(int watcher) {
+/* Events of those kinds that came, without waiting. */
+static int heard(int watcher, uint32_t kinds) {
   union {
     struct inotify_event event;
     char bytes[4096];
   } buffer;
-  int opens = 0;
+  int events = 0;
   for (ssize_t got; (got = read(watcher, &buffer, sizeof buffer)) > 0;) {
     for (ssize_t at = 0; at < got;) {
       struct inotify_event event;
       memcpy(&event, buffer.bytes + at, sizeof event);
-      opens += (event.mask & IN_OPEN) != 0;
+      events += (event.mask & kinds) != 0;
       at += (ssize_t)(sizeof event + event.len);
     }
   }
-  return opens;
+  return events;
+}
+
+/* What was done to the file is undone by nobody: the test made it for this. */
+static int cannot(const char* how, int fd, char* path) {
+  if (strcmp(how, "own") == 0) return fcntl(fd, F_SETLEASE, F_WRLCK) != 0;
+  close(fd);
+  if (strcmp(how, "unmount") == 0) return umount2(dirname(path), 0) != 0;
+  return unlink(path) != 0 || rmdir(dirname(path)) != 0;
 }
 
 /* Reads a byte of each page. */
@@ -100,6 +117,9 @@ int main(int argc, char** argv) {
   const int has_lease = strcmp(how, "lease") == 0;
   const int pauses = strcmp(how, "pause") == 0;
   const int asks_after = pauses || strcmp(how, "after") == 0;
+  const int listens = strcmp(how, "listen") == 0;
+  const int has_call =
+      strcmp(how, "own") == 0 || strcmp(how, "unmount") == 0 || strcmp(how, "remove") == 0;
   struct io_uring ring;
   if (is_uring && io_uring_queue_init(2, &ring, 0) != 0) return 77;
   aio_context_t context = 0;
@@ -114,7 +134,7 @@ int main(int argc, char** argv) {
   if (is_stdio) {
     fd = stream != NULL ? fileno(stream) : -1;
   } else if (strcmp(how, "input") != 0) {
-    fd = open(argv[2], has_lease || asks_after ? O_RDWR : O_RDONLY);
+    fd = open(argv[2], has_lease || asks_after || has_call ? O_RDWR : O_RDONLY);
   }
   if (has_lease) {
     signal(SIGIO, on_lease_break);
@@ -128,8 +148,12 @@ int main(int argc, char** argv) {
   if (map == MAP_FAILED) return 3;
   int chunks = 0;
   int resident = 0;
-  for (uint64_t at = 0; at < (pauses ? size / 2 : size); at += stride, ++chunks) {
+  for (uint64_t at = 0; at < (pauses || has_call ? size / 2 : size); at += stride, ++chunks) {
     const size_t bytes = at + chunk < size ? chunk : size - at;
+    if (listens && watcher < 0 && at >= size / 2) {
+      watcher = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+      if (inotify_add_watch(watcher, argv[2], IN_OPEN | IN_CLOSE) < 0) return 77;
+    }
     const int there = is_resident(fd, at, bytes);
     resident = there < 0 ? -1 : resident + there;
     size_t got = 0;
@@ -147,7 +171,9 @@ int main(int argc, char** argv) {
     if (got == 0) return 4;
     if (compute_us != 0) usleep(compute_us);
   }
-  int told = watcher >= 0 ? opens_heard(watcher) - 1 /* its own */ : 0;
+  int told = listens ? heard(watcher, IN_OPEN | IN_CLOSE) : 0;
+  if (strcmp(how, "inotify") == 0) told = heard(watcher, IN_OPEN) - 1; /* its own */
+  if (has_call) told = cannot(how, fd, argv[2]);
   if (has_lease) told = lease_breaks != 0 || fcntl(fd, F_GETLEASE) != F_WRLCK;
   if (asks_after) {
     usleep(500000);
