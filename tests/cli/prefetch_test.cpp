@@ -479,7 +479,7 @@ TEST(PrefetchingOnDisk, ALeaseIsNotBroken) {
 template <class Prepare>
 void expect_no_obstacle(const std::string& how, Prepare prepare, uint64_t chunk = kLargeRead) {
   uint64_t operations = 0;
-  for (int i = 0; i < kTries && operations == 0; ++i) {
+  for (int i = 0; i < 4 * kTries && operations == 0; ++i) {
     const std::string path = prepare();
     if (path.empty()) GTEST_SKIP() << "not to be had here";
     if (!drop_from_cache(path)) GTEST_SKIP() << "this file system does not drop pages";
@@ -514,11 +514,14 @@ TEST(PrefetchingOnDisk, AWatchHearsNothingOfAFileThatIsBeingRead) {
 
 TEST_F(Prefetching, TheFileSystemCanBeUnmountedBehindTheReaderItself) {
   if (geteuid() != 0) GTEST_SKIP() << "only root unmounts";
-  expect_no_obstacle("unmount", [&, mounted = true]() mutable {
-    if (!mounted && !device.mount()) return std::string();
-    mounted = false;
-    return device.file(96 * kMiB);
-  });
+  expect_no_obstacle(
+      "unmount",
+      [&, mounted = true]() mutable {
+        if (!mounted && !device.mount()) return std::string();
+        mounted = false;
+        return device.file(96 * kMiB);
+      },
+      kMiB);
   EXPECT_TRUE(device.mount());
 }
 
