@@ -228,7 +228,6 @@ void Climber::count_in(Unit unit) {
   curve_ = CurveEstimate(most_);
   known_ = false;
   promised_.reset();
-  shape_.reset();
   slower_ = faster_ = 0;
   search_anew(curve_.nearest(limit_));
   part_variance_ = kPart * kPart;
