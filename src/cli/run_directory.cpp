@@ -21,7 +21,6 @@ namespace ioweave::cli {
 namespace {
 
 constexpr std::string_view kNamePrefix = "ioweave-run-";
-constexpr const char* kConfigName = "config";
 constexpr const char* kKeepName = "keep";
 constexpr const char* kPreloadName = "libioweave_preload.so";
 /// The interposer keeps the directory's path in a buffer of fixed size.
@@ -144,10 +143,12 @@ void RunDirectory::keep() noexcept {
 }
 
 int RunDirectory::write_config(const stats::RunConfig& config) const {
-  const int fd = openat(fd_, kConfigName, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int fd = openat(fd_, stats::kConfigName, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return -errno;
   const auto* const bytes = reinterpret_cast<const char*>(&config);
-  const int error = stats::write_all(fd, std::string_view(bytes, sizeof config));
+  int error = stats::write_all(fd, std::string_view(bytes, sizeof config));
+  const auto all = static_cast<off_t>(stats::kRunStateOffset + sizeof(stats::RunState));
+  if (error == 0 && ftruncate(fd, all) != 0) error = -errno;
   return close(fd) != 0 && error == 0 ? -errno : error;
 }
 

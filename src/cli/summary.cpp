@@ -16,6 +16,7 @@ using stats::Degrade;
 
 constexpr size_t kWidth = 100;
 constexpr size_t kPathColumns = 48;
+constexpr double kLeastSeconds = 0.0005;  // less would show as 0.000 s
 
 std::string headline(const stats::RunReport& report) {
   const stats::Outcome& outcome = report.outcome;
@@ -82,6 +83,15 @@ void add_hidden(std::string& text, const stats::RunReport& report) {
   }
 }
 
+/// What it cost to know that.
+void add_trial(std::string& text, const stats::RunReport& report) {
+  const double seconds = report.totals.trial_seconds;
+  if (seconds < kLeastSeconds || report.outcome.wall_seconds <= 0) return;
+  line(text, "comparing", seconds_text(seconds),
+       percent_text(seconds / report.outcome.wall_seconds) +
+           " of the wall time, for what was read without prefetching");
+}
+
 void add_prefetch(std::string& text, const stats::RunTotals& totals) {
   if (totals.prefetched_bytes == 0) return;
   const double used = static_cast<double>(totals.prefetched_used_bytes) /
@@ -108,6 +118,7 @@ void add_figures(std::string& text, const stats::RunReport& report) {
   add_wall(text, report);
   line(text, "I/O time", seconds_text(totals.io_seconds), bytes_moved(totals));
   add_hidden(text, report);
+  add_trial(text, report);
   line(text, "exposed", seconds_text(totals.exposed_seconds), share_of_wall(report));
   add_prefetch(text, totals);
   line(text, "engine",
@@ -140,7 +151,6 @@ std::string remark_on(const stats::FileReport& file, const stats::RunReport& rep
 bool is_worth_a_line(const stats::FileReport& file, bool small_too) {
   const uint64_t bytes = file.of(CallClass::read).bytes + file.of(CallClass::write).bytes;
   const uint64_t least_bytes = small_too ? 1 : 1u << 20;
-  constexpr double kLeastSeconds = 0.0005;  // less would show as 0.000 s
   return file.degrade != Degrade::not_regular &&
          (bytes >= least_bytes || file.exposed_seconds() >= kLeastSeconds);
 }
@@ -173,6 +183,7 @@ std::string summary_text(const stats::RunReport& report, const Detail& detail) {
   if (saw_nothing) {
     add_wall(text, report);
     if (report.totals.prefetch_operations > 0) add_hidden(text, report);
+    add_trial(text, report);
     add_prefetch(text, report.totals);
   } else {
     add_figures(text, report);

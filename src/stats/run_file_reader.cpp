@@ -243,6 +243,7 @@ void read_summary(const Fields& fields, RunReport& report) {
   totals.prefetch_operations = prefetch.count("operations");
   totals.prefetched_bytes = prefetch.count("bytes");
   totals.prefetched_used_bytes = prefetch.count("used_bytes");
+  if (prefetch.has("trial_s")) totals.trial_seconds = prefetch.seconds("trial_s");
   totals.files = fields.count("files");
   totals.processes = fields.count("processes");
   totals.images = fields.count("images");

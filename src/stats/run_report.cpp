@@ -33,6 +33,7 @@ void RunGatherer::add(ProcessReport process, std::vector<FileReport> files) {
 void RunGatherer::add(PrefetchReport prefetch) {
   prefetch_operations_ += prefetch.operations;
   prefetch_is_compared_ = prefetch_is_compared_ || prefetch.is_compared;
+  trial_seconds_ += prefetch.trial_seconds;
   FileReport file;
   file.path = std::move(prefetch.path);
   file.device = prefetch.device;
@@ -106,6 +107,7 @@ void RunGatherer::finish(RunReport& report) && {
   std::sort(files_.begin(), files_.end(), more_exposed);
   report.totals = sum_up(processes_, files_);
   report.totals.prefetch_operations = prefetch_operations_;
+  report.totals.trial_seconds = trial_seconds_;
   report.totals.hidden_is_known = prefetch_operations_ == 0 || prefetch_is_compared_;
   for (const ProcessReport& process : processes_) {
     if (report.engine.empty()) report.engine = process.engine;

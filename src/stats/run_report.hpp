@@ -82,6 +82,7 @@ struct PrefetchReport {
   uint64_t used_bytes = 0;  ///< of these, read by the program afterwards
   double saved_seconds = 0;
   bool is_compared = false;  ///< whether its pace was taken with and without
+  double trial_seconds = 0;  ///< that comparing cost
 };
 
 /// A task of a Python runtime; one that does I/O on each of its devices.
@@ -101,6 +102,7 @@ struct RunTotals {
   double io_seconds = 0;
   double hidden_seconds = 0;    ///< below 0: prefetching cost time
   bool hidden_is_known = true;  ///< false: something was prefetched, too little to compare
+  double trial_seconds = 0;     ///< that comparing cost: what was read without prefetching
   double exposed_seconds = 0;
   CallTable call;  ///< of regular files
   uint64_t files = 0;
@@ -180,6 +182,7 @@ class RunGatherer {
   std::vector<FileReport> files_;
   uint64_t prefetch_operations_ = 0;
   bool prefetch_is_compared_ = false;
+  double trial_seconds_ = 0;
   std::unordered_map<std::string, size_t> index_;  // path -> position in files_
 };
 

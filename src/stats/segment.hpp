@@ -3,10 +3,9 @@
 // What a program under `ioweave run` shares with the command: one directory per run (mode 0700, on
 // tmpfs where possible), holding
 //
-//   config            RunConfig, written once by the command, mapped read-only by every process
+//   config            RunConfig, written once by the command, mapped read-only by every process,
+//                     and at kRunStateOffset the RunState, mapped read-write
 //   PID-N.segment     Segment, one per process image (N counts fork and exec), mapped read-write
-//   release           FIFO: a process writes a byte and asks the command to close what it has open
-//   released          FIFO: a byte for each that asked, once that is done
 //
 // Counters live in shared memory so that a process that is killed still leaves its figures, and the
 // program itself never writes a byte or opens a descriptor for them at its end. Layouts are fixed
@@ -28,10 +27,7 @@ inline constexpr uint32_t kLayoutVersion = 2;
 /// Environment variable that names the run directory; without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
 
-inline constexpr const char* kReleaseName = "release";
-inline constexpr const char* kReleasedName = "released";
-inline constexpr char kHadFilesOpen = 'c';  ///< answers: now or a moment ago, and they are closed
-inline constexpr char kHadNoneOpen = 'n';
+inline constexpr const char* kConfigName = "config";
 
 // ---- Configuration of a run ---------------------------------------------------------------------
 
@@ -67,6 +63,23 @@ struct RunConfig {
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run
   FileRule rule[kMaxRules] = {};            ///< the first that matches wins
 };
+
+// ---- What processes ask of the command
+// --------------------------------------------------------------
+
+/// The command has files open while it prefetches. A call that meets one asks for all to be closed
+/// (calls/preload/release.hpp), and waits for the answer while something is open.
+struct RunState {
+  std::atomic<uint32_t> asked;      ///< how often, over all processes
+  std::atomic<uint32_t> listeners;  ///< of these: by somebody who hears of opens from now on
+  std::atomic<uint32_t> answered;   ///< the number of the last that was
+  std::atomic<uint32_t> is_open;    ///< 1: a file may be
+  /// base/clock.hpp now_ns(), when one was last that its file system would keep under another name
+  /// if it were removed; 0: never.
+  std::atomic<uint64_t> kept_open_ns;
+};
+inline constexpr size_t kRunStateOffset = 64 << 10;  ///< a page of its own, whatever the page size
+static_assert(sizeof(RunConfig) <= kRunStateOffset);
 
 // ---- Counters -----------------------------------------------------------------------------------
 

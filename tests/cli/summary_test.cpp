@@ -107,8 +107,9 @@ TEST(Summary, IsShortAndNamesTheExposedSeconds) {
 }
 
 /// The summary of a run whose wall time is 10 s.
-std::string summary_with(double saved_seconds, bool is_compared) {
-  stats::PrefetchReport prefetch{"/in", 1, 2, 8, 100, 90, saved_seconds, is_compared};
+std::string summary_with(double saved_seconds, bool is_compared, double trial_seconds = 0) {
+  stats::PrefetchReport prefetch{"/in",        1, 2, 8, 100, 90, saved_seconds, is_compared,
+                                 trial_seconds};
   RunReport report;
   report.outcome.wall_seconds = 10;
   ProcessReport process;
@@ -129,6 +130,12 @@ TEST(Summary, SaysInOneLineWhatWasSavedOrLost) {
   EXPECT_THAT(summary_with(1, false), HasSubstr("hidden        not known"));
   EXPECT_THAT(summary_with(0, false),
               HasSubstr("hidden          0.000 s   nothing was prefetched"));
+}
+
+TEST(Summary, SaysWhatItCostToKnowThat) {
+  EXPECT_THAT(summary_with(3, true, 0.15),
+              HasSubstr("  comparing       0.150 s   1.5 % of the wall time"));
+  EXPECT_THAT(summary_with(3, true, 0.0001), Not(HasSubstr("comparing")));
 }
 
 TEST(Summary, SaysHowMuchOfWhatWasPrefetchedWasReadAndWhatMovedIt) {

@@ -29,6 +29,7 @@ PrefetchReport prefetch_of(const std::string& path, double saved_seconds, bool i
   prefetch.used_bytes = 75;
   prefetch.saved_seconds = saved_seconds;
   prefetch.is_compared = is_compared;
+  prefetch.trial_seconds = 0.25;
   return prefetch;
 }
 
@@ -39,6 +40,7 @@ TEST(RunReport, HiddenIsWhatPrefetchingSaved) {
   gatherer.add(prefetch_of("/in", 1, true));
   const RunReport report = finished(std::move(gatherer));
   EXPECT_DOUBLE_EQ(report.totals.hidden_seconds, 3);
+  EXPECT_DOUBLE_EQ(report.totals.trial_seconds, 0.5);
   EXPECT_TRUE(report.totals.hidden_is_known);
   EXPECT_DOUBLE_EQ(report.totals.exposed_seconds, 2);
   EXPECT_DOUBLE_EQ(report.totals.io_seconds, 5);

@@ -45,8 +45,9 @@ class Reader {
   bool waits = true;
   double seconds = 0;           ///< in which it read
   double unhelped_seconds = 0;  ///< of these, in bytes that nothing was asked for
-  uint64_t helped_bytes = 0;    ///< read with help
-  uint64_t first_refusal = 0;   ///< where help that was on went off first; 0: never
+  uint64_t unhelped_bytes = 0;
+  uint64_t helped_bytes = 0;   ///< read with help
+  uint64_t first_refusal = 0;  ///< where help that was on went off first; 0: never
   [[nodiscard]] uint64_t offset() const { return offset_; }
 
  private:
@@ -58,6 +59,7 @@ class Reader {
     seconds += took;
     if (is_helped) helped_bytes += bytes;
     if (!is_helped) unhelped_seconds += took;
+    if (!is_helped) unhelped_bytes += bytes;
     ahead_bytes_ -= std::min(ahead_bytes_, bytes);
     offset_ += bytes;
     now_ns_ += static_cast<uint64_t>(took * 1e9);
@@ -88,6 +90,24 @@ TEST(HelpTrial, HelpThatSavesStaysOn) {
   const double saved = alone_seconds(reader, kPace) - reader.seconds;
   ASSERT_TRUE(reader.trial.saved_seconds().has_value());
   EXPECT_NEAR(*reader.trial.saved_seconds(), saved, 0.03 * saved);
+}
+
+TEST(HelpTrial, WhatComparingCostIsTold) {
+  constexpr Pace kPace{1.0, 0.6};
+  Reader reader(60 * kGiB);
+  EXPECT_EQ(reader.trial.trial_seconds(), 0);
+  reader.read(60 * kGiB, kPace);
+  const double unhelped = static_cast<double>(reader.unhelped_bytes) / kGiB;
+  const double cost = reader.unhelped_seconds - kPace.helped * unhelped;
+  EXPECT_GT(cost, 0);
+  EXPECT_NEAR(reader.trial.trial_seconds(), cost, 0.1 * cost);
+  EXPECT_LT(reader.trial.trial_seconds(), 0.02 * reader.seconds);
+}
+
+TEST(HelpTrial, ComparingCostsNothingWhereHelpDoesNotPay) {
+  Reader reader(20 * kGiB);
+  reader.read(20 * kGiB, {1.0, 1.5});
+  EXPECT_EQ(reader.trial.trial_seconds(), 0);
 }
 
 TEST(HelpTrial, HelpThatChangesNothingStaysOnAndSavesNothing) {

@@ -63,20 +63,25 @@ bool Process::attach() noexcept {
 
 bool Process::map_config() noexcept {
   char path[sizeof directory_ + 8];
-  stpcpy(stpcpy(path, directory_), "/config");
-  const int fd = real::open(path, O_RDONLY | O_CLOEXEC, 0);
+  stpcpy(stpcpy(stpcpy(path, directory_), "/"), stats::kConfigName);
+  const int fd = real::open(path, O_RDWR | O_CLOEXEC, 0);
   if (fd < 0) {
     return false;
   }
   struct stat status {};
   void* mapped = MAP_FAILED;
-  if (fstat(fd, &status) == 0 && status.st_size >= static_cast<off_t>(sizeof(stats::RunConfig))) {
+  void* state = MAP_FAILED;
+  const auto all = static_cast<off_t>(stats::kRunStateOffset + sizeof(stats::RunState));
+  if (fstat(fd, &status) == 0 && status.st_size >= all) {
     mapped = mmap(nullptr, sizeof(stats::RunConfig), PROT_READ, MAP_PRIVATE, fd, 0);
+    state = mmap(nullptr, sizeof(stats::RunState), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                 stats::kRunStateOffset);
   }
   real::close(fd);
-  if (mapped == MAP_FAILED) {
+  if (mapped == MAP_FAILED || state == MAP_FAILED) {
     return false;
   }
+  run_state_ = static_cast<stats::RunState*>(state);
   config_ = static_cast<const stats::RunConfig*>(mapped);
   return config_->magic == stats::kConfigMagic && config_->version == stats::kLayoutVersion &&
          config_->bytes == sizeof(stats::RunConfig) &&

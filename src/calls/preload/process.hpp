@@ -10,7 +10,6 @@
 // changes state asks. Everything here is async-signal-safe except attach().
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 
 #include <sys/types.h>
@@ -54,9 +53,8 @@ class Process {
     return segment_.load(std::memory_order_acquire);  // pairs with create_segment()
   }
   [[nodiscard]] const stats::RunConfig& config() const noexcept { return *config_; }
-  /// Of the run that was joined, shorter than kMostDirectoryBytes; empty where there is none.
-  [[nodiscard]] const char* directory() const noexcept { return directory_; }
-  static constexpr size_t kMostDirectoryBytes = 192;
+  /// Null where no run was joined. Shared with the command and all processes.
+  [[nodiscard]] stats::RunState* run_state() const noexcept { return run_state_; }
 
   /// The program confines itself, or forbids the cycle counter, which the C library's clock reads
   /// as well: from now on neither a system call nor a clock of ours. Async-signal-safe.
@@ -83,13 +81,14 @@ class Process {
   [[nodiscard]] stats::Segment* map_new_segment(int pid) const noexcept;
 
   const stats::RunConfig* config_ = nullptr;
+  stats::RunState* run_state_ = nullptr;
   std::atomic<stats::Segment*> segment_{nullptr};
   std::atomic<bool> unborn_{false};
   std::atomic<bool> left_alone_{false};
   std::atomic<uint32_t> birth_{0};  // 1 while a thread creates the segment
   std::atomic<uint32_t> explained_{0};
   pid_t pid_ = 0;
-  char directory_[kMostDirectoryBytes] = {};
+  char directory_[192] = {};
 };
 
 extern Process process;

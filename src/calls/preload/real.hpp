@@ -114,7 +114,9 @@ static_assert(sizeof(off_t) == 8, "64-bit file offsets are assumed throughout");
   X(void, closefrom, (int first), (first))                                                        \
   X(int, fexecve, (int fd, char* const* argv, char* const* envp), (fd, argv, envp))               \
   X(int, execvpe, (const char* file, char* const* argv, char* const* envp), (file, argv, envp))   \
+  X(int, umount, (const char* target), (target))                                                  \
   X(int, remove, (const char* path), (path))                                                      \
+  X(int, inotify_init, (), ())                                                                    \
   X(pid_t, _Fork, (), ())                                                                         \
   X(void, quick_exit, (int status), (status))                                                     \
   X(int, prctl, (int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d), \

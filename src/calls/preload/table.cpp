@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "base/memory_file_system.hpp"
+#include "base/file_system_kind.hpp"
 
 namespace ioweave::calls {
 

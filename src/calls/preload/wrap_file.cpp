@@ -224,7 +224,9 @@ IOWEAVE_WRAP(int, fcntl, (int fd, int command, ...)) {
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
   const auto call = [=] { return real::fcntl(fd, command, argument); };
-  const int result = command == F_SETLEASE ? past_release(EAGAIN, call) : call();
+  // One for reading is in nobody's way.
+  const bool is_alone = command == F_SETLEASE && reinterpret_cast<intptr_t>(argument) == F_WRLCK;
+  const int result = is_alone ? past_release(EAGAIN, call) : call();
   if (result < 0) {
     return result;
   }

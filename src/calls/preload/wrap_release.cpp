@@ -1,18 +1,20 @@
 // Calls that an open descriptor of the command's would disturb.
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
 #include <string_view>
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
 #include <dirent.h>
 
 #include "base/clock.hpp"
+#include "base/file_system_kind.hpp"
+#include "calls/preload/process.hpp"
 #include "calls/preload/real.hpp"
 #include "calls/preload/release.hpp"
 #include "calls/preload/wrap.hpp"
@@ -37,40 +39,53 @@ bool is_kept_or_dots(const char* name) noexcept {
   return entry.starts_with(kFuse) || entry.starts_with(kNfs) || entry == "." || entry == "..";
 }
 
-/// Whether nothing but kept files is in a directory of such a file system.
-bool has_kept_files_only(int fd) noexcept {
+/// Whether a path leads to such a file system. Nobody hears of it.
+bool is_on_such(int dir, const char* path) noexcept {
   struct statfs status {};
-  if (fstatfs(fd, &status) != 0 ||
-      (status.f_type != FUSE_SUPER_MAGIC && status.f_type != NFS_SUPER_MAGIC)) {
-    return false;
-  }
+  const bool known =
+      (dir == AT_FDCWD || path[0] == '/' ? statfs(path, &status) : fstatfs(dir, &status)) == 0;
+  return known && may_keep_removed_files(static_cast<unsigned long>(status.f_type));
+}
+
+bool has_kept_files_only(int dir, const char* path) noexcept {
+  const auto fd = static_cast<int>(
+      raw_syscall(SYS_openat, dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOATIME, 0));
+  if (fd < 0) return false;
   alignas(dirent64) char entries[4096];
-  while (true) {
-    const long bytes = raw_syscall(SYS_getdents64, fd, entries, sizeof entries);
-    if (bytes <= 0) return bytes == 0;
+  bool only = true;
+  long bytes = 0;
+  while (only && (bytes = raw_syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0) {
     for (long at = 0; at < bytes;) {
       const auto* const entry = reinterpret_cast<const dirent64*>(entries + at);
-      if (!is_kept_or_dots(entry->d_name)) return false;
+      only = only && is_kept_or_dots(entry->d_name);
       at += entry->d_reclen;
     }
   }
+  raw_syscall(SYS_close, fd);
+  return only && bytes == 0;
 }
 
-/// Whether the command is why a directory is not empty; by now it has closed what it had open.
+/// Somebody else's kept file was waited for in vain: not again.
+constinit std::atomic<bool> waited_in_vain{false};
+
+/// Whether the command may be why a directory is not empty; by now it has closed what it had open.
 bool was_held(int dir, const char* path) noexcept {
+  if (!had_kept_files() || waited_in_vain.load(std::memory_order_relaxed)) {
+    return false;
+  }
   const int saved = errno;
-  const auto fd = static_cast<int>(
-      raw_syscall(SYS_openat, dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK, 0));
-  if (fd < 0) return false;
-  const bool is_kept = has_kept_files_only(fd);
-  raw_syscall(SYS_close, fd);
+  const bool was = is_on_such(dir, path) && has_kept_files_only(dir, path);
+  if (was) {
+    (void)ask_for_release(Asks::once);
+  }
   errno = saved;
-  return is_kept && ask_for_release() == Released::closed;
+  return was;
 }
 
 /// Removes a directory.
 template <class Call>
 int removed(int dir, const char* path, Call call) {
+  const int saved = errno;
   int result = call();
   if (result != -1 || errno != ENOTEMPTY || !was_held(dir, path)) {
     return result;
@@ -81,13 +96,18 @@ int removed(int dir, const char* path, Call call) {
     (void)raw_syscall(SYS_nanosleep, &wait, nullptr);
     result = call();
   } while (result == -1 && errno == ENOTEMPTY && now_ns() - begin < kMostRemovalNs);
+  if (result != -1) {
+    errno = saved;
+  } else if (errno == ENOTEMPTY && !process.is_visitor()) {
+    waited_in_vain.store(true, std::memory_order_relaxed);
+  }
   return result;
 }
 
 /// Who hears of files being opened must not hear of the command's.
 int listening(int fd) noexcept {
   if (fd >= 0) {
-    (void)ask_for_release();
+    (void)ask_for_release(Asks::forever);
   }
   return fd;
 }
@@ -98,7 +118,7 @@ IOWEAVE_WRAP(int, umount2, (const char* target, int flags)) {
   return past_release(EBUSY, [=] { return real::umount2(target, flags); });
 }
 IOWEAVE_WRAP(int, umount, (const char* target)) {
-  return wrapped_umount2(target, 0);
+  return past_release(EBUSY, [=] { return real::umount(target); });
 }
 
 IOWEAVE_WRAP(int, rmdir, (const char* path)) {
@@ -115,7 +135,7 @@ IOWEAVE_WRAP(int, inotify_init1, (int flags)) {
   return listening(real::inotify_init1(flags));
 }
 IOWEAVE_WRAP(int, inotify_init, ()) {
-  return wrapped_inotify_init1(0);
+  return listening(real::inotify_init());
 }
 IOWEAVE_WRAP(int, fanotify_init, (unsigned flags, unsigned event_flags)) {
   return listening(real::fanotify_init(flags, event_flags));

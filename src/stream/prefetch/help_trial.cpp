@@ -19,8 +19,11 @@ constexpr unsigned kLooksToRestAgain = 8;
 constexpr unsigned kMovesToRest = 2;  // whoever computes long between reads waits seldom
 constexpr unsigned kWaitsToTell = 4;
 constexpr unsigned kWaitsAtTheEnd = 2;
-constexpr uint64_t kFewWaits = 16;   // of the time
-constexpr uint64_t kLittleTime = 8;  // of a device, the same
+constexpr uint64_t kFewWaits = 16;  // of the time
+// Of the looks at a device, those that find it idle: so many at last, or early.
+constexpr uint64_t kSomeTime = 6;
+constexpr uint64_t kMuchTime = 2;
+constexpr unsigned kLooksInDoubt = 32;  // at a reader that waits
 constexpr uint64_t kShortRestNs = 50'000'000;
 
 }  // namespace
@@ -46,6 +49,19 @@ void HelpTrial::account() noexcept {
   compared_ = true;
 }
 
+HelpTrial::Way* HelpTrial::way_of_phase() noexcept {
+  switch (phase_) {
+    case Phase::warming:
+    case Phase::alone:
+      return &without_help_;
+    case Phase::helping:
+    case Phase::draining:
+      return &with_help_;
+    default:
+      return nullptr;
+  }
+}
+
 void HelpTrial::interrupt() noexcept {
   way_bytes_ = 0;
   settled_ns_ = 0;
@@ -69,6 +85,10 @@ void HelpTrial::advance(const Step& step) noexcept {
     return;
   }
   way_bytes_ += step.moved_bytes;
+  if (Way* const way = way_of_phase(); way != nullptr) {
+    way->bytes += step.moved_bytes;
+    way->ns += step.now_ns - last_ns_;
+  }
   last_ns_ = step.now_ns;
   switch (phase_) {
     case Phase::fresh:
@@ -121,7 +141,8 @@ bool HelpTrial::waits_much() const noexcept {
 }
 
 bool HelpTrial::device_has_time() const noexcept {
-  return (looked_ns_ - busy_ns_) * kLittleTime > looked_ns_;
+  const uint64_t share = looks_ >= kLooksInDoubt ? kSomeTime : kMuchTime;
+  return (looked_ns_ - busy_ns_) * share > looked_ns_;
 }
 
 void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
@@ -139,11 +160,11 @@ void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
   if (!is_short_ || phase_ != Phase::warming) return;
   const bool is_over =
       moves_ >= kMovesToRest && looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain);
-  const bool is_told = waits_ >= (is_over ? kWaitsAtTheEnd : kWaitsToTell);
-  if (is_told && waits_much() && device_has_time()) {
+  const bool waits = waits_ >= (is_over ? kWaitsAtTheEnd : kWaitsToTell) && waits_much();
+  if (waits && device_has_time()) {
     enter(Phase::helping, last_ns_);
     next_trial_ns_ = UINT64_MAX;
-  } else if (is_over) {
+  } else if (is_over && (!waits || looks_ >= kLooksInDoubt)) {
     rest_ns_ = std::clamp(2 * rest_ns_, kShortRestNs, kMostRestNs);
     enter(Phase::resting, last_ns_);
   }
@@ -188,6 +209,14 @@ std::optional<double> HelpTrial::saved_seconds() const noexcept {
   ended.account();
   if (!ended.compared_) return std::nullopt;
   return ended.saved_ns_ * 1e-9;
+}
+
+double HelpTrial::trial_seconds() const noexcept {
+  if (!saved_seconds() || with_help_.bytes == 0) return 0;
+  const double helped_pace_ns =
+      static_cast<double>(with_help_.ns) / static_cast<double>(with_help_.bytes);
+  const double with_help_ns = helped_pace_ns * static_cast<double>(without_help_.bytes);
+  return std::max(0.0, static_cast<double>(without_help_.ns) - with_help_ns) * 1e-9;
 }
 
 }  // namespace ioweave::stream

@@ -14,7 +14,8 @@
 // it rests at once. A first stretch alone costs at most one part in 32 of what is left of the file;
 // where less is left there is none, and the reader is helped when it is found waiting for a
 // sixteenth of the time once the kernel's own window has grown (until then every reader waits), and
-// its device idle for an eighth of it: a device that always has requests has nothing to give. Later
+// its device idle for half of it, or a sixth in 32 looks: a device that nearly always has
+// requests has nothing to give. Later
 // stretches come after 50 times their length, and not before 2.5 seconds: the reader must first
 // come up to what was asked for ahead of it (draining). Help that was slower by more than a tenth,
 // or twice in a row by more than three parts in a hundred, rests, longer each time, and is then
@@ -64,6 +65,11 @@ class HelpTrial {
     return phase_ == Phase::alone || (phase_ == Phase::warming && is_short_ && !is_ramping_);
   }
 
+  /// Whether it waits, and its device's time is what looks are for.
+  [[nodiscard]] bool is_in_doubt() const noexcept {
+    return is_short_ && phase_ == Phase::warming && waits_much();
+  }
+
   [[nodiscard]] bool is_resting() const noexcept { return phase_ == Phase::resting; }
 
   /// Seconds that help has saved, computation included; below zero: it has cost them. Way with help
@@ -71,12 +77,22 @@ class HelpTrial {
   /// there was no stretch without help to compare with.
   [[nodiscard]] std::optional<double> saved_seconds() const noexcept;
 
+  /// Seconds that comparing has cost: what was read without help to know its pace, beyond what that
+  /// would have taken with help. 0 where help does not pay.
+  [[nodiscard]] double trial_seconds() const noexcept;
+
  private:
   enum class Phase : uint8_t { fresh, warming, alone, helping, draining, resting };
 
   void enter(Phase phase, uint64_t now_ns) noexcept;
   void judge(const Step& step) noexcept;
   void account() noexcept;
+  /// Some part of the way, and how long it took.
+  struct Way {
+    uint64_t bytes = 0;
+    uint64_t ns = 0;
+  };
+  [[nodiscard]] Way* way_of_phase() noexcept;
   [[nodiscard]] bool waits_much() const noexcept;
   [[nodiscard]] bool device_has_time() const noexcept;
 
@@ -104,6 +120,8 @@ class HelpTrial {
   unsigned losses_ = 0;  // in a row
   double saved_ns_ = 0;  // of stretches that have ended
   bool compared_ = false;
+  Way without_help_;
+  Way with_help_;
 };
 
 }  // namespace ioweave::stream

@@ -19,7 +19,7 @@
 
 #include <dirent.h>
 
-#include "base/memory_file_system.hpp"
+#include "base/file_system_kind.hpp"
 
 namespace ioweave::stream {
 namespace {

@@ -20,6 +20,7 @@ constexpr double kLooksAhead = 8;  // in which what is ahead is read
 constexpr double kFastDecay = 1.05;
 constexpr uint64_t kMostLookNs = 5'000'000;
 constexpr uint64_t kMeasuringLookNs = 1'000'000;
+constexpr uint64_t kDoubtLookNs = 500'000;    // its reader waits, and leaves a core to us
 constexpr uint64_t kRestLookNs = 40'000'000;  // while nothing is asked for
 constexpr uint64_t kMostIdleLookNs = 100'000'000;
 constexpr uint64_t kStillNs = 100'000'000;
@@ -229,7 +230,9 @@ uint64_t ReadFollower::look_again_ns(uint64_t now_ns) const noexcept {
   const uint64_t idle_ns = now_ns - std::min(now_ns, moved_ns_);
   const bool rests = trial_.is_resting() || read_bytes_ < rest_until_;
   if (rests) return std::max(kRestLookNs, std::min(idle_ns / kIdleShare, kMostIdleLookNs));
-  const uint64_t most = trial_.is_measuring() ? kMeasuringLookNs : kMostLookNs;
+  const uint64_t most = trial_.is_in_doubt()    ? kDoubtLookNs
+                        : trial_.is_measuring() ? kMeasuringLookNs
+                                                : kMostLookNs;
   const uint64_t wanted = part_ns >= static_cast<double>(most)
                               ? most
                               : std::max(kLeastLookNs, static_cast<uint64_t>(part_ns));

@@ -93,6 +93,7 @@ class ReadFollower {
   [[nodiscard]] std::optional<double> saved_seconds() const noexcept {
     return trial_.saved_seconds();
   }
+  [[nodiscard]] double trial_seconds() const noexcept { return trial_.trial_seconds(); }
 
  private:
   void begin_again(const Sighting& seen) noexcept;

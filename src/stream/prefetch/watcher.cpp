@@ -25,7 +25,7 @@
 
 #include "base/clock.hpp"
 #include "base/descriptor.hpp"
-#include "base/memory_file_system.hpp"
+#include "base/file_system_kind.hpp"
 #include "engine/available_memory.hpp"
 #include "engine/prefetch.hpp"
 #include "engine/read_ahead_walk.hpp"
@@ -33,7 +33,7 @@
 #include "stream/prefetch/proc_files.hpp"
 #include "stream/prefetch/process_segment.hpp"
 #include "stream/prefetch/read_follower.hpp"
-#include "stream/prefetch/release_requests.hpp"
+#include "stream/prefetch/run_state.hpp"
 
 namespace ioweave::stream {
 namespace {
@@ -42,11 +42,11 @@ constexpr uint64_t kLeastFileBytes = 1 << 20;
 constexpr uint64_t kUntilExecNs = 1'000'000;  // it has nothing open before
 constexpr uint64_t kFirstScanNs = 500'000;    // a program that has just started opens files
 constexpr uint64_t kMostScanNs = 40'000'000;
-constexpr uint64_t kScanShare = 50;           // of the time, for scans
-constexpr uint64_t kLookShare = 20;           // the same for looks
-constexpr uint64_t kFreeScanNs = 3'000'000;   // of scans beyond that, in all
-constexpr uint64_t kReleasedNs = 20'000'000;  // in which nothing is opened again
-constexpr uint64_t kHadOpenNs = 200'000'000;  // in which a closed file may still be in the way
+constexpr uint64_t kScanShare = 50;             // of the time, for scans
+constexpr uint64_t kLookShare = 20;             // the same for looks
+constexpr uint64_t kFreeScanNs = 3'000'000;     // of scans beyond that, in all
+constexpr uint64_t kReleasedNs = 20'000'000;    // in which nothing is opened again
+constexpr uint64_t kRequestLookNs = 5'000'000;  // while something is open
 constexpr uint64_t kMemoryMeasuredNs = 1'000'000'000;
 constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
 constexpr unsigned kWindowsPerTurn = 16;
@@ -81,6 +81,7 @@ struct Reader {
   std::string path;                           ///< empty: not asked for yet
   bool refused = false;                       ///< it cannot, or must not, be helped
   bool seen = false;                          ///< by the last scan
+  bool is_kept = false;                       ///< while it is open, were it removed
   uint64_t operations = 0;
   uint64_t look_ns = 0;
 
@@ -125,7 +126,7 @@ struct Watcher::Shared {
 class Watcher::Thread {
  public:
   Thread(std::shared_ptr<Shared> shared, pid_t program)
-      : shared_(std::move(shared)), program_(program), release_requests_(shared_->run_directory) {}
+      : shared_(std::move(shared)), program_(program), run_state_(shared_->run_directory) {}
 
   void run();
 
@@ -160,14 +161,15 @@ class Watcher::Thread {
   Readers::iterator forget(Readers::iterator reader);
   void forget_process(pid_t pid);
   void share_budget();
-  void release_on_request();
+  bool release_on_request();
+  [[nodiscard]] bool may_open();
   [[nodiscard]] bool sleep_until(uint64_t then_ns);
 
   std::shared_ptr<Shared> shared_;
   pid_t program_;
-  ReleaseRequests release_requests_;
+  RunState run_state_;
   uint64_t released_until_ns_ = 0;
-  uint64_t had_open_ns_ = 0;  // when a file was last seen to be open here; 0: never
+  bool must_scan_ = false;  // before anything is opened
   std::map<pid_t, Process> processes_;
   Readers readers_;
   std::map<dev_t, Device> devices_;
@@ -188,8 +190,8 @@ void Watcher::Thread::run() {
   prctl(PR_SET_TIMERSLACK, 1000UL);
   bool going = true;
   while (going) {
-    const uint64_t begin = now_ns();
-    if (begin >= next_scan_ns_) scan();
+    release_on_request();
+    if (now_ns() >= next_scan_ns_) scan();
     looked_ns_ = 0;
     const bool is_behind = look();
     const uint64_t end = now_ns();
@@ -202,23 +204,31 @@ void Watcher::Thread::run() {
   while (!readers_.empty()) forget(readers_.begin());
 }
 
-/// A process asks for what is open here to be closed; it may be in the way of an umount(2), or
-/// begins to listen to opens, which the next scan will see.
-void Watcher::Thread::release_on_request() {
-  const size_t asked = release_requests_.take();
-  if (asked == 0) return;
+/// A process asks for what is open here to be closed; it may be in the way of an umount(2), or the
+/// process begins to listen to opens, which the next scan will see. True where one asked.
+bool Watcher::Thread::release_on_request() {
+  const RunState::Request request = run_state_.request();
+  if (!request.closes) return false;
   for (auto& [key, reader] : readers_) reader.let_go();
   const uint64_t now = now_ns();
   released_until_ns_ = now + kReleasedNs;
-  next_scan_ns_ = now;
-  release_requests_.answer(asked, had_open_ns_ != 0 && now - had_open_ns_ < kHadOpenNs);
+  must_scan_ = must_scan_ || request.listens;
+  if (must_scan_) next_scan_ns_ = now;
+  run_state_.answer();
+  return true;
 }
 
-/// Sleeps until then, until a process of which a file is open here ends, or until one asks for a
-/// release. False once the run is over.
+/// Whether a file may be opened. If so, whoever asks from now on waits until it is closed.
+bool Watcher::Thread::may_open() {
+  if (opens_are_heard_ || must_scan_ || now_ns() < released_until_ns_) return false;
+  run_state_.will_open();
+  return !release_on_request();
+}
+
+/// Sleeps until then, or until a process of which a file is open here ends. False once the run is
+/// over.
 bool Watcher::Thread::sleep_until(uint64_t then_ns) {
-  std::vector<pollfd> ends{{shared_->wake.get(), POLLIN, 0}, {release_requests_.fd(), POLLIN, 0}};
-  const size_t first_process = ends.size();
+  std::vector<pollfd> ends{{shared_->wake.get(), POLLIN, 0}};
   std::vector<pid_t> pids;
   for (const auto& [pid, process] : processes_) {
     if (!process.end.is_open()) continue;
@@ -226,17 +236,24 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
     pids.push_back(pid);
   }
   const uint64_t now = now_ns();
-  if (std::ranges::any_of(readers_, [](const auto& entry) { return entry.second.own.is_open(); })) {
-    had_open_ns_ = now;
+  bool has_open = false;
+  for (const auto& [key, reader] : readers_) {
+    has_open = has_open || reader.own.is_open();
+    if (reader.own.is_open() && reader.is_kept) run_state_.has_kept_open(now);
+  }
+  if (has_open) {
+    then_ns = std::min(then_ns, now + kRequestLookNs);
+  } else {
+    run_state_.has_none_open();
+    release_on_request();  // by who has just seen the opposite
   }
   const uint64_t wait_ns = then_ns > now ? then_ns - now : 0;
   const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000),
                          static_cast<long>(wait_ns % 1'000'000'000)};
   if (ppoll(ends.data(), ends.size(), &timeout, nullptr) <= 0) return true;
   for (size_t i = 0; i < pids.size(); ++i) {
-    if (ends[i + first_process].revents != 0) forget_process(pids[i]);
+    if (ends[i + 1].revents != 0) forget_process(pids[i]);
   }
-  release_on_request();
   return ends[0].revents == 0;
 }
 
@@ -270,7 +287,8 @@ void Watcher::Thread::scan() {
   const bool is_news = readers_.size() != readers_before || processes_.size() != processes_before;
   scan_period_ns_ = is_news ? kFirstScanNs : std::min(2 * scan_period_ns_, kMostScanNs);
   const uint64_t end = now_ns();
-  scans_ns_ += end - begin;
+  if (!must_scan_) scans_ns_ += end - begin;  // what was asked for delays no other
+  must_scan_ = false;
   next_scan_ns_ = std::max(end + scan_period_ns_, affordable_scan_ns());
 }
 
@@ -373,7 +391,7 @@ Watcher::Thread::Readers::iterator Watcher::Thread::forget(Readers::iterator it)
     shared_->reports.push_back({reader.path, reader.file.device, reader.file.inode,
                                 reader.operations, reader.follower.asked_bytes(),
                                 reader.follower.used_bytes(now_ns()), saved.value_or(0),
-                                saved.has_value()});
+                                saved.has_value(), reader.follower.trial_seconds()});
   }
   return readers_.erase(it);
 }
@@ -534,6 +552,8 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
       reader.let_go();  // its file system may be unmounted next
       return false;
     }
+    // Before next(), which counts what it hands out as asked for.
+    if (reader.walk ? release_on_request() : !may_open()) return false;
     const std::optional<FileRange> range = reader.follower.next();
     is_behind = range && (reader.walk || open_own(key, reader));
     if (!is_behind || !reader.walk) break;
@@ -574,7 +594,7 @@ bool Watcher::Thread::is_leased(const Reader& reader) const {
 
 bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   const bool is_mapped = std::get<1>(key) == kMapped;
-  if (opens_are_heard_ || now_ns() < released_until_ns_) return false;
+  if (!may_open()) return false;
   reader.refused = forgetful_.contains(reader.file.device) || !policy_allows(key, reader) ||
                    (is_mapped && is_leased(reader));
   if (reader.refused) return false;
@@ -588,6 +608,8 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   reader.refused = !reader.own.is_open();
   if (reader.refused) return false;
   reader.walk.emplace(reader.own.get(), reader.window_bytes);
+  reader.is_kept = may_keep_removed_files(reader.own.get());
+  if (reader.is_kept) run_state_.has_kept_open(now_ns());
   // A FUSE file system may have emptied the file's cache because it was opened: never again.
   reader.refused = is_fuse(reader.own.get()) &&
                    !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);

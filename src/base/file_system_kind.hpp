@@ -36,4 +36,15 @@ inline bool is_fuse(int fd) noexcept {
   return fstatfs(fd, &status) == 0 && status.f_type == FUSE_SUPER_MAGIC;
 }
 
+/// Whether a file that is removed while it is open may stay there under another name: libfuse's
+/// high-level interface and NFS keep it so.
+inline bool may_keep_removed_files(unsigned long type) noexcept {
+  return type == FUSE_SUPER_MAGIC || type == NFS_SUPER_MAGIC;
+}
+inline bool may_keep_removed_files(int fd) noexcept {
+  struct statfs status {};
+  return fstatfs(fd, &status) == 0 &&
+         may_keep_removed_files(static_cast<unsigned long>(status.f_type));
+}
+
 }  // namespace ioweave
