@@ -140,6 +140,9 @@ Finished run(const RunOptions& options, const std::vector<std::string>& command)
   {
     std::ofstream file(directory / "config", std::ios::binary);
     file.write(reinterpret_cast<const char*>(&options.config), sizeof options.config);
+    file.seekp(stats::kRunStateOffset);
+    const char state[sizeof(stats::RunState)] = {};
+    file.write(state, sizeof state);
   }
   int out[2];
   int err[2];

@@ -55,8 +55,9 @@ HelpTrial::Way* HelpTrial::way_of_phase() noexcept {
     case Phase::alone:
       return &without_help_;
     case Phase::helping:
-    case Phase::draining:
       return &with_help_;
+    case Phase::draining:
+      return way_bytes_ <= outstanding_bytes_ ? &with_help_ : &without_help_;
     default:
       return nullptr;
   }
@@ -175,6 +176,7 @@ void HelpTrial::note_nothing(uint64_t now_ns) noexcept {
 }
 
 void HelpTrial::judge(const Step& step) noexcept {
+  outstanding_bytes_ = step.outstanding_bytes;
   drain_bytes_ = step.outstanding_bytes + step.unit_bytes / 2;
   // Until what is ahead has filled up the reader waits once for more than it will later.
   if (settled_ns_ == 0 && way_bytes_ >= step.lookahead_bytes) {

@@ -102,6 +102,7 @@ class HelpTrial {
   uint64_t way_bytes_ = 0;   // of the stretch
   uint64_t settled_ns_ = 0;  // when what is ahead had filled up; 0: not yet
   uint64_t settled_bytes_ = 0;
+  uint64_t outstanding_bytes_ = 0;  // when help ended
   uint64_t drain_bytes_ = 0;
   bool is_ramping_ = false;
   bool is_short_ = false;  // too little is left to compare: helped when it is seen to wait
