@@ -22,7 +22,7 @@ namespace ioweave::stats {
 
 inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;   // "IOWCONF1"
 inline constexpr uint64_t kSegmentMagic = 0x3147455357454f49;  // "IOEWSEG1"
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 
 /// Environment variable that names the run directory; without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";

@@ -309,6 +309,17 @@ TEST(HelpTrial, AShortFilesReaderWhoseDeviceIsNeverIdleIsLeftAlone) {
   }
 }
 
+TEST(HelpTrial, AShortFilesReaderWhoseDeviceIsIdleForATenthIsLeftAlone) {
+  // A few looks may find it idle all the same.
+  for (const int first : {0, 3, 7}) {
+    Reader reader(31 * kUnit);
+    for (int i = 0; i < 2; ++i) reader.read(kRamp, {1.0, 0.5});
+    for (int i = 0; i < 32; ++i) reader.look(true, i % 10 != first);
+    EXPECT_FALSE(reader.trial.helps_now());
+    EXPECT_TRUE(reader.trial.is_resting());
+  }
+}
+
 /// 24 ms of computing and 6 of waiting for each read, seen by looks that come less and less often.
 TEST(HelpTrial, AReaderThatComputesLongBetweenItsReadsIsHelpedByWhatItWaitsOfTheTime) {
   Reader reader(15 * kUnit, kUnit);

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kMostWaitNs = 100'000'000;
 constexpr long kLookNs = 200'000;
 /// So many in vain: the command does not look, for it is stopped, or its file system hangs.
-constexpr uint32_t kMostUnanswered = 3;
+constexpr uint32_t kMostUnanswered = 16;
 constexpr uint64_t kKeptNs = 2'000'000'000;
 
 }  // namespace
