@@ -63,8 +63,7 @@ class MainTest(unittest.TestCase):
         self.assertFalse(self.seen[0].folder.exists())
 
     def test_the_part_that_is_wanted_reaches_the_benchmark(self) -> None:
-        words = ("--only", "grep,dd", "--place", "slowfs", "--cache", "cold", "--pairs", "5")
-        words = (*words, "--null")
+        words = "--only grep,dd --place slowfs --cache cold --pairs 5 --null".split()
         self.assertEqual(self.run_main("all", *words), 0)
         self.assertEqual(
             self.seen[0].selection, Selection(("grep", "dd"), ("slowfs",), ("cold",), 5, null=True)
