@@ -63,7 +63,17 @@ class MainTest(unittest.TestCase):
         self.assertFalse(self.seen[0].folder.exists())
 
     def test_the_part_that_is_wanted_reaches_the_benchmark(self) -> None:
-        words = "--only grep,dd --place slowfs --cache cold --pairs 5 --null".split()
+        words = [
+            "--only",
+            "grep,dd",
+            "--place",
+            "slowfs",
+            "--cache",
+            "cold",
+            "--pairs",
+            "5",
+            "--null",
+        ]
         self.assertEqual(self.run_main("all", *words), 0)
         self.assertEqual(
             self.seen[0].selection, Selection(("grep", "dd"), ("slowfs",), ("cold",), 5, null=True)
