@@ -147,8 +147,10 @@ int RunDirectory::write_config(const stats::RunConfig& config) const {
   if (fd < 0) return -errno;
   const auto* const bytes = reinterpret_cast<const char*>(&config);
   int error = stats::write_all(fd, std::string_view(bytes, sizeof config));
-  const auto all = static_cast<off_t>(stats::kRunStateOffset + sizeof(stats::RunState));
-  if (error == 0 && ftruncate(fd, all) != 0) error = -errno;
+  // Written, not left a hole: a place that is full is an error here, and not the program's end.
+  const std::string state(sizeof(stats::RunState), '\0');
+  if (error == 0 && lseek(fd, stats::kRunStateOffset, SEEK_SET) < 0) error = -errno;
+  if (error == 0) error = stats::write_all(fd, state);
   return close(fd) != 0 && error == 0 ? -errno : error;
 }
 

@@ -70,12 +70,15 @@ struct RunConfig {
 /// The command has files open while it prefetches. A call that meets one asks for all to be closed
 /// (calls/preload/release.hpp), and waits for the answer while something is open.
 struct RunState {
-  std::atomic<uint32_t> asked;      ///< how often, over all processes
-  std::atomic<uint32_t> listeners;  ///< of these: by somebody who hears of opens from now on
-  std::atomic<uint32_t> answered;   ///< the number of the last that was
-  std::atomic<uint32_t> is_open;    ///< 1: a file may be
-  /// base/clock.hpp now_ns(), when one was last that its file system would keep under another name
-  /// if it were removed; 0: never.
+  std::atomic<uint32_t> asked;       ///< how often, over all processes
+  std::atomic<uint32_t> listeners;   ///< of these: by somebody who hears of opens from now on
+  std::atomic<uint32_t> answered;    ///< the number of the last that was
+  std::atomic<uint32_t> is_open;     ///< 1: a file may be
+  std::atomic<uint32_t> unanswered;  ///< in a row
+  uint32_t reserved;
+  /// base/clock.hpp now_ns(), when a file was last open, and when one was that its file system
+  /// would keep under another name if it were removed; 0: never.
+  std::atomic<uint64_t> open_ns;
   std::atomic<uint64_t> kept_open_ns;
 };
 inline constexpr size_t kRunStateOffset = 64 << 10;  ///< a page of its own, whatever the page size

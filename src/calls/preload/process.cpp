@@ -81,11 +81,12 @@ bool Process::map_config() noexcept {
   if (mapped == MAP_FAILED || state == MAP_FAILED) {
     return false;
   }
-  run_state_ = static_cast<stats::RunState*>(state);
   config_ = static_cast<const stats::RunConfig*>(mapped);
-  return config_->magic == stats::kConfigMagic && config_->version == stats::kLayoutVersion &&
-         config_->bytes == sizeof(stats::RunConfig) &&
-         config_->rules <= stats::RunConfig::kMaxRules;
+  const bool is_ours =
+      config_->magic == stats::kConfigMagic && config_->version == stats::kLayoutVersion &&
+      config_->bytes == sizeof(stats::RunConfig) && config_->rules <= stats::RunConfig::kMaxRules;
+  run_state_ = is_ours ? static_cast<stats::RunState*>(state) : nullptr;
+  return is_ours;
 }
 
 stats::Segment* Process::map_new_segment(int pid) const noexcept {

@@ -14,9 +14,16 @@ namespace {
 
 constexpr uint64_t kMostWaitNs = 100'000'000;
 constexpr long kLookNs = 200'000;
-/// So many in vain: the command does not look, for it is stopped, or its file system hangs.
-constexpr uint32_t kMostUnanswered = 16;
+/// So often in vain: the command does not look, for it is stopped or gone, or its file system
+/// hangs.
+constexpr uint32_t kMostUnanswered = 3;
+constexpr uint64_t kMomentNs = 200'000'000;
 constexpr uint64_t kKeptNs = 2'000'000'000;
+
+bool is_recent(const std::atomic<uint64_t>& last, uint64_t within_ns) noexcept {
+  const uint64_t last_ns = last.load(std::memory_order_relaxed);
+  return last_ns != 0 && now_ns() - last_ns < within_ns;
+}
 
 }  // namespace
 
@@ -28,19 +35,26 @@ bool ask_for_release(Asks asks) noexcept {
   if (asks == Asks::forever) {
     state->listeners.fetch_add(1, std::memory_order_relaxed);
   }
-  const uint32_t number = state->asked.fetch_add(1, std::memory_order_relaxed) + 1;
+  // Release: whoever sees the number sees that it is a listener's.
+  const uint32_t number = state->asked.fetch_add(1, std::memory_order_release) + 1;
   // Pairs with that of RunState::will_open(): one of us sees what the other has written.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const uint32_t unanswered = number - state->answered.load(std::memory_order_relaxed);
-  if (state->is_open.load(std::memory_order_relaxed) == 0 || unanswered > kMostUnanswered) {
+  if (state->is_open.load(std::memory_order_relaxed) == 0) {
+    return is_recent(state->open_ns, kMomentNs);
+  }
+  if (state->unanswered.load(std::memory_order_relaxed) >= kMostUnanswered) {
     return false;
   }
   const uint64_t begin = now_ns();
   while (static_cast<int32_t>(state->answered.load(std::memory_order_acquire) - number) < 0) {
-    if (now_ns() - begin > kMostWaitNs) return false;
+    if (now_ns() - begin > kMostWaitNs) {
+      state->unanswered.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
     const timespec wait{0, kLookNs};
     (void)engine::raw_syscall(SYS_nanosleep, &wait, nullptr);
   }
+  state->unanswered.store(0, std::memory_order_relaxed);
   return true;
 }
 
@@ -49,8 +63,7 @@ bool had_kept_files() noexcept {
   if (state == nullptr || process.left_alone()) {
     return false;
   }
-  const uint64_t last_ns = state->kept_open_ns.load(std::memory_order_relaxed);
-  return last_ns != 0 && now_ns() - last_ns < kKeptNs;
+  return is_recent(state->kept_open_ns, kKeptNs);
 }
 
 }  // namespace ioweave::calls

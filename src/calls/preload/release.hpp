@@ -18,8 +18,8 @@ enum class Asks : uint8_t {
   forever,  ///< the same, and this process hears of opens from now on
 };
 
-/// True where the command may have had a file open and has none any more; false where it had none,
-/// or did not answer within a tenth of a second. Async-signal-safe. errno stays.
+/// True where the command had a file open, now or a moment ago, and has none any more; false where
+/// it had none, or did not answer within a tenth of a second. Async-signal-safe. errno stays.
 bool ask_for_release(Asks asks) noexcept;
 
 /// Whether the command had a file open of late on a file system that keeps it when it is removed.

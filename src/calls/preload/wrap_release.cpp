@@ -51,7 +51,7 @@ bool has_kept_files_only(int dir, const char* path) noexcept {
   const auto fd = static_cast<int>(
       raw_syscall(SYS_openat, dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOATIME, 0));
   if (fd < 0) return false;
-  alignas(dirent64) char entries[4096];
+  alignas(dirent64) char entries[4096] = {};
   bool only = true;
   long bytes = 0;
   while (only && (bytes = raw_syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0) {

@@ -12,8 +12,9 @@ namespace ioweave::stream {
 namespace {
 
 template <class Value>
-void write_field(int file, size_t field, Value value) noexcept {
-  (void)!pwrite(file, &value, sizeof value, static_cast<off_t>(stats::kRunStateOffset + field));
+bool write_field(int file, size_t field, Value value) noexcept {
+  const auto at = static_cast<off_t>(stats::kRunStateOffset + field);
+  return pwrite(file, &value, sizeof value, at) == ssize_t{sizeof value};
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ RunState::Request RunState::request() noexcept {
 void RunState::has_none_open() noexcept {
   if (!is_open_) return;
   is_open_ = false;
-  write_field(file_.get(), offsetof(stats::RunState, is_open), uint32_t{0});
+  (void)write_field(file_.get(), offsetof(stats::RunState, is_open), uint32_t{0});
 }
 
 void RunState::answer() noexcept {
@@ -46,21 +47,21 @@ void RunState::answer() noexcept {
   asked_ = seen_asked_;
   listeners_ = seen_listeners_;
   has_none_open();
-  write_field(file_.get(), offsetof(stats::RunState, answered), asked_);
+  (void)write_field(file_.get(), offsetof(stats::RunState, answered), asked_);
 }
 
-void RunState::will_open() noexcept {
-  if (!file_.is_open() || is_open_) return;
-  is_open_ = true;
-  write_field(file_.get(), offsetof(stats::RunState, is_open), uint32_t{1});
+bool RunState::will_open() noexcept {
+  if (!file_.is_open() || is_open_) return true;
+  is_open_ = write_field(file_.get(), offsetof(stats::RunState, is_open), uint32_t{1});
   // Pairs with the fence of whoever asks: one of us sees what the other has written.
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  return is_open_;
 }
 
-void RunState::has_kept_open(uint64_t now_ns) noexcept {
-  if (file_.is_open()) {
-    write_field(file_.get(), offsetof(stats::RunState, kept_open_ns), now_ns);
-  }
+void RunState::has_open(bool is_kept, uint64_t now_ns) noexcept {
+  if (!file_.is_open()) return;
+  (void)write_field(file_.get(), offsetof(stats::RunState, open_ns), now_ns);
+  if (is_kept) (void)write_field(file_.get(), offsetof(stats::RunState, kept_open_ns), now_ns);
 }
 
 }  // namespace ioweave::stream

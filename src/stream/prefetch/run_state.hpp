@@ -29,10 +29,12 @@ class RunState {
   /// Nothing is open any more.
   void answer() noexcept;
   void has_none_open() noexcept;
-  /// Before a file is opened: whoever asks from now on waits for the answer.
-  void will_open() noexcept;
-  /// A file is open that its file system would keep under another name if it were removed.
-  void has_kept_open(uint64_t now_ns) noexcept;
+  /// Before a file is opened: whoever asks from now on waits for the answer. False: nobody would
+  /// know of it.
+  [[nodiscard]] bool will_open() noexcept;
+  /// A file is open, and `is_kept` one that its file system would keep under another name if it
+  /// were removed.
+  void has_open(bool is_kept, uint64_t now_ns) noexcept;
 
  private:
   Descriptor file_;

@@ -42,11 +42,12 @@ constexpr uint64_t kLeastFileBytes = 1 << 20;
 constexpr uint64_t kUntilExecNs = 1'000'000;  // it has nothing open before
 constexpr uint64_t kFirstScanNs = 500'000;    // a program that has just started opens files
 constexpr uint64_t kMostScanNs = 40'000'000;
-constexpr uint64_t kScanShare = 50;             // of the time, for scans
-constexpr uint64_t kLookShare = 20;             // the same for looks
-constexpr uint64_t kFreeScanNs = 3'000'000;     // of scans beyond that, in all
-constexpr uint64_t kReleasedNs = 20'000'000;    // in which nothing is opened again
-constexpr uint64_t kRequestLookNs = 5'000'000;  // while something is open
+constexpr uint64_t kScanShare = 50;                     // of the time, for scans
+constexpr uint64_t kLookShare = 20;                     // the same for looks
+constexpr uint64_t kFreeScanNs = 3'000'000;             // of scans beyond that, in all
+constexpr uint64_t kReleasedNs = 20'000'000;            // in which nothing is opened again
+constexpr uint64_t kUnseenListenerNs = 10'000'000'000;  // the same, behind one that is not found
+constexpr uint64_t kRequestLookNs = 5'000'000;          // while something is open
 constexpr uint64_t kMemoryMeasuredNs = 1'000'000'000;
 constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
 constexpr unsigned kWindowsPerTurn = 16;
@@ -202,6 +203,7 @@ void Watcher::Thread::run() {
     going = sleep_until(is_behind ? end : std::max(next, end + looked_ns_ * kLookShare));
   }
   while (!readers_.empty()) forget(readers_.begin());
+  run_state_.has_none_open();
 }
 
 /// A process asks for what is open here to be closed; it may be in the way of an umount(2), or the
@@ -221,8 +223,7 @@ bool Watcher::Thread::release_on_request() {
 /// Whether a file may be opened. If so, whoever asks from now on waits until it is closed.
 bool Watcher::Thread::may_open() {
   if (opens_are_heard_ || must_scan_ || now_ns() < released_until_ns_) return false;
-  run_state_.will_open();
-  return !release_on_request();
+  return run_state_.will_open() && !release_on_request();
 }
 
 /// Sleeps until then, or until a process of which a file is open here ends. False once the run is
@@ -239,7 +240,7 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
   bool has_open = false;
   for (const auto& [key, reader] : readers_) {
     has_open = has_open || reader.own.is_open();
-    if (reader.own.is_open() && reader.is_kept) run_state_.has_kept_open(now);
+    if (reader.own.is_open()) run_state_.has_open(reader.is_kept, now);
   }
   if (has_open) {
     then_ns = std::min(then_ns, now + kRequestLookNs);
@@ -266,7 +267,9 @@ void Watcher::Thread::scan() {
   for (auto& [key, reader] : readers_) reader.seen = false;
   for (auto& [pid, process] : processes_) process.seen = false;
   opens_are_heard_ = false;
+  const bool is_asked_for = std::exchange(must_scan_, false);
   for (const pid_t pid : family_of(program_)) {
+    release_on_request();  // a large family takes a while
     auto [found, is_new] = processes_.try_emplace(pid, nullptr);
     if (is_new) {
       found->second.segment = std::make_unique<ProcessSegment>(shared_->run_directory, pid);
@@ -287,8 +290,8 @@ void Watcher::Thread::scan() {
   const bool is_news = readers_.size() != readers_before || processes_.size() != processes_before;
   scan_period_ns_ = is_news ? kFirstScanNs : std::min(2 * scan_period_ns_, kMostScanNs);
   const uint64_t end = now_ns();
-  if (!must_scan_) scans_ns_ += end - begin;  // what was asked for delays no other
-  must_scan_ = false;
+  if (!is_asked_for) scans_ns_ += end - begin;  // what was asked for delays no other
+  if (is_asked_for && !opens_are_heard_) released_until_ns_ = end + kUnseenListenerNs;
   next_scan_ns_ = std::max(end + scan_period_ns_, affordable_scan_ns());
 }
 
@@ -451,7 +454,9 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   }
   if (const std::optional<uint64_t> end = reader.follower.end_of_read_alone();
       end && (reader.walk || open_own(key, reader))) {
+    const uint64_t begin = now_ns();
     reader.follower.note_look(look_alone(key, reader, *end), now);
+    looked_ns_ += now_ns() - begin;
   }
   // What asking costs the program would have spent itself.
   const bool is_behind = ask_ahead(key, reader);
@@ -609,7 +614,7 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   if (reader.refused) return false;
   reader.walk.emplace(reader.own.get(), reader.window_bytes);
   reader.is_kept = may_keep_removed_files(reader.own.get());
-  if (reader.is_kept) run_state_.has_kept_open(now_ns());
+  run_state_.has_open(reader.is_kept, now_ns());
   // A FUSE file system may have emptied the file's cache because it was opened: never again.
   reader.refused = is_fuse(reader.own.get()) &&
                    !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
