@@ -64,8 +64,7 @@ struct RunConfig {
   FileRule rule[kMaxRules] = {};            ///< the first that matches wins
 };
 
-// ---- What processes ask of the command
-// --------------------------------------------------------------
+// ---- What processes ask of the command ----------------------------------------------------------
 
 /// The command has files open while it prefetches. A call that meets one asks for all to be closed
 /// (calls/preload/release.hpp), and waits for the answer while something is open.
@@ -83,6 +82,8 @@ struct RunState {
 };
 inline constexpr size_t kRunStateOffset = 64 << 10;  ///< a page of its own, whatever the page size
 static_assert(sizeof(RunConfig) <= kRunStateOffset);
+/// Of the file `config`.
+inline constexpr size_t kConfigBytes = kRunStateOffset + sizeof(RunState);
 
 // ---- Counters -----------------------------------------------------------------------------------
 

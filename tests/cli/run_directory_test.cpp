@@ -72,7 +72,7 @@ TEST_F(RunDirectoryTest, TheConfigIsWhatTheInterposerMaps) {
   config.lookahead_bytes = 12345;
   ASSERT_EQ(directory->write_config(config), 0);
   const std::string bytes = test::read_text(directory->path() + "/config");
-  ASSERT_EQ(bytes.size(), stats::kRunStateOffset + sizeof(stats::RunState));
+  ASSERT_EQ(bytes.size(), stats::kConfigBytes);
   EXPECT_EQ(std::memcmp(bytes.data(), &config, sizeof config), 0);
   EXPECT_EQ(bytes.find_first_not_of('\0', stats::kRunStateOffset), std::string::npos);
 }

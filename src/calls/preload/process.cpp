@@ -71,8 +71,7 @@ bool Process::map_config() noexcept {
   struct stat status {};
   void* mapped = MAP_FAILED;
   void* state = MAP_FAILED;
-  const auto all = static_cast<off_t>(stats::kRunStateOffset + sizeof(stats::RunState));
-  if (fstat(fd, &status) == 0 && status.st_size >= all) {
+  if (fstat(fd, &status) == 0 && status.st_size >= static_cast<off_t>(stats::kConfigBytes)) {
     mapped = mmap(nullptr, sizeof(stats::RunConfig), PROT_READ, MAP_PRIVATE, fd, 0);
     state = mmap(nullptr, sizeof(stats::RunState), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                  stats::kRunStateOffset);

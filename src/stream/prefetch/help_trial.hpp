@@ -14,12 +14,11 @@
 // it rests at once. A first stretch alone costs at most one part in 32 of what is left of the file;
 // where less is left there is none, and the reader is helped when it is found waiting for a
 // sixteenth of the time once the kernel's own window has grown (until then every reader waits), and
-// its device idle for half of it, or a sixth in 32 looks: a device that nearly always has
-// requests has nothing to give. Later
-// stretches come after 50 times their length, and not before 2.5 seconds: the reader must first
-// come up to what was asked for ahead of it (draining). Help that was slower by more than a tenth,
-// or twice in a row by more than three parts in a hundred, rests, longer each time, and is then
-// tried again.
+// its device idle for half of it, or a sixth in 32 looks: a device that nearly always has requests
+// has nothing to give. Later stretches come after 50 times their length, and not before 2.5
+// seconds: the reader must first come up to what was asked for ahead of it (draining). Help that
+// was slower by more than a tenth, or twice in a row by more than three parts in a hundred, rests,
+// longer each time, and is then tried again.
 
 #include <cstdint>
 #include <optional>
