@@ -158,7 +158,7 @@ TEST(HelpTrial, AtMostASmallShareOfTheWayIsWithoutHelp) {
                                       << " s/GiB, bytes " << bytes << ", step " << step);
     Reader reader(bytes, step);
     reader.read(bytes, pace);
-    // The first stretch: half a unit, a unit, and a step more for each, in a 32nd of the file at
+    // The first stretch: half a unit, a unit, and a step more for each, 2 % of the file at
     // most; those that follow: a 50th of the time, and the steps that end them.
     const double steps =
         3.0 * static_cast<double>(std::max(step, kUnit)) + 2.0 * static_cast<double>(step);
@@ -166,6 +166,16 @@ TEST(HelpTrial, AtMostASmallShareOfTheWayIsWithoutHelp) {
     const double most = std::max(0.05 * reader.seconds, steps / kGiB * pace.alone * rounds);
     EXPECT_LE(reader.unhelped_seconds, most);
   }
+}
+
+/// However much help is worth: what is read without it to begin with takes 2 % of the plain time.
+TEST(HelpTrial, TheFirstStretchIsTwoPartsInAHundredOfTheShortestFileThatIsCompared) {
+  constexpr uint64_t kStep = 64 << 10;
+  Reader reader(75 * kUnit + kStep, kStep);
+  reader.read(75 * kUnit + kStep, {1.0, 0.1});
+  EXPECT_TRUE(reader.trial.saved_seconds().has_value());
+  const double steps = 3 * static_cast<double>(kStep) / kGiB;
+  EXPECT_LE(reader.unhelped_seconds, 0.02 * 75 * static_cast<double>(kUnit) / kGiB + steps);
 }
 
 // ---- Help that costs ----------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 namespace ioweave::stream {
 namespace {
 
-constexpr uint64_t kFirstTrialShare = 32;  // of what is left of the file
+constexpr uint64_t kFirstTrialShare = 75;  // of what is left; one stretch and a half: 2 %
 constexpr uint64_t kTrialShare = 50;       // of the time
 constexpr uint64_t kLeastTrialNs = 2'500'000'000;
 constexpr uint64_t kMostRestNs = 60'000'000'000;

@@ -11,7 +11,7 @@
 //                          +-- slower than alone: draining -> resting ... -> alone -> ...
 //
 // A reader that alone does not wait, since the kernel's own read-ahead is in time, needs no help:
-// it rests at once. A first stretch alone costs at most one part in 32 of what is left of the file;
+// it rests at once. A first stretch alone, with the way up to it, is at most 2 % of what is left;
 // where less is left there is none, and the reader is helped when it is found waiting for a
 // sixteenth of the time once the kernel's own window has grown (until then every reader waits), and
 // its device idle for half of it, or a sixth in 32 looks: a device that nearly always has requests

@@ -157,7 +157,8 @@ std::optional<FileRange> ReadFollower::next_window() noexcept {
   if (read_bytes_ < std::max(kLeastRead, window / 8)) return std::nullopt;
   const uint64_t own = (offset_ / window + 1) * window;  // the kernel is in this window itself
   frontier_ = std::max(frontier_, own);
-  const uint64_t until = std::min(file_bytes_, own + ahead_bytes());
+  // What is cached has cost nothing, and is looked over in one go until that is enough to rest.
+  const uint64_t until = std::min(file_bytes_, own + ahead_bytes() + cached_row_ * window);
   if (frontier_ >= until) return std::nullopt;
   const FileRange range{frontier_, std::min(window - frontier_ % window, file_bytes_ - frontier_)};
   frontier_ = range.end();
@@ -197,6 +198,7 @@ uint64_t ReadFollower::outstanding_bytes() const noexcept {
 }
 
 bool ReadFollower::wants_more() const noexcept {
+  if (read_bytes_ < rest_until_) return false;
   return trial_.is_measuring() || (trial_.helps_now() && (stride_ != 0 || frontier_ < file_bytes_));
 }
 
