@@ -200,13 +200,14 @@ TEST_P(MeasureKilled, LeavesNothingBehind) {
   const TempDir folder;
   Surroundings how;
   how.meanwhile = [&](pid_t child) {
-    // Once it measures, its files are there, as descriptors.
+    // Once it measures, its files are there, as descriptors only.
     const auto open_files = [&] {
       std::error_code gone;
       unsigned count = 0;
       for (const auto& entry :
            fs::directory_iterator("/proc/" + std::to_string(child) + "/fd", gone)) {
-        count += fs::read_symlink(entry, gone).string().starts_with(folder.path());
+        const std::string target = fs::read_symlink(entry, gone).string();
+        count += target.starts_with(folder.path()) && target.ends_with(" (deleted)");
       }
       return count;
     };
