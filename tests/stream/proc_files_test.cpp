@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <functional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -220,6 +223,31 @@ TEST_F(ProcFiles, TotalsCountReadsOfAnyKind) {
   EXPECT_GE(after->bytes - before->bytes, 4000u);  // and the orders by pipe
   EXPECT_LE(after->bytes - before->bytes, 4010u);
   EXPECT_GE(after->calls - before->calls, 2u);
+}
+
+TEST_F(ProcFiles, WhoHasRunIsKnown) {
+  Child child({[] { return 0; },
+               [] {
+                 std::thread([] { pause(); }).detach();
+                 return 0;
+               }});
+  const ProcFile file = ProcFile::of_runs(child.pid());
+  std::string before = file.runs();
+  if (before.empty()) GTEST_SKIP() << "this kernel has no /proc/PID/schedstat";
+  // Until it waits for its first order.
+  for (std::string last; std::exchange(last, before) != before; before = file.runs()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(file.runs(), before);
+  child.go();
+  EXPECT_NE(file.runs(), before);
+  EXPECT_TRUE(has_one_thread(child.pid()));
+  child.go();
+  EXPECT_FALSE(has_one_thread(child.pid()));
+  child.end();
+  EXPECT_FALSE(has_one_thread(child.pid()));
+  EXPECT_EQ(file.runs(), "");
 }
 
 TEST_F(ProcFiles, WhatIsNotReadThroughThePageCacheIsKnown) {

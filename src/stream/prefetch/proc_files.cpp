@@ -50,10 +50,10 @@ struct FileStatus {
 };
 
 /// As far as it is known here: a server is not asked, and NFS writes nothing back to answer.
-std::optional<FileStatus> status_of(const std::string& path) {
+std::optional<FileStatus> status_of(int directory, const char* path) {
   struct statx status {};
-  if (statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_SIZE,
-            &status) != 0) {
+  if (statx(directory, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_SIZE, &status) !=
+      0) {
     return std::nullopt;
   }
   return FileStatus{status.stx_mode, makedev(status.stx_dev_major, status.stx_dev_minor),
@@ -71,7 +71,8 @@ std::optional<uint64_t> number_after(std::string_view text, std::string_view lab
   return parsed.ec == std::errc{} ? std::optional(number) : std::nullopt;
 }
 
-/// Calls visit(number) for each entry of a directory whose name is a number.
+/// Calls visit(directory, name) for each entry of a directory whose name is a number: paths that
+/// begin at an open directory of /proc are shorter to walk.
 template <class Visit>
 void for_each_number(const std::string& path, Visit visit) {
   DIR* const directory = opendir(path.c_str());
@@ -80,16 +81,16 @@ void for_each_number(const std::string& path, Visit visit) {
     int number = 0;
     const char* const end = entry->d_name + std::strlen(entry->d_name);
     const auto parsed = std::from_chars(entry->d_name, end, number);
-    if (parsed.ec == std::errc{} && parsed.ptr == end) visit(number);
+    if (parsed.ec == std::errc{} && parsed.ptr == end) visit(dirfd(directory), entry->d_name);
   }
   closedir(directory);
 }
 
 void add_children(pid_t process, std::vector<pid_t>& family) {
-  for_each_number(proc_path(process, "task"), [&](int thread) {
+  for_each_number(proc_path(process, "task"), [&](int tasks, const char* thread) {
     char buffer[kTextBytes];
-    const std::string rest = "task/" + std::to_string(thread) + "/children";
-    const Descriptor list(open(proc_path(process, rest.c_str()).c_str(), O_RDONLY | O_CLOEXEC));
+    const std::string children = std::string(thread) + "/children";
+    const Descriptor list(openat(tasks, children.c_str(), O_RDONLY | O_CLOEXEC));
     const std::string_view text = text_of(list.get(), buffer);
     for (size_t at = 0; at < text.size();) {
       pid_t child = 0;
@@ -108,9 +109,9 @@ struct ThreadState {
   uint64_t threads = 0;
 };
 
-ThreadState state_of(const std::string& path) {
+ThreadState state_of(int directory, const std::string& path) {
   char buffer[kTextBytes];
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(openat(directory, path.c_str(), O_RDONLY | O_CLOEXEC));
   const std::string_view text = text_of(file.get(), buffer);
   // "pid (name) state ...": the name may hold anything.
   const size_t name_end = text.rfind(')');
@@ -125,13 +126,6 @@ ThreadState state_of(const std::string& path) {
     std::from_chars(text.data() + at + 1, text.data() + text.size(), found.threads);
   }
   return found;
-}
-
-bool hears_of_opens(const std::string& link) {
-  char target[64];
-  const ssize_t length = readlink(link.c_str(), target, sizeof target);
-  const std::string_view name(target, static_cast<size_t>(std::max<ssize_t>(0, length)));
-  return name == "anon_inode:inotify" || name == "anon_inode:[fanotify]";
 }
 
 /// The file at a path if it is the one that is meant. Looked at first: to open what else lies there
@@ -201,7 +195,7 @@ std::array<std::string, 2> paths_of(pid_t process, const std::string& path) {
 /// False where its file is not found again.
 bool find_bytes(pid_t process, Mapping& mapping) {
   for (const std::string& path : paths_of(process, mapping.path)) {
-    const std::optional<FileStatus> status = status_of(path);
+    const std::optional<FileStatus> status = status_of(AT_FDCWD, path.c_str());
     if (status && S_ISREG(status->mode) && status->device == mapping.device &&
         status->inode == mapping.inode) {
       mapping.file_bytes = status->bytes;
@@ -213,15 +207,20 @@ bool find_bytes(pid_t process, Mapping& mapping) {
 
 }  // namespace
 
+bool has_one_thread(pid_t process) {
+  constexpr nlink_t kLinks = 3;  // of the folder: itself, its parent's entry, the thread
+  struct stat tasks {};
+  return stat(proc_path(process, "task").c_str(), &tasks) == 0 && tasks.st_nlink == kLinks;
+}
+
 bool waits_for_storage(pid_t process) {
-  const ThreadState first = state_of(proc_path(process, "stat"));
+  const ThreadState first = state_of(AT_FDCWD, proc_path(process, "stat"));
   if (first.threads <= 1 || first.state == kUninterruptible) return first.state == kUninterruptible;
   bool waits = false;
   unsigned looks = 0;
-  for_each_number(proc_path(process, "task"), [&](int thread) {
+  for_each_number(proc_path(process, "task"), [&](int tasks, const char* thread) {
     if (waits || ++looks > kMostThreads) return;
-    const std::string rest = "task/" + std::to_string(thread) + "/stat";
-    waits = state_of(proc_path(process, rest.c_str())).state == kUninterruptible;
+    waits = state_of(tasks, std::string(thread) + "/stat").state == kUninterruptible;
   });
   return waits;
 }
@@ -234,20 +233,23 @@ std::vector<pid_t> family_of(pid_t root) {
 
 OpenFiles open_files_of(pid_t process, uint64_t least_bytes) {
   OpenFiles found;
-  const std::string folder = proc_path(process, "fd");
-  for_each_number(folder, [&](int fd) {
-    const std::string link = folder + "/" + std::to_string(fd);
+  for_each_number(proc_path(process, "fd"), [&](int descriptors, const char* link) {
+    // Pipes and sockets are told by their names: what is not looked at is not disturbed.
+    char target[64];
+    const ssize_t length = readlinkat(descriptors, link, target, sizeof target);
+    const std::string_view name(target, static_cast<size_t>(std::max<ssize_t>(0, length)));
+    found.hears_of_opens =
+        found.hears_of_opens || name == "anon_inode:inotify" || name == "anon_inode:[fanotify]";
+    if (!name.starts_with('/')) return;
     // The link's own mode tells how the file is open.
     struct stat opened {};
-    if (lstat(link.c_str(), &opened) != 0 || (opened.st_mode & S_IRUSR) == 0) return;
-    const std::optional<FileStatus> status = status_of(link);
-    if (!status) return;
-    if ((status->mode & S_IFMT) == 0) {  // an anonymous inode
-      found.hears_of_opens = found.hears_of_opens || hears_of_opens(link);
+    if (fstatat(descriptors, link, &opened, AT_SYMLINK_NOFOLLOW) != 0 ||
+        (opened.st_mode & S_IRUSR) == 0) {
       return;
     }
-    if (!S_ISREG(status->mode) || status->bytes < least_bytes) return;
-    found.files.push_back({fd, status->device, status->inode, status->bytes});
+    const std::optional<FileStatus> status = status_of(descriptors, link);
+    if (!status || !S_ISREG(status->mode) || status->bytes < least_bytes) return;
+    found.files.push_back({std::atoi(link), status->device, status->inode, status->bytes});
   });
   return found;
 }
@@ -288,6 +290,10 @@ ProcFile ProcFile::of_totals(pid_t process) {
   return ProcFile(open(proc_path(process, "io").c_str(), O_RDONLY | O_CLOEXEC));
 }
 
+ProcFile ProcFile::of_runs(pid_t process) {
+  return ProcFile(open(proc_path(process, "schedstat").c_str(), O_RDONLY | O_CLOEXEC));
+}
+
 ProcFile ProcFile::of_pages(pid_t process) {
   return ProcFile(open(proc_path(process, "pagemap").c_str(), O_RDONLY | O_CLOEXEC));
 }
@@ -315,6 +321,11 @@ std::optional<ReadTotals> ProcFile::totals() const {
   const std::optional<uint64_t> bytes = number_after(text, "rchar:", 10);
   const std::optional<uint64_t> calls = number_after(text, "syscr:", 10);
   return bytes && calls ? std::optional(ReadTotals{*bytes, *calls}) : std::nullopt;
+}
+
+std::string ProcFile::runs() const {
+  char buffer[kTextBytes];
+  return std::string(text_of(file_.get(), buffer));
 }
 
 std::optional<uint64_t> ProcFile::requests() const {

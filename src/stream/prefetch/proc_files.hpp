@@ -18,6 +18,9 @@ namespace ioweave::stream {
 /// parent has ended belongs to somebody else and is not found.
 [[nodiscard]] std::vector<pid_t> family_of(pid_t root);
 
+/// False where the process is gone, too.
+[[nodiscard]] bool has_one_thread(pid_t process);
+
 /// Whether one of its first threads sleeps where no signal wakes it, as one does that waits for a
 /// page of a file: at this moment, so a few looks tell what part of its time goes into waiting.
 [[nodiscard]] bool waits_for_storage(pid_t process);
@@ -77,6 +80,8 @@ class ProcFile {
   [[nodiscard]] static ProcFile of_position(pid_t process, int fd);
   /// /proc/PROCESS/io.
   [[nodiscard]] static ProcFile of_totals(pid_t process);
+  /// /proc/PROCESS/schedstat.
+  [[nodiscard]] static ProcFile of_runs(pid_t process);
   /// /proc/PROCESS/pagemap.
   [[nodiscard]] static ProcFile of_pages(pid_t process);
   /// /sys/dev/block/DEVICE/inflight. File systems without one of their own have none.
@@ -86,6 +91,9 @@ class ProcFile {
   /// Nothing where the descriptor was closed, the process has ended or may not be asked.
   [[nodiscard]] std::optional<Position> position() const;
   [[nodiscard]] std::optional<ReadTotals> totals() const;
+  /// What changes whenever the first thread of a process is put on a processor, and at each tick
+  /// of the clock while it runs; empty where the kernel does not tell.
+  [[nodiscard]] std::string runs() const;
   /// How many requests a device has at this moment; nothing where nobody tells.
   [[nodiscard]] std::optional<uint64_t> requests() const;
   /// How many bytes of files from `address` on, the start of a page, the process has in its page

@@ -225,13 +225,21 @@ bool ReadFollower::stands_still(uint64_t now_ns) const noexcept {
   return now_ns - std::min(now_ns, moved_ns_) > kStillNs;
 }
 
+bool ReadFollower::reads_what_is_cached() const noexcept {
+  return read_bytes_ < rest_until_;
+}
+
 uint64_t ReadFollower::look_again_ns(uint64_t now_ns) const noexcept {
   // A pace that is not known yet may be any.
   const double known_pace_ns = pace_ns_ > 0 ? fast_pace_ns_ : 0;
   const double part_ns = static_cast<double>(outstanding_bytes()) / kLooksAhead * known_pace_ns;
   const uint64_t idle_ns = now_ns - std::min(now_ns, moved_ns_);
-  const bool rests = trial_.is_resting() || read_bytes_ < rest_until_;
-  if (rests) return std::max(kRestLookNs, std::min(idle_ns / kIdleShare, kMostIdleLookNs));
+  if (reads_what_is_cached() || trial_.is_resting()) {
+    const uint64_t left = rest_until_ - std::min(rest_until_, read_bytes_);
+    const double half_ns = std::min(static_cast<double>(left) / 2 * known_pace_ns, 1e18);
+    const uint64_t wanted = std::max(idle_ns / kIdleShare, static_cast<uint64_t>(half_ns));
+    return std::clamp(wanted, kRestLookNs, kMostIdleLookNs);
+  }
   const uint64_t most = trial_.is_in_doubt()    ? kDoubtLookNs
                         : trial_.is_measuring() ? kMeasuringLookNs
                                                 : kMostLookNs;

@@ -82,6 +82,8 @@ class ReadFollower {
   [[nodiscard]] uint64_t read_offset() const noexcept;
   /// Whether it has not moved for so long that it may never move again.
   [[nodiscard]] bool stands_still(uint64_t now_ns) const noexcept;
+  /// Whether nothing will be asked for until the reader has come some way, since all was cached.
+  [[nodiscard]] bool reads_what_is_cached() const noexcept;
   /// In how long to look again at the latest: a part of what is ahead is read by then. A reader
   /// that stands still is looked at less and less often.
   [[nodiscard]] uint64_t look_again_ns(uint64_t now_ns) const noexcept;

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <ctime>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -42,10 +43,11 @@ constexpr uint64_t kLeastFileBytes = 1 << 20;
 constexpr uint64_t kUntilExecNs = 1'000'000;  // it has nothing open before
 constexpr uint64_t kFirstScanNs = 500'000;    // a program that has just started opens files
 constexpr uint64_t kMostScanNs = 40'000'000;
-constexpr uint64_t kScanShare = 50;                     // of the time, for scans
-constexpr uint64_t kLookShare = 20;                     // the same for looks
-constexpr uint64_t kFreeScanNs = 3'000'000;             // of scans beyond that, in all
-constexpr uint64_t kReleasedNs = 20'000'000;            // in which nothing is opened again
+constexpr uint64_t kTicksNs = 20'000'000;     // the kernel counts what runs at least once in it
+constexpr uint64_t kScanShare = 50;           // of the time, for scans
+constexpr uint64_t kLookShare = 20;           // the same for looks
+constexpr uint64_t kFreeScanNs = 3'000'000;   // of scans beyond that, in all
+constexpr uint64_t kReleasedNs = 20'000'000;  // in which nothing is opened again
 constexpr uint64_t kUnseenListenerNs = 10'000'000'000;  // the same, behind one that is not found
 constexpr uint64_t kRequestLookNs = 5'000'000;          // while something is open
 constexpr uint64_t kMemoryMeasuredNs = 1'000'000'000;
@@ -101,10 +103,14 @@ struct Process {
   explicit Process(ProcessSegment* its) : segment(its) {}
   std::unique_ptr<ProcessSegment> segment;
   ProcFile totals;
-  ProcFile pages;      ///< where it has files mapped
-  unsigned scans = 0;  ///< of it
-  bool maps = false;   ///< at the last look
-  Descriptor end;      ///< a pidfd: readable when it has ended
+  ProcFile runs;
+  std::string last_runs;        ///< when it was last looked into
+  uint64_t looked_into_ns = 0;  ///< when that was
+  bool hears_of_opens = false;  ///< what was found then
+  ProcFile pages;               ///< where it has files mapped
+  unsigned scans = 0;           ///< of it
+  bool maps = false;            ///< at the last look
+  Descriptor end;               ///< a pidfd: readable when it has ended
   bool seen = false;
 };
 
@@ -141,7 +147,8 @@ class Watcher::Thread {
   void scan_soon(uint64_t now) {
     next_scan_ns_ = std::min(next_scan_ns_, std::max(now + kFirstScanNs, affordable_scan_ns()));
   }
-  void scan_process(pid_t pid, Process& process);
+  void scan_process(pid_t pid, Process& process, bool is_asked_for);
+  [[nodiscard]] static bool has_stood_still(pid_t pid, Process& process);
   void scan_mappings(pid_t pid, Process& process);
   Reader* meet(const Key& key, const OpenFile& file);
   [[nodiscard]] bool look();
@@ -274,9 +281,10 @@ void Watcher::Thread::scan() {
     if (is_new) {
       found->second.segment = std::make_unique<ProcessSegment>(shared_->run_directory, pid);
       found->second.totals = ProcFile::of_totals(pid);
+      found->second.runs = ProcFile::of_runs(pid);
     }
     found->second.seen = true;
-    scan_process(pid, found->second);
+    scan_process(pid, found->second, is_asked_for);
   }
   for (auto it = readers_.begin(); it != readers_.end();) {
     it = it->second.seen ? std::next(it) : forget(it);
@@ -300,8 +308,31 @@ uint64_t Watcher::Thread::affordable_scan_ns() const {
   return begin_ns_ + (scans_ns_ > kFreeScanNs ? (scans_ns_ - kFreeScanNs) * kScanShare : 0);
 }
 
-void Watcher::Thread::scan_process(pid_t pid, Process& process) {
+/// Whether it has not run since it was last looked into; if it has, it is to be looked into now.
+bool Watcher::Thread::has_stood_still(pid_t pid, Process& process) {
+  const uint64_t now = now_ns();
+  std::string runs = process.runs.runs();
+  if (!runs.empty() && runs == process.last_runs && now - process.looked_into_ns > kTicksNs &&
+      has_one_thread(pid)) {
+    return true;
+  }
+  process.last_runs = std::move(runs);
+  process.looked_into_ns = now;
+  return false;
+}
+
+void Watcher::Thread::scan_process(pid_t pid, Process& process, bool is_asked_for) {
+  if (has_stood_still(pid, process) && !is_asked_for) {
+    opens_are_heard_ = opens_are_heard_ || process.hears_of_opens;
+    const Key first{pid, kMapped, std::numeric_limits<int64_t>::min()};
+    for (auto it = readers_.lower_bound(first); it != readers_.end(); ++it) {
+      if (std::get<0>(it->first) != pid) break;
+      it->second.seen = true;
+    }
+    return;
+  }
   const OpenFiles open = open_files_of(pid, kLeastFileBytes);
+  process.hears_of_opens = open.hears_of_opens;
   opens_are_heard_ = opens_are_heard_ || open.hears_of_opens;
   for (const OpenFile& file : open.files) meet({pid, file.fd, kPosition}, file);
   scan_mappings(pid, process);
@@ -461,6 +492,11 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   // What asking costs the program would have spent itself.
   const bool is_behind = ask_ahead(key, reader);
   reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
+  // Waking up may move one of two programs that share a pipe to the processor of the other.
+  const bool is_scan_near = next_scan_ns_ < reader.look_ns + kMostScanNs;
+  if (!is_behind && reader.follower.reads_what_is_cached() && is_scan_near) {
+    reader.look_ns = std::max(reader.look_ns, next_scan_ns_);
+  }
 }
 
 /// What a reader without help, whose present read ends there, is found at; nothing where the kernel
