@@ -330,6 +330,40 @@ TEST(HelpTrial, AShortFilesReaderWhoseDeviceIsIdleForATenthIsLeftAlone) {
   }
 }
 
+TEST(HelpTrial, HelpThatCostsAShortFilesReaderTimeEndsSoon) {
+  Reader reader(60 * kUnit);
+  reader.read(2 * kUnit, {1.0, 1.3});
+  for (int i = 0; i < 32; ++i) reader.look(true);
+  ASSERT_TRUE(reader.trial.helps_now());
+  reader.read(58 * kUnit, {1.0, 1.3});
+  EXPECT_GT(reader.first_refusal, 0u);
+  EXPECT_LE(reader.first_refusal, 8 * kUnit);
+  EXPECT_FALSE(reader.trial.helps_now());
+  EXPECT_EQ(reader.trial.saved_seconds(), std::nullopt);
+}
+
+TEST(HelpTrial, HelpThatSavesAShortFilesReaderTimeOrChangesNothingStaysOn) {
+  for (const double helped : {0.3, 0.9, 1.0, 1.05}) {
+    Reader reader(60 * kUnit);
+    reader.read(2 * kUnit, {1.0, helped});
+    for (int i = 0; i < 32; ++i) reader.look(true);
+    ASSERT_TRUE(reader.trial.helps_now());
+    reader.read(58 * kUnit, {1.0, helped});
+    EXPECT_EQ(reader.first_refusal, 0u) << helped;
+  }
+}
+
+TEST(HelpTrial, OneSlowStretchOfAShortFileEndsNothing) {
+  Reader reader(60 * kUnit);
+  reader.read(2 * kUnit, {1.0, 0.9});
+  for (int i = 0; i < 32; ++i) reader.look(true);
+  for (int i = 0; i < 8; ++i) {
+    reader.read(6 * kUnit, {1.0, 0.9});
+    reader.pause(0.005);
+  }
+  EXPECT_EQ(reader.first_refusal, 0u);
+}
+
 /// 24 ms of computing and 6 of waiting for each read, seen by looks that come less and less often.
 TEST(HelpTrial, AReaderThatComputesLongBetweenItsReadsIsHelpedByWhatItWaitsOfTheTime) {
   Reader reader(15 * kUnit, kUnit);

@@ -25,6 +25,8 @@ constexpr uint64_t kSomeTime = 6;
 constexpr uint64_t kMuchTime = 2;
 constexpr unsigned kLooksInDoubt = 32;  // at a reader that waits
 constexpr uint64_t kShortRestNs = 50'000'000;
+constexpr uint64_t kLeastWayBytes = 8u << 20;  // that tells the pace of a short file's reader
+constexpr uint64_t kShortUnits = 2;            // a stretch with help that is compared with it
 
 }  // namespace
 
@@ -106,6 +108,7 @@ void HelpTrial::advance(const Step& step) noexcept {
     case Phase::warming:
       ++moves_;
       is_ramping_ = is_ramping_ && way_bytes_ < step.ramp_bytes;
+      if (!is_ramping_ && settled_ns_ == 0) settle(step.now_ns);
       if (!is_short_ && way_bytes_ >= step.unit_bytes / 2) enter(Phase::alone, step.now_ns);
       return;
     case Phase::alone:
@@ -123,7 +126,7 @@ void HelpTrial::advance(const Step& step) noexcept {
       enter(Phase::helping, step.now_ns);
       return;
     case Phase::helping:
-      judge(step);
+      is_short_ ? judge_short(step) : judge(step);
       return;
     case Phase::draining:
       if (way_bytes_ < drain_bytes_) return;
@@ -163,6 +166,10 @@ void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
       moves_ >= kMovesToRest && looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain);
   const bool waits = waits_ >= (is_over ? kWaitsAtTheEnd : kWaitsToTell) && waits_much();
   if (waits && device_has_time()) {
+    const uint64_t way = settled_ns_ != 0 ? way_bytes_ - settled_bytes_ : 0;
+    short_pace_ns_ = way < kLeastWayBytes
+                         ? 0
+                         : static_cast<double>(last_ns_ - settled_ns_) / static_cast<double>(way);
     enter(Phase::helping, last_ns_);
     next_trial_ns_ = UINT64_MAX;
   } else if (is_over && (!waits || looks_ >= kLooksInDoubt)) {
@@ -175,14 +182,35 @@ void HelpTrial::note_nothing(uint64_t now_ns) noexcept {
   if (is_short_) note_look({}, now_ns);
 }
 
+void HelpTrial::settle(uint64_t now_ns) noexcept {
+  settled_ns_ = now_ns;
+  settled_bytes_ = way_bytes_;
+}
+
+/// A short stretch tells little: only two in a row that are slower by much than the reader was
+/// while it was looked at.
+void HelpTrial::judge_short(const Step& step) noexcept {
+  if (short_pace_ns_ == 0) return;
+  if (settled_ns_ == 0) {
+    if (way_bytes_ >= step.unit_bytes) settle(step.now_ns);
+    return;
+  }
+  const uint64_t way = way_bytes_ - settled_bytes_;
+  if (way < kShortUnits * step.unit_bytes) return;
+  const auto took = static_cast<double>(step.now_ns - settled_ns_);
+  settle(step.now_ns);
+  losses_ = took > kLost * short_pace_ns_ * static_cast<double>(way) ? losses_ + 1 : 0;
+  if (losses_ < kLossesToRest) return;
+  losses_ = 0;
+  rest_ns_ = std::clamp(2 * rest_ns_, kLeastTrialNs, kMostRestNs);
+  enter(Phase::resting, step.now_ns);
+}
+
 void HelpTrial::judge(const Step& step) noexcept {
   outstanding_bytes_ = step.outstanding_bytes;
   drain_bytes_ = step.outstanding_bytes + step.unit_bytes / 2;
   // Until what is ahead has filled up the reader waits once for more than it will later.
-  if (settled_ns_ == 0 && way_bytes_ >= step.lookahead_bytes) {
-    settled_ns_ = step.now_ns;
-    settled_bytes_ = way_bytes_;
-  }
+  if (settled_ns_ == 0 && way_bytes_ >= step.lookahead_bytes) settle(step.now_ns);
   const uint64_t way = settled_ns_ != 0 ? way_bytes_ - settled_bytes_ : 0;
   if (!judged_ && way >= std::max(kHelpedUnits * step.unit_bytes, step.lookahead_bytes)) {
     judged_ = true;

@@ -15,10 +15,11 @@
 // where less is left there is none, and the reader is helped when it is found waiting for a
 // sixteenth of the time once the kernel's own window has grown (until then every reader waits), and
 // its device idle for half of it, or a sixth in 32 looks: a device that nearly always has requests
-// has nothing to give. Later stretches come after 50 times their length, and not before 2.5
-// seconds: the reader must first come up to what was asked for ahead of it (draining). Help that
-// was slower by more than a tenth, or twice in a row by more than three parts in a hundred, rests,
-// longer each time, and is then tried again.
+// has nothing to give. If it was then slower by a tenth twice in a row it rests, too. Later
+// stretches come after 50 times their length, and not before 2.5 seconds: the reader must first
+// come up to what was asked for ahead of it (draining). Help that was slower by more than a tenth,
+// or twice in a row by more than three parts in a hundred, rests, longer each time, and is then
+// tried again.
 
 #include <cstdint>
 #include <optional>
@@ -84,7 +85,9 @@ class HelpTrial {
   enum class Phase : uint8_t { fresh, warming, alone, helping, draining, resting };
 
   void enter(Phase phase, uint64_t now_ns) noexcept;
+  void settle(uint64_t now_ns) noexcept;
   void judge(const Step& step) noexcept;
+  void judge_short(const Step& step) noexcept;
   void account() noexcept;
   /// Some part of the way, and how long it took.
   struct Way {
@@ -99,7 +102,7 @@ class HelpTrial {
   uint64_t begin_ns_ = 0;    // of the stretch
   uint64_t last_ns_ = 0;     // of the last step
   uint64_t way_bytes_ = 0;   // of the stretch
-  uint64_t settled_ns_ = 0;  // when what is ahead had filled up; 0: not yet
+  uint64_t settled_ns_ = 0;  // from when on its pace counts; 0: not yet
   uint64_t settled_bytes_ = 0;
   uint64_t outstanding_bytes_ = 0;  // when help ended
   uint64_t drain_bytes_ = 0;
@@ -115,6 +118,7 @@ class HelpTrial {
   bool rests_next_ = false;   // behind draining
   bool judged_ = true;        // the last stretch alone has been compared with
   double alone_pace_ns_ = 0;  // per byte; 0: not measured
+  double short_pace_ns_ = 0;  // the same, of a short file's reader while it was looked at
   uint64_t next_trial_ns_ = 0;
   uint64_t rest_ns_ = 0;
   unsigned losses_ = 0;  // in a row
