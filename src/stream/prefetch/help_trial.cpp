@@ -126,7 +126,11 @@ void HelpTrial::advance(const Step& step) noexcept {
       enter(Phase::helping, step.now_ns);
       return;
     case Phase::helping:
-      is_short_ ? judge_short(step) : judge(step);
+      if (is_short_) {
+        judge_short(step);
+      } else {
+        judge(step);
+      }
       return;
     case Phase::draining:
       if (way_bytes_ < drain_bytes_) return;
@@ -166,10 +170,9 @@ void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
       moves_ >= kMovesToRest && looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain);
   const bool waits = waits_ >= (is_over ? kWaitsAtTheEnd : kWaitsToTell) && waits_much();
   if (waits && device_has_time()) {
-    const uint64_t way = settled_ns_ != 0 ? way_bytes_ - settled_bytes_ : 0;
-    short_pace_ns_ = way < kLeastWayBytes
-                         ? 0
-                         : static_cast<double>(last_ns_ - settled_ns_) / static_cast<double>(way);
+    const uint64_t way = settled_way();
+    const auto took = static_cast<double>(last_ns_ - settled_ns_);
+    short_pace_ns_ = way >= kLeastWayBytes ? took / static_cast<double>(way) : 0;
     enter(Phase::helping, last_ns_);
     next_trial_ns_ = UINT64_MAX;
   } else if (is_over && (!waits || looks_ >= kLooksInDoubt)) {
@@ -187,6 +190,10 @@ void HelpTrial::settle(uint64_t now_ns) noexcept {
   settled_bytes_ = way_bytes_;
 }
 
+uint64_t HelpTrial::settled_way() const noexcept {
+  return settled_ns_ != 0 ? way_bytes_ - settled_bytes_ : 0;
+}
+
 /// A short stretch tells little: only two in a row that are slower by much than the reader was
 /// while it was looked at.
 void HelpTrial::judge_short(const Step& step) noexcept {
@@ -195,7 +202,7 @@ void HelpTrial::judge_short(const Step& step) noexcept {
     if (way_bytes_ >= step.unit_bytes) settle(step.now_ns);
     return;
   }
-  const uint64_t way = way_bytes_ - settled_bytes_;
+  const uint64_t way = settled_way();
   if (way < kShortUnits * step.unit_bytes) return;
   const auto took = static_cast<double>(step.now_ns - settled_ns_);
   settle(step.now_ns);
@@ -211,7 +218,7 @@ void HelpTrial::judge(const Step& step) noexcept {
   drain_bytes_ = step.outstanding_bytes + step.unit_bytes / 2;
   // Until what is ahead has filled up the reader waits once for more than it will later.
   if (settled_ns_ == 0 && way_bytes_ >= step.lookahead_bytes) settle(step.now_ns);
-  const uint64_t way = settled_ns_ != 0 ? way_bytes_ - settled_bytes_ : 0;
+  const uint64_t way = settled_way();
   if (!judged_ && way >= std::max(kHelpedUnits * step.unit_bytes, step.lookahead_bytes)) {
     judged_ = true;
     const auto took = static_cast<double>(step.now_ns - settled_ns_);

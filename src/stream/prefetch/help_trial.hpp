@@ -86,6 +86,7 @@ class HelpTrial {
 
   void enter(Phase phase, uint64_t now_ns) noexcept;
   void settle(uint64_t now_ns) noexcept;
+  [[nodiscard]] uint64_t settled_way() const noexcept;  ///< since then; 0 before
   void judge(const Step& step) noexcept;
   void judge_short(const Step& step) noexcept;
   void account() noexcept;

@@ -208,9 +208,7 @@ bool find_bytes(pid_t process, Mapping& mapping) {
 }  // namespace
 
 bool has_one_thread(pid_t process) {
-  constexpr nlink_t kLinks = 3;  // of the folder: itself, its parent's entry, the thread
-  struct stat tasks {};
-  return stat(proc_path(process, "task").c_str(), &tasks) == 0 && tasks.st_nlink == kLinks;
+  return state_of(AT_FDCWD, proc_path(process, "stat")).threads == 1;
 }
 
 bool waits_for_storage(pid_t process) {
@@ -234,7 +232,7 @@ std::vector<pid_t> family_of(pid_t root) {
 OpenFiles open_files_of(pid_t process, uint64_t least_bytes) {
   OpenFiles found;
   for_each_number(proc_path(process, "fd"), [&](int descriptors, const char* link) {
-    // Pipes and sockets are told by their names: what is not looked at is not disturbed.
+    // Most of what is open are pipes, sockets and the like, which the name alone tells.
     char target[64];
     const ssize_t length = readlinkat(descriptors, link, target, sizeof target);
     const std::string_view name(target, static_cast<size_t>(std::max<ssize_t>(0, length)));

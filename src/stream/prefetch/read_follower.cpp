@@ -106,7 +106,7 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
   }
   offset_ = seen.offset;
   moved_ns_ = seen.now_ns;
-  if (read_bytes_ < rest_until_) return;
+  if (reads_what_is_cached()) return;
   const uint64_t left = stride_ < 0 ? offset_ : file_bytes_ - std::min(file_bytes_, offset_);
   const uint64_t ramp = kRampWindows * limits_.window_bytes;
   trial_.advance({moved, outstanding_bytes(), left,
@@ -148,7 +148,7 @@ void ReadFollower::is_waited_for() noexcept {
 }
 
 std::optional<FileRange> ReadFollower::next() noexcept {
-  if (!trial_.helps_now() || read_bytes_ < rest_until_) return std::nullopt;
+  if (!trial_.helps_now() || reads_what_is_cached()) return std::nullopt;
   return stride_ != 0 ? next_record() : next_window();
 }
 
@@ -198,7 +198,7 @@ uint64_t ReadFollower::outstanding_bytes() const noexcept {
 }
 
 bool ReadFollower::wants_more() const noexcept {
-  if (read_bytes_ < rest_until_) return false;
+  if (reads_what_is_cached()) return false;
   return trial_.is_measuring() || (trial_.helps_now() && (stride_ != 0 || frontier_ < file_bytes_));
 }
 

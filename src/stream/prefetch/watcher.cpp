@@ -492,9 +492,9 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   // What asking costs the program would have spent itself.
   const bool is_behind = ask_ahead(key, reader);
   reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
-  // Waking up may move one of two programs that share a pipe to the processor of the other.
-  const bool is_scan_near = next_scan_ns_ < reader.look_ns + kMostScanNs;
-  if (!is_behind && reader.follower.reads_what_is_cached() && is_scan_near) {
+  // To wake up once for both, where a look can wait.
+  const bool can_wait = !is_behind && reader.follower.reads_what_is_cached();
+  if (can_wait && next_scan_ns_ < reader.look_ns + kMostScanNs) {
     reader.look_ns = std::max(reader.look_ns, next_scan_ns_);
   }
 }
