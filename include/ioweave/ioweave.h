@@ -103,9 +103,10 @@ typedef struct iow_options {
   uint32_t threads;     /* most worker threads of the threads engine: 1..256, default 4 */
   iow_tasks tasks;
   iow_task_reaper task_reaper;
-  uint32_t max_paused;  /* most tasks paused at once: 1..1000000, default 1024. One more makes the
-                           plain call: each paused task holds a stack, on nOS-V a thread.
-                           oneTBB can hold 2048, and more count as that */
+  uint32_t max_paused;  /* most tasks paused at once: up to 1000000; 0: what the machine has room
+                           for, by memory and the limits on threads. One more makes the plain call:
+                           each paused task holds a stack, on nOS-V a thread. oneTBB can hold 2048,
+                           and more count as that */
   uint32_t poll_min_us; /* of IOW_REAPER_TASK: the shortest and longest time between two looks, in
                            microseconds: 1..1000000, min <= max, default 20 and 1000. It looks */
   uint32_t

@@ -80,7 +80,7 @@ IOW_API int iow_task_end(iow_service* service) IOW_NOEXCEPT;
 /* What tasks did. Counts since the service was opened. */
 typedef struct iow_task_stats {
   uint32_t size;   /* set to sizeof(iow_task_stats) before the call; what was filled after it */
-  uint32_t paused; /* tasks paused now */
+  uint32_t paused; /* tasks paused now, whose I/O has not ended */
   uint32_t most_paused; /* at one time */
   uint32_t reserved;
   uint64_t pauses;        /* blocking calls that paused their task */
@@ -89,6 +89,8 @@ typedef struct iow_task_stats {
                              max_paused were (iow_service_tasks() says so), or iow_task_begin() */
   uint64_t bound;         /* transfers that were bound to a task */
   uint64_t bound_pending; /* of these, not ended */
+  uint64_t alone;         /* blocking calls made plainly since no other task was ready to run (on
+                             nOS-V, which tells), where that takes less time than to pause */
 } iow_task_stats;
 
 /* As iow_service_stats(). */

@@ -74,12 +74,9 @@ class Service::Impl final : public PumpClient, public LaneHost {
         poller_(reaper_, pumped_unfinished_) {
     lane_options_.fixed = &fixed_;
     tasks_.host = tasking::open_task_host(options.tasks, tasks_.why);
-    tasks_.max_paused =
-        tasks_.host != nullptr ? std::min(options.max_paused, tasks_.host->most_paused()) : 0;
-    tasks_.too_many_text = "more than " + std::to_string(tasks_.max_paused) +
-                           " tasks were to be paused at once (max_paused): calls beyond that are "
-                           "plain; raise it, or bind the transfers by iow_ta_*(), which needs no "
-                           "stack for each";
+    if (tasks_.host != nullptr) {
+      tasks_.limit_paused(options.max_paused);
+    }
     tasks_.reap_in_task = options.reap_in_task;
     tasks_.poll_min_ns = options.poll_min_us * uint64_t{1000};
     tasks_.poll_max_ns = options.poll_max_us * uint64_t{1000};
@@ -151,11 +148,13 @@ class Service::Impl final : public PumpClient, public LaneHost {
   int64_t transfer_in_task(const Call& call) noexcept;
   bool ended_at_once(iow_request& request) noexcept;
   void note_end_at_once(const Call& call, int64_t result) noexcept;
+  bool is_alone() noexcept;
   bool may_pause() noexcept;
   void pause_task(iow_request& request) noexcept;
   int64_t help_reaper() noexcept;
   int64_t finish_on_thread(const Call& call, iow_request& request) noexcept;
   void submit_for_task(iow_request& request) noexcept;
+  [[nodiscard]] tasking::Task current_task() const noexcept;
   bool in_bindable_task() noexcept;
   bool hold_current_task(BoundTask& bound) noexcept;
   int bind_rest(const Call& call, uint64_t done, ssize_t* result) noexcept;

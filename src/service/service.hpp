@@ -61,7 +61,7 @@ struct Options {
   OpenLane open_lane = &engine::open_lane;
   tasking::HostKind tasks = tasking::HostKind::none;
   bool reap_in_task = false;    ///< IOW_REAPER_TASK
-  uint32_t max_paused = 1024;   ///< tasks at once
+  uint32_t max_paused = 0;      ///< tasks at once; 0: what the machine has room for
   uint32_t poll_min_us = 20;    ///< of reap_in_task
   uint32_t poll_max_us = 1000;  ///< of reap_in_task
   /// Unless empty: given the policy's event log line by line (policy/event_log.hpp), for

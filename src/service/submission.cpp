@@ -170,7 +170,7 @@ void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
     home->took_one();
     home->sent_elsewhere();
   }
-  pumped_unfinished_.fetch_add(1, std::memory_order_seq_cst);  // against TaskPoller::Park
+  pumped_unfinished_.fetch_add(1, std::memory_order_seq_cst);  // against TaskPoller::run()
   if (!governor_.direct(request.flow)) {
     RequestList start;
     governor_.ready(request, start);

@@ -22,6 +22,8 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
+#include "engine/available_memory.hpp"
+#include "engine/available_threads.hpp"
 #include "engine/raw_syscall.hpp"
 #include "service/impl.hpp"
 #include "service/inline_io.hpp"
@@ -70,8 +72,8 @@ uint64_t bytes_of(const engine::Operation& operation) noexcept {
   return sum;
 }
 
-int64_t write_cached(const engine::Operation& operation, CachedWrites& writes) noexcept {
-  if (!writes.on_the_spot()) {
+int64_t write_cached(const engine::Operation& operation, OnTheSpot& writes) noexcept {
+  if (!writes.is_worth_it()) {
     return kWouldWait;
   }
   const uint64_t begin = now_ns();
@@ -81,7 +83,7 @@ int64_t write_cached(const engine::Operation& operation, CachedWrites& writes) n
 }
 
 /// The operation's result where it can be had without waiting for a device, else kWouldWait.
-int64_t without_waiting(const engine::Operation& operation, CachedWrites& writes) noexcept {
+int64_t without_waiting(const engine::Operation& operation, OnTheSpot& writes) noexcept {
   if (!is_transfer(operation.op)) {
     return operation.op == engine::Op::nop ? 0 : kWouldWait;
   }
@@ -149,6 +151,34 @@ void BoundPool::give_back(BoundTransfer& transfer) noexcept {
   transfer.next_free = std::exchange(free_, &transfer);
 }
 
+// ---- How many tasks may be paused
+
+namespace {
+
+/// Paused tasks, each with a stack or a thread of its own, that the machine has room for. 10,000 of
+/// nOS-V took 100 MB here, of an eighth of what is available at most; and a runtime that cannot
+/// start one more thread may end the program.
+uint32_t room_for_paused_tasks() {
+  constexpr uint64_t kTaskBytes = 16 << 10;
+  constexpr uint64_t kMemoryShare = 8;
+  constexpr uint64_t kLeast = 16;
+  constexpr uint64_t kMost = 65'536;
+  const uint64_t in_memory = engine::available_memory_bytes() / kMemoryShare / kTaskBytes;
+  return static_cast<uint32_t>(
+      std::clamp(std::min(in_memory, engine::available_threads()), kLeast, kMost));
+}
+
+}  // namespace
+
+void TaskIo::limit_paused(uint32_t wanted) {
+  const uint32_t room = std::min(room_for_paused_tasks(), host->most_paused());
+  max_paused = std::min(wanted != 0 ? wanted : room, host->most_paused());
+  max_held = std::max(max_paused, room);
+  too_many_text = "more than " + std::to_string(max_paused) +
+                  " tasks were to be paused at once (max_paused): calls beyond that are plain; "
+                  "raise it, or bind the transfers by iow_ta_*(), which needs no stack for each";
+}
+
 // ---- What needs no waiting
 
 /// First part of a call in a task: sets `request` up and does what needs no waiting. True where
@@ -195,10 +225,20 @@ int Service::Impl::try_at_once(iow_request& request) noexcept {
 
 // ---- Tasks
 
+/// The caller's task, or null: outside one, in the task that polls, and in a forked child, where the
+/// runtime must not even be asked (nOS-V has no memory there).
+tasking::Task Service::Impl::current_task() const noexcept {
+  if (tasks_.host == nullptr || !ours()) {
+    return nullptr;
+  }
+  const tasking::Task task = tasks_.host->current();
+  return poller_.polls_in(task) ? nullptr : task;
+}
+
 /// Whether transfer() would pause the caller.
 bool Service::Impl::in_pausable_task() const noexcept {
-  return tasks_.host != nullptr && tasks_.host->can_pause() && ours() &&
-         tasks_.host->current() != nullptr;
+  const tasking::Task task = current_task();
+  return task != nullptr && tasks_.host->can_pause(task);
 }
 
 // ---- Blocking calls
@@ -210,6 +250,7 @@ class PausedTransfer final : public tasking::TaskPause {
  public:
   struct Ways {
     void (*start)(void* service, iow_request& request) noexcept;
+    void (*ended)(void* service) noexcept;
     int64_t (*help)(void* service) noexcept;
   };
 
@@ -217,7 +258,9 @@ class PausedTransfer final : public tasking::TaskPause {
                  const Ways& ways) noexcept
       : TaskPause(host), request_(request), service_(service), ways_(ways) {
     request_.callback = [](iow_request*, void* user) {
-      static_cast<PausedTransfer*>(user)->complete();
+      auto& pause = *static_cast<PausedTransfer*>(user);
+      pause.ways_.ended(pause.service_);
+      pause.complete();
     };
     request_.user = this;
   }
@@ -247,13 +290,27 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
   if (is_transfer(call.op) && is_stream(journey_of(request).operation)) {
     return -ESPIPE;
   }
+  if (is_alone()) {
+    count(tasks_.counters.alone);
+    const uint64_t begin = now_ns();
+    const int64_t result = finish_on_thread(call, request);
+    tasks_.lone_calls.took(0, now_ns() - begin);
+    return result;
+  }
   if (!may_pause()) {
     count(tasks_.counters.made_plain);
     return finish_on_thread(call, request);
   }
   pause_task(request);
-  tasks_.counters.paused.fetch_sub(1, std::memory_order_relaxed);
+  tasks_.counters.held.fetch_sub(1, std::memory_order_relaxed);
   return request.result;  // its bytes are in the counters of the pump
+}
+
+/// Whether nobody would have the core meanwhile: no task is paused here that could become ready, and
+/// none is ready now.
+bool Service::Impl::is_alone() noexcept {
+  return tasks_.counters.held.load(std::memory_order_relaxed) == 0 &&
+         tasks_.lone_calls.is_worth_it() && tasks_.host->none_is_ready();
 }
 
 /// Counts the caller as paused, unless too many tasks are, or it is in a task of iow_task_begin()
@@ -263,9 +320,11 @@ bool Service::Impl::may_pause() noexcept {
     return false;
   }
   TaskCounters& counters = tasks_.counters;
+  const uint32_t held = counters.held.fetch_add(1, std::memory_order_relaxed) + 1;
   const uint32_t paused = counters.paused.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (paused > tasks_.max_paused) {
+  if (paused > tasks_.max_paused || held > tasks_.max_held) {
     counters.paused.fetch_sub(1, std::memory_order_relaxed);
+    counters.held.fetch_sub(1, std::memory_order_relaxed);
     counters.too_many.store(true, std::memory_order_relaxed);
     return false;
   }
@@ -297,6 +356,9 @@ __attribute__((noinline)) void Service::Impl::pause_task(iow_request& request) n
       [](void* service, iow_request& started) noexcept {
         static_cast<Impl*>(service)->submit_for_task(started);
       },
+      [](void* service) noexcept {
+        static_cast<Impl*>(service)->tasks_.counters.paused.fetch_sub(1, std::memory_order_relaxed);
+      },
       [](void* service) noexcept { return static_cast<Impl*>(service)->help_reaper(); }};
   PausedTransfer pause(*tasks_.host, request, this, kWays);
   tasks_.host->pause(pause);
@@ -323,17 +385,13 @@ bool Service::Impl::hold_current_task(BoundTask& bound) noexcept {
     bound.event->hold();
     return true;
   }
-  tasking::TaskHost* const host = tasks_.host.get();
-  if (host == nullptr || !host->has_events()) {
-    return false;
-  }
-  bound.task = host->current();
-  return bound.task != nullptr && host->hold(bound.task);
+  bound.task = current_task();
+  return bound.task != nullptr && tasks_.host->has_events() && tasks_.host->hold(bound.task);
 }
 
 bool Service::Impl::in_bindable_task() noexcept {
   return tasking::CountingEvent::current(this) != nullptr ||
-         (tasks_.host != nullptr && tasks_.host->has_events() && tasks_.host->current() != nullptr);
+         (current_task() != nullptr && tasks_.host->has_events());
 }
 
 int Service::Impl::bind(const Call& call, ssize_t* result) noexcept {
@@ -351,7 +409,9 @@ int Service::Impl::start_bound(const Call& call, ssize_t* result) noexcept {
   if (call.offset < 0) {
     return -EINVAL;
   }
-  if (!in_bindable_task()) {
+  // A forked child has no reaper, and nobody there says whether it runs a task: the end of the
+  // transfer is before that of any.
+  if (ours() && !in_bindable_task()) {
     return -ESRCH;
   }
   // Most transfers of the page cache end here, without any memory of ours.
@@ -359,7 +419,7 @@ int Service::Impl::start_bound(const Call& call, ssize_t* result) noexcept {
   if (const int error = begin_journey(request); error != 0) {
     return error;
   }
-  if (!ours()) {  // a forked child has no reaper
+  if (!ours()) {
     *result = static_cast<ssize_t>(transfer_on_thread(call));
     return 0;
   }
@@ -444,6 +504,7 @@ void Service::Impl::task_statistics(iow_task_stats& stats) const noexcept {
   stats.pauses = read(counters.pauses);
   stats.at_once = read(counters.at_once);
   stats.made_plain = read(counters.made_plain);
+  stats.alone = read(counters.alone);
   stats.bound = read(counters.bound);
   stats.bound_pending = read(counters.bound_pending);
 }

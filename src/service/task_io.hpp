@@ -46,24 +46,28 @@ class BoundPool {
   BoundTransfer* free_ = nullptr;
 };
 
-/// Counts for people; relaxed throughout.
+/// Counts, most for people; relaxed throughout.
 struct TaskCounters {
-  std::atomic<uint32_t> paused{0};
+  std::atomic<uint32_t> paused{0};  ///< whose I/O is under way
+  std::atomic<uint32_t> held{0};    ///< these, and those that have not been resumed yet: stacks
   std::atomic<uint32_t> most_paused{0};
   std::atomic<uint64_t> pauses{0};
   std::atomic<uint64_t> at_once{0};
   std::atomic<uint64_t> made_plain{0};
+  std::atomic<uint64_t> alone{0};
   std::atomic<bool> too_many{false};  ///< max_paused was met
   std::atomic<uint64_t> bound{0};
   std::atomic<uint64_t> bound_pending{0};
 };
 
-/// Whether writes into the page cache are worth doing on the spot: they are until one waits for the
-/// device (the kernel throttles who dirties memory faster than it is written). After that, some go
-/// the asynchronous way before the next is tried.
-class CachedWrites {
+/// Whether calls of a kind are worth making on the spot, with the task's core: they are until one
+/// takes long. After that, some go the asynchronous way before the next is tried.
+class OnTheSpot {
  public:
-  [[nodiscard]] bool on_the_spot() noexcept {
+  constexpr OnTheSpot(uint64_t patience_ns, uint64_t ns_per_byte, uint32_t away) noexcept
+      : patience_ns_(patience_ns), ns_per_byte_(ns_per_byte), away_after_(away) {}
+
+  [[nodiscard]] bool is_worth_it() noexcept {
     uint32_t left = away_.load(std::memory_order_relaxed);
     while (left != 0) {
       if (away_.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) {
@@ -73,29 +77,39 @@ class CachedWrites {
     return true;
   }
   void took(uint64_t bytes, uint64_t ns) noexcept {
-    if (ns > kPatienceNs + bytes * kSlowestCopyNsPerByte) {
-      away_.store(kAway, std::memory_order_relaxed);
+    if (ns > patience_ns_ + bytes * ns_per_byte_) {
+      away_.store(away_after_, std::memory_order_relaxed);
     }
   }
 
  private:
-  static constexpr uint64_t kPatienceNs = 100'000;
-  static constexpr uint64_t kSlowestCopyNsPerByte = 4;  // 250 MB/s: a copy into fresh memory
-  static constexpr uint32_t kAway = 64;
+  const uint64_t patience_ns_;
+  const uint64_t ns_per_byte_;
+  const uint32_t away_after_;  ///< one that took long
   std::atomic<uint32_t> away_{0};
 };
 
 struct TaskIo {
   std::unique_ptr<tasking::TaskHost> host;
   std::string why;  ///< why there is no host
-  uint32_t max_paused = 0;
-  std::string too_many_text;  ///< what to say once max_paused was met
+  uint32_t max_paused = 0;    ///< whose I/O is under way
+  uint32_t max_held = 0;      ///< all that hold a stack, or a thread
+  std::string too_many_text;  ///< what to say once one of them was met
   bool reap_in_task = false;
   uint64_t poll_min_ns = 0;
   uint64_t poll_max_ns = 0;
   TaskCounters counters;
-  CachedWrites cached_writes;
+  /// Into the page cache, where the kernel throttles who dirties memory faster than it is written.
+  /// 250 MB/s is a copy into fresh memory.
+  OnTheSpot cached_writes{100'000, 4, 64};
+  /// Of a task beside which none is ready: to pause it and to wake it up again would take half as
+  /// long once more. Longer ones would keep the core from tasks that come meanwhile.
+  OnTheSpot lone_calls{150'000, 0, 8};
   BoundPool pool;
+
+  /// Of what is asked for, 0 for nothing in particular, and what the host and the machine allow.
+  /// May throw std::bad_alloc. There is a host.
+  void limit_paused(uint32_t wanted);
 };
 
 }  // namespace ioweave::service

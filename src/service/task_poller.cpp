@@ -1,77 +1,90 @@
 #include "service/task_poller.hpp"
 
 #include <algorithm>
-#include <utility>
+
+#include <pthread.h>
 
 #include "base/futex.hpp"
+#include "base/signals_masked.hpp"
 
 namespace ioweave::service {
-
-/// Nothing is in flight: the polling task waits for wake().
-class TaskPoller::Park final : public tasking::TaskPause {
- public:
-  explicit Park(TaskPoller& poller) noexcept : TaskPause(*poller.host_), poller_(poller) {}
-  void start() noexcept override {
-    // seq_cst against wake(): either it sees us parked, or we see what it was called for.
-    poller_.parked_.store(this, std::memory_order_seq_cst);
-    if (poller_.unfinished_.load(std::memory_order_seq_cst) != 0 ||
-        poller_.stop_.load(std::memory_order_seq_cst)) {
-      poller_.wake();
-    }
-  }
-  // Not with the worker: the tasks that run on it are to be polled for.
-  int64_t help() noexcept override {
-    poller_.wake();
-    return -1;
-  }
-
- private:
-  TaskPoller& poller_;
-};
 
 bool TaskPoller::start(tasking::TaskHost& host, uint64_t min_ns, uint64_t max_ns) noexcept {
   host_ = &host;
   min_ns_ = min_ns;
   max_ns_ = max_ns;
-  running_.store(1, std::memory_order_relaxed);
-  const bool spawned =
-      host.spawn([](void* self) { static_cast<TaskPoller*>(self)->run(); },
-                 [](void* self) {
-                   const std::atomic<uint32_t>& word = static_cast<TaskPoller*>(self)->running_;
-                   static_cast<TaskPoller*>(self)->running_.store(0, std::memory_order_release);
-                   futex_wake(word);  // the poller may be gone: a wake needs its address only
-                 },
-                 this);
-  if (!spawned) {
+  polls_.store(true, std::memory_order_seq_cst);
+  if (!spawn()) {
+    polls_.store(false, std::memory_order_seq_cst);
     host_ = nullptr;
+  }
+  return started();
+}
+
+bool TaskPoller::spawn() noexcept {
+  running_.fetch_add(1, std::memory_order_relaxed);
+  const bool spawned = host_->spawn([](void* self) { static_cast<TaskPoller*>(self)->run(); },
+                                    [](void* self) { static_cast<TaskPoller*>(self)->ended(); },
+                                    this);
+  if (!spawned) {
+    running_.fetch_sub(1, std::memory_order_relaxed);
   }
   return spawned;
 }
 
+bool TaskPoller::start_thread() noexcept {
+  running_.fetch_add(1, std::memory_order_relaxed);
+  const SignalsMasked masked;
+  pthread_t thread;
+  const auto main = [](void* self) -> void* {
+    static_cast<TaskPoller*>(self)->run();
+    static_cast<TaskPoller*>(self)->ended();
+    return nullptr;
+  };
+  const bool created = pthread_create(&thread, nullptr, main, this) == 0;
+  if (created) {
+    pthread_detach(thread);
+  } else {
+    running_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  return created;
+}
+
+void TaskPoller::ended() noexcept {
+  const std::atomic<uint32_t>& word = running_;
+  running_.fetch_sub(1, std::memory_order_release);
+  futex_wake(word);  // the poller may be gone: a wake needs its address only
+}
+
 void TaskPoller::run() noexcept {
+  const tasking::Task self = host_->current();
   uint64_t period_ns = min_ns_;
-  while (!stop_.load(std::memory_order_acquire)) {
+  while (true) {
+    task_.store(self, std::memory_order_relaxed);
     const bool found = pump_.drive() != 0;
-    period_ns = found ? min_ns_ : std::min(2 * period_ns, max_ns_);
-    if (unfinished_.load(std::memory_order_seq_cst) == 0 && host_->can_pause()) {
-      park();
-      period_ns = min_ns_;
-    } else {
+    if (unfinished_.load(std::memory_order_seq_cst) != 0) {
+      period_ns = found ? min_ns_ : std::min(2 * period_ns, max_ns_);
       host_->yield_for(period_ns);
+      continue;
     }
+    task_.store(nullptr, std::memory_order_relaxed);
+    polls_.store(false, std::memory_order_seq_cst);
+    // seq_cst against wake(): either it sees that nobody polls, or we see what it was called for.
+    if (unfinished_.load(std::memory_order_seq_cst) == 0 ||
+        polls_.exchange(true, std::memory_order_seq_cst)) {
+      return;
+    }
+    period_ns = min_ns_;
   }
 }
 
-void TaskPoller::park() noexcept {
-  Park pause(*this);
-  host_->pause(pause);
-}
-
 void TaskPoller::wake() noexcept {
-  if (parked_.load(std::memory_order_seq_cst) != nullptr) {
-    if (Park* const parked = parked_.exchange(nullptr, std::memory_order_seq_cst)) {
-      parked->complete();
-    }
+  if (!started() || polls_.load(std::memory_order_seq_cst) ||
+      polls_.exchange(true, std::memory_order_seq_cst)) {
+    return;
+  }
+  if (!spawn() && !start_thread()) {
+    polls_.store(false, std::memory_order_seq_cst);  // the next one tries again, or stop()
   }
 }
 
@@ -81,8 +94,6 @@ void TaskPoller::stop() noexcept {
       tasking::sleep_briefly(*host_);
     }
   }
-  stop_.store(true, std::memory_order_seq_cst);
-  wake();
   tasking::await_zero(running_, *host_);
   host_ = nullptr;
 }

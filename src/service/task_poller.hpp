@@ -2,7 +2,9 @@
 
 // A task of the runtime that reaps, as in the TASIO paper, instead of a thread of ours: it drives
 // the reaper's pump, lets others run for a while, and drives it again. The while is short as long
-// as it finds something and doubles otherwise; while nothing is in flight the task is paused.
+// as it finds something and doubles otherwise. When nothing is in flight the task ends, and what is
+// posted next spawns another: a runtime that is shut down, or asked to wait for all its tasks,
+// waits for no task of ours.
 
 #include <atomic>
 #include <cstdint>
@@ -23,25 +25,33 @@ class TaskPoller {
   [[nodiscard]] bool start(tasking::TaskHost& host, uint64_t min_ns, uint64_t max_ns) noexcept;
   [[nodiscard]] bool started() const noexcept { return host_ != nullptr; }
 
+  /// Sees to it that somebody polls: a task, or where the runtime has none to give, a thread.
   void wake() noexcept;
 
+  /// Whether it is this task that polls. What the end of a transfer sets off runs inside it, and
+  /// must not pause it: nobody else would reap.
+  [[nodiscard]] bool polls_in(tasking::Task task) const noexcept {
+    return task_.load(std::memory_order_relaxed) == task;  // the task's own value, or another's
+  }
+
   /// Waits until `unfinished` is zero, then until the task has ended. The caller may be a task, and
-  /// the only virtual processor its own.
+  /// the only virtual processor its own. The runtime may be gone where nothing is in flight.
   void stop() noexcept;
 
  private:
-  class Park;
+  [[nodiscard]] bool spawn() noexcept;
+  [[nodiscard]] bool start_thread() noexcept;
   void run() noexcept;
-  void park() noexcept;
+  void ended() noexcept;
 
   Pump& pump_;
   const std::atomic<uint32_t>& unfinished_;
   tasking::TaskHost* host_ = nullptr;
   uint64_t min_ns_ = 0;
   uint64_t max_ns_ = 0;
-  std::atomic<Park*> parked_{nullptr};
-  std::atomic<bool> stop_{false};
-  std::atomic<uint32_t> running_{0};  ///< tasks; a futex word
+  std::atomic<bool> polls_{false};            ///< a task, or a thread, has been started to poll
+  std::atomic<tasking::Task> task_{nullptr};  ///< that polls
+  std::atomic<uint32_t> running_{0};          ///< tasks that have not ended; a futex word
 };
 
 }  // namespace ioweave::service

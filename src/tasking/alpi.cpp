@@ -5,8 +5,10 @@
 // What its contract leaves open, and how it is met:
 //   - unblock may precede its block, once: complete() never unblocks a task that has not said that
 //     it sleeps, nor twice (TaskPause).
+//   - Somebody may unblock a task for a later block of its own while it sleeps here: it sleeps
+//     again, and gets what it was given back.
 //   - A task may be asked to sleep and refused (an error of alpi_task_block): its thread sleeps
-//     instead.
+//     instead. nOS-V refuses parallel tasks, which its own interface tells apart.
 //   - nOS-V documents that events are decreased by its own workers only, though it does not check;
 //     another runtime may. There, and for what is refused to a thread that runs no task, a task is
 //     spawned that does it, one for all that has gathered until it runs.
@@ -23,6 +25,7 @@
 #include <dlfcn.h>
 
 #include "base/assert.hpp"
+#include "base/clock.hpp"
 #include "tasking/task_host.hpp"
 
 struct alpi_task;
@@ -55,6 +58,9 @@ struct Entries {
   // 1.2
   int (*info_get)(int query, char* text, size_t bytes, int* length) = nullptr;
   int (*feature_check)(int mask) = nullptr;
+  // nOS-V's own, or null. How many threads may run the task at once, below zero once cancelled
+  int32_t (*task_degree)(Handle) = nullptr;
+  int (*yield)(uint64_t flags) = nullptr;  // lets a ready task run, if there is one
 };
 
 template <typename Function>
@@ -75,10 +81,13 @@ Entries look_up() noexcept {
   find(alpi.task_spawn, "alpi_task_spawn");
   find(alpi.info_get, "alpi_info_get");
   find(alpi.feature_check, "alpi_feature_check");
+  find(alpi.task_degree, "nosv_get_task_degree");
+  find(alpi.yield, "nosv_yield");
   return alpi;
 }
 
-/// "ALPI 1.2 (nOS-V 3.1.0)", as far as the runtime tells.
+/// "ALPI 1.2 (nOS-V 3.1.0)", as far as the runtime tells: nOS-V 4.1 gives "ALPI 1.2 (nOS-V)" for its
+/// version.
 std::string describe(const Entries& alpi, int major, int minor) {
   std::string text = "ALPI " + std::to_string(major) + "." + std::to_string(minor);
   std::array<char, 64> name{};
@@ -86,7 +95,8 @@ std::string describe(const Entries& alpi, int major, int minor) {
   if (alpi.info_get != nullptr &&
       alpi.info_get(kInfoName, name.data(), name.size(), nullptr) == kSuccess) {
     text.append(" (").append(name.data(), ::strnlen(name.data(), name.size()));
-    if (alpi.info_get(kInfoVersion, version.data(), version.size(), nullptr) == kSuccess) {
+    if (alpi.info_get(kInfoVersion, version.data(), version.size(), nullptr) == kSuccess &&
+        std::strncmp(version.data(), "ALPI ", 5) != 0) {
       text.append(" ").append(version.data(), ::strnlen(version.data(), version.size()));
     }
     text.append(")");
@@ -104,8 +114,8 @@ class AlpiHost final : public TaskHost {
   AlpiHost(const Entries& alpi, std::string name)
       : alpi_(alpi),
         name_(std::move(name)),
-        can_pause_(alpi.task_block != nullptr && alpi.task_unblock != nullptr &&
-                   has_feature(alpi, kFeatureBlocking)),
+        pauses_(alpi.task_block != nullptr && alpi.task_unblock != nullptr &&
+                has_feature(alpi, kFeatureBlocking)),
         has_events_(alpi.events_increase != nullptr && alpi.events_decrease != nullptr &&
                     has_feature(alpi, kFeatureEvents)),
         can_poll_(alpi.task_spawn != nullptr && alpi.task_waitfor_ns != nullptr &&
@@ -119,12 +129,15 @@ class AlpiHost final : public TaskHost {
   [[nodiscard]] const char* name() const noexcept override { return name_.c_str(); }
 
   [[nodiscard]] const char* missing() const noexcept override {
-    if (refused_.load(std::memory_order_relaxed)) {
-      return "the runtime refused to block a task: since then blocking calls are plain; ask its "
-             "log or its makers why";
+    if (gave_up()) {
+      return "the runtime refused to block a task, time after time: since then blocking calls are "
+             "plain; ask its log or its makers why";
     }
-    if (!can_pause()) {
+    if (!pauses_) {
       return "this runtime cannot pause tasks: blocking calls are plain, and iow_ta_*() work";
+    }
+    if (refused_.load(std::memory_order_relaxed) || met_parallel_.load(std::memory_order_relaxed)) {
+      return "parallel tasks cannot pause: their blocking calls are plain";
     }
     return has_events_ ? ""
                        : "this runtime counts no events: iow_ta_*() work between iow_task_begin() "
@@ -137,8 +150,21 @@ class AlpiHost final : public TaskHost {
   }
 
   [[nodiscard]] bool keeps_thread() const noexcept override { return true; }
-  [[nodiscard]] bool can_pause() const noexcept override {
-    return can_pause_.load(std::memory_order_relaxed);
+  [[nodiscard]] bool can_pause() const noexcept override { return pauses_ && !gave_up(); }
+
+  [[nodiscard]] bool can_pause(Task task) noexcept override {
+    if (!can_pause()) {
+      return false;
+    }
+    if (alpi_.task_degree == nullptr) {
+      return true;
+    }
+    const int32_t degree = alpi_.task_degree(static_cast<Handle>(task));
+    const bool is_parallel = degree != 1 && degree != -1;
+    if (is_parallel && !met_parallel_.load(std::memory_order_relaxed)) {
+      met_parallel_.store(true, std::memory_order_relaxed);
+    }
+    return !is_parallel;
   }
 
   void pause(TaskPause& pause) noexcept override {
@@ -147,22 +173,44 @@ class AlpiHost final : public TaskHost {
     if (!pause.sleep_as(task)) {
       return;  // it has ended: nobody will unblock us
     }
-    do {  // again where an unblock that somebody else left over ended the block
+    uint32_t not_ours = 0;  // unblocks, which are for later blocks of the task's own
+    while (true) {
       if (alpi_.task_block(static_cast<Handle>(task)) != kSuccess) {
-        // Refused: not again with this runtime. Where complete() has unblocked us all the same, a
-        // later block of this task may return at once; ALPI has no call that takes it back.
-        can_pause_.store(false, std::memory_order_relaxed);
+        // Where complete() has unblocked us all the same, a later block of this task would return
+        // at once; ALPI has no call that takes it back. But that block is refused as well.
         refused_.store(true);  // before it goes on: see run_errands()
+        refusals_.fetch_add(1, std::memory_order_relaxed);
         static_cast<void>(pause.sleep_as_thread());
-        return;
+        break;
       }
-    } while (!pause.done());
+      if (refusals_.load(std::memory_order_relaxed) != 0 && !gave_up()) {
+        refusals_.store(0, std::memory_order_relaxed);  // only in a row do they say something
+      }
+      if (pause.done()) {
+        break;
+      }
+      ++not_ours;
+    }
+    for (; not_ours > 0; --not_ours) {
+      resume(task);
+    }
   }
 
   void resume(Task task) noexcept override {
     if (alpi_.task_unblock(static_cast<Handle>(task)) != kSuccess) {
       relay({task, Errand::unblock});
     }
+  }
+
+  /// Whoever runs meanwhile has a thread of its own: to go there and back takes longer than to find
+  /// nobody, which takes a microsecond.
+  [[nodiscard]] bool none_is_ready() noexcept override {
+    constexpr uint64_t kQuickNs = 4000;
+    if (alpi_.yield == nullptr) {
+      return false;
+    }
+    const uint64_t begin = now_ns();
+    return alpi_.yield(0) == kSuccess && now_ns() - begin < kQuickNs;
   }
 
   [[nodiscard]] bool has_events() const noexcept override { return has_events_; }
@@ -201,6 +249,13 @@ class AlpiHost final : public TaskHost {
     Task task;
     Kind kind;
   };
+
+  /// Whether the runtime has refused so many blocks in a row that it seems to know no others. One
+  /// refusal is of one task.
+  [[nodiscard]] bool gave_up() const noexcept {
+    constexpr uint32_t kConvincing = 64;
+    return refusals_.load(std::memory_order_relaxed) >= kConvincing;
+  }
 
   /// Something that is not for a thread of ours is done by a task of the runtime.
   void relay(Errand errand) noexcept {
@@ -261,11 +316,13 @@ class AlpiHost final : public TaskHost {
 
   const Entries alpi_;
   const std::string name_;
-  std::atomic<bool> can_pause_;
+  const bool pauses_;
   const bool has_events_;
   const bool can_poll_;
   const bool decreased_by_workers_;
-  std::atomic<bool> refused_{false};
+  std::atomic<bool> refused_{false};       ///< a block, once
+  std::atomic<bool> met_parallel_{false};  ///< a task that is not to be asked
+  std::atomic<uint32_t> refusals_{0};      ///< blocks, since one was not refused
   std::atomic<uint32_t> errands_running_{0};
   std::mutex errands_lock_;
   std::vector<Errand> errands_;  ///< under the lock, and so is:

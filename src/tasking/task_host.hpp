@@ -86,6 +86,8 @@ class TaskHost {
   [[nodiscard]] virtual Task current() noexcept = 0;
 
   [[nodiscard]] virtual bool can_pause() const noexcept = 0;
+  /// Whether this task can: the one that calls.
+  [[nodiscard]] virtual bool can_pause(Task /*task*/) noexcept { return can_pause(); }
   /// Tasks at once, as far as the runtime can.
   [[nodiscard]] virtual uint32_t most_paused() const noexcept { return UINT32_MAX; }
   /// Whether a task goes on on the thread that it paused on.
@@ -94,6 +96,10 @@ class TaskHost {
   virtual void pause(TaskPause& pause) noexcept = 0;
   /// Any thread. The task has slept or is about to, see TaskPause.
   virtual void resume(Task task) noexcept = 0;
+
+  /// Inside a task: lets tasks run that are ready, and says whether there were none. False where
+  /// the runtime has no quick way to tell.
+  [[nodiscard]] virtual bool none_is_ready() noexcept { return false; }
 
   [[nodiscard]] virtual bool has_events() const noexcept = 0;
   /// Inside `task`: it does not end before one more release(). False where the runtime refuses.

@@ -44,7 +44,8 @@ class AlpiRuntime {
 }
 
 /// Returns what alpi_task_spawn() does. `completed`, if any, runs when the task completes.
-inline int spawn_alpi_task(std::function<void()> body, std::function<void()> completed = nullptr) {
+inline int spawn_alpi_task(std::function<void()> body, std::function<void()> completed = nullptr,
+                           const char* label = "a test's") {
   struct Closures {
     std::function<void()> body, completed;
   };
@@ -57,7 +58,7 @@ inline int spawn_alpi_task(std::function<void()> body, std::function<void()> com
                           mine->completed();
                         }
                       },
-                      closures.get(), "a test's", nullptr);
+                      closures.get(), label, nullptr);
   if (error == ALPI_SUCCESS) {
     static_cast<void>(closures.release());  // the completion's from here
   }

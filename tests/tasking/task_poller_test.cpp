@@ -18,39 +18,37 @@ namespace {
 
 using test::GatedBackend;
 
-/// A runtime of one task, whose yields pass at once and are noted.
+/// A runtime with one task at a time, whose yields pass at once and are noted.
 class NotingHost final : public tasking::TaskHost {
  public:
-  ~NotingHost() override { thread_.join(); }
+  ~NotingHost() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
 
   [[nodiscard]] const char* name() const noexcept override { return "noting"; }
   [[nodiscard]] tasking::Task current() noexcept override { return this; }
   [[nodiscard]] bool can_pause() const noexcept override { return true; }
   [[nodiscard]] bool keeps_thread() const noexcept override { return true; }
-  void pause(tasking::TaskPause& pause) noexcept override {
-    std::unique_lock guard(lock_);
-    resumed_ = false;
-    ++pauses_;
-    guard.unlock();
-    changed_.notify_all();
-    if (!pause.sleep_as(this)) return;
-    pause.start();
-    guard.lock();
-    changed_.wait(guard, [this] { return resumed_; });
+  void pause(tasking::TaskPause& /*pause*/) noexcept override {
+    ADD_FAILURE() << "the task that polls is never paused";
   }
-  void resume(tasking::Task /*task*/) noexcept override {
-    const std::lock_guard guard(lock_);
-    resumed_ = true;
-    changed_.notify_all();
-  }
+  void resume(tasking::Task /*task*/) noexcept override {}
   [[nodiscard]] bool has_events() const noexcept override { return false; }
   [[nodiscard]] bool hold(tasking::Task /*task*/) noexcept override { return false; }
   void release(tasking::Task /*task*/) noexcept override {}
   [[nodiscard]] bool can_poll() const noexcept override { return true; }
   [[nodiscard]] bool spawn(void (*body)(void*), void (*completed)(void*),
                            void* user) noexcept override {
-    thread_ = std::thread([=] {
+    const std::lock_guard guard(lock_);
+    if (refuses_) return false;
+    ++spawned_;
+    threads_.emplace_back([this, body, completed, user] {
       body(user);
+      {
+        const std::lock_guard end(lock_);
+        ++ended_;
+      }
+      changed_.notify_all();
       completed(user);
     });
     return true;
@@ -71,22 +69,28 @@ class NotingHost final : public tasking::TaskHost {
     changed_.wait(guard, [&] { return yields_.size() >= count; });
     return yields_;
   }
-  void await_pauses(unsigned count) {
+  /// Until so many tasks have ended.
+  void await_ends(unsigned count) {
     std::unique_lock guard(lock_);
-    changed_.wait(guard, [&] { return pauses_ >= count; });
+    changed_.wait(guard, [&] { return ended_ >= count; });
   }
-  [[nodiscard]] std::vector<uint64_t> yields() {
+  void refuse_tasks() {
     const std::lock_guard guard(lock_);
-    return yields_;
+    refuses_ = true;
+  }
+  [[nodiscard]] unsigned spawned() {
+    const std::lock_guard guard(lock_);
+    return spawned_;
   }
 
  private:
   std::mutex lock_;
   std::condition_variable changed_;
   std::vector<uint64_t> yields_;
-  unsigned pauses_ = 0;
-  bool resumed_ = false;
-  std::thread thread_;
+  unsigned spawned_ = 0;
+  unsigned ended_ = 0;
+  bool refuses_ = false;
+  std::vector<std::thread> threads_;
 };
 
 /// Counts what is under way, as the service does.
@@ -99,41 +103,75 @@ class Counting final : public PumpClient {
   std::atomic<uint32_t> unfinished{0};
 };
 
-TEST(TaskThatReaps, LooksLessOftenWhileItFindsNothingAndNotAtAllWhileThereIsNothing) {
-  constexpr uint64_t kShortest = 1000;
-  constexpr uint64_t kLongest = 6000;
-  GatedBackend::close_gate();
-  Counting client;
-  Pump pump({}, &GatedBackend::open_lane, client);
-  std::string why;
-  ASSERT_EQ(pump.start_driven(why), 0) << why;
-  NotingHost host;
-  TaskPoller poller(pump, client.unfinished);
-  ASSERT_TRUE(poller.start(host, kShortest, kLongest));
-  host.await_pauses(1);
-  EXPECT_EQ(host.yields(), std::vector<uint64_t>{});
+class TaskThatPolls : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kShortest = 1000;
+  static constexpr uint64_t kLongest = 6000;
 
-  for (unsigned round = 0; round < 3; ++round) {
-    SCOPED_TRACE(round);
+  void SetUp() override {
+    std::string why;
+    ASSERT_EQ(pump_.start_driven(why), 0) << why;
+  }
+  /// A request that waits at the gate.
+  void post(iow_request& request) {
     GatedBackend::close_gate();
-    iow_request request{};
+    request = {};
     request.op = IOW_OP_NOP;
     ASSERT_EQ(begin_journey(request), 0);
-    client.unfinished.fetch_add(1, std::memory_order_seq_cst);
-    pump.post(request);
-    poller.wake();
-    // It waits at the gate.
-    const std::vector<uint64_t> yields = host.await_yields(6);
+    client_.unfinished.fetch_add(1, std::memory_order_seq_cst);
+    pump_.post(request);
+    poller_.wake();
+  }
+
+  Counting client_;
+  Pump pump_{{}, &GatedBackend::open_lane, client_};
+  NotingHost host_;
+  TaskPoller poller_{pump_, client_.unfinished};
+};
+
+TEST_F(TaskThatPolls, LooksLessOftenWhileItFindsNothingAndEndsWhereThereIsNothing) {
+  ASSERT_TRUE(poller_.start(host_, kShortest, kLongest));
+  host_.await_ends(1);
+  for (unsigned round = 0; round < 3; ++round) {
+    SCOPED_TRACE(round);
+    iow_request request;
+    post(request);
+    const std::vector<uint64_t> yields = host_.await_yields(6);
     EXPECT_EQ(yields.back(), kLongest);
     EXPECT_TRUE(std::is_sorted(yields.begin(), yields.end()));
     EXPECT_TRUE(std::all_of(yields.begin(), yields.end(), [](uint64_t ns) {
       return ns == 2 * kShortest || ns == 4 * kShortest || ns == kLongest;
     }));
     GatedBackend::open_gate();
-    host.await_pauses(2 + round);
+    host_.await_ends(2 + round);
   }
-  poller.stop();
-  pump.stop();
+  EXPECT_EQ(host_.spawned(), 4u);
+  poller_.stop();
+  pump_.stop();
+}
+
+TEST_F(TaskThatPolls, AThreadPollsWhereTheRuntimeHasNoTaskToGive) {
+  ASSERT_TRUE(poller_.start(host_, kShortest, kLongest));
+  host_.await_ends(1);
+  host_.refuse_tasks();
+  for (unsigned round = 0; round < 3; ++round) {
+    SCOPED_TRACE(round);
+    iow_request request;
+    post(request);
+    EXPECT_EQ(host_.await_yields(6).back(), kLongest);
+    GatedBackend::open_gate();
+    while (client_.unfinished.load() != 0) std::this_thread::yield();
+  }
+  EXPECT_EQ(host_.spawned(), 1u);
+  poller_.stop();
+  pump_.stop();
+}
+
+TEST_F(TaskThatPolls, WhereTheFirstIsRefusedItDoesNotStart) {
+  host_.refuse_tasks();
+  EXPECT_FALSE(poller_.start(host_, kShortest, kLongest));
+  EXPECT_FALSE(poller_.started());
+  pump_.stop();
 }
 
 }  // namespace

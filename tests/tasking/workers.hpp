@@ -145,7 +145,7 @@ class AlpiWorkers final : public Workers {
       EXPECT_EQ(alpi_task_waitfor_ns(20'000, nullptr), ALPI_SUCCESS);
     }
   }
-  // Not AlpiRuntime::wait_idle(): a task that reaps lives as long as the service.
+  // Not AlpiRuntime::wait_idle(): real runtimes have no such call.
   void wait() override { outstanding_.wait(); }
 
  private:

@@ -103,12 +103,12 @@ bool to_task_options(const iow_options& given, service::Options& options, std::s
                 static_cast<int>(tasking::HostKind::tbb) == IOW_TASKS_TBB);
   options.tasks = static_cast<tasking::HostKind>(given.tasks);
   options.reap_in_task = given.task_reaper == IOW_REAPER_TASK;
-  options.max_paused = given.max_paused != 0 ? given.max_paused : options.max_paused;
+  options.max_paused = given.max_paused;
   options.poll_min_us = given.poll_min_us != 0 ? given.poll_min_us : options.poll_min_us;
   options.poll_max_us = given.poll_max_us != 0 ? given.poll_max_us
                                                : std::max(options.poll_max_us, options.poll_min_us);
   constexpr uint32_t kMost = 1'000'000;
-  return in_range(options.max_paused, 1, kMost, "max_paused", why) &&
+  return in_range(options.max_paused, 0, kMost, "max_paused", why) &&
          in_range(options.poll_min_us, 1, kMost, "poll_min_us", why) &&
          in_range(options.poll_max_us, options.poll_min_us, kMost, "poll_max_us", why);
 }

@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <new>
 #include <string_view>
 
+#include <pthread.h>
 #include <sched.h>
 
 #include "alpi_test.h"
@@ -37,6 +39,15 @@ constexpr int kNoFeature = ALPI_TEST_LEVEL >= 2 ? ALPI_ERR_FEATURE_UNKNOWN : ALP
 
 Handle handle_from(const alpi_task* task) {
   return reinterpret_cast<Handle>(task);
+}
+
+/// As on nOS-V, whose memory is not mapped in a forked child.
+std::atomic<bool> is_forked_child{false};
+const int at_fork = pthread_atfork(
+    nullptr, nullptr, [] { is_forked_child = is_forked_child || Runtime::get().is_running(); });
+
+bool is_parallel(const Task& task) {
+  return std::string_view(task.label.data()) == "parallel";
 }
 
 /// ALPI_SUCCESS if `task` is the calling task; then *self is that.
@@ -98,6 +109,9 @@ int alpi_task_self(alpi_task** task) {
   if (task == nullptr) {
     return ALPI_ERR_PARAMETER;
   }
+  if (is_forked_child || at_fork != 0) {
+    alpi_test::die("a forked child asks which task it runs; a real runtime crashes there");
+  }
   const Task* self = Runtime::self();
   *task = self == nullptr ? nullptr : reinterpret_cast<alpi_task*>(alpi_test::handle_of(*self));
   return ALPI_SUCCESS;
@@ -111,7 +125,7 @@ int alpi_task_block(alpi_task* task) {
   if (const int error = check_self(task, self); error != ALPI_SUCCESS) {
     return error;
   }
-  if (has(alpi_test::kBlockFails)) {
+  if (has(alpi_test::kBlockFails) || is_parallel(*self)) {
     return ALPI_ERR_UNKNOWN;
   }
   Runtime::get().block(*self);
@@ -323,6 +337,25 @@ int alpi_feature_check(int mask) {
   there |= has(alpi_test::kNoBlocking) ? 0 : ALPI_FEATURE_BLOCKING;
   there |= has(alpi_test::kNoEvents) ? 0 : ALPI_FEATURE_EVENTS;
   return (mask & ~there) == 0 ? ALPI_SUCCESS : ALPI_ERR_FEATURE_UNKNOWN;
+}
+#endif
+
+// ---- nOS-V's own ----
+
+#if ALPI_TEST_LEVEL >= 2
+extern "C" __attribute__((visibility("default"))) int32_t nosv_get_task_degree(
+    const alpi_task* /*task*/) {
+  const Task* const self = Runtime::self();  // nobody asks for another
+  return self != nullptr && is_parallel(*self) && !has(alpi_test::kParallelUnseen) ? 2 : 1;
+}
+
+extern "C" __attribute__((visibility("default"))) int nosv_yield(uint64_t /*flags*/) {
+  Task* const self = Runtime::self();
+  if (self == nullptr || !has(alpi_test::kYields)) {
+    return -1;
+  }
+  Runtime::get().wait_for(*self, 0);
+  return 0;
 }
 #endif
 

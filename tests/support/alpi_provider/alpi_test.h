@@ -26,7 +26,10 @@
  *   ALPI_TEST_MODE  fault modes, as for alpi_test_set_mode(); read when the library is loaded
  *   ALPI_TEST_SEED  seed of the random delays, read at each start; default 1
  *
- * Not for a forked child: its copy has no threads.
+ * As on nOS-V, tasks that several threads may run at once cannot block: those whose label is
+ * "parallel", though here one thread runs them. nosv_get_task_degree(), nOS-V's own, tells.
+ *
+ * Not for a forked child: its copy has no threads, and alpi_task_self() ends it, as nOS-V does.
  */
 #ifndef IOWEAVE_TESTS_ALPI_TEST_H
 #define IOWEAVE_TESTS_ALPI_TEST_H
@@ -68,6 +71,7 @@ void alpi_test_stop(void);
  *                      second unblock before a block, an unblock that no block matched when the
  *                      body ended, an unblock or a decrease of a task that is done, and a decrease
  *                      by more events than the task has.
+ *   count_unblocks     As on nOS-V, a second unblock before a block is none: two blocks return then.
  *   count_misuse       Misuse is counted instead (alpi_test_stats), and the call returns
  *                      ALPI_ERR_PARAMETER where there is a call.
  *   refuse_foreign_decrease, refuse_foreign_unblock
@@ -79,6 +83,8 @@ void alpi_test_stop(void);
  *   spawn_fails        alpi_task_spawn() returns ALPI_ERR_OUT_OF_MEMORY.
  *   block_fails        alpi_task_block() returns ALPI_ERR_UNKNOWN and does not block.
  *   increase_fails     alpi_task_events_increase() returns ALPI_ERR_UNKNOWN and changes nothing.
+ *   yields             nosv_yield(), nOS-V's own, lets a ready task run; else it fails.
+ *   parallel_unseen    nosv_get_task_degree() calls every task one of a single thread.
  *
  * What `relaxed` can simulate, and what not. ALPI promises no memory ordering, and nOS-V's counters
  * are relaxed atomics: whoever hands a result over must order it with atomics of his own. In this

@@ -31,6 +31,9 @@ constexpr std::array kWords{
     Word{"spawn_fails", kSpawnFails},
     Word{"block_fails", kBlockFails},
     Word{"increase_fails", kIncreaseFails},
+    Word{"count_unblocks", kCountUnblocks},
+    Word{"parallel_unseen", kParallelUnseen},
+    Word{"yields", kYields},
 };
 
 uint32_t bits_of(std::string_view word) {

@@ -18,6 +18,9 @@ enum Mode : uint32_t {
   kSpawnFails = 1u << 9,
   kBlockFails = 1u << 10,
   kIncreaseFails = 1u << 11,
+  kCountUnblocks = 1u << 12,
+  kParallelUnseen = 1u << 13,
+  kYields = 1u << 14,
 };
 
 /// Thread-safe, both. Orders nothing.

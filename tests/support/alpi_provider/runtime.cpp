@@ -104,9 +104,11 @@ bool take_unblock(Task& task, BlockState otherwise) {
   uint64_t word = task.block.load(std::memory_order_relaxed);
   uint32_t next = kAwake;
   do {
-    next = low_of(word) == kUnblocked ? kAwake : otherwise;
+    next = low_of(word) == kUnblocked        ? kAwake
+           : low_of(word) == kUnblockedTwice ? kUnblocked
+                                             : otherwise;
   } while (!change(task.block, word, word_of(generation_of(word), next), has(kRelaxedUnblock)));
-  return next == kAwake;
+  return next != otherwise;
 }
 
 }  // namespace
@@ -517,16 +519,19 @@ Outcome Runtime::unblock_now(Handle handle) {
     return misuse("an unblock of what is no task", nullptr);
   }
   uint64_t word = task->block.load(std::memory_order_relaxed);
+  uint32_t next = kAwake;
   do {
     if (generation_of(word) != generation_of(handle)) {
       return misuse("an unblock of a task that is done", nullptr);
     }
-    if (low_of(word) == kUnblocked) {
+    if (low_of(word) == kUnblockedTwice || (low_of(word) == kUnblocked && !has(kCountUnblocks))) {
       return misuse("a second unblock before a block", task);
     }
-  } while (!change(task->block, word,
-                   word_of(generation_of(word), low_of(word) == kAwake ? kUnblocked : kAwake),
-                   has(kRelaxedUnblock)));
+    next = low_of(word) == kAwake       ? kUnblocked
+           : low_of(word) == kUnblocked ? kUnblockedTwice
+                                        : kAwake;
+  } while (
+      !change(task->block, word, word_of(generation_of(word), next), has(kRelaxedUnblock)));
   add(stats_.unblocks);
   if (low_of(word) == kBlocked) {
     has(kImmediateUnblock) ? wake_at_once(*task) : wake(*task);

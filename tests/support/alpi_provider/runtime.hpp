@@ -58,6 +58,9 @@ class Runtime {
   [[nodiscard]] bool start(uint32_t cpus);
   void wait_idle();
   void stop();
+  [[nodiscard]] bool is_running() const noexcept {
+    return running_.load(std::memory_order_acquire);
+  }
   void read_stats(alpi_test_stats& stats) const noexcept;
 
   /// Starts the runtime by the environment if it does not run.
