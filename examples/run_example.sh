@@ -4,9 +4,24 @@
 #   run_example.sh PROGRAM NAME [OPTIONS]
 #
 # IOWEAVE_EXAMPLE_PRELOAD: a library to load into the program alone.
+# IOWEAVE_EXAMPLE_RUNTIME: nosv takes that library from IOWEAVE_TEST_NOSV_PREFIX; 77 without.
 set -euo pipefail
 program=$1
 name=$2
+if [ "${IOWEAVE_EXAMPLE_RUNTIME:-}" = nosv ]; then
+  if [ -z "${IOWEAVE_TEST_NOSV_PREFIX:-}" ]; then
+    echo "SKIP: IOWEAVE_TEST_NOSV_PREFIX does not say where nOS-V is installed"
+    exit 77
+  fi
+  for folder in lib lib64; do
+    library=$IOWEAVE_TEST_NOSV_PREFIX/$folder/libnosv.so
+    if [ -e "$library" ]; then IOWEAVE_EXAMPLE_PRELOAD=$library; fi
+  done
+  if [ -z "${IOWEAVE_EXAMPLE_PRELOAD:-}" ]; then
+    echo "no libnosv.so in lib or lib64 of $IOWEAVE_TEST_NOSV_PREFIX"
+    exit 1
+  fi
+fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 head -c 5000001 /dev/urandom > "$dir/in"

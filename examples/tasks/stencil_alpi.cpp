@@ -8,7 +8,9 @@
 //   LD_PRELOAD=.../libnosv.so stencil_alpi [--size N] [--steps N] [--every N] [--blocks N]
 //                                          [--direct] [--blocking] [--recompute] FILE
 //
-// The tests run it on the provider of tests/support/alpi_provider.
+// nOS-V runs nothing before nosv_init(), which a program that links to it calls itself, and which
+// is looked up here like everything else. The tests run it on the provider of
+// tests/support/alpi_provider, and on nOS-V where IOWEAVE_TEST_NOSV_PREFIX names one.
 #include <condition_variable>
 #include <cstdio>
 #include <exception>
@@ -31,6 +33,32 @@ using TaskFunction = void (*)(void* user);
 /// alpi_task_spawn() of ALPI 1.0; no attributes.
 using SpawnFunction = int (*)(TaskFunction body, void* body_user, TaskFunction completion,
                               void* completion_user, const char* label, const void* attributes);
+
+/// nOS-V, for as long as this lives: between nosv_init() and nosv_shutdown(), which nOS-V 4.1 wants
+/// from one thread. Nanos6 and NODES start by themselves. The service must be closed before the end
+/// of it: what is still under way there needs the runtime.
+class Runtime {
+ public:
+  Runtime() {
+    const auto init = function("nosv_init");
+    if (const int error = init != nullptr ? init() : 0; error != 0) {
+      throw std::runtime_error("nosv_init: error " + std::to_string(error) + " of nOS-V");
+    }
+  }
+  ~Runtime() {
+    if (const auto shutdown = function("nosv_shutdown"); shutdown != nullptr) {
+      shutdown();
+    }
+  }
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+ private:
+  using Function = int (*)();
+  static Function function(const char* name) {
+    return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+  }
+};
 
 iow_options options_for_alpi() {
   iow_options options{};
@@ -159,6 +187,7 @@ class Run {
 int main(int argc, char** argv) {
   return stencil_main(argc, argv, [](const stencil* plate, int fd) {
     try {
+      const Runtime runtime;  // ends after the service of `run`
       Run run(*plate, fd);
       run.all_steps();
     } catch (const std::exception& error) {

@@ -21,6 +21,7 @@
 #include "cli/locations.hpp"
 #include "cli/program.hpp"
 #include "cli/run_directory.hpp"
+#include "cli/task_program.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -37,9 +38,11 @@ bool starts_with_any(std::string_view subject, std::initializer_list<std::string
                              [&](std::string_view word) { return subject.starts_with(word); });
 }
 
-/// Engines and modes that only some machines can have and that are never used unasked.
+/// Engines and modes that only some machines can have and that are never used unasked, and tasks,
+/// which few programs have.
 bool is_optional(const Finding& finding) {
-  return starts_with_any(finding.subject, {"io_uring+", "aio"});
+  return starts_with_any(finding.subject, {"io_uring+", "aio"}) ||
+         (finding.subject.starts_with(kTasksOf) && finding.usable == Usable::no);
 }
 
 /// What something else stands in for: without io_uring the threads engine does the work, without
@@ -183,7 +186,11 @@ Finding examine_program(const std::string& path) {
 }
 
 std::vector<Finding> examine_path(const std::string& path) {
-  if (is_program(path)) return {examine_program(path)};
+  if (is_program(path)) {
+    std::vector<Finding> findings{examine_program(path)};
+    if (std::optional<Finding> tasks = examine_tasks(path)) findings.push_back(std::move(*tasks));
+    return findings;
+  }
   std::optional<Finding> elsewhere = found_in_path(path);
   std::vector<Finding> findings = engine::probe(elsewhere ? "" : path);
   if (elsewhere) findings.push_back(std::move(*elsewhere));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <elf.h>
@@ -20,6 +21,8 @@ namespace {
 using Header = ElfW(Ehdr);
 using ProgramHeader = ElfW(Phdr);
 using NoteHeader = ElfW(Nhdr);
+using DynamicEntry = ElfW(Dyn);
+using Symbol = ElfW(Sym);
 
 constexpr unsigned char kClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
 constexpr unsigned char kByteOrder =
@@ -56,6 +59,7 @@ class File {
 
   /// Up to `bytes` bytes at `offset`; fewer at the end of the file or on an error.
   [[nodiscard]] std::string read(size_t bytes, uint64_t offset) const {
+    bytes = std::min(bytes, static_cast<size_t>(size()));  // of what a header claims
     std::string data(bytes, '\0');
     size_t filled = 0;
     while (filled < bytes) {
@@ -70,6 +74,12 @@ class File {
   }
 
  private:
+  [[nodiscard]] uint64_t size() const noexcept {
+    struct stat status {};
+    return fstat(fd_, &status) == 0 && status.st_size > 0 ? static_cast<uint64_t>(status.st_size)
+                                                          : 0;
+  }
+
   int fd_;
 };
 
@@ -97,13 +107,20 @@ bool has_go_note(std::string_view notes) {
   return false;
 }
 
-void read_segments(const File& file, const Header& header, ElfFacts& facts) {
-  if (header.e_phentsize != sizeof(ProgramHeader)) return;
+std::vector<ProgramHeader> segments_of(const File& file, const Header& header) {
+  std::vector<ProgramHeader> segments;
+  if (header.e_phentsize != sizeof(ProgramHeader)) return segments;
   const size_t count = std::min<size_t>(header.e_phnum, kMostProgramHeaders);
   const std::string table = file.read(count * sizeof(ProgramHeader), header.e_phoff);
-  for (size_t i = 0; i < count; ++i) {
-    ProgramHeader segment{};
-    if (!take(table, i * sizeof(ProgramHeader), segment)) return;
+  ProgramHeader segment{};
+  while (segments.size() < count && take(table, segments.size() * sizeof segment, segment)) {
+    segments.push_back(segment);
+  }
+  return segments;
+}
+
+void read_segments(const File& file, const Header& header, ElfFacts& facts) {
+  for (const ProgramHeader& segment : segments_of(file, header)) {
     if (segment.p_type == PT_INTERP) {
       facts.loader =
           file.read(std::min<size_t>(segment.p_filesz, kMostPathBytes), segment.p_offset);
@@ -115,6 +132,118 @@ void read_segments(const File& file, const Header& header, ElfFacts& facts) {
     }
   }
 }
+
+/// True where `head`, the file's first bytes, is the header of an ELF file for this machine.
+bool take_header(std::string_view head, Header& header) {
+  return head.starts_with(ELFMAG) && take(head, 0, header) && header.e_ident[EI_CLASS] == kClass &&
+         header.e_ident[EI_DATA] == kByteOrder && header.e_machine == kMachine;
+}
+
+/// The dynamic section of a file and the tables that it points to, by address.
+class DynamicSection {
+ public:
+  DynamicSection(const File& file, const Header& header)
+      : file_(file), segments_(segments_of(file, header)) {
+    for (const ProgramHeader& segment : segments_) {
+      if (segment.p_type != PT_DYNAMIC) continue;
+      const std::string table =
+          file.read(std::min<size_t>(segment.p_filesz, kMostDynamicBytes), segment.p_offset);
+      DynamicEntry entry{};
+      for (size_t at = 0; take(table, at, entry) && entry.d_tag != DT_NULL; at += sizeof entry) {
+        entries_.push_back(entry);
+      }
+      break;
+    }
+    strings_ = at(value(DT_STRTAB), std::min<uint64_t>(value(DT_STRSZ), kMostTableBytes));
+  }
+
+  /// Of the first entry of this kind, or 0.
+  [[nodiscard]] uint64_t value(int64_t tag) const {
+    const auto found = std::ranges::find(entries_, tag, &DynamicEntry::d_tag);
+    return found != entries_.end() ? found->d_un.d_val : 0;
+  }
+  [[nodiscard]] std::string text(int64_t tag) const {
+    return std::string(string(value(tag)));  // the table's first string is the empty one
+  }
+  [[nodiscard]] std::vector<std::string> texts(int64_t tag) const {
+    std::vector<std::string> found;
+    for (const DynamicEntry& entry : entries_) {
+      if (entry.d_tag == tag) found.emplace_back(string(entry.d_un.d_val));
+    }
+    return found;
+  }
+
+  [[nodiscard]] std::vector<std::string> imports() const {
+    std::vector<std::string> found;
+    const uint64_t bytes = std::min(symbols(), kMostTableBytes / sizeof(Symbol)) * sizeof(Symbol);
+    const std::string table = at(value(DT_SYMTAB), bytes);
+    Symbol symbol{};
+    for (size_t at = 0; take(table, at, symbol); at += sizeof symbol) {
+      const std::string_view name = string(symbol.st_name);
+      if (symbol.st_shndx == SHN_UNDEF && !name.empty()) found.emplace_back(name);
+    }
+    return found;
+  }
+
+ private:
+  /// Bytes by the address that they will have; fewer, or none, where the file holds no more.
+  [[nodiscard]] std::string at(uint64_t address, uint64_t bytes) const {
+    for (const ProgramHeader& segment : segments_) {
+      const uint64_t begin = segment.p_vaddr;
+      if (segment.p_type != PT_LOAD || address < begin || address - begin >= segment.p_filesz) {
+        continue;
+      }
+      return file_.read(std::min<uint64_t>(bytes, segment.p_filesz - (address - begin)),
+                        segment.p_offset + (address - begin));
+    }
+    return {};
+  }
+  [[nodiscard]] std::string_view string(uint64_t offset) const {
+    if (offset >= strings_.size()) return {};
+    const std::string_view rest = std::string_view(strings_).substr(offset);
+    return rest.substr(0, rest.find('\0'));
+  }
+
+  /// How many there are, which only the tables to find them by tell.
+  [[nodiscard]] uint64_t symbols() const {
+    if (const uint64_t table = value(DT_HASH); table != 0) {
+      uint32_t chains = 0;  // one for each symbol
+      return take(at(table, 8), 4, chains) ? chains : 0;
+    }
+    const uint64_t table = value(DT_GNU_HASH);
+    std::array<uint32_t, 4> head{};  // buckets, first symbol in them, words of the filter, shift
+    if (table == 0 || !take(at(table, sizeof head), 0, head)) return 0;
+    const uint64_t buckets_at = table + sizeof head + head[2] * uint64_t{sizeof(void*)};
+    const std::string buckets =
+        at(buckets_at, std::min<uint64_t>(head[0] * uint64_t{4}, kMostTableBytes));
+    uint32_t last = 0;
+    uint32_t bucket = 0;
+    for (size_t i = 0; take(buckets, i, bucket); i += sizeof bucket) last = std::max(last, bucket);
+    if (last < head[1]) {  // nothing is defined here, so nothing is in the buckets
+      // GNU ld writes 1 there then, whatever there is; its table of strings follows the symbols.
+      const uint64_t begin = value(DT_SYMTAB);
+      const uint64_t end = value(DT_STRTAB);
+      return head[1] <= 1 && end > begin ? (end - begin) / sizeof(Symbol) : head[1];
+    }
+    const std::string chain =
+        at(buckets_at + head[0] * uint64_t{4} + (last - head[1]) * uint64_t{4}, kMostChainBytes);
+    uint32_t hash = 0;
+    for (size_t i = 0; take(chain, i, hash); i += sizeof hash) {
+      ++last;
+      if ((hash & 1) != 0) break;  // the end of the last chain
+    }
+    return last;
+  }
+
+  static constexpr size_t kMostDynamicBytes = size_t{64} << 10;
+  static constexpr uint64_t kMostTableBytes = uint64_t{64} << 20;
+  static constexpr uint64_t kMostChainBytes = uint64_t{64} << 10;
+
+  const File& file_;
+  std::vector<ProgramHeader> segments_;
+  std::vector<DynamicEntry> entries_;
+  std::string strings_;
+};
 
 }  // namespace
 
@@ -133,15 +262,26 @@ ElfFacts read_elf_facts(const std::string& path) {
   if (!head.starts_with(ELFMAG)) return facts;
   facts.kind = ElfFacts::Kind::foreign_elf;
   Header header{};
-  if (!take(head, 0, header) || header.e_ident[EI_CLASS] != kClass ||
-      header.e_ident[EI_DATA] != kByteOrder || header.e_machine != kMachine) {
-    return facts;
-  }
+  if (!take_header(head, header)) return facts;
   facts.kind = ElfFacts::Kind::elf;
   facts.is_shared = header.e_type == ET_DYN;
   read_segments(file, header, facts);
   facts.is_program = header.e_type == ET_EXEC || !facts.loader.empty();
   return facts;
+}
+
+ElfDynamic read_elf_dynamic(const std::string& path) {
+  ElfDynamic dynamic;
+  const File file(path);
+  Header header{};
+  if (!file.is_open() || !take_header(file.read(sizeof header, 0), header)) return dynamic;
+  const DynamicSection section(file, header);
+  dynamic.soname = section.text(DT_SONAME);
+  dynamic.rpath = section.text(DT_RPATH);
+  dynamic.runpath = section.text(DT_RUNPATH);
+  dynamic.needed = section.texts(DT_NEEDED);
+  dynamic.imports = section.imports();
+  return dynamic;
 }
 
 }  // namespace ioweave::cli

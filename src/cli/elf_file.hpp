@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ioweave::cli {
 
@@ -20,5 +21,17 @@ struct ElfFacts {
 };
 
 [[nodiscard]] ElfFacts read_elf_facts(const std::string& path);
+
+/// What a program or library tells the dynamic loader.
+struct ElfDynamic {
+  std::string soname;
+  std::string rpath;    ///< DT_RPATH and DT_RUNPATH as they are written, "$ORIGIN" and all
+  std::string runpath;  ///< where there is one, the loader ignores rpath
+  std::vector<std::string> needed;   ///< DT_NEEDED, in order
+  std::vector<std::string> imports;  ///< symbols that others define
+};
+
+/// Empty where the file is not of this machine, or has nothing of the kind.
+[[nodiscard]] ElfDynamic read_elf_dynamic(const std::string& path);
 
 }  // namespace ioweave::cli

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/json_string.hpp"
 #include "policy/number_text.hpp"
 
 namespace ioweave::policy {
@@ -10,28 +11,6 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kPhases{"none",   "fixed",    "learning",
                                                   "chosen", "climbing", "settled"};
-
-/// The length of the UTF-8 sequence at the beginning of `text`, 0 where there is none.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) {
-    return 1;
-  }
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) {
-    return 0;
-  }
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) {
-      return 0;
-    }
-  }
-  const unsigned second = byte(1);  // Overlong forms, surrogates, beyond U+10FFFF.
-  const bool bad = (first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) ||
-                   (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);
-  return bad ? 0 : length;
-}
 
 /// Writes objects and arrays with commas where they belong.
 class Json {
@@ -51,14 +30,14 @@ class Json {
   }
   Json& key(std::string_view name) {
     separate();
-    quote(name);
+    append_json_string(out_, name);
     out_ += ':';
     first_ = true;
     return *this;
   }
   Json& text(std::string_view value) {
     separate();
-    quote(value);
+    append_json_string(out_, value);
     return *this;
   }
   template <class Number>
@@ -82,29 +61,6 @@ class Json {
   void separate() {
     out_ += first_ ? "" : ",";
     first_ = false;
-  }
-
-  void quote(std::string_view text) {
-    out_ += '"';
-    while (!text.empty()) {
-      const size_t length = utf8_length(text);
-      const auto c = static_cast<unsigned char>(text[0]);
-      if (length == 0) {
-        out_ += "\xEF\xBF\xBD";
-      } else if (c == '"' || c == '\\') {
-        out_ += '\\';
-        out_ += text[0];
-      } else if (c < 0x20) {
-        constexpr std::string_view kHex = "0123456789abcdef";
-        out_ += "\\u00";
-        out_ += kHex[c >> 4];
-        out_ += kHex[c & 15];
-      } else {
-        out_ += text.substr(0, length);
-      }
-      text.remove_prefix(length == 0 ? 1 : length);
-    }
-    out_ += '"';
   }
 
   std::string& out_;

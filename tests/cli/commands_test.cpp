@@ -231,6 +231,18 @@ TEST(Doctor, SaysOfAProgramWhetherItCanBeFollowed) {
   EXPECT_EQ(run_ioweave({"doctor", "/bin/sh"}).code, 0);
 }
 
+TEST(Doctor, SaysOfATaskProgramWhichRuntimeItFindsAndWhatItLacks) {
+  const Ran ran = run_ioweave({"doctor", "--json", IOWEAVE_TASK_LATE});
+  const auto json = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(ran.code, 1) << ran.out;
+  const auto& tasks = json["findings"][1];
+  EXPECT_EQ(tasks["subject"], "tasks of " IOWEAVE_TASK_LATE);
+  EXPECT_EQ(tasks["usable"], "degraded");
+  EXPECT_THAT(tasks["detail"].get<std::string>(), HasSubstr("nOS-V (libnosv.so.0)"));
+  EXPECT_THAT(tasks["remedy"].get<std::string>(), HasSubstr("LD_PRELOAD=/"));
+  EXPECT_EQ(run_ioweave({"doctor", IOWEAVE_TASK_NOSV}).code, 0);
+}
+
 TEST(Doctor, ABareNameIsLookedUpInPath) {
   const TempDir folder;
   const std::string program = folder.file("my-tool");

@@ -16,7 +16,10 @@ namespace {
 using ioweave::testing::Finished;
 using ioweave::testing::RunOptions;
 using ioweave::testing::TemporaryDirectory;
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 constexpr uint64_t kFileBytes = 1 << 20;
 constexpr int kTasks = 32;  // of programs/alpi_io.c
@@ -26,6 +29,8 @@ struct Report {
   std::string tasks;
   uint64_t pauses = 0;
   uint64_t at_once = 0;
+  uint64_t made_plain = 0;
+  std::string last;  // line
 };
 
 class TaskPreload : public ::testing::Test {
@@ -61,6 +66,8 @@ class TaskPreload : public ::testing::Test {
       report.tasks = line.substr(0, line.find(",\"pauses\""));
       report.pauses += number(line, "\"pauses\":");
       report.at_once += number(line, "\"at_once\":");
+      report.made_plain += number(line, "\"made_plain\":");
+      report.last = line;
     }
     return report;
   }
@@ -111,12 +118,34 @@ TEST_F(TaskPreload, LinkedItPausesTheTasks) {
   EXPECT_GE(report().pauses, kPausesOfIo);
 }
 
-TEST_F(TaskPreload, WithNoRoomToPauseTheCallsArePlain) {
+// Whether two tasks ever want to wait at once is for the scheduler to say: what is said must fit.
+TEST_F(TaskPreload, WithNoRoomToPauseTheCallsArePlainAndThatIsSaid) {
   const Finished plain = without(alpi("io"));
-  const Finished interposed = with(alpi("io"), {"IOWEAVE_MAX_PAUSED=1"});
+  constexpr int kTries = 20;
+  bool lacked = false;
+  for (int i = 0; i < kTries && !lacked; ++i) {
+    Finished interposed = with(alpi("io"), {"IOWEAVE_MAX_PAUSED=1"});
+    lacked = report().made_plain > 0;
+    EXPECT_THAT(report().last,
+                HasSubstr(lacked ? "\"lacked_room\":true" : "\"lacked_room\":false"));
+    if (lacked) {
+      EXPECT_THAT(interposed.err, MatchesRegex("ioweave: [0-9]+ calls? in .* for want of room: .*"
+                                               "IOWEAVE_MAX_PAUSED=N[^\n]*\n"));
+      interposed.err.clear();
+    }
+    expect_same(plain, interposed);
+    EXPECT_GE(report().pauses, 1u);
+    EXPECT_LE(report().pauses, kCallsOfIo);
+  }
+}
+
+TEST_F(TaskPreload, AWantOfRoomIsNotSaidIntoAFileOfTheProgramsOwn) {
+  const Finished plain = without(alpi("closes"));
+  const Finished interposed = with(alpi("closes"), {"IOWEAVE_MAX_PAUSED=1"});
   expect_same(plain, interposed);
-  EXPECT_GE(report().pauses, 1u);
-  EXPECT_LE(report().pauses, kCallsOfIo);
+  EXPECT_THAT(plain.out, EndsWith("\n2\n"));
+  std::ifstream own(file_ + ".own");
+  EXPECT_EQ(own.peek(), std::ifstream::traits_type::eof());
 }
 
 TEST_F(TaskPreload, ErrorsAndErrnoAreThoseOfTheCall) {
@@ -147,6 +176,8 @@ TEST_F(TaskPreload, AForkedChildReportsNothing) {
   expect_same(plain, interposed);
   EXPECT_EQ(report().lines, 1);
   EXPECT_EQ(report().pauses, 2u);
+  expect_same(plain, with(alpi("fork"), {"IOWEAVE_TASKS=none"}));
+  EXPECT_EQ(report().lines, 1);
 }
 
 TEST_F(TaskPreload, OutsideTasksNothingChanges) {
@@ -182,8 +213,27 @@ TEST_F(TaskPreload, ARuntimeThatIsNotThereIsNamed) {
   const Finished interposed = with(alpi("io"), {"IOWEAVE_TASKS=tbb"});
   EXPECT_EQ(interposed.out, plain.out);
   EXPECT_THAT(interposed.err, HasSubstr("I/O in tasks stays plain: oneTBB is not loaded"));
+  EXPECT_THAT(report().last, AllOf(HasSubstr("\"tasks\":\"none\""), HasSubstr("oneTBB is not")));
   expect_same(plain, with(alpi("io"), {"IOWEAVE_TASKS=none"}));
-  EXPECT_EQ(report().lines, 0);
+  EXPECT_EQ(report().lines, 1);
+  EXPECT_THAT(report().last, HasSubstr("IOWEAVE_TASKS is none"));
+}
+
+TEST_F(TaskPreload, WithoutARuntimeTheReportSaysWhyAndNothingElseDoes) {
+  const std::vector<std::string> command{
+      "/bin/sh", "-c", "dd if=" + file_ + " of=" + file_ + ".copy conv=fsync 2>/dev/null; exit 3"};
+  const Finished plain = without(command);
+  const Finished interposed = with(command);
+  expect_same(plain, interposed);
+  EXPECT_EQ(report().lines, 1);
+  EXPECT_THAT(report().last,
+              AllOf(HasSubstr("\"tasks\":\"none\""), HasSubstr("\"why\":\"no ALPI runtime")));
+}
+
+TEST_F(TaskPreload, ARuntimeMayBeCalledByItsName) {
+  const Finished plain = without(alpi("io"));
+  expect_same(plain, with(alpi("io"), {"IOWEAVE_TASKS=nosv"}));
+  EXPECT_GE(report().pauses, kPausesOfIo);
 }
 
 TEST_F(TaskPreload, AReportThatCannotBeWrittenIsSaid) {
@@ -225,7 +275,8 @@ TEST_F(TaskPreload, TasksOfTbbArePausedWhereItIsAskedFor) {
   EXPECT_THAT(report().tasks, HasSubstr("oneTBB"));
   EXPECT_EQ(report().pauses, 256u);
   expect_same(plain, with(command));  // not by itself
-  EXPECT_EQ(report().lines, 0);
+  EXPECT_EQ(report().pauses, 0u);
+  EXPECT_THAT(report().tasks, HasSubstr("none"));
 }
 #endif
 

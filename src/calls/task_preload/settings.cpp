@@ -12,7 +12,16 @@
 namespace ioweave::calls {
 namespace {
 
-constexpr std::array<std::string_view, 4> kHosts{"auto", "none", "alpi", "tbb"};  // HostKind
+using tasking::HostKind;
+
+/// The runtimes with ALPI by their own names, too: what a program is linked to is what people know.
+constexpr std::array<std::string_view, 8> kHosts{"auto", "none",  "alpi",   "tbb",
+                                                 "nosv", "nodes", "nanos6", "ompss2"};
+constexpr std::array<HostKind, kHosts.size()> kHostKinds{
+    HostKind::automatic, HostKind::none, HostKind::alpi, HostKind::tbb,
+    HostKind::alpi,      HostKind::alpi, HostKind::alpi, HostKind::alpi};
+constexpr std::string_view kOff = "none";  // who follows such a suggestion loses the feature
+
 constexpr std::array<std::string_view, 2> kReapers{"thread", "task"};
 constexpr uint32_t kMostPaused = 1'000'000;
 
@@ -34,7 +43,7 @@ size_t choice(const char* variable, std::span<const std::string_view> names,
     return static_cast<size_t>(found - names.begin());
   }
   std::string what;
-  if (const std::string_view near = nearest_name(value, names); !near.empty()) {
+  if (const std::string_view near = nearest_name(value, names); !near.empty() && near != kOff) {
     what.append("did you mean ").append(near).append("?");
   } else {
     what = "it is one of";
@@ -50,8 +59,7 @@ size_t choice(const char* variable, std::span<const std::string_view> names,
 
 TaskSettings task_settings(std::string& warnings) {
   TaskSettings settings;
-  settings.service.tasks =
-      static_cast<tasking::HostKind>(choice("IOWEAVE_TASKS", kHosts, warnings));
+  settings.service.tasks = kHostKinds[choice("IOWEAVE_TASKS", kHosts, warnings)];
   settings.service.reap_in_task = choice("IOWEAVE_TASK_REAPER", kReapers, warnings) == 1;
   if (const char* const value = std::getenv("IOWEAVE_MAX_PAUSED")) {
     const std::string_view text(value);

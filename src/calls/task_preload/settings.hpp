@@ -12,9 +12,10 @@ struct TaskSettings {
   std::string report;  ///< where to write what was done, at exit; empty: nowhere
 };
 
-/// IOWEAVE_TASKS (auto, none, alpi, tbb), IOWEAVE_TASK_REAPER (thread, task), IOWEAVE_MAX_PAUSED
-/// and IOWEAVE_TASK_REPORT. What cannot be read keeps its default, with a sentence in `warnings`
-/// that names the value and the nearest one that is right.
+/// IOWEAVE_TASKS (auto, none, tbb, and alpi, of which nosv, nodes, nanos6 and ompss2 are other
+/// names), IOWEAVE_TASK_REAPER (thread, task), IOWEAVE_MAX_PAUSED and IOWEAVE_TASK_REPORT. What
+/// cannot be read keeps its default, with a sentence in `warnings` that names the value and the
+/// nearest one that is right, but never `none`.
 [[nodiscard]] TaskSettings task_settings(std::string& warnings);
 
 }  // namespace ioweave::calls

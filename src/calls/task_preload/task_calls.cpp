@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -18,6 +18,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@
 #include "calls/preload/real.hpp"
 #include "calls/preload/signal_context.hpp"
 #include "calls/preload/wrap.hpp"
+#include "calls/task_preload/report.hpp"
 #include "calls/task_preload/settings.hpp"
 #include "calls/thread_errno.hpp"
 #include "service/service.hpp"
@@ -40,32 +42,50 @@ using engine::Op;
 enum class Phase : uint32_t { fresh, starting, without, ready };
 std::atomic<Phase> phase{Phase::fresh};
 service::Service* task_service = nullptr;
-std::string* report_path = nullptr;
+std::string* report_path = nullptr;  ///< empty: no report, but maybe a warning
+std::string* why_without = nullptr;  ///< where there is no service
+pid_t reporter = 0;
+struct stat standard_error {};
 
 void say(const std::string& text) noexcept {
   static_cast<void>(real::write(STDERR_FILENO, text.data(), text.size()));
 }
 
-void write_report() noexcept {
-  if (task_service->is_inherited()) {
-    return;  // a forked child: what is counted is the parent's, who reports it
-  }
-  iow_task_stats stats{};
-  task_service->task_statistics(stats);
-  std::string text(256, '\0');
-  const int bytes =
-      std::snprintf(text.data(), text.size(),
-                    "{\"tasks\":\"%s\",\"pauses\":%llu,\"at_once\":%llu,\"made_plain\":%llu,"
-                    "\"most_paused\":%u}\n",
-                    task_service->task_host_name(), static_cast<unsigned long long>(stats.pauses),
-                    static_cast<unsigned long long>(stats.at_once),
-                    static_cast<unsigned long long>(stats.made_plain), stats.most_paused);
+/// Whether descriptor 2 is what it was at the first call: a program may close it and open a file of
+/// its own there, which a word of ours would spoil.
+bool is_still_standard_error() noexcept {
+  struct stat now {};
+  return ::fstat(STDERR_FILENO, &now) == 0 && now.st_dev == standard_error.st_dev &&
+         now.st_ino == standard_error.st_ino;
+}
+
+void add_to_report(const std::string& line) noexcept {
   const int fd = real::open(report_path->c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0 || real::write(fd, text.data(), static_cast<size_t>(bytes)) != bytes) {
+  if (fd < 0 || real::write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     say("ioweave: " + *report_path + " could not be written: " + std::strerror(errno) + "\n");
   }
   if (fd >= 0) {
     real::close(fd);
+  }
+}
+
+/// At exit.
+void write_report() noexcept {
+  if (::getpid() != reporter || (task_service != nullptr && task_service->is_inherited())) {
+    return;  // a forked child: what is counted is the parent's, who reports it
+  }
+  TaskReport report{"none", *why_without, {}};
+  if (task_service != nullptr) {
+    report.tasks = task_service->task_host_name();
+    report.why = task_service->task_host_reason();
+    task_service->task_statistics(report.stats);
+  }
+  if (!report_path->empty()) {
+    add_to_report(report_line(report));
+  }
+  if (const std::string warning = room_warning(report);
+      !warning.empty() && is_still_standard_error()) {
+    say(warning);
   }
 }
 
@@ -75,8 +95,9 @@ bool open_service() {
   const TaskSettings settings = task_settings(text);
   std::string why;
   auto found = tasking::open_task_host(settings.service.tasks, why);
-  if (found == nullptr && settings.service.tasks != tasking::HostKind::automatic &&
-      settings.service.tasks != tasking::HostKind::none) {
+  if (settings.service.tasks == tasking::HostKind::none) {
+    why = "IOWEAVE_TASKS is none";
+  } else if (found == nullptr && settings.service.tasks != tasking::HostKind::automatic) {
     text += "ioweave: I/O in tasks stays plain: " + why + "\n";
   }
   if (found != nullptr) {
@@ -91,8 +112,11 @@ bool open_service() {
   if (!text.empty()) {
     say(text);
   }
-  if (task_service != nullptr && !settings.report.empty()) {
+  if (task_service != nullptr || !settings.report.empty()) {
     report_path = new std::string(settings.report);
+    why_without = new std::string(why);
+    reporter = ::getpid();
+    ::fstat(STDERR_FILENO, &standard_error);
     std::atexit([] { write_report(); });
   }
   return task_service != nullptr;

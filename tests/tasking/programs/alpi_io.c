@@ -7,6 +7,7 @@
  *   alpi_io limit FILE     a task writes beyond the limit on the size of files (ulimit -f)
  *   alpi_io fork FILE      a task forks, and the child reads
  *   alpi_io plain FILE     reads outside tasks
+ *   alpi_io closes FILE    as io, then FILE.own becomes descriptor 2
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -199,6 +200,12 @@ int main(int argc, char** argv) {
     spawn(beyond_limit, 1);
   } else if (strcmp(mode, "fork") == 0) {
     spawn(forks, 1);
+  } else if (strcmp(mode, "closes") == 0) {
+    spawn(io, kTasks);
+    char own[4096];
+    snprintf(own, sizeof own, "%s.own", argv[2]);
+    close(STDERR_FILENO);
+    printf("%d\n", open(own, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   } else {
     unsigned char* memory = aligned(kBlock);
     printf("%zd\n", pread(direct, memory, kBlock, 0));

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ioweave/tasks.h"
+
+namespace ioweave::calls {
+
+/// What libioweave_tasks.so says at exit. `why` is what Service::task_host_reason() says, or what
+/// kept the service from being opened.
+struct TaskReport {
+  std::string_view tasks;  ///< the runtime, or "none"
+  std::string_view why;
+  iow_task_stats stats;
+
+  /// Calls were made plain because as many tasks were paused as may be. The contract of
+  /// iow_service_tasks(): its sentence then names max_paused.
+  [[nodiscard]] bool lacked_room() const noexcept {
+    return stats.made_plain > 0 && why.find("max_paused") != std::string_view::npos;
+  }
+};
+
+/// The line of IOWEAVE_TASK_REPORT, an object of JSON with the end of the line.
+[[nodiscard]] std::string report_line(const TaskReport& report);
+
+/// What to say on standard error where calls lacked room, a line; else empty.
+[[nodiscard]] std::string room_warning(const TaskReport& report);
+
+}  // namespace ioweave::calls

@@ -1,0 +1,68 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "calls/task_preload/report.hpp"
+
+namespace ioweave::calls {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kNoRoom =
+    "more than 1024 tasks were to be paused at once (max_paused): calls beyond that are plain";
+
+TaskReport report_of(std::string_view why, uint64_t made_plain) {
+  TaskReport report{"ALPI 1.2 (nOS-V)", why, {}};
+  report.stats.pauses = 5040;
+  report.stats.at_once = 7;
+  report.stats.made_plain = made_plain;
+  report.stats.most_paused = 1024;
+  return report;
+}
+
+TEST(TaskReportLine, HasEveryCount) {
+  const std::string line = report_line(report_of("", 0));
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  const auto wanted = nlohmann::json::parse(R"json({"tasks": "ALPI 1.2 (nOS-V)", "pauses": 5040,
+    "at_once": 7, "made_plain": 0, "most_paused": 1024, "lacked_room": false, "why": ""})json");
+  EXPECT_EQ(nlohmann::json::parse(line), wanted);
+}
+
+TEST(TaskReportLine, IsJsonWhateverTheRuntimeIsCalled) {
+  TaskReport report = report_of("\"\n\xFF", 0);
+  report.tasks = R"(my "runtime" \1)";
+  const auto json = nlohmann::json::parse(report_line(report));
+  EXPECT_EQ(json["tasks"], report.tasks);
+  EXPECT_EQ(json["why"], "\"\n\xEF\xBF\xBD");
+}
+
+TEST(TaskReportLine, SaysWhyThereIsNoRuntime) {
+  const auto json = nlohmann::json::parse(report_line({"none", "no ALPI runtime is loaded", {}}));
+  EXPECT_EQ(json["tasks"], "none");
+  EXPECT_EQ(json["why"], "no ALPI runtime is loaded");
+  EXPECT_EQ(json["pauses"], 0);
+}
+
+TEST(TaskReportLine, SaysThatCallsLackedRoom) {
+  const auto json = nlohmann::json::parse(report_line(report_of(kNoRoom, 4960)));
+  EXPECT_EQ(json["lacked_room"], true);
+  EXPECT_EQ(json["made_plain"], 4960);
+}
+
+TEST(RoomWarning, NamesTheVariableAndHowOften) {
+  EXPECT_THAT(room_warning(report_of(kNoRoom, 4960)),
+              AllOf(HasSubstr("4960 calls in tasks were made plain for want of room"),
+                    HasSubstr("more than 1024 tasks"), HasSubstr("IOWEAVE_MAX_PAUSED=N")));
+  EXPECT_THAT(room_warning(report_of(kNoRoom, 1)), HasSubstr("1 call in a task was made plain"));
+}
+
+TEST(RoomWarning, IsEmptyWhereCallsWerePlainForAnotherReasonOrNot) {
+  EXPECT_THAT(room_warning(report_of("the runtime refused to block a task", 12)), IsEmpty());
+  EXPECT_THAT(room_warning(report_of("", 0)), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ioweave::calls
