@@ -91,6 +91,7 @@ typedef struct iow_task_stats {
   uint64_t bound_pending; /* of these, not ended */
   uint64_t alone;         /* blocking calls made plainly since no other task was ready to run (on
                              nOS-V, which tells), where that takes less time than to pause */
+  uint64_t no_room;       /* of made_plain, those that max_paused left no room for */
 } iow_task_stats;
 
 /* As iow_service_stats(). */

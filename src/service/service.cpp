@@ -240,7 +240,7 @@ const char* Service::task_host_reason() const noexcept {
     return tasks.why.c_str();
   }
   const char* const missing = tasks.host->missing();
-  const bool too_many = tasks.counters.too_many.load(std::memory_order_relaxed);
+  const bool too_many = tasks.counters.no_room.load(std::memory_order_relaxed) != 0;
   return *missing == '\0' && too_many ? tasks.too_many_text.c_str() : missing;
 }
 void Service::task_statistics(iow_task_stats& stats) const noexcept {

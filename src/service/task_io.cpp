@@ -325,7 +325,7 @@ bool Service::Impl::may_pause() noexcept {
   if (paused > tasks_.max_paused || held > tasks_.max_held) {
     counters.paused.fetch_sub(1, std::memory_order_relaxed);
     counters.held.fetch_sub(1, std::memory_order_relaxed);
-    counters.too_many.store(true, std::memory_order_relaxed);
+    count(counters.no_room);
     return false;
   }
   raise(counters.most_paused, paused);
@@ -505,6 +505,7 @@ void Service::Impl::task_statistics(iow_task_stats& stats) const noexcept {
   stats.at_once = read(counters.at_once);
   stats.made_plain = read(counters.made_plain);
   stats.alone = read(counters.alone);
+  stats.no_room = read(counters.no_room);
   stats.bound = read(counters.bound);
   stats.bound_pending = read(counters.bound_pending);
 }

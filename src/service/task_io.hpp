@@ -55,7 +55,7 @@ struct TaskCounters {
   std::atomic<uint64_t> at_once{0};
   std::atomic<uint64_t> made_plain{0};
   std::atomic<uint64_t> alone{0};
-  std::atomic<bool> too_many{false};  ///< max_paused was met
+  std::atomic<uint64_t> no_room{0};
   std::atomic<uint64_t> bound{0};
   std::atomic<uint64_t> bound_pending{0};
 };

@@ -150,7 +150,7 @@ contains
     call check(all(same(doubles, bound)), "parts come back from tasks")
     call check(iow_service_task_stats(service, after) == 0, "statistics")
     call check(after%at_once + after%bound == before%at_once + before%bound + 2, "both are counted")
-    call check(after%size == 64 .and. after%bound_pending == 0, "of this version")
+    call check(after%size == 72 .and. after%bound_pending == 0, "of this version")
   end subroutine
 
   ! Blocks are written, synchronised and read in tasks that depend on each other; some of the reads

@@ -1,6 +1,6 @@
 // Stands where the test provider stands in tests of tasks, and passes everything on to an ALPI
-// runtime that somebody installed. The symbols stay in this program, so that libioweave finds those
-// of the runtime.
+// runtime that somebody installed. It comes before this program, so that libioweave finds its
+// symbols and not these.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -23,22 +23,21 @@ Function* entry(const char* symbol) {
   return found;
 }
 
-/// Loads it for the whole process, and starts it where it does not start itself.
-int load() {
-  const std::string path = ioweave::test::find_real_alpi().path;
-  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) == nullptr) {
-    std::fprintf(stderr, "%s\n", dlerror());
-    return ALPI_ERR_NOT_INITIALIZED;
-  }
-  auto* const start = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "nosv_init"));
-  return start == nullptr || start() == 0 ? ALPI_SUCCESS : ALPI_ERR_UNKNOWN;
+/// nOS-V has to be started; what stands in for it starts itself.
+int start() {
+  auto* const init = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "nosv_init"));
+  return init == nullptr || init() == 0 ? ALPI_SUCCESS : ALPI_ERR_UNKNOWN;
+}
+
+__attribute__((constructor)) void start_again(int /*argc*/, char** argv) {
+  ioweave::test::start_again_with_real_alpi(argv);
 }
 
 }  // namespace
 
 /// Once for all tests. How many workers it has is its own affair.
 int alpi_test_start(unsigned /*cpus*/) {
-  static const int result = load();
+  static const int result = start();
   return result;
 }
 

@@ -102,6 +102,10 @@ class TaskService : public ::testing::TestWithParam<HostUnderTest> {
     return stats;
   }
 
+  /// Calls that would have waited for a device with their core: a runtime that tells that nothing
+  /// else is ready (nOS-V) keeps a task on it.
+  [[nodiscard]] uint64_t waits() const { return stats().pauses + stats().alone; }
+
   std::unique_ptr<Workers> workers;
   iow_service* service = nullptr;
 };

@@ -84,10 +84,10 @@ module ioweave
   end type
 
   type, bind(C) :: iow_task_stats
-    integer(c_int32_t) :: size = 64 ! what iow_service_task_stats() is to fill
+    integer(c_int32_t) :: size = 72 ! what iow_service_task_stats() is to fill
     integer(c_int32_t) :: paused = 0, most_paused = 0, reserved = 0
     integer(c_int64_t) :: pauses = 0, at_once = 0, made_plain = 0, bound = 0, bound_pending = 0
-    integer(c_int64_t) :: alone = 0
+    integer(c_int64_t) :: alone = 0, no_room = 0
   end type
 
   interface

@@ -13,6 +13,7 @@ std::string report_line(const TaskReport& report) {
   add("pauses", report.stats.pauses);
   add("at_once", report.stats.at_once);
   add("made_plain", report.stats.made_plain);
+  add("alone", report.stats.alone);
   add("most_paused", report.stats.most_paused);
   line.append(",\"lacked_room\":").append(report.lacked_room() ? "true" : "false");
   line.append(",\"why\":");
@@ -24,7 +25,7 @@ std::string room_warning(const TaskReport& report) {
   if (!report.lacked_room()) {
     return {};
   }
-  const uint64_t calls = report.stats.made_plain;
+  const uint64_t calls = report.stats.no_room;
   return "ioweave: " + std::to_string(calls) +
          (calls == 1 ? " call in a task was" : " calls in tasks were") +
          " made plain for want of room: more than " + std::to_string(report.stats.most_paused) +

@@ -14,11 +14,8 @@ struct TaskReport {
   std::string_view why;
   iow_task_stats stats;
 
-  /// Calls were made plain because as many tasks were paused as may be. The contract of
-  /// iow_service_tasks(): its sentence then names max_paused.
-  [[nodiscard]] bool lacked_room() const noexcept {
-    return stats.made_plain > 0 && why.find("max_paused") != std::string_view::npos;
-  }
+  /// Calls were made plain because as many tasks were paused as may be.
+  [[nodiscard]] bool lacked_room() const noexcept { return stats.no_room > 0; }
 };
 
 /// The line of IOWEAVE_TASK_REPORT, an object of JSON with the end of the line.
