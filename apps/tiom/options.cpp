@@ -272,7 +272,8 @@ What the tasks do
       --direct on|off    O_DIRECT (default), or through the page cache
       --bytes SIZE       bytes that a run moves, and size of the file (default 256m)
       --time-limit TIME  a run ends then and is rated by its rate (default 2s)
-  -r, --repetitions N    of each cell; the variants take turns (default 5)
+  -r, --repetitions N    of each cell; the variants take turns, reversed from one repetition to
+                         the next (default 5)
 
 How they run
       --runtime R        threads (default), openmp, tbb, alpi or coroutine

@@ -316,6 +316,27 @@ TEST(TiomBench, PairsTheVariantsInTurn) {
   EXPECT_FALSE(report.machine.file_system.empty());
 }
 
+TEST(TiomBench, ReversesTheOrderOfTheVariantsFromRoundToRound) {
+  EXPECT_THAT(order_of_round(3, 0), testing::ElementsAre(0, 1, 2));
+  EXPECT_THAT(order_of_round(3, 1), testing::ElementsAre(2, 1, 0));
+  EXPECT_THAT(order_of_round(3, 2), testing::ElementsAre(0, 1, 2));
+  EXPECT_THAT(order_of_round(1, 1), testing::ElementsAre(0));
+}
+
+TEST(TiomBench, KeepsRunsByVariantWhateverTheirOrder) {
+  const ioweave::test::TempDir dir;
+  const Options options = small_options_here(dir);
+  Bench bench(options);
+  std::vector<double> seconds;  // of each run, as they came: the mark by which it is found again
+  const CellResult cell = bench.measure(
+      options.cells()[0], [&](const RunFigures& run) { seconds.push_back(run.seconds); });
+  ASSERT_EQ(cell.variants.size(), 3u);
+  std::vector<double> as_run;
+  for (const size_t place : {0u, 1u, 2u}) as_run.push_back(cell.variants[place].runs.at(0).seconds);
+  for (const size_t place : {2u, 1u, 0u}) as_run.push_back(cell.variants[place].runs.at(1).seconds);
+  EXPECT_EQ(as_run, seconds);
+}
+
 TEST(TiomBench, RefusesMoreBuffersThanMemory) {
   const ioweave::test::TempDir dir;
   Options options = small_options(dir.file("data"));
