@@ -33,7 +33,6 @@ RuntimeSettings runtime_settings(const Options& options) {
   settings.workers = options.threads > 0 ? options.threads : usable_cores();
   settings.workers_given = options.threads > 0;
   settings.most_in_flight = options.series * widest_io(options);
-  settings.alpi_library = options.alpi_library;
   settings.reap_in_task = options.reap_in_task;
   return settings;
 }

@@ -280,7 +280,8 @@ How they run
       --variant LIST     of standalone, blocking, nonblocking (default: all the runtime has);
                          standalone is always run
   -t, --threads N        workers (default: the cores this process may use)
-      --alpi-library F   the ALPI runtime to load (default: $NOSV_PREFIX, then the loader)
+      --alpi-library F   the ALPI runtime to preload (default: what is preloaded or linked, then
+                         $NOSV_PREFIX, then what the loader finds)
       --reaper R         who collects what ALPI tasks wait for: a thread (default) or a task
   -f, --file FILE        made if missing, and then removed at the end (default: a file of its own
                          in the current directory)
