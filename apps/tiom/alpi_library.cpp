@@ -23,7 +23,8 @@ namespace {
 /// What the meter itself calls; the rest is libioweave's affair.
 constexpr std::array kFunctions{"alpi_task_spawn", "alpi_cpu_count", "alpi_error_string"};
 constexpr const char* kWayOut =
-    "; set NOSV_PREFIX to where nOS-V is installed, or NANOS6_PREFIX to where Nanos6 is, or name an "
+    "; set NOSV_PREFIX to where nOS-V is installed, or NANOS6_PREFIX to where Nanos6 is, or name "
+    "an "
     "ALPI library with --alpi-library";
 
 std::string file_of(const void* address) {
@@ -92,7 +93,8 @@ std::string read_all(int fd) {
   }
 }
 
-/// What `answer`, the opposite of tell(), says; or, where it is cut short, what became of the child.
+/// What `answer`, the opposite of tell(), says; or, where it is cut short, what became of the
+/// child.
 Finding finding_of(const std::string& library, const std::string& answer, int status) {
   std::array<std::string, 3> texts;
   size_t start = 0;

@@ -1,6 +1,6 @@
-// ALPI, the tasking interface of OmpSs-2 (Nanos6, NODES) and nOS-V, by names looked up in the process
-// at run time (start_again.hpp brings it there). The prototypes are written from the published names
-// and semantics. The variants:
+// ALPI, the tasking interface of OmpSs-2 (Nanos6, NODES) and nOS-V, by names looked up in the
+// process at run time (start_again.hpp brings it there). The prototypes are written from the
+// published names and semantics. The variants:
 //
 //   standalone    a task makes the system call, and its processor waits in it
 //   blocking      iow_pread() blocks the task, and the processor runs another

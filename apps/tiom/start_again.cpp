@@ -45,7 +45,7 @@ std::string take_mark() {
   const std::string mark = variable(kMark);
   const std::string own = std::to_string(getpid()) + " ";
   if (!mark.starts_with(own)) return "";
-  const std::string entry = mark.substr(own.size());
+  std::string entry = mark.substr(own.size());
   unsetenv(kMark);
   restore_preload(entry);
   prctl(PR_SET_NAME, "ioweave-tiom");  // the kernel has named it after /proc/self/exe
@@ -77,8 +77,8 @@ std::string preload_entry(const AlpiPlace& place) {
   set(kPreload, before.empty() ? entry : entry + ":" + before);
   execv("/proc/self/exe", argv);
   throw std::runtime_error("ioweave-tiom cannot start itself again by /proc/self/exe (" +
-                           std::string(std::strerror(errno)) + "); start it with LD_PRELOAD=" +
-                           entry + " to have the ALPI runtime");
+                           std::string(std::strerror(errno)) +
+                           "); start it with LD_PRELOAD=" + entry + " to have the ALPI runtime");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // What is particular to nOS-V 4.1, on top of the ALPI provider of the tests, which this library
 // needs: it refuses to start where it was loaded behind the C library; only the thread that started
 // it can end it; and its end waits for every task, polling ones too. It writes what happens into
-// the file that NOSV_LIKE_LOG names: what of the environment a start again could change and the order
-// of the libraries at its start, its start and its end.
+// the file that NOSV_LIKE_LOG names: what of the environment a start again could change and the
+// order of the libraries at its start, its start and its end.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -38,11 +38,11 @@ class TiomAlpiCommand : public Command {
   }
 
   /// A sweep of one cell, which takes little.
-  [[nodiscard]] Result run_cell(std::vector<std::string> more, const Environment& added = {}) const {
-    std::vector<std::string> words{"--runtime", "alpi", "-b",      "4k",  "-c",
-                                   "0.01ms",    "-s",   "8",       "-r",  "2",
-                                   "--bytes",   "128k", "--direct", "off", "--json",
-                                   "a.json",    "--time-limit", "60s"};
+  [[nodiscard]] Result run_cell(std::vector<std::string> more,
+                                const Environment& added = {}) const {
+    std::vector<std::string> words{
+        "--runtime", "alpi", "-b",       "4k",  "-c",     "0.01ms", "-s",           "8",  "-r", "2",
+        "--bytes",   "128k", "--direct", "off", "--json", "a.json", "--time-limit", "60s"};
     words.insert(words.end(), more.begin(), more.end());
     return run(words, added);
   }
@@ -100,8 +100,7 @@ TEST_F(TiomAlpiCommand, PutsTheRuntimeBeforeTheCLibraryAndEndsIt) {
 }
 
 TEST_F(TiomAlpiCommand, KeepsWhatIsPreloadedBehindTheRuntime) {
-  const Result result =
-      run_cell({"--alpi-library", kNosvLike}, {{"LD_PRELOAD", kPreloaded}});
+  const Result result = run_cell({"--alpi-library", kNosvLike}, {{"LD_PRELOAD", kPreloaded}});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   const std::string log = content("log");
   // Children are started with what this program was started with.
@@ -173,15 +172,15 @@ TEST_F(TiomAlpiCommand, RefusesAPathThatCannotBePreloaded) {
 
 TEST_F(TiomAlpiCommand, StartsAgainOnlyOnce) {
   // As after a start again whose preloading had no effect.
-  const Result result = run_cell({"--alpi-library", kProvider},
-                                 {{"IOWEAVE_TIOM_PRELOADED", "$$ /lost/runtime.so"}});
+  const Result result =
+      run_cell({"--alpi-library", kProvider}, {{"IOWEAVE_TIOM_PRELOADED", "$$ /lost/runtime.so"}});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.errors, AllOf(HasSubstr("/lost/runtime.so"), HasSubstr("had no effect")));
 }
 
 TEST_F(TiomAlpiCommand, HeedsNoMarkOfAnotherProcess) {
-  const Result result = run_cell({"--alpi-library", kProvider},
-                                 {{"IOWEAVE_TIOM_PRELOADED", "1 /lost/runtime.so"}});
+  const Result result =
+      run_cell({"--alpi-library", kProvider}, {{"IOWEAVE_TIOM_PRELOADED", "1 /lost/runtime.so"}});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
 }
 

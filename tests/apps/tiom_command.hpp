@@ -45,8 +45,8 @@ class Command : public testing::Test {
     for (const auto& [name, value] : added) {
       // "$$" is the number of the process, as in a shell.
       const bool is_own = value.starts_with("$$");
-      setenv(name.c_str(),
-             (is_own ? std::to_string(getpid()) + value.substr(2) : value).c_str(), 1);
+      setenv(name.c_str(), (is_own ? std::to_string(getpid()) + value.substr(2) : value).c_str(),
+             1);
     }
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());

@@ -1,4 +1,6 @@
 // The program as a user runs it.
+#include "tiom_command.hpp"
+
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -13,8 +15,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include "tiom_command.hpp"
 
 namespace {
 
