@@ -1,6 +1,7 @@
 #include "bench.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "ioweave/tasks.h"
@@ -32,7 +33,6 @@ RuntimeSettings runtime_settings(const Options& options) {
   settings.workers = options.threads > 0 ? options.threads : usable_cores();
   settings.workers_given = options.threads > 0;
   settings.most_in_flight = options.series * widest_io(options);
-  settings.alpi_library = options.alpi_library;
   settings.reap_in_task = options.reap_in_task;
   return settings;
 }
@@ -50,6 +50,13 @@ const Options& checked(const Options& options) {
 }
 
 }  // namespace
+
+std::vector<size_t> order_of_round(size_t variants, unsigned round) {
+  std::vector<size_t> order(variants);
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (round % 2 == 1) std::ranges::reverse(order);
+  return order;
+}
 
 Bench::Bench(const Options& options)
     : options_(checked(options)),
@@ -148,7 +155,8 @@ CellResult Bench::measure(const Cell& cell,
                           &order,     &buffers};
   for (const Variant variant : variants_) result.variants.push_back({variant, {}});
   for (unsigned repetition = 0; repetition < options_.repetitions; ++repetition) {
-    for (VariantResult& variant : result.variants) {
+    for (const size_t place : order_of_round(result.variants.size(), repetition)) {
+      VariantResult& variant = result.variants[place];
       file_.settle();
       Run run(workload);
       runtime_->execute(variant.variant, run);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "device.hpp"
 #include "report.hpp"
@@ -11,6 +12,11 @@
 #include "target_file.hpp"
 
 namespace tiom {
+
+/// The places of the variants in the order of a round: forward in even rounds, reversed in odd
+/// ones. A variant that always came first would have the others' traces on the device before it,
+/// and they its own.
+std::vector<size_t> order_of_round(size_t variants, unsigned round);
 
 /// The machine made ready for a sweep: the file, the runtime, the calibrated computation.
 class Bench {
@@ -34,7 +40,8 @@ class Bench {
   /// The computation of one turn of all series, over all cores, in seconds.
   [[nodiscard]] double turn_s(const Cell& cell) const;
 
-  /// All repetitions of all variants, in turn; `after_run` is called after each run.
+  /// All repetitions of all variants, in the order of the rounds; `after_run` is called after each
+  /// run. The result has the runs by variant, and those of a variant by repetition.
   CellResult measure(const Cell& cell, const std::function<void(const RunFigures&)>& after_run);
 
   /// The bandwidth behind the bound, measured once for each block size.

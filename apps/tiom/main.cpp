@@ -19,6 +19,7 @@
 #include "progress.hpp"
 #include "report.hpp"
 #include "resume.hpp"
+#include "start_again.hpp"
 
 namespace {
 
@@ -128,7 +129,12 @@ void run(const tiom::Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    run(tiom::parse_options(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc)));
+    const tiom::Options options =
+        tiom::parse_options(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+    if (options.runtime == tiom::RuntimeKind::alpi && !options.help && !options.list) {
+      tiom::bring_alpi(options.alpi_library, argv);
+    }
+    run(options);
     return 0;
   } catch (const tiom::UsageError& error) {
     std::fprintf(stderr, "ioweave tiom: %s\nTry 'ioweave tiom --help' for options and examples.\n",

@@ -272,14 +272,16 @@ What the tasks do
       --direct on|off    O_DIRECT (default), or through the page cache
       --bytes SIZE       bytes that a run moves, and size of the file (default 256m)
       --time-limit TIME  a run ends then and is rated by its rate (default 2s)
-  -r, --repetitions N    of each cell; the variants take turns (default 5)
+  -r, --repetitions N    of each cell; the variants take turns, reversed from one repetition to
+                         the next (default 5)
 
 How they run
       --runtime R        threads (default), openmp, tbb, alpi or coroutine
       --variant LIST     of standalone, blocking, nonblocking (default: all the runtime has);
                          standalone is always run
   -t, --threads N        workers (default: the cores this process may use)
-      --alpi-library F   the ALPI runtime to load (default: $NOSV_PREFIX, then the loader)
+      --alpi-library F   the ALPI runtime to preload (default: what is preloaded or linked, then
+                         $NOSV_PREFIX, then what the loader finds)
       --reaper R         who collects what ALPI tasks wait for: a thread (default) or a task
   -f, --file FILE        made if missing, and then removed at the end (default: a file of its own
                          in the current directory)

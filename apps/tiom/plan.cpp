@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 
+#include "alpi_library.hpp"
 #include "progress.hpp"
 #include "resume.hpp"
 #include "runtime.hpp"
@@ -15,17 +17,30 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-std::string runtime_line(RuntimeKind kind) {
+/// ALPI is in no build: it is found when this is asked, or missing.
+std::string alpi_text(const std::string& named, std::string& missing) {
+  try {
+    const AlpiPlace place = locate_alpi(named);
+    if (place.in_process) return "; in this process already: " + place.file;
+    return "; found by " + place.source + ": " + place.file;
+  } catch (const std::runtime_error& error) {
+    missing = error.what();
+    return "";
+  }
+}
+
+std::string runtime_line(RuntimeKind kind, const Options& options) {
   std::string text = "  " + padded(std::string(runtime_name(kind)), 11);
-  if (const std::string missing = missing_runtime(kind); !missing.empty()) return text + missing;
+  std::string missing = missing_runtime(kind);
+  const std::string place =
+      kind == RuntimeKind::alpi ? alpi_text(options.alpi_library, missing) : "";
+  if (!missing.empty()) return text + missing;
   const char* separator = "";
   for (const Variant variant : variants_of(kind)) {
     text += separator + std::string(variant_name(variant));
     separator = ", ";
   }
-  // Whether it is there shows when it is asked for: loading it starts it.
-  if (kind == RuntimeKind::alpi) text += "; loaded when asked for";
-  return text;
+  return text + place;
 }
 
 }  // namespace
@@ -34,7 +49,7 @@ std::string plan_text(const Options& options) {
   std::string text = "Runtimes:\n";
   for (const RuntimeKind kind : {RuntimeKind::threads, RuntimeKind::openmp, RuntimeKind::tbb,
                                  RuntimeKind::alpi, RuntimeKind::coroutine}) {
-    text += runtime_line(kind) + "\n";
+    text += runtime_line(kind, options) + "\n";
   }
   std::optional<StateFile> state;
   if (!options.resume.empty()) state.emplace(options.resume, identity_of(options));

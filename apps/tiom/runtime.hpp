@@ -32,8 +32,7 @@ struct RuntimeSettings {
   unsigned workers = 1;
   bool workers_given = false;   ///< by --threads
   unsigned most_in_flight = 1;  ///< transfers: series times the width of the widest mode
-  std::string alpi_library;
-  bool reap_in_task = false;  ///< of ALPI
+  bool reap_in_task = false;    ///< of ALPI
 };
 
 /// What it can do, in order.

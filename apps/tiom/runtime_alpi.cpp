@@ -1,17 +1,16 @@
-// ALPI, the tasking interface of OmpSs-2 (Nanos6, NODES) and nOS-V, loaded at run time. The
-// prototypes are written from the published names and semantics. The variants:
+// ALPI, the tasking interface of OmpSs-2 (Nanos6, NODES) and nOS-V, by names looked up in the
+// process at run time (start_again.hpp brings it there). The prototypes are written from the
+// published names and semantics. The variants:
 //
 //   standalone    a task makes the system call, and its processor waits in it
 //   blocking      iow_pread() blocks the task, and the processor runs another
 //   nonblocking   iow_ta_pread() adds an event to the task; the runtime completes the task, and so
 //                 starts its successor, when its body and the event have ended
 
-#include <array>
 #include <condition_variable>
-#include <cstdlib>
+#include <cstdio>
 #include <mutex>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include <dlfcn.h>
@@ -24,68 +23,58 @@ struct alpi_attr;
 namespace tiom {
 namespace {
 
+template <typename Function>
+bool find(const char* symbol, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, symbol));
+  return function != nullptr;
+}
+
 struct Alpi {
-  void* library = nullptr;
   int (*spawn)(void (*body)(void*), void* user, void (*completed)(void*), void* completed_user,
                const char* label, const ::alpi_attr* attributes) = nullptr;
   int (*cpu_count)(uint64_t* count) = nullptr;
   const char* (*error_string)(int error) = nullptr;
 };
 
-template <typename Function>
-bool find(void* library, const char* symbol, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, symbol));
-  return function != nullptr;
-}
-
-/// Where to look, in order: what was named, and nothing else then.
-std::vector<std::string> candidates(const std::string& named) {
-  if (!named.empty()) return {named};
-  for (const auto& [variable, library] :
-       {std::pair{"NOSV_PREFIX", "libnosv.so"}, std::pair{"NANOS6_PREFIX", "libnanos6.so"}}) {
-    const char* const prefix = std::getenv(variable);
-    if (prefix != nullptr && *prefix != '\0') {
-      return {std::string(prefix) + "/lib/" + library, std::string(prefix) + "/lib64/" + library};
-    }
-  }
-  return {"libnosv.so.0", "libnosv.so", "libnodes.so", "libnanos6.so"};
-}
-
-/// Global: libioweave finds the runtime by its symbols in the process.
-Alpi load(const std::string& named) {
+Alpi look_up() {
   Alpi alpi;
-  std::string tried;
-  for (const std::string& candidate : candidates(named)) {
-    alpi.library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-    if (alpi.library != nullptr) break;
-    const char* const error = dlerror();
-    tried += (tried.empty() ? "" : "; ") + std::string(error != nullptr ? error : candidate);
-  }
-  if (alpi.library == nullptr) {
-    throw std::runtime_error("no ALPI runtime was found (" + tried +
-                             "); install nOS-V and set NOSV_PREFIX, or Nanos6 and NANOS6_PREFIX, "
-                             "or name its library with "
-                             "--alpi-library");
-  }
-  if (!find(alpi.library, "alpi_task_spawn", alpi.spawn) ||
-      !find(alpi.library, "alpi_cpu_count", alpi.cpu_count) ||
-      !find(alpi.library, "alpi_error_string", alpi.error_string)) {
+  if (!find("alpi_task_spawn", alpi.spawn) || !find("alpi_cpu_count", alpi.cpu_count) ||
+      !find("alpi_error_string", alpi.error_string)) {
     throw std::runtime_error(
-        "the library of --alpi-library, NOSV_PREFIX or NANOS6_PREFIX is no ALPI runtime: it lacks "
-        "alpi_task_spawn, alpi_cpu_count or alpi_error_string; name another");
-  }
-  // nOS-V has to be started; the other runtimes start themselves.
-  int (*start)() = nullptr;
-  if (find(alpi.library, "nosv_init", start) && start() != 0) {
-    throw std::runtime_error("nosv_init() failed; see nOS-V's messages");
+        "this process has no ALPI runtime; link it with one, or preload one by LD_PRELOAD");
   }
   return alpi;
 }
 
+/// nOS-V, started and ended; other runtimes do that themselves. It belongs to one thread: since 4.1
+/// nOS-V wants to be ended by the one that started it, and counts the starts of a process.
+class StartedNosv {
+ public:
+  StartedNosv() {
+    int (*start)() = nullptr;
+    if (!find("nosv_init", start)) return;
+    if (const int error = start(); error != 0) {
+      throw std::runtime_error("nosv_init() failed (" + std::to_string(error) +
+                               "); see nOS-V's messages");
+    }
+    find("nosv_shutdown", end_);
+  }
+  ~StartedNosv() {
+    const int error = end_ != nullptr ? end_() : 0;
+    if (error != 0) std::fprintf(stderr, "ioweave tiom: nosv_shutdown() failed (%d)\n", error);
+  }
+  StartedNosv(const StartedNosv&) = delete;
+  StartedNosv& operator=(const StartedNosv&) = delete;
+
+ private:
+  int (*end_)() = nullptr;
+};
+
+/// Made and destroyed by the same thread, see StartedNosv.
 class AlpiRuntime final : public Runtime {
  public:
   explicit AlpiRuntime(const RuntimeSettings& settings)
-      : alpi_(load(settings.alpi_library)),
+      : alpi_(look_up()),
         workers_(count_workers(settings)),
         service_(IOW_TASKS_ALPI, settings.most_in_flight,
                  settings.reap_in_task ? IOW_REAPER_TASK : IOW_REAPER_THREAD) {}
@@ -196,6 +185,7 @@ class AlpiRuntime final : public Runtime {
   std::condition_variable idle_;
   bool finished_ = false;
   const Alpi alpi_;
+  const StartedNosv nosv_;  // ends behind service_: a polling task of the service would hold it up
   const unsigned workers_;
   Service service_;
   Run* run_ = nullptr;

@@ -1,16 +1,14 @@
 // The program as a user runs it.
-#include <array>
+#include "tiom_command.hpp"
+
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,52 +16,14 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "support/temp_dir.hpp"
-
 namespace {
 
 using testing::HasSubstr;
+using tiom::test::Result;
 using Json = nlohmann::json;
 
-struct Result {
-  int exit_code = -1;
-  std::string output;
-  std::string errors;
-};
-
-/// Runs programs with a directory of their own as the current one.
-class TiomCommand : public testing::Test {
+class TiomCommand : public tiom::test::Command {
  protected:
-  [[nodiscard]] std::string content(const std::string& name) const {
-    std::ifstream file(dir_.file(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
-  [[nodiscard]] pid_t start(std::vector<std::string> words) const {
-    const pid_t child = fork();
-    if (child != 0) return child;
-    const std::string home = dir_.path();
-    if (chdir(home.c_str()) != 0) _exit(126);
-    dup2(open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
-    dup2(open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-
-  [[nodiscard]] Result finish(pid_t child) const {
-    int status = 0;
-    waitpid(child, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content("stdout"), content("stderr")};
-  }
-
-  [[nodiscard]] Result run(std::vector<std::string> words) const {
-    words.insert(words.begin(), IOWEAVE_TIOM_PATH);
-    return finish(start(words));
-  }
-
   /// A sweep of two cells, which takes little. Not direct: it runs on every file system.
   [[nodiscard]] static std::vector<std::string> small(std::vector<std::string> more) {
     std::vector<std::string> words{"-b",      "4k,8k", "-c",           "0.01ms", "-s",       "8",
@@ -72,8 +32,6 @@ class TiomCommand : public testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-
-  ioweave::test::TempDir dir_;
 };
 
 TEST_F(TiomCommand, PrintsATableAndLeavesNothingBehind) {
