@@ -26,9 +26,8 @@ uint64_t part_of(uint64_t limit, uint64_t parts) noexcept {
 
 uint64_t limit_of(int resource) noexcept {
   rlimit limit{};
-  const bool is_limited =
-      getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0 &&
-      limit.rlim_cur != RLIM_INFINITY;
+  const bool is_limited = getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0 &&
+                          limit.rlim_cur != RLIM_INFINITY;
   return is_limited ? limit.rlim_cur : kUnlimited;
 }
 

@@ -225,8 +225,8 @@ int Service::Impl::try_at_once(iow_request& request) noexcept {
 
 // ---- Tasks
 
-/// The caller's task, or null: outside one, in the task that polls, and in a forked child, where the
-/// runtime must not even be asked (nOS-V has no memory there).
+/// The caller's task, or null: outside one, in the task that polls, and in a forked child, where
+/// the runtime must not even be asked (nOS-V has no memory there).
 tasking::Task Service::Impl::current_task() const noexcept {
   if (tasks_.host == nullptr || !ours()) {
     return nullptr;
@@ -306,8 +306,8 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
   return request.result;  // its bytes are in the counters of the pump
 }
 
-/// Whether nobody would have the core meanwhile: no task is paused here that could become ready, and
-/// none is ready now.
+/// Whether nobody would have the core meanwhile: no task is paused here that could become ready,
+/// and none is ready now.
 bool Service::Impl::is_alone() noexcept {
   return tasks_.counters.held.load(std::memory_order_relaxed) == 0 &&
          tasks_.lone_calls.is_worth_it() && tasks_.host->none_is_ready();

@@ -91,7 +91,7 @@ class OnTheSpot {
 
 struct TaskIo {
   std::unique_ptr<tasking::TaskHost> host;
-  std::string why;  ///< why there is no host
+  std::string why;            ///< why there is no host
   uint32_t max_paused = 0;    ///< whose I/O is under way
   uint32_t max_held = 0;      ///< all that hold a stack, or a thread
   std::string too_many_text;  ///< what to say once one of them was met

@@ -23,9 +23,9 @@ bool TaskPoller::start(tasking::TaskHost& host, uint64_t min_ns, uint64_t max_ns
 
 bool TaskPoller::spawn() noexcept {
   running_.fetch_add(1, std::memory_order_relaxed);
-  const bool spawned = host_->spawn([](void* self) { static_cast<TaskPoller*>(self)->run(); },
-                                    [](void* self) { static_cast<TaskPoller*>(self)->ended(); },
-                                    this);
+  const bool spawned =
+      host_->spawn([](void* self) { static_cast<TaskPoller*>(self)->run(); },
+                   [](void* self) { static_cast<TaskPoller*>(self)->ended(); }, this);
   if (!spawned) {
     running_.fetch_sub(1, std::memory_order_relaxed);
   }

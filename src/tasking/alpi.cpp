@@ -86,8 +86,8 @@ Entries look_up() noexcept {
   return alpi;
 }
 
-/// "ALPI 1.2 (nOS-V 3.1.0)", as far as the runtime tells: nOS-V 4.1 gives "ALPI 1.2 (nOS-V)" for its
-/// version.
+/// "ALPI 1.2 (nOS-V 3.1.0)", as far as the runtime tells: nOS-V 4.1 gives "ALPI 1.2 (nOS-V)" for
+/// its version.
 std::string describe(const Entries& alpi, int major, int minor) {
   std::string text = "ALPI " + std::to_string(major) + "." + std::to_string(minor);
   std::array<char, 64> name{};

@@ -11,8 +11,8 @@
 
 namespace ioweave::test {
 
-/// Marks the pages of a range of a file whose data is in the page cache, and leaves the marks of the
-/// others. The range begins with a page.
+/// Marks the pages of a range of a file whose data is in the page cache, and leaves the marks of
+/// the others. The range begins with a page.
 inline void mark_resident(int fd, uint64_t offset, uint64_t length, std::vector<bool>& pages) {
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   void* const map = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));

@@ -20,9 +20,7 @@ class Prefix : public ::testing::Test {
   Prefix() {
     if (const char* const value = std::getenv(kName)) before_ = value;
   }
-  ~Prefix() override {
-    before_ ? ::setenv(kName, before_->c_str(), 1) : ::unsetenv(kName);
-  }
+  ~Prefix() override { before_ ? ::setenv(kName, before_->c_str(), 1) : ::unsetenv(kName); }
   void set(const std::string& value) { ASSERT_EQ(::setenv(kName, value.c_str(), 1), 0); }
 
   TempDir folder_;

@@ -753,7 +753,9 @@ TEST_P(AlpiModes, AParallelTaskMakesThePlainCallAndOthersPauseAsBefore) {
                      : 0;
       };
       std::atomic<bool> completed{false};
-      ASSERT_EQ(test::spawn_alpi_task(body, [&] { completed = true; }, "parallel"), ALPI_SUCCESS);
+      ASSERT_EQ(test::spawn_alpi_task(
+                    body, [&] { completed = true; }, "parallel"),
+                ALPI_SUCCESS);
       while (!completed) {
         std::this_thread::yield();
       }
@@ -852,9 +854,9 @@ TEST(TaskThatReaps, HasEndedWhereNothingIsInFlight) {
   for (unsigned round = 1; round <= 20; ++round) {
     std::atomic<unsigned> right{0};
     for (unsigned task = 0; task < 5; ++task) {
-      ASSERT_EQ(test::spawn_alpi_task(
-                    [&, task] { right += reaped.read_byte(file, task) == 1 ? 1 : 0; }),
-                ALPI_SUCCESS);
+      ASSERT_EQ(
+          test::spawn_alpi_task([&, task] { right += reaped.read_byte(file, task) == 1 ? 1 : 0; }),
+          ALPI_SUCCESS);
     }
     test::AlpiRuntime::wait_idle();  // for all tasks there are: ours, too
     EXPECT_EQ(right, 5u);
@@ -963,8 +965,7 @@ TEST_P(TaskFaults, APauseThatHasEndedTakesNoRoomFromOthers) {
   Host host(GetParam(), workers, options);
   const auto read = [&](size_t offset) {
     std::byte byte{};
-    EXPECT_EQ(host.service->transfer(
-                  read_call(file.fd(), &byte, 1, static_cast<int64_t>(offset))),
+    EXPECT_EQ(host.service->transfer(read_call(file.fd(), &byte, 1, static_cast<int64_t>(offset))),
               1);
   };
   host.workers->spawn([&] { read(1); });

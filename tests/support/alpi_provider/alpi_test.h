@@ -71,8 +71,8 @@ void alpi_test_stop(void);
  *                      second unblock before a block, an unblock that no block matched when the
  *                      body ended, an unblock or a decrease of a task that is done, and a decrease
  *                      by more events than the task has.
- *   count_unblocks     As on nOS-V, a second unblock before a block is none: two blocks return then.
- *   count_misuse       Misuse is counted instead (alpi_test_stats), and the call returns
+ *   count_unblocks     As on nOS-V, a second unblock before a block is none: two blocks return
+ * then. count_misuse       Misuse is counted instead (alpi_test_stats), and the call returns
  *                      ALPI_ERR_PARAMETER where there is a call.
  *   refuse_foreign_decrease, refuse_foreign_unblock
  *                      These calls return ALPI_ERR_OUTSIDE_TASK on a thread that runs no task.

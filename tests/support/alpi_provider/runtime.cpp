@@ -530,8 +530,7 @@ Outcome Runtime::unblock_now(Handle handle) {
     next = low_of(word) == kAwake       ? kUnblocked
            : low_of(word) == kUnblocked ? kUnblockedTwice
                                         : kAwake;
-  } while (
-      !change(task->block, word, word_of(generation_of(word), next), has(kRelaxedUnblock)));
+  } while (!change(task->block, word, word_of(generation_of(word), next), has(kRelaxedUnblock)));
   add(stats_.unblocks);
   if (low_of(word) == kBlocked) {
     has(kImmediateUnblock) ? wake_at_once(*task) : wake(*task);

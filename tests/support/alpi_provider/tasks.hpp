@@ -16,7 +16,7 @@ enum BlockState : uint32_t {
   kAwake = 0,
   kUnblocked = 1,  // awake, and its next block returns at once
   kBlocked = 2,
-  kStackless = 3,  // suspended until an unblock, between two runs of its body
+  kStackless = 3,       // suspended until an unblock, between two runs of its body
   kUnblockedTwice = 4,  // with count_unblocks: its next two blocks return at once
 };
 
