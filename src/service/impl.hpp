@@ -182,7 +182,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   Lane* make_lane() noexcept;
   void drain(Lane& lane) noexcept;
   bool is_direct(const iow_request& request, Lane* lane) noexcept;
-  Pump* pump_for(const iow_request& request) noexcept;
+  Pump* pump_for(iow_request& request) noexcept;
   bool is_started(Pump& pump, uint32_t bit) noexcept;
   int start_pump(Pump& pump, std::string& why) noexcept;
   bool start_poller() noexcept;

@@ -33,6 +33,7 @@ struct Journey {
   uint8_t attempts;         ///< in a row without progress
   bool counted : 1;         ///< as foreground activity of its device
   bool managed : 1;         ///< started by the policy, which is owed the end
+  bool for_workers : 1;     ///< the engine does it worse than a thread
   std::atomic<Lane*> lane;  ///< whose back end has it; null on its way through the pumps
   Lane* home;               ///< of the submitting thread, where it counts; null where nobody polls
   uint64_t done_bytes;      ///< transferred by earlier operations of the same request

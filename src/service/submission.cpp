@@ -199,13 +199,14 @@ void Service::Impl::post(iow_request& request) noexcept {
 }
 
 /// The pump that can do the request, started if need be; null where no thread can be had.
-Pump* Service::Impl::pump_for(const iow_request& request) noexcept {
+Pump* Service::Impl::pump_for(iow_request& request) noexcept {
+  const bool for_workers = journey_of(request).for_workers && is_started(workers_, kWorkersBit);
   const bool beyond_engine =
-      polling_refused() || (request.op == IOW_OP_PREFETCH && !engine_is_threads());
+      for_workers || polling_refused() || (request.op == IOW_OP_PREFETCH && !engine_is_threads());
   if (!beyond_engine && is_started(reaper_, kReaperBit)) {
     return &reaper_;
   }
-  if (request.op != IOW_OP_PREFETCH) {
+  if (request.op != IOW_OP_PREFETCH && !for_workers) {
     fallbacks_.fetch_add(1, std::memory_order_relaxed);
   }
   return is_started(workers_, kWorkersBit) ? &workers_ : nullptr;

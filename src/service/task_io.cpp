@@ -18,6 +18,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include "base/assert.hpp"
@@ -99,6 +100,22 @@ int64_t without_waiting(const engine::Operation& operation, OnTheSpot& writes) n
     return is_read(operation.op) ? read_cached(operation) : write_cached(operation, writes);
   }
   return kWouldWait;
+}
+
+/// Whether a write past the page cache makes its file longer. The kernel does one of these at a
+/// time for a file, from begin to end, with a lock in hand that io_uring's threads hand to each
+/// other: 10,000 of 4 KiB took 12 to 17 s beside nOS-V's workers, and 1 to 2 s by our own
+/// (ext4, 6.18).
+bool extends_directly(const engine::Operation& operation) noexcept {
+  if (operation.op != engine::Op::write && operation.op != engine::Op::writev) {
+    return false;
+  }
+  const long flags = engine::raw_syscall(SYS_fcntl, operation.fd, F_GETFL, 0);
+  struct stat status {};
+  return flags >= 0 && (flags & O_DIRECT) != 0 &&
+         engine::raw_syscall(SYS_fstat, operation.fd, &status) == 0 && S_ISREG(status.st_mode) &&
+         ((flags & O_APPEND) != 0 ||
+          operation.offset + static_cast<int64_t>(bytes_of(operation)) > status.st_size);
 }
 
 /// Pipes, sockets and the like, where a positional call is an error and io_uring would use the
@@ -301,6 +318,7 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
     count(tasks_.counters.made_plain);
     return finish_on_thread(call, request);
   }
+  journey_of(request).for_workers = extends_directly(journey_of(request).operation);
   pause_task(request);
   tasks_.counters.held.fetch_sub(1, std::memory_order_relaxed);
   return request.result;  // its bytes are in the counters of the pump
@@ -476,6 +494,7 @@ int Service::Impl::bind_rest(const Call& call, uint64_t done, ssize_t* result) n
   IOW_ASSERT(begin_journey(request) == 0);  // the same call has passed it before
   journey_of(request).done_bytes = done;
   load_operation(request);
+  journey_of(request).for_workers = extends_directly(journey_of(request).operation);
   *result = -EINPROGRESS;
   count(tasks_.counters.bound);
   count(tasks_.counters.bound_pending);

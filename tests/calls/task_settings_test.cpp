@@ -1,5 +1,6 @@
 #include <cstdlib>
 #include <initializer_list>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,6 +26,20 @@ class TaskSettingsOfTheEnvironment : public ::testing::Test {
 
   std::string warnings_;
 };
+
+TEST_F(TaskSettingsOfTheEnvironment, NameTheEngine) {
+  for (const auto& [name, kind] : {std::pair{"uring", engine::Kind::uring},
+                                   {"aio", engine::Kind::aio},
+                                   {"threads", engine::Kind::threads}}) {
+    ::setenv("IOWEAVE_TASK_ENGINE", name, 1);
+    EXPECT_EQ(task_settings(warnings_).service.engine, kind) << name;
+  }
+  EXPECT_THAT(warnings_, IsEmpty());
+  ::setenv("IOWEAVE_TASK_ENGINE", "thread", 1);
+  EXPECT_EQ(task_settings(warnings_).service.engine, engine::Kind::uring);
+  EXPECT_THAT(warnings_, HasSubstr("did you mean threads?"));
+  ::unsetenv("IOWEAVE_TASK_ENGINE");
+}
 
 TEST_F(TaskSettingsOfTheEnvironment, EveryRuntimeWithAlpiMayBeCalledByItsName) {
   for (const char* const name : {"alpi", "nosv", "nodes", "nanos6", "ompss2"}) {

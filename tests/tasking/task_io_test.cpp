@@ -170,6 +170,55 @@ TEST_P(BlockingInTask, WhatWasWrittenAndSyncedIsInTheFile) {
   ::close(cached);
 }
 
+/// Writes that make the file longer, each by a task, in whatever order they come.
+void check_growing_file(Workers& workers, iow_service* service, bool bound) {
+  const DirectFile direct(0);
+  SKIP_WITHOUT_DIRECT(direct);
+  constexpr unsigned kBlocks = 60;
+  std::vector<Aligned> buffers;
+  std::vector<ssize_t> results(kBlocks, 4711);
+  for (unsigned block = 0; block < kBlocks; ++block) {
+    buffers.emplace_back(kBlock);
+    const auto bytes = pattern(block * kBlock, kBlock);
+    std::copy(bytes.begin(), bytes.end(), buffers.back().data());
+  }
+  for (unsigned block = 0; block < kBlocks; ++block) {
+    workers.spawn_bound(
+        [&, block] {
+          std::byte* const from = buffers[block].data();
+          if (bound) {
+            EXPECT_EQ(iow_ta_pwrite(service, direct.fd(), from, kBlock, offset_of(block),
+                                    &results[block]),
+                      0);
+          } else {
+            results[block] = iow_pwrite(service, direct.fd(), from, kBlock, offset_of(block));
+          }
+        },
+        [] {});
+  }
+  workers.wait();
+  for (const ssize_t result : results) {
+    EXPECT_EQ(result, ssize_t{kBlock});
+  }
+  std::vector<std::byte> content(kBlocks * kBlock + 1);
+  const int plain = ::open(direct.path().c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(::pread(plain, content.data(), content.size(), 0),
+            static_cast<ssize_t>(kBlocks * kBlock));
+  ::close(plain);
+  content.pop_back();
+  EXPECT_EQ(content, pattern(0, kBlocks * kBlock));
+}
+
+TEST_P(BlockingInTask, WritesThatMakeTheFileLongerArriveWhole) {
+  open(2);
+  check_growing_file(*workers, service, false);
+}
+
+TEST_P(BoundToTask, WritesThatMakeTheFileLongerArriveWhole) {
+  open(2);
+  check_growing_file(*workers, service, true);
+}
+
 TEST_P(BlockingInTask, VectorsGoBothWays) {
   open(2);
   const DirectFile direct;

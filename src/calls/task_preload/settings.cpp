@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/nearest_name.hpp"
+#include "stats/config_names.hpp"
 
 namespace ioweave::calls {
 namespace {
@@ -61,6 +62,8 @@ TaskSettings task_settings(std::string& warnings) {
   TaskSettings settings;
   settings.service.tasks = kHostKinds[choice("IOWEAVE_TASKS", kHosts, warnings)];
   settings.service.reap_in_task = choice("IOWEAVE_TASK_REAPER", kReapers, warnings) == 1;
+  settings.service.engine =
+      static_cast<engine::Kind>(choice("IOWEAVE_TASK_ENGINE", stats::kEngineNames, warnings));
   if (const char* const value = std::getenv("IOWEAVE_MAX_PAUSED")) {
     const std::string_view text(value);
     uint32_t most = 0;
