@@ -90,6 +90,14 @@ class Cell:
         """The median over the pairs."""
         return statistics.median(self.speed_ups[variant])
 
+    def and_again(self, other: Cell) -> Cell:
+        """The same cell measured twice: all pairs, and the longer of the two times."""
+        return replace(
+            self,
+            speed_ups={name: [*own, *other.speed_ups[name]] for name, own in self.speed_ups.items()},
+            over_bound={n: max(own, other.over_bound[n]) for n, own in self.over_bound.items()},
+        )
+
 
 def _name(cell: Mapping[str, Any]) -> str:
     return f"{cell['mode']}, {cell['block_bytes'] >> 10} KiB, {cell['compute_ns'] / 1e6:g} ms"
@@ -164,6 +172,11 @@ def best(cells: Iterable[Cell], variant: str) -> Cell:
 def mean_speed_up(cells: Iterable[Cell], variant: str) -> Summary:
     """Geometric mean of the cells' medians; the spread is that between the cells."""
     return _geometric_mean([cell.speed_up(variant) for cell in cells])
+
+
+def mean_part(cells: Iterable[Cell], variant: str) -> Summary:
+    """Geometric mean of what the variant reaches of the most that it can in each cell."""
+    return _geometric_mean([c.speed_up(variant) / c.over_bound["standalone"] for c in cells])
 
 
 def mean_room(cells: Iterable[Cell]) -> Summary:

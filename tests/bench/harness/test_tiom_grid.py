@@ -56,6 +56,16 @@ class CellsTest(unittest.TestCase):
         self.assertAlmostEqual(tiom_grid.mean_speed_up(cells, "blocking").value, 2.0)
         self.assertAlmostEqual(tiom_grid.mean_room(cells).value, 2.0)
 
+    def test_part_of_the_mean_is_what_is_reached_of_the_bound(self) -> None:
+        cells = [cell(blocking=2.0), cell(blocking=0.5)]
+        self.assertAlmostEqual(tiom_grid.mean_part(cells, "blocking").value, 0.5)
+
+    def test_cell_measured_anew_keeps_its_first_runs(self) -> None:
+        both = cell(blocking=0.9).and_again(cell(blocking=1.1))
+        self.assertEqual(both.speed_ups["blocking"], [0.9] * 3 + [1.1] * 3)
+        self.assertAlmostEqual(both.speed_up("blocking"), 1.0)
+        self.assertEqual(both.over_bound, cell().over_bound)
+
     def test_worst_and_best_are_of_one_variant(self) -> None:
         cells = [cell(blocking=0.9, nonblocking=1.3), cell(blocking=1.1, nonblocking=1.2)]
         self.assertIs(tiom_grid.worst(cells, "blocking"), cells[0])
