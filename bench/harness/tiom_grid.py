@@ -94,7 +94,9 @@ class Cell:
         """The same cell measured twice: all pairs, and the longer of the two times."""
         return replace(
             self,
-            speed_ups={name: [*own, *other.speed_ups[name]] for name, own in self.speed_ups.items()},
+            speed_ups={
+                name: [*own, *other.speed_ups[name]] for name, own in self.speed_ups.items()
+            },
             over_bound={n: max(own, other.over_bound[n]) for n, own in self.over_bound.items()},
         )
 
