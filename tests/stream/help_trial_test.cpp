@@ -35,8 +35,8 @@ class Reader {
     while (offset_ < until) step(std::min(step_bytes_, until - offset_), pace);
   }
   /// A millisecond after the last one.
-  void look(bool waits_now, bool device_is_busy = false) {
-    trial.note_look({waits_now, device_is_busy}, looked_ns_ += 1'000'000);
+  void look(bool waits_now, bool device_is_busy = false, bool is_crowded = false) {
+    trial.note_look({waits_now, device_is_busy, is_crowded}, looked_ns_ += 1'000'000);
   }
   void pause(double how_long) { now_ns_ += static_cast<uint64_t>(how_long * 1e9); }
 
@@ -316,6 +316,17 @@ TEST(HelpTrial, AShortFilesReaderWhoseDeviceIsNeverIdleIsLeftAlone) {
     for (int i = 0; i < 32; ++i) reader.look(i % 4 != 0, !is_idle_at_times || i % 4 != 0);
     EXPECT_EQ(reader.trial.helps_now(), is_idle_at_times);
     EXPECT_EQ(reader.trial.is_resting(), !is_idle_at_times);
+  }
+}
+
+TEST(HelpTrial, AShortFilesReaderThatHasNoProcessorToSpareIsLeftAlone) {
+  for (const int crowded_of_ten : {0, 1, 3, 5, 10}) {
+    SCOPED_TRACE(crowded_of_ten);
+    Reader reader(31 * kUnit);
+    for (int i = 0; i < 2; ++i) reader.read(kRamp, {1.0, 0.5});
+    for (int i = 0; i < 40; ++i) reader.look(true, false, i % 10 < crowded_of_ten);
+    EXPECT_EQ(reader.trial.helps_now(), crowded_of_ten <= 1);
+    EXPECT_EQ(reader.trial.is_resting(), crowded_of_ten > 1);
   }
 }
 

@@ -524,6 +524,20 @@ TEST_F(ProcFiles, RequestsOfADeviceAreCounted) {
   EXPECT_EQ(ProcFile::of_requests(0).requests(), std::nullopt) << "a file system without a device";
 }
 
+// ---- Whether a process has a processor
+
+TEST_F(ProcFiles, AProcessRunsOrSleeps) {
+  EXPECT_TRUE(is_running(getpid()));
+  const pid_t sleeper = fork();
+  if (sleeper == 0) {
+    while (true) pause();
+  }
+  while (is_running(sleeper)) std::this_thread::yield();  // until it sleeps
+  ::kill(sleeper, SIGKILL);
+  ASSERT_EQ(::waitpid(sleeper, nullptr, 0), sleeper);
+  EXPECT_FALSE(is_running(sleeper));  // it is gone
+}
+
 // ---- Families
 
 TEST_F(ProcFiles, AFamilyIsAProcessAndThoseItStarted) {

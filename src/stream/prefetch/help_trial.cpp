@@ -24,6 +24,7 @@ constexpr uint64_t kFewWaits = 16;  // of the time
 constexpr uint64_t kSomeTime = 6;
 constexpr uint64_t kMuchTime = 2;
 constexpr unsigned kLooksInDoubt = 32;  // at a reader that waits
+constexpr uint64_t kFewCrowded = 8;     // of the time
 constexpr uint64_t kShortRestNs = 50'000'000;
 constexpr uint64_t kLeastWayBytes = 8u << 20;  // that tells the pace of a short file's reader
 constexpr uint64_t kShortUnits = 2;            // a stretch with help that is compared with it
@@ -39,7 +40,7 @@ void HelpTrial::enter(Phase phase, uint64_t now_ns) noexcept {
   const bool begins_to_measure = phase == Phase::alone || phase == Phase::warming;
   if (begins_to_measure) {
     looks_ = waits_ = moves_ = 0;
-    looked_ns_ = waited_ns_ = busy_ns_ = 0;
+    looked_ns_ = waited_ns_ = busy_ns_ = crowded_ns_ = 0;
   }
 }
 
@@ -153,6 +154,11 @@ bool HelpTrial::device_has_time() const noexcept {
   return (looked_ns_ - busy_ns_) * share > looked_ns_;
 }
 
+/// Help takes a part of a processor from those that have none to spare.
+bool HelpTrial::processors_have_time() const noexcept {
+  return crowded_ns_ * kFewCrowded <= looked_ns_;
+}
+
 void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
   if (!wants_looks()) return;
   // Looks are not equally far apart: each stands for the time since the one before.
@@ -161,6 +167,7 @@ void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
   ++looks_;
   looked_ns_ += passed_ns;
   if (look.device_is_busy) busy_ns_ += passed_ns;
+  if (look.is_crowded) crowded_ns_ += passed_ns;
   if (look.waits) {
     ++waits_;
     waited_ns_ += passed_ns;
@@ -169,7 +176,7 @@ void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
   const bool is_over =
       moves_ >= kMovesToRest && looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain);
   const bool waits = waits_ >= (is_over ? kWaitsAtTheEnd : kWaitsToTell) && waits_much();
-  if (waits && device_has_time()) {
+  if (waits && device_has_time() && processors_have_time()) {
     const uint64_t way = settled_way();
     const auto took = static_cast<double>(last_ns_ - settled_ns_);
     short_pace_ns_ = way >= kLeastWayBytes ? took / static_cast<double>(way) : 0;

@@ -45,6 +45,7 @@ class HelpTrial {
   struct Look {
     bool waits = false;           ///< for what it reads
     bool device_is_busy = false;  ///< surely; false where nobody tells
+    bool is_crowded = false;      ///< the run's processes have all processors; the same
   };
   void note_look(const Look& look, uint64_t now_ns) noexcept;
   /// The same where nobody can tell: only a comparison may then say that it is helped.
@@ -98,6 +99,7 @@ class HelpTrial {
   [[nodiscard]] Way* way_of_phase() noexcept;
   [[nodiscard]] bool waits_much() const noexcept;
   [[nodiscard]] bool device_has_time() const noexcept;
+  [[nodiscard]] bool processors_have_time() const noexcept;
 
   Phase phase_ = Phase::fresh;
   uint64_t begin_ns_ = 0;    // of the stretch
@@ -116,6 +118,7 @@ class HelpTrial {
   uint64_t looked_ns_ = 0;    // that the looks stand for
   uint64_t waited_ns_ = 0;    // those that found it waiting
   uint64_t busy_ns_ = 0;      // those that found its device busy
+  uint64_t crowded_ns_ = 0;   // those that found no processor idle
   bool rests_next_ = false;   // behind draining
   bool judged_ = true;        // the last stretch alone has been compared with
   double alone_pace_ns_ = 0;  // per byte; 0: not measured

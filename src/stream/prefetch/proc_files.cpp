@@ -27,6 +27,7 @@ namespace {
 constexpr size_t kTextBytes = 4096;
 constexpr size_t kMostMapsBytes = 256 << 10;
 constexpr char kUninterruptible = 'D';
+constexpr char kRunning = 'R';
 constexpr const char* kDigits = "0123456789";
 constexpr unsigned kMostThreads = 16;  // that are looked at
 
@@ -221,6 +222,10 @@ bool waits_for_storage(pid_t process) {
     waits = state_of(tasks, std::string(thread) + "/stat").state == kUninterruptible;
   });
   return waits;
+}
+
+bool is_running(pid_t process) {
+  return state_of(AT_FDCWD, proc_path(process, "stat")).state == kRunning;
 }
 
 std::vector<pid_t> family_of(pid_t root) {

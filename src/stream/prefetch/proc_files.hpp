@@ -25,6 +25,9 @@ namespace ioweave::stream {
 /// page of a file: at this moment, so a few looks tell what part of its time goes into waiting.
 [[nodiscard]] bool waits_for_storage(pid_t process);
 
+/// Whether its first thread runs, or would with a processor, at this moment.
+[[nodiscard]] bool is_running(pid_t process);
+
 /// A regular file that a process has open for reading through the page cache.
 struct OpenFile {
   int fd = -1;

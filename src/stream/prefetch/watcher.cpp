@@ -30,6 +30,7 @@
 #include "engine/available_memory.hpp"
 #include "engine/prefetch.hpp"
 #include "engine/read_ahead_walk.hpp"
+#include "engine/system_facts.hpp"
 #include "stats/glob.hpp"
 #include "stream/prefetch/proc_files.hpp"
 #include "stream/prefetch/process_segment.hpp"
@@ -53,6 +54,7 @@ constexpr uint64_t kRequestLookNs = 5'000'000;          // while something is op
 constexpr uint64_t kMemoryMeasuredNs = 1'000'000'000;
 constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
 constexpr unsigned kWindowsPerTurn = 16;
+constexpr size_t kMostAsked = 16;  // processes, whether they run
 constexpr int64_t kPosition = -1;  // in place of a record's number
 constexpr int kMapped = -1;        // in place of a descriptor
 constexpr uint64_t kLeastMappingBytes = 4u << 20;
@@ -155,6 +157,7 @@ class Watcher::Thread {
   void look_at(const Key& key, Reader& reader, uint64_t now);
   [[nodiscard]] std::optional<HelpTrial::Look> look_alone(const Key& key, const Reader& reader,
                                                           uint64_t end) const;
+  [[nodiscard]] bool is_crowded() const;
   [[nodiscard]] bool sight(const Key& key, Reader& reader, std::optional<Sighting>& seen);
   [[nodiscard]] std::optional<Sighting> sight_position(const Key& key, Reader& reader,
                                                        uint64_t offset);
@@ -184,6 +187,7 @@ class Watcher::Thread {
   std::set<dev_t> forgetful_;  // devices that empty a file's cache when it is opened again
   size_t most_readers_ = most_readers();
   bool opens_are_heard_ = false;
+  const unsigned processors_ = engine::online_cores();
   uint64_t begin_ns_ = now_ns();
   uint64_t scans_ns_ = 0;   // spent on scans
   uint64_t looked_ns_ = 0;  // spent on the last looks
@@ -506,7 +510,16 @@ std::optional<HelpTrial::Look> Watcher::Thread::look_alone(const Key& key, const
   const std::optional<bool> arrived = engine::has_arrived(reader.own.get(), end);
   if (!arrived) return std::nullopt;
   const uint64_t requests = devices_.at(reader.file.device).load.requests().value_or(0);
-  return HelpTrial::Look{!*arrived && waits_for_storage(std::get<0>(key)), requests != 0};
+  return HelpTrial::Look{!*arrived && waits_for_storage(std::get<0>(key)), requests != 0,
+                         is_crowded()};
+}
+
+/// Whether processes of the run have all processors at this moment, by their first threads.
+bool Watcher::Thread::is_crowded() const {
+  if (processes_.size() > kMostAsked) return false;
+  const auto running =
+      std::ranges::count_if(processes_, [](const auto& entry) { return is_running(entry.first); });
+  return static_cast<size_t>(running) >= processors_;
 }
 
 /// False where the file is no longer open.
