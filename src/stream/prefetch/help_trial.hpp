@@ -45,7 +45,7 @@ class HelpTrial {
   struct Look {
     bool waits = false;           ///< for what it reads
     bool device_is_busy = false;  ///< surely; false where nobody tells
-    bool is_crowded = false;      ///< the run's processes have all processors; the same
+    bool is_crowded = false;      ///< it runs, and the run's processes have all processors
   };
   void note_look(const Look& look, uint64_t now_ns) noexcept;
   /// The same where nobody can tell: only a comparison may then say that it is helped.

@@ -157,7 +157,7 @@ class Watcher::Thread {
   void look_at(const Key& key, Reader& reader, uint64_t now);
   [[nodiscard]] std::optional<HelpTrial::Look> look_alone(const Key& key, const Reader& reader,
                                                           uint64_t end) const;
-  [[nodiscard]] bool is_crowded() const;
+  [[nodiscard]] bool is_crowded(pid_t reader) const;
   [[nodiscard]] bool sight(const Key& key, Reader& reader, std::optional<Sighting>& seen);
   [[nodiscard]] std::optional<Sighting> sight_position(const Key& key, Reader& reader,
                                                        uint64_t offset);
@@ -511,12 +511,13 @@ std::optional<HelpTrial::Look> Watcher::Thread::look_alone(const Key& key, const
   if (!arrived) return std::nullopt;
   const uint64_t requests = devices_.at(reader.file.device).load.requests().value_or(0);
   return HelpTrial::Look{!*arrived && waits_for_storage(std::get<0>(key)), requests != 0,
-                         is_crowded()};
+                         is_crowded(std::get<0>(key))};
 }
 
-/// Whether processes of the run have all processors at this moment, by their first threads.
-bool Watcher::Thread::is_crowded() const {
-  if (processes_.size() > kMostAsked) return false;
+/// Whether the reader runs at this moment, and the run's processes have all processors, by their
+/// first threads. One that sleeps has a processor to spare, whoever else needs them.
+bool Watcher::Thread::is_crowded(pid_t reader) const {
+  if (processes_.size() > kMostAsked || !is_running(reader)) return false;
   const auto running =
       std::ranges::count_if(processes_, [](const auto& entry) { return is_running(entry.first); });
   return static_cast<size_t>(running) >= processors_;
