@@ -42,10 +42,10 @@ uint64_t available_pids_in_cgroups(const std::string& membership, const std::str
 }
 
 uint64_t available_threads() {
-  const uint64_t stack_bytes = limit_of(RLIMIT_STACK);
-  const uint64_t of_address_space =
-      part_of(limit_of(RLIMIT_AS),
-              4 * (stack_bytes != kUnlimited && stack_bytes != 0 ? stack_bytes : kUsualStackBytes));
+  const uint64_t stack_limit = limit_of(RLIMIT_STACK);
+  const uint64_t stack_bytes =
+      stack_limit != kUnlimited && stack_limit != 0 ? stack_limit : kUsualStackBytes;
+  const uint64_t of_address_space = part_of(part_of(limit_of(RLIMIT_AS), 4), stack_bytes);
   const uint64_t in_cgroups =
       available_pids_in_cgroups(text_of_file("/proc/self/cgroup"), "/sys/fs/cgroup");
   return std::min({part_of(kernel_limit("kernel/threads-max"), 4),

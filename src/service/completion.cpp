@@ -72,7 +72,7 @@ void Service::Impl::resubmit(iow_request& request, Lane& lane, bool is_owner) no
     lane.unflushed = true;
     return;
   }
-  pumped_unfinished_.fetch_add(1, std::memory_order_seq_cst);  // against TaskPoller::run()
+  pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
   lane.sent_elsewhere();
   journey.lane.store(nullptr, std::memory_order_release);
   post(request);

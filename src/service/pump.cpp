@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/futex.hpp"
@@ -16,6 +17,20 @@ constexpr size_t kReapBatch = 64;
 /// in flight as with all, and steadier: of 128 transfers of 4 MiB some waited for half a second.
 /// Transfers beyond this wait in the backlog, unless they are alone.
 constexpr uint64_t kMostBytesInFlight = 64 << 20;
+
+thread_local constinit bool drives_here = false;
+
+/// Holds the mark while a thread that is none of a pump's own drives one.
+class DrivingHere {
+ public:
+  DrivingHere() noexcept : before_(std::exchange(drives_here, true)) {}
+  ~DrivingHere() { drives_here = before_; }
+  DrivingHere(const DrivingHere&) = delete;
+  DrivingHere& operator=(const DrivingHere&) = delete;
+
+ private:
+  const bool before_;
+};
 
 uint64_t bytes_to_move(iow_request& request) noexcept {
   return request.op == IOW_OP_PREFETCH ? 0 : journey_of(request).total_bytes;
@@ -88,7 +103,12 @@ int Pump::start_driven(std::string& why) {
   return 0;
 }
 
+bool Pump::is_driven_here() noexcept {
+  return drives_here;
+}
+
 void Pump::post(iow_request& request) noexcept {
+  unfinished_.fetch_add(1, std::memory_order_seq_cst);
   journey_of(request).station.store(Station::posted, std::memory_order_relaxed);
   inbox_.push(request);
   if (driven_) {
@@ -101,6 +121,7 @@ void Pump::post(iow_request& request) noexcept {
 /// Submits what is in the inbox, unless somebody drives the pump: he looks again before he leaves.
 void Pump::drive_submission() noexcept {
   while (!inbox_.empty() && !driving_.exchange(true, std::memory_order_seq_cst)) {
+    const DrivingHere here;
     inbox_.take(backlog_);
     submit_backlog();
     static_cast<void>(backend_->flush());  // what is refused stays queued for the next flush
@@ -121,6 +142,7 @@ unsigned Pump::drive() noexcept {
 
 /// The driver: one round that does not sleep.
 unsigned Pump::turn() noexcept {
+  const DrivingHere here;
   inbox_.take(backlog_);
   submit_backlog();
   return reap(false);
@@ -181,7 +203,7 @@ bool Pump::submit_one(iow_request& request) noexcept {
   journey.station.store(has_room ? Station::in_flight : Station::posted, std::memory_order_seq_cst);
   if (journey.cancel_wanted.load(std::memory_order_seq_cst)) {
     journey.operation.result = -ECANCELED;
-    client_.ended(request, *this);
+    hand_over(request, false);
     return true;
   }
   if (!has_room) {
@@ -193,16 +215,26 @@ bool Pump::submit_one(iow_request& request) noexcept {
       bytes_in_flight_ += bytes;
       return true;
     case engine::Submitted::completed:
-      client_.ended(request, *this);
+      hand_over(request, false);
       return true;
     case engine::Submitted::unsupported:
-      client_.refused(request, *this);
+      hand_over(request, true);
       return true;
     case engine::Submitted::busy:
       journey.station.store(Station::posted, std::memory_order_seq_cst);
       break;
   }
   return false;
+}
+
+/// The request may be gone afterwards.
+void Pump::hand_over(iow_request& request, bool is_refused) noexcept {
+  if (is_refused) {
+    client_.refused(request, *this);
+  } else {
+    client_.ended(request, *this);
+  }
+  unfinished_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 /// How many operations ended.
@@ -221,7 +253,7 @@ unsigned Pump::reap(bool may_sleep) noexcept {
   for (int i = 0; i < reaped; ++i) {
     iow_request& request = request_of(*done[static_cast<size_t>(i)]);
     bytes_in_flight_ -= bytes_to_move(request);
-    client_.ended(request, *this);
+    hand_over(request, false);
   }
   return static_cast<unsigned>(reaped);
 }

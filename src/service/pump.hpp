@@ -55,6 +55,14 @@ class Pump {
 
   void post(iow_request& request) noexcept;
 
+  /// Whether something that was posted has not ended. seq_cst against post().
+  [[nodiscard]] bool has_work() const noexcept {
+    return unfinished_.load(std::memory_order_seq_cst) != 0;
+  }
+  /// Whether the calling thread, none of a pump's own, drives one just now: it is in a callback of
+  /// what ended.
+  [[nodiscard]] static bool is_driven_here() noexcept;
+
   /// Ends the thread; everything posted must have ended. The back end stays until destruction.
   void stop() noexcept;
 
@@ -75,6 +83,7 @@ class Pump {
   unsigned turn() noexcept;
   void submit_backlog() noexcept;
   bool submit_one(iow_request& request) noexcept;
+  void hand_over(iow_request& request, bool is_refused) noexcept;
   unsigned reap(bool may_sleep) noexcept;
   void wake_if_asleep() noexcept;
 
@@ -86,6 +95,7 @@ class Pump {
   bool started_ = false;
   bool driven_ = false;               // by others; set before anything is posted
   std::atomic<bool> driving_{false};  // somebody is at it: a lock that is only ever tried
+  std::atomic<uint32_t> unfinished_{0};
   std::atomic<uint32_t> phase_{0};
   int start_error_ = 0;
   std::string start_why_;

@@ -170,7 +170,7 @@ void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
     home->took_one();
     home->sent_elsewhere();
   }
-  pumped_unfinished_.fetch_add(1, std::memory_order_seq_cst);  // against TaskPoller::run()
+  pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
   if (!governor_.direct(request.flow)) {
     RequestList start;
     governor_.ready(request, start);
@@ -192,7 +192,9 @@ void Service::Impl::post_all(RequestList& start) noexcept {
 void Service::Impl::post(iow_request& request) noexcept {
   if (Pump* const pump = pump_for(request); pump != nullptr) {
     pump->post(request);
-    poller_.wake();
+    if (pump == &reaper_) {
+      poller_.wake();
+    }
   } else {
     carry_out_inline(request);
   }

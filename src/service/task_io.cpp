@@ -114,8 +114,8 @@ bool extends_directly(const engine::Operation& operation) noexcept {
   struct stat status {};
   return flags >= 0 && (flags & O_DIRECT) != 0 &&
          engine::raw_syscall(SYS_fstat, operation.fd, &status) == 0 && S_ISREG(status.st_mode) &&
-         ((flags & O_APPEND) != 0 ||
-          operation.offset + static_cast<int64_t>(bytes_of(operation)) > status.st_size);
+         ((flags & O_APPEND) != 0 || operation.offset > status.st_size ||
+          bytes_of(operation) > static_cast<uint64_t>(status.st_size - operation.offset));
 }
 
 /// Pipes, sockets and the like, where a positional call is an error and io_uring would use the
@@ -175,20 +175,20 @@ namespace {
 /// Paused tasks, each with a stack or a thread of its own, that the machine has room for. 10,000 of
 /// nOS-V took 100 MB here, of an eighth of what is available at most; and a runtime that cannot
 /// start one more thread may end the program.
-uint32_t room_for_paused_tasks() {
+uint32_t room_for_paused_tasks(const tasking::TaskHost& host) {
   constexpr uint64_t kTaskBytes = 16 << 10;
   constexpr uint64_t kMemoryShare = 8;
   constexpr uint64_t kLeast = 16;
   constexpr uint64_t kMost = 65'536;
   const uint64_t in_memory = engine::available_memory_bytes() / kMemoryShare / kTaskBytes;
-  return static_cast<uint32_t>(
-      std::clamp(std::min(in_memory, engine::available_threads()), kLeast, kMost));
+  const uint64_t threads = host.keeps_thread() ? engine::available_threads() : UINT64_MAX;
+  return static_cast<uint32_t>(std::clamp(std::min(in_memory, threads), kLeast, kMost));
 }
 
 }  // namespace
 
 void TaskIo::limit_paused(uint32_t wanted) {
-  const uint32_t room = std::min(room_for_paused_tasks(), host->most_paused());
+  const uint32_t room = std::min(room_for_paused_tasks(*host), host->most_paused());
   max_paused = std::min(wanted != 0 ? wanted : room, host->most_paused());
   max_held = std::max(max_paused, room);
   too_many_text = "more than " + std::to_string(max_paused) +
@@ -242,14 +242,12 @@ int Service::Impl::try_at_once(iow_request& request) noexcept {
 
 // ---- Tasks
 
-/// The caller's task, or null: outside one, in the task that polls, and in a forked child, where
-/// the runtime must not even be asked (nOS-V has no memory there).
+/// The caller's task, or null: outside one; in a forked child, where the runtime must not even be
+/// asked (nOS-V has no memory there); and while its thread reaps, for what the end of a transfer
+/// sets off runs there, and would pause the task with the reaper in its hands.
 tasking::Task Service::Impl::current_task() const noexcept {
-  if (tasks_.host == nullptr || !ours()) {
-    return nullptr;
-  }
-  const tasking::Task task = tasks_.host->current();
-  return poller_.polls_in(task) ? nullptr : task;
+  const bool may_ask = tasks_.host != nullptr && ours() && !Pump::is_driven_here();
+  return may_ask ? tasks_.host->current() : nullptr;
 }
 
 /// Whether transfer() would pause the caller.
@@ -325,10 +323,25 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
 }
 
 /// Whether nobody would have the core meanwhile: no task is paused here that could become ready,
-/// and none is ready now.
+/// and none is ready now. To ask lets others run before the transfer has begun, so one task asks at
+/// a time, holding its stack meanwhile, and seldom where the answer was no.
 bool Service::Impl::is_alone() noexcept {
-  return tasks_.counters.held.load(std::memory_order_relaxed) == 0 &&
-         tasks_.lone_calls.is_worth_it() && tasks_.host->none_is_ready();
+  constexpr uint32_t kLongestAway = 256;
+  std::atomic<uint32_t>& held = tasks_.counters.held;
+  uint32_t none = 0;
+  if (held.load(std::memory_order_relaxed) != 0 || !tasks_.lone_calls.is_worth_it() ||
+      !held.compare_exchange_strong(none, 1, std::memory_order_relaxed)) {
+    return false;
+  }
+  const bool alone = tasks_.host->none_is_ready();
+  held.fetch_sub(1, std::memory_order_relaxed);
+  if (alone) {
+    tasks_.not_alone.store(0, std::memory_order_relaxed);
+  } else {
+    const uint32_t times = tasks_.not_alone.fetch_add(1, std::memory_order_relaxed);
+    tasks_.lone_calls.stay_away(times < 7 ? 2u << times : kLongestAway);
+  }
+  return alone;
 }
 
 /// Counts the caller as paused, unless too many tasks are, or it is in a task of iow_task_begin()

@@ -78,9 +78,11 @@ class OnTheSpot {
   }
   void took(uint64_t bytes, uint64_t ns) noexcept {
     if (ns > patience_ns_ + bytes * ns_per_byte_) {
-      away_.store(away_after_, std::memory_order_relaxed);
+      stay_away(away_after_);
     }
   }
+  /// The next ones are not.
+  void stay_away(uint32_t calls) noexcept { away_.store(calls, std::memory_order_relaxed); }
 
  private:
   const uint64_t patience_ns_;
@@ -105,6 +107,7 @@ struct TaskIo {
   /// Of a task beside which none is ready: to pause it and to wake it up again would take half as
   /// long once more. Longer ones would keep the core from tasks that come meanwhile.
   OnTheSpot lone_calls{150'000, 0, 8};
+  std::atomic<uint32_t> not_alone{0};  ///< answers in a row
   BoundPool pool;
 
   /// Of what is asked for, 0 for nothing in particular, and what the host and the machine allow.

@@ -10,10 +10,10 @@
 namespace ioweave::service {
 
 bool TaskPoller::start(tasking::TaskHost& host, uint64_t min_ns, uint64_t max_ns) noexcept {
-  host_ = &host;
   min_ns_ = min_ns;
   max_ns_ = max_ns;
   polls_.store(true, std::memory_order_seq_cst);
+  host_ = &host;
   if (!spawn()) {
     polls_.store(false, std::memory_order_seq_cst);
     host_ = nullptr;
@@ -57,21 +57,17 @@ void TaskPoller::ended() noexcept {
 }
 
 void TaskPoller::run() noexcept {
-  const tasking::Task self = host_->current();
   uint64_t period_ns = min_ns_;
   while (true) {
-    task_.store(self, std::memory_order_relaxed);
     const bool found = pump_.drive() != 0;
-    if (unfinished_.load(std::memory_order_seq_cst) != 0) {
+    if (pump_.has_work()) {
       period_ns = found ? min_ns_ : std::min(2 * period_ns, max_ns_);
       host_->yield_for(period_ns);
       continue;
     }
-    task_.store(nullptr, std::memory_order_relaxed);
     polls_.store(false, std::memory_order_seq_cst);
     // seq_cst against wake(): either it sees that nobody polls, or we see what it was called for.
-    if (unfinished_.load(std::memory_order_seq_cst) == 0 ||
-        polls_.exchange(true, std::memory_order_seq_cst)) {
+    if (!pump_.has_work() || polls_.exchange(true, std::memory_order_seq_cst)) {
       return;
     }
     period_ns = min_ns_;

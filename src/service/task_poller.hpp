@@ -2,7 +2,7 @@
 
 // A task of the runtime that reaps, as in the TASIO paper, instead of a thread of ours: it drives
 // the reaper's pump, lets others run for a while, and drives it again. The while is short as long
-// as it finds something and doubles otherwise. When nothing is in flight the task ends, and what is
+// as it finds something and doubles otherwise. When the pump has no work the task ends, and what is
 // posted next spawns another: a runtime that is shut down, or asked to wait for all its tasks,
 // waits for no task of ours.
 
@@ -17,7 +17,8 @@ namespace ioweave::service {
 /// Thread-safe, but for start() and stop().
 class TaskPoller {
  public:
-  /// `unfinished` counts what must be polled for; whoever raises it calls wake() afterwards.
+  /// Whoever posts to `pump` calls wake() afterwards. `unfinished` counts all that the service has
+  /// in hand, which may be posted to it yet.
   TaskPoller(Pump& pump, const std::atomic<uint32_t>& unfinished) noexcept
       : pump_(pump), unfinished_(unfinished) {}
 
@@ -27,12 +28,6 @@ class TaskPoller {
 
   /// Sees to it that somebody polls: a task, or where the runtime has none to give, a thread.
   void wake() noexcept;
-
-  /// Whether it is this task that polls. What the end of a transfer sets off runs inside it, and
-  /// must not pause it: nobody else would reap.
-  [[nodiscard]] bool polls_in(tasking::Task task) const noexcept {
-    return task_.load(std::memory_order_relaxed) == task;  // the task's own value, or another's
-  }
 
   /// Waits until `unfinished` is zero, then until the task has ended. The caller may be a task, and
   /// the only virtual processor its own. The runtime may be gone where nothing is in flight.
@@ -49,9 +44,8 @@ class TaskPoller {
   tasking::TaskHost* host_ = nullptr;
   uint64_t min_ns_ = 0;
   uint64_t max_ns_ = 0;
-  std::atomic<bool> polls_{false};            ///< a task, or a thread, has been started to poll
-  std::atomic<tasking::Task> task_{nullptr};  ///< that polls
-  std::atomic<uint32_t> running_{0};          ///< tasks that have not ended; a futex word
+  std::atomic<bool> polls_{false};    ///< a task, or a thread, has been started to poll
+  std::atomic<uint32_t> running_{0};  ///< tasks that have not ended; a futex word
 };
 
 }  // namespace ioweave::service

@@ -58,8 +58,10 @@ struct Entries {
   // 1.2
   int (*info_get)(int query, char* text, size_t bytes, int* length) = nullptr;
   int (*feature_check)(int mask) = nullptr;
-  // nOS-V's own, or null. How many threads may run the task at once, below zero once cancelled
+  // nOS-V's own, or null. How many threads may run the task at once, below zero once cancelled:
+  // then it is not to be submitted again.
   int32_t (*task_degree)(Handle) = nullptr;
+  void* (*nosv_self)() = nullptr;
   int (*yield)(uint64_t flags) = nullptr;  // lets a ready task run, if there is one
 };
 
@@ -82,6 +84,7 @@ Entries look_up() noexcept {
   find(alpi.info_get, "alpi_info_get");
   find(alpi.feature_check, "alpi_feature_check");
   find(alpi.task_degree, "nosv_get_task_degree");
+  find(alpi.nosv_self, "nosv_self");
   find(alpi.yield, "nosv_yield");
   return alpi;
 }
@@ -156,11 +159,12 @@ class AlpiHost final : public TaskHost {
     if (!can_pause()) {
       return false;
     }
-    if (alpi_.task_degree == nullptr) {
+    // Beside another runtime with ALPI nOS-V may be there for something else.
+    const bool is_of_nosv = alpi_.nosv_self == nullptr || alpi_.nosv_self() == task;
+    if (alpi_.task_degree == nullptr || !is_of_nosv) {
       return true;
     }
-    const int32_t degree = alpi_.task_degree(static_cast<Handle>(task));
-    const bool is_parallel = degree != 1 && degree != -1;
+    const bool is_parallel = alpi_.task_degree(static_cast<Handle>(task)) != 1;
     if (is_parallel && !met_parallel_.load(std::memory_order_relaxed)) {
       met_parallel_.store(true, std::memory_order_relaxed);
     }
@@ -205,7 +209,7 @@ class AlpiHost final : public TaskHost {
   /// Whoever runs meanwhile has a thread of its own: to go there and back takes longer than to find
   /// nobody, which takes a microsecond.
   [[nodiscard]] bool none_is_ready() noexcept override {
-    constexpr uint64_t kQuickNs = 4000;
+    constexpr uint64_t kQuickNs = 8000;
     if (alpi_.yield == nullptr) {
       return false;
     }

@@ -899,6 +899,41 @@ TEST(TaskThatReaps, IsNotPausedByWhatTheEndOfATransferSetsOff) {
   EXPECT_EQ(stats_of(*host.service).pauses, 0u);
 }
 
+TEST(TaskThatReaps, NorIsATaskThatReapsInItsPlace) {
+  const DirectMemory file(4096);
+  SKIP_WITHOUT_DIRECT(file);
+  GatedBackend::close_gate();
+  Options options = options_for(HostUnderTest::alpi_task);
+  options.open_lane = &GatedBackend::open_lane;
+  Host host(HostUnderTest::alpi_task, 1, options);
+  // Its callback runs in the task that waits for another request, or in the one that polls.
+  struct Inner {
+    Service* service;
+    int fd;
+    std::byte byte{};
+    std::atomic<int64_t> got{4711};
+  } inner{host.service.get(), file.fd()};
+  host.workers->spawn([&] {
+    iow_request first{};
+    first.op = IOW_OP_NOP;
+    first.user = &inner;
+    first.callback = [](iow_request*, void* user) {
+      auto& mine = *static_cast<Inner*>(user);
+      mine.got = mine.service->transfer(read_call(mine.fd, &mine.byte, 1, 3));
+    };
+    iow_request* const one = &first;
+    EXPECT_EQ(host.service->submit(std::span(&one, 1)), 1);
+    GatedBackend::open_gate();
+    while (inner.got == 4711) {
+      std::byte byte{};
+      EXPECT_EQ(host.service->transfer(read_call(file.fd(), &byte, 1, 4)), 1);
+    }
+  });
+  host.workers->wait();
+  EXPECT_EQ(inner.got, 1);
+  EXPECT_EQ(inner.byte, test::pattern_at(3));
+}
+
 // ---- A task that has the workers to itself
 
 TEST_P(AlpiModes, ALoneTaskIsNotPausedWhereTheRuntimeTellsThatNoneIsReady) {

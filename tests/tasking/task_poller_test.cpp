@@ -150,6 +150,15 @@ TEST_F(TaskThatPolls, LooksLessOftenWhileItFindsNothingAndEndsWhereThereIsNothin
   pump_.stop();
 }
 
+TEST_F(TaskThatPolls, EndsWhereOnlyOthersHaveSomethingInHand) {
+  client_.unfinished = 1;  // the workers, say
+  ASSERT_TRUE(poller_.start(host_, kShortest, kLongest));
+  host_.await_ends(1);
+  client_.unfinished = 0;
+  poller_.stop();
+  pump_.stop();
+}
+
 TEST_F(TaskThatPolls, AThreadPollsWhereTheRuntimeHasNoTaskToGive) {
   ASSERT_TRUE(poller_.start(host_, kShortest, kLongest));
   host_.await_ends(1);

@@ -517,7 +517,8 @@ std::optional<HelpTrial::Look> Watcher::Thread::look_alone(const Key& key, const
 /// Whether the reader runs at this moment, and the run's processes have all processors, by their
 /// first threads. One that sleeps has a processor to spare, whoever else needs them.
 bool Watcher::Thread::is_crowded(pid_t reader) const {
-  if (processes_.size() > kMostAsked || !is_running(reader)) return false;
+  // With one processor every reader that computes has it to itself.
+  if (processors_ == 1 || processes_.size() > kMostAsked || !is_running(reader)) return false;
   const auto running =
       std::ranges::count_if(processes_, [](const auto& entry) { return is_running(entry.first); });
   return static_cast<size_t>(running) >= processors_;
