@@ -5,22 +5,15 @@
 #include <memory>
 #include <mutex>
 
-#include <linux/aio_abi.h>
-
-#include "engine/lane.hpp"
+#include "engine/aio_context.hpp"
 #include "engine/operation_list.hpp"
 
 namespace ioweave::engine {
 
-/// IOCB_CMD_* of a transfer, fsync or fdatasync.
-[[nodiscard]] uint16_t aio_opcode(Op op) noexcept;
-
 /// Linux native AIO. See aio.cpp for how it works and Backend for which thread may call what.
 class AioLane final : public Backend {
  public:
-  /// Takes over a context and an eventfd that is always readable.
-  AioLane(aio_context_t context, int ready_fd, uint32_t entries);
-  ~AioLane() override;
+  AioLane(std::unique_ptr<AioContext> context, uint32_t entries);
 
   [[nodiscard]] std::string_view name() const noexcept override {
     return lane_name(Kind::aio, UringMode::plain);
@@ -33,20 +26,16 @@ class AioLane final : public Backend {
   [[nodiscard]] int cancel(Operation&) noexcept override {
     return in_flight_.count() == 0 ? -ENOENT : -EALREADY;
   }
-  void abandon() noexcept override;
+  void abandon() noexcept override { context_->abandon(); }
 
  private:
   void refuse(Operation& operation, int64_t result) noexcept;
-  void post_wake_event() noexcept;
   [[nodiscard]] bool take_wake() noexcept;
   [[nodiscard]] size_t collect_refused(std::span<Operation*> out) noexcept;
   [[nodiscard]] long collect(std::span<Operation*> out, bool sleep, int64_t timeout_ns,
                              bool& woken) noexcept;
 
-  const aio_context_t context_;
-  const int ready_fd_;
-  bool abandoned_ = false;
-
+  const std::unique_ptr<AioContext> context_;
   const std::unique_ptr<iocb[]> blocks_;       ///< owner
   const std::unique_ptr<iocb*[]> block_list_;  ///< owner: points at blocks_, in order
   uint32_t queued_ = 0;                        ///< owner: blocks filled and not taken yet

@@ -132,6 +132,27 @@ void Service::Impl::refused(iow_request& request, Pump& pump) noexcept {
   }
 }
 
+void Service::Impl::ended_in_task_queue(iow_request& request) noexcept {
+  const int64_t result = journey_of(request).operation.result;
+  if (result == -EAGAIN || result == -EOPNOTSUPP) {
+    refused_by_task_queue(request);  // it would have waited in the kernel
+    return;
+  }
+  const Advance step = advance(request, result);
+  if (step.step == Step::again) {
+    task_queue_.count(step.continued);
+    post(request);
+    return;
+  }
+  task_queue_.count(request);
+  finish_pumped(request);
+}
+
+void Service::Impl::refused_by_task_queue(iow_request& request) noexcept {
+  journey_of(request).for_task_queue = false;
+  post(request);
+}
+
 void Service::Impl::finish_pumped(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   journey.station.store(Station::none, std::memory_order_relaxed);

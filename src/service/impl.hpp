@@ -32,10 +32,9 @@
 #include "service/service.hpp"
 #include "service/task_io.hpp"
 #include "service/task_poller.hpp"
+#include "service/task_queue.hpp"
 
 namespace ioweave::service {
-
-inline constexpr size_t kReapBatch = 64;
 
 inline bool runs_on_poll(const iow_request& request) noexcept {
   return request.callback == nullptr || (request.flags & IOW_CALLBACK_ON_POLL) != 0;
@@ -59,7 +58,7 @@ inline void run_callback(iow_request& request) noexcept {
   request.callback(&request, request.user);
 }
 
-class Service::Impl final : public PumpClient, public LaneHost {
+class Service::Impl final : public PumpClient, public TaskQueueClient, public LaneHost {
  public:
   Impl(const engine::LaneOptions& lane_options, const Options& options, std::string engine_name,
        std::string why)
@@ -67,10 +66,15 @@ class Service::Impl final : public PumpClient, public LaneHost {
         lane_options_(lane_options),
         open_lane_(options.open_lane),
         own_threads_(options.own_threads),
+        // A test's own lanes are to see all transfers.
+        opens_task_queue_(options.open_task_queue != nullptr &&
+                          (options.open_lane == &engine::open_lane ||
+                           options.open_task_queue != &engine::open_shared_queue)),
         engine_name_(std::move(engine_name)),
         why_(std::move(why)),
         reaper_(reaper_options(), open_lane_, *this),
         workers_(worker_options(), open_lane_, *this),
+        task_queue_(options.open_task_queue, lane_options.entries, *this),
         poller_(reaper_, pumped_unfinished_) {
     lane_options_.fixed = &fixed_;
     tasks_.host = tasking::open_task_host(options.tasks, tasks_.why);
@@ -117,6 +121,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   engine::LaneOptions lane_options_;
   const OpenLane open_lane_;
   const bool own_threads_;
+  const bool opens_task_queue_;
   TaskIo tasks_;
 
   const char* engine_name() const noexcept;
@@ -172,9 +177,11 @@ class Service::Impl final : public PumpClient, public LaneHost {
   unsigned lead_once(Lane& lane, unsigned min, int64_t timeout_ns, bool is_owner) noexcept;
   void end_activity(iow_request& request) noexcept;
 
-  // PumpClient and LaneHost.
+  // PumpClient, TaskQueueClient and LaneHost.
   void ended(iow_request& request, Pump& pump) noexcept override;
   void refused(iow_request& request, Pump& pump) noexcept override;
+  void ended_in_task_queue(iow_request& request) noexcept override;
+  void refused_by_task_queue(iow_request& request) noexcept override;
   void thread_ends(Lane& lane) noexcept override;
   void abandon() noexcept override;
 
@@ -183,7 +190,10 @@ class Service::Impl final : public PumpClient, public LaneHost {
   void drain(Lane& lane) noexcept;
   bool is_direct(const iow_request& request, Lane* lane) noexcept;
   Pump* pump_for(iow_request& request) noexcept;
+  template <typename Start>
+  bool is_started(uint32_t bit, const Start& start) noexcept;
   bool is_started(Pump& pump, uint32_t bit) noexcept;
+  bool has_task_queue() noexcept;
   int start_pump(Pump& pump, std::string& why) noexcept;
   bool start_poller() noexcept;
   [[nodiscard]] bool engine_is_threads() const noexcept {
@@ -210,6 +220,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
   std::atomic<uint32_t> lane_count_{0};
   static constexpr uint32_t kReaperBit = 1;
   static constexpr uint32_t kWorkersBit = 2;
+  static constexpr uint32_t kTaskQueueBit = 4;
   std::atomic<uint32_t> pumps_started_{0};
   std::atomic<uint32_t> pumps_failed_{0};
 
@@ -228,6 +239,7 @@ class Service::Impl final : public PumpClient, public LaneHost {
 
   Pump reaper_;
   Pump workers_;
+  TaskQueue task_queue_;
   TaskPoller poller_;
 };
 

@@ -2,35 +2,14 @@
 
 #include <array>
 #include <cerrno>
-#include <utility>
 
 #include "base/assert.hpp"
 #include "base/futex.hpp"
 #include "base/signals_masked.hpp"
+#include "service/driving_here.hpp"
 
 namespace ioweave::service {
 namespace {
-
-constexpr size_t kReapBatch = 64;
-
-/// What tasks want to move may be a great many bytes at once. Devices are as fast with some of them
-/// in flight as with all, and steadier: of 128 transfers of 4 MiB some waited for half a second.
-/// Transfers beyond this wait in the backlog, unless they are alone.
-constexpr uint64_t kMostBytesInFlight = 64 << 20;
-
-thread_local constinit bool drives_here = false;
-
-/// Holds the mark while a thread that is none of a pump's own drives one.
-class DrivingHere {
- public:
-  DrivingHere() noexcept : before_(std::exchange(drives_here, true)) {}
-  ~DrivingHere() { drives_here = before_; }
-  DrivingHere(const DrivingHere&) = delete;
-  DrivingHere& operator=(const DrivingHere&) = delete;
-
- private:
-  const bool before_;
-};
 
 uint64_t bytes_to_move(iow_request& request) noexcept {
   return request.op == IOW_OP_PREFETCH ? 0 : journey_of(request).total_bytes;
@@ -67,9 +46,7 @@ int Pump::start(std::string& why) {
     const SignalsMasked masked;
     if (const int error = pthread_create(&thread_, nullptr, &Pump::thread_main, this); error != 0) {
       start_error_ = -error;
-      start_why_ =
-          "no thread could be started: the limit on processes (ulimit -u, pids cgroup) or "
-          "memory is used up";
+      start_why_ = kNoThread;
       why = start_why_;
       return start_error_;
     }
@@ -101,10 +78,6 @@ int Pump::start_driven(std::string& why) {
   driven_ = true;
   started_ = true;
   return 0;
-}
-
-bool Pump::is_driven_here() noexcept {
-  return drives_here;
 }
 
 void Pump::post(iow_request& request) noexcept {

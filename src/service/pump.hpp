@@ -20,6 +20,11 @@
 
 namespace ioweave::service {
 
+/// Why start() of a pump, or of a queue with a thread, failed.
+inline constexpr const char* kNoThread =
+    "no thread could be started: the limit on processes (ulimit -u, pids cgroup) or memory is used "
+    "up";
+
 class Pump;
 
 class PumpClient {
@@ -59,9 +64,6 @@ class Pump {
   [[nodiscard]] bool has_work() const noexcept {
     return unfinished_.load(std::memory_order_seq_cst) != 0;
   }
-  /// Whether the calling thread, none of a pump's own, drives one just now: it is in a callback of
-  /// what ended.
-  [[nodiscard]] static bool is_driven_here() noexcept;
 
   /// Ends the thread; everything posted must have ended. The back end stays until destruction.
   void stop() noexcept;

@@ -112,6 +112,7 @@ int begin_journey(iow_request& request) noexcept {
   journey.counted = false;
   journey.managed = false;
   journey.for_workers = false;
+  journey.for_task_queue = false;
   journey.lane.store(nullptr, std::memory_order_relaxed);
   journey.home = nullptr;
   journey.done_bytes = 0;

@@ -15,6 +15,14 @@ namespace ioweave::service {
 
 class Lane;
 
+/// Ends handed over in one go.
+inline constexpr size_t kReapBatch = 64;
+
+/// What tasks want to move may be a great many bytes at once. Devices are as fast with some of them
+/// in flight as with all, and steadier: of 128 transfers of 4 MiB some waited for half a second.
+/// Transfers beyond this wait, unless they are alone.
+inline constexpr uint64_t kMostBytesInFlight = 64 << 20;
+
 /// Where a request is, for cancellation.
 enum class Station : uint8_t {
   none,       ///< not submitted, or completed
@@ -34,6 +42,7 @@ struct Journey {
   bool counted : 1;         ///< as foreground activity of its device
   bool managed : 1;         ///< started by the policy, which is owed the end
   bool for_workers : 1;     ///< the engine does it worse than a thread
+  bool for_task_queue : 1;  ///< a transfer of a task, which the queue of tasks has not refused yet
   std::atomic<Lane*> lane;  ///< whose back end has it; null on its way through the pumps
   Lane* home;               ///< of the submitting thread, where it counts; null where nobody polls
   uint64_t done_bytes;      ///< transferred by earlier operations of the same request

@@ -116,6 +116,7 @@ void Service::Impl::close() noexcept {
   }
   reaper_.stop();  // both before either is destroyed: each may be about to wake the other
   workers_.stop();
+  task_queue_.stop();
 }
 
 void Service::Impl::abandon() noexcept {
@@ -127,6 +128,7 @@ void Service::Impl::abandon() noexcept {
   }
   reaper_.abandon();
   workers_.abandon();
+  task_queue_.abandon();
 }
 
 void Service::Impl::statistics(iow_stats& sum) const noexcept {
@@ -142,6 +144,7 @@ void Service::Impl::statistics(iow_stats& sum) const noexcept {
   sum.lanes += static_cast<uint32_t>(__builtin_popcount(pumps_started_.load()));
   reaper_.counters.add_to(sum);
   workers_.counters.add_to(sum);
+  task_queue_.add_to(sum);
   inline_counters_.add_to(sum);
   blocking_bytes_.add_to(sum);
   sum.held = governor_.held();

@@ -27,6 +27,7 @@
 
 #include "engine/backend.hpp"
 #include "engine/fixed_table.hpp"
+#include "engine/shared_queue.hpp"
 #include "ioweave/ioweave.h"
 #include "ioweave/tasks.h"
 #include "policy/event_log.hpp"
@@ -49,6 +50,9 @@ struct Call {
 using OpenLane = std::unique_ptr<engine::Backend> (*)(const engine::LaneOptions&, int& error,
                                                       std::string& why);
 
+/// How the queue of tasks is opened: engine::open_shared_queue, or a test's own.
+using OpenTaskQueue = std::unique_ptr<engine::SharedQueue> (*)(uint32_t entries, std::string& why);
+
 struct Options {
   engine::Kind engine = engine::Kind::uring;
   engine::UringMode mode = engine::UringMode::plain;
@@ -60,6 +64,8 @@ struct Options {
   bool own_threads = true;
   OpenLane open_lane = &engine::open_lane;
   tasking::HostKind tasks = tasking::HostKind::none;
+  /// Null: direct transfers of tasks go the way of the others.
+  OpenTaskQueue open_task_queue = &engine::open_shared_queue;
   bool reap_in_task = false;    ///< IOW_REAPER_TASK
   uint32_t max_paused = 0;      ///< tasks at once; 0: what the machine has room for
   uint32_t poll_min_us = 20;    ///< of reap_in_task

@@ -153,12 +153,17 @@ void Service::Impl::flush(Lane& lane) noexcept {
   IOW_ASSERT(error == 0);  // a lane that opened and does not take submissions is broken memory
 }
 
-/// Requests of tasks go to the reaper, whatever thread the task is on.
+/// Requests of tasks go to their queue or to the reaper, whatever thread the task is on.
 void Service::Impl::submit_for_task(iow_request& request) noexcept {
   iow_request* const one = &request;
   const Submitting scope(*this, std::span(&one, 1));
   submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
+  const bool has_queue = has_task_queue();
+  journey_of(request).for_task_queue = has_queue && !journey_of(request).for_workers;
   submit_pumped(request, nullptr);
+  if (has_queue) {
+    task_queue_.collect();
+  }
 }
 
 /// To the policy where the flow is managed, to a pump otherwise. `home` is told of the end where
@@ -190,6 +195,10 @@ void Service::Impl::post_all(RequestList& start) noexcept {
 }
 
 void Service::Impl::post(iow_request& request) noexcept {
+  if (journey_of(request).for_task_queue && task_queue_.is_worth_it()) {
+    task_queue_.post(request);
+    return;
+  }
   if (Pump* const pump = pump_for(request); pump != nullptr) {
     pump->post(request);
     if (pump == &reaper_) {
@@ -215,6 +224,28 @@ Pump* Service::Impl::pump_for(iow_request& request) noexcept {
 }
 
 bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
+  return is_started(bit, [&](std::string& why) {
+    const int error = start_pump(pump, why);
+    if (error != 0) {
+      explain("the service's thread could not be started", why);
+    }
+    return error;
+  });
+}
+
+/// Whether tasks share a queue for direct transfers. Where the user has chosen who moves the bytes
+/// or who reaps, and where it cannot be had, they do not.
+bool Service::Impl::has_task_queue() noexcept {
+  const bool is_wanted = lane_options_.kind != engine::Kind::threads &&
+                         lane_options_.mode == engine::UringMode::plain && !tasks_.reap_in_task &&
+                         opens_task_queue_;
+  return is_wanted &&
+         is_started(kTaskQueueBit, [&](std::string& why) { return task_queue_.start(why); });
+}
+
+/// Whether the thread that the bit stands for runs; it is started if need be.
+template <typename Start>
+bool Service::Impl::is_started(uint32_t bit, const Start& start) noexcept {
   if ((pumps_started_.load(std::memory_order_acquire) & bit) != 0) {
     return true;
   }
@@ -226,8 +257,7 @@ bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
     return true;  // meanwhile, by another thread: a second polling task would never be stopped
   }
   std::string why;
-  if (start_pump(pump, why) != 0) {
-    explain("the service's thread could not be started", why);
+  if (start(why) != 0) {
     pumps_failed_.fetch_or(bit, std::memory_order_relaxed);
     return false;
   }

@@ -26,6 +26,7 @@
 #include "engine/available_memory.hpp"
 #include "engine/available_threads.hpp"
 #include "engine/raw_syscall.hpp"
+#include "service/driving_here.hpp"
 #include "service/impl.hpp"
 #include "service/inline_io.hpp"
 
@@ -246,7 +247,7 @@ int Service::Impl::try_at_once(iow_request& request) noexcept {
 /// asked (nOS-V has no memory there); and while its thread reaps, for what the end of a transfer
 /// sets off runs there, and would pause the task with the reaper in its hands.
 tasking::Task Service::Impl::current_task() const noexcept {
-  const bool may_ask = tasks_.host != nullptr && ours() && !Pump::is_driven_here();
+  const bool may_ask = tasks_.host != nullptr && ours() && !DrivingHere::any();
   return may_ask ? tasks_.host->current() : nullptr;
 }
 

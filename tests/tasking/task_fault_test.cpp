@@ -23,6 +23,7 @@
 #include "service/service.hpp"
 #include "support/child.hpp"
 #include "support/faulty_backend.hpp"
+#include "support/locked_queue.hpp"
 #include "support/temp_file.hpp"
 #include "tasking/gated_backend.hpp"
 #include "tasking/workers.hpp"
@@ -375,6 +376,37 @@ std::unique_ptr<engine::Backend> open_faulty(const engine::LaneOptions& options,
                           : std::make_unique<test::FaultyBackend>(std::move(inner), faults);
 }
 
+/// Transfers that the faulty queue of tasks has carried, in this process.
+std::atomic<uint64_t> carried{0};
+
+class CountingQueue final : public engine::SharedQueue {
+ public:
+  explicit CountingQueue(std::unique_ptr<engine::Backend> inner) : inner_(std::move(inner)) {}
+  [[nodiscard]] bool submit(engine::Operation& operation) noexcept override {
+    return inner_.submit(operation);
+  }
+  [[nodiscard]] bool has_ended() const noexcept override { return inner_.has_ended(); }
+  [[nodiscard]] size_t reap(std::span<engine::Operation*> out, bool sleep) noexcept override {
+    const size_t reaped = inner_.reap(out, sleep);
+    carried += reaped;
+    return reaped;
+  }
+  void wake() noexcept override { inner_.wake(); }
+  void abandon() noexcept override { inner_.abandon(); }
+
+ private:
+  test::LockedQueue inner_;
+};
+
+std::unique_ptr<engine::SharedQueue> open_faulty_queue(uint32_t entries, std::string& why) {
+  engine::LaneOptions options;
+  options.kind = engine::Kind::threads;
+  options.entries = entries;
+  int error = 0;
+  auto inner = open_faulty(options, error, why);
+  return inner == nullptr ? nullptr : std::make_unique<CountingQueue>(std::move(inner));
+}
+
 /// One task's part of the file, and what must be in it.
 class Region {
  public:
@@ -449,19 +481,36 @@ test::FaultOptions all_faults(uint64_t seed) {
   return options;
 }
 
-class TaskProperties : public ::testing::TestWithParam<std::tuple<HostUnderTest, engine::Kind>> {
+/// Which faulty one carries the transfers: the reaper's back end, or the queue that tasks share.
+enum class Carrier { uring, threads, task_queue };
+
+class TaskProperties : public ::testing::TestWithParam<std::tuple<HostUnderTest, Carrier>> {
  protected:
   void SetUp() override {
     if (const std::string why = missing(host_kind()); !why.empty()) {
       GTEST_SKIP() << why;
     }
+    carried = 0;
+  }
+  void TearDown() override {
+    if (!IsSkipped()) {
+      EXPECT_EQ(carried > 0, has_queue());
+    }
   }
   [[nodiscard]] static HostUnderTest host_kind() { return std::get<0>(GetParam()); }
+  [[nodiscard]] static bool has_queue() {
+    return std::get<1>(GetParam()) == Carrier::task_queue &&
+           host_kind() != HostUnderTest::alpi_task;  // whose polling task reaps
+  }
   [[nodiscard]] static Options faulty_options(uint64_t seed) {
     faults = all_faults(seed);
     Options options = options_for(host_kind());
-    options.engine = std::get<1>(GetParam());
+    options.engine =
+        std::get<1>(GetParam()) == Carrier::threads ? engine::Kind::threads : engine::Kind::uring;
     options.open_lane = &open_faulty;
+    if (std::get<1>(GetParam()) == Carrier::task_queue) {
+      options.open_task_queue = &open_faulty_queue;
+    }
     return options;
   }
   static constexpr size_t kTasks = 64;
@@ -470,22 +519,29 @@ class TaskProperties : public ::testing::TestWithParam<std::tuple<HostUnderTest,
 class BlockingProperties : public TaskProperties {};
 class BoundProperties : public TaskProperties {};
 std::string property_name(
-    const ::testing::TestParamInfo<std::tuple<HostUnderTest, engine::Kind>>& info) {
-  return name_of(std::get<0>(info.param)) +
-         (std::get<1>(info.param) == engine::Kind::uring ? "Uring" : "Threads");
+    const ::testing::TestParamInfo<std::tuple<HostUnderTest, Carrier>>& info) {
+  switch (std::get<1>(info.param)) {
+    case Carrier::uring:
+      return name_of(std::get<0>(info.param)) + "Uring";
+    case Carrier::threads:
+      return name_of(std::get<0>(info.param)) + "Threads";
+    case Carrier::task_queue:
+      return name_of(std::get<0>(info.param)) + "TaskQueue";
+  }
+  return "";
 }
-const auto kEngines = ::testing::Values(engine::Kind::uring, engine::Kind::threads);
+const auto kCarriers = ::testing::Values(Carrier::uring, Carrier::threads, Carrier::task_queue);
 INSTANTIATE_TEST_SUITE_P(, BlockingProperties,
                          ::testing::Combine(::testing::Values(HostUnderTest::alpi_thread,
                                                               HostUnderTest::alpi_task,
                                                               HostUnderTest::tbb),
-                                            kEngines),
+                                            kCarriers),
                          property_name);
 INSTANTIATE_TEST_SUITE_P(
     , BoundProperties,
     ::testing::Combine(::testing::Values(HostUnderTest::alpi_thread, HostUnderTest::alpi_task,
                                          HostUnderTest::tbb, HostUnderTest::begun),
-                       kEngines),
+                       kCarriers),
     property_name);
 
 TEST_P(BlockingProperties, EachTaskGetsItsOwnResults) {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "calls/preload/signal_context.hpp"
-#include "engine/aio.hpp"
+#include "engine/aio_context.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::calls {

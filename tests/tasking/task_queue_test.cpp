@@ -1,0 +1,213 @@
+// The queue that the direct transfers of tasks share: who gets what ended, what waits, what others
+// have to carry.
+#include "service/task_queue.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "service/driving_here.hpp"
+
+namespace ioweave::service {
+namespace {
+
+/// Ends what the test says, and gives it only to threads that do not sleep for it: the queue's own
+/// thread stays out of the way.
+class ScriptedQueue final : public engine::SharedQueue {
+ public:
+  ScriptedQueue() { instance = this; }
+  ~ScriptedQueue() override { instance = nullptr; }
+
+  bool submit(engine::Operation& operation) noexcept override {
+    const std::lock_guard guard(lock_);
+    if (refuses) return false;
+    submitted.push_back(&operation);
+    return true;
+  }
+  [[nodiscard]] bool has_ended() const noexcept override {
+    const std::lock_guard guard(lock_);
+    return !ended_.empty();
+  }
+  size_t reap(std::span<engine::Operation*> out, bool sleep) noexcept override {
+    std::unique_lock guard(lock_);
+    if (sleep) {
+      woken_.wait(guard, [this] { return is_woken_; });
+      is_woken_ = false;
+      return 0;
+    }
+    const size_t count = std::min(out.size(), ended_.size());
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = ended_.front();
+      ended_.pop_front();
+    }
+    return count;
+  }
+  void wake() noexcept override {
+    {
+      const std::lock_guard guard(lock_);
+      is_woken_ = true;
+    }
+    woken_.notify_all();
+  }
+  void abandon() noexcept override {}
+
+  /// The oldest in flight ends with this result.
+  void end_one(int64_t result) {
+    const std::lock_guard guard(lock_);
+    submitted.front()->result = result;
+    ended_.push_back(submitted.front());
+    submitted.pop_front();
+  }
+
+  static ScriptedQueue* instance;
+  bool refuses = false;
+  std::deque<engine::Operation*> submitted;
+
+ private:
+  mutable std::mutex lock_;
+  std::condition_variable woken_;
+  bool is_woken_ = false;
+  std::deque<engine::Operation*> ended_;
+};
+
+ScriptedQueue* ScriptedQueue::instance = nullptr;
+
+class QueueOfTasks : public ::testing::Test, protected TaskQueueClient {
+ protected:
+  void SetUp() override {
+    std::string why;
+    ASSERT_EQ(queue_.start(why), 0) << why;
+  }
+  void TearDown() override { queue_.stop(); }
+
+  void ended_in_task_queue(iow_request& request) noexcept override {
+    ended_.push_back(&request);
+    queue_.collect();  // as what an end sets off may
+  }
+  void refused_by_task_queue(iow_request& request) noexcept override {
+    refused_.push_back(&request);
+  }
+
+  /// Reads of `bytes` each, posted in order.
+  std::vector<iow_request>& post(size_t count, uint64_t bytes) {
+    requests_ = std::vector<iow_request>(count);
+    for (iow_request& request : requests_) {
+      request.op = IOW_OP_READ;
+      request.fd = 0;
+      request.buffer = &buffer_;
+      request.bytes = bytes;
+      EXPECT_EQ(begin_journey(request), 0);
+      queue_.post(request);
+    }
+    return requests_;
+  }
+  [[nodiscard]] std::vector<iow_request*> in_flight() const {
+    std::vector<iow_request*> requests;
+    for (engine::Operation* const operation : ScriptedQueue::instance->submitted) {
+      requests.push_back(&request_of(*operation));
+    }
+    return requests;
+  }
+
+  static constexpr uint32_t kEntries = 8;
+  char buffer_ = 0;
+  std::vector<iow_request> requests_;
+  std::vector<iow_request*> ended_;
+  std::vector<iow_request*> refused_;
+  TaskQueue queue_{[](uint32_t, std::string&) -> std::unique_ptr<engine::SharedQueue> {
+                     return std::make_unique<ScriptedQueue>();
+                   },
+                   kEntries, *this};
+};
+
+TEST_F(QueueOfTasks, WhoeverComesByGetsWhatHasEnded) {
+  auto& requests = post(2, 1);
+  queue_.collect();
+  EXPECT_TRUE(ended_.empty());
+  ScriptedQueue::instance->end_one(1);
+  queue_.collect();
+  EXPECT_EQ(ended_, std::vector{&requests[0]});
+  ScriptedQueue::instance->end_one(1);
+  queue_.collect();
+  EXPECT_EQ(ended_, (std::vector{&requests[0], &requests[1]}));
+}
+
+TEST_F(QueueOfTasks, WhatAnEndSetsOffCollectsNothing) {
+  post(2, 1);
+  ScriptedQueue::instance->end_one(1);
+  {
+    const DrivingHere here;
+    queue_.collect();
+    EXPECT_TRUE(ended_.empty());
+  }
+  queue_.collect();
+  EXPECT_EQ(ended_.size(), 1u);
+}
+
+TEST_F(QueueOfTasks, HoldsBackWhatIsBeyondItsEntriesInOrder) {
+  auto& requests = post(kEntries + 3, 1);
+  EXPECT_EQ(in_flight().size(), kEntries);
+  ScriptedQueue::instance->end_one(1);
+  ScriptedQueue::instance->end_one(1);
+  queue_.collect();
+  ASSERT_EQ(in_flight().size(), kEntries);
+  EXPECT_EQ(in_flight().back(), &requests[kEntries + 1]);
+}
+
+TEST_F(QueueOfTasks, HoldsBackBytesBeyondTheMostButNotOneThatIsAlone) {
+  auto& requests = post(3, kMostBytesInFlight / 2 + 1);
+  EXPECT_EQ(in_flight(), std::vector{&requests[0]});
+  ScriptedQueue::instance->end_one(1);
+  queue_.collect();
+  EXPECT_EQ(in_flight(), std::vector{&requests[1]});
+  ScriptedQueue::instance->end_one(1);
+  queue_.collect();
+  ScriptedQueue::instance->end_one(1);
+  queue_.collect();
+  auto& large = post(1, 2 * kMostBytesInFlight);
+  EXPECT_EQ(in_flight(), std::vector{&large[0]});
+}
+
+TEST_F(QueueOfTasks, ARefusedOneIsTheClientsAndSomeMoreStayAway) {
+  ScriptedQueue::instance->refuses = true;
+  EXPECT_TRUE(queue_.is_worth_it());
+  auto& requests = post(1, 1);
+  EXPECT_EQ(refused_, std::vector{&requests[0]});
+  unsigned away = 0;
+  while (!queue_.is_worth_it()) ++away;
+  EXPECT_EQ(away, 64u);
+}
+
+TEST_F(QueueOfTasks, ARefusalMakesRoomForThoseThatWait) {
+  auto& requests = post(kEntries + 4, 1);
+  ScriptedQueue::instance->refuses = true;
+  ScriptedQueue::instance->end_one(1);
+  queue_.collect();
+  EXPECT_EQ(refused_, (std::vector{&requests[kEntries], &requests[kEntries + 1],
+                                   &requests[kEntries + 2], &requests[kEntries + 3]}));
+  EXPECT_EQ(in_flight().size(), kEntries - 1);
+}
+
+TEST_F(QueueOfTasks, CountsWhatCompletedAndWhatWentOn) {
+  auto& requests = post(1, 1);
+  requests[0].result = 1;
+  queue_.count(requests[0]);
+  queue_.count(true);
+  queue_.count(false);
+  iow_stats sum{};
+  queue_.add_to(sum);
+  EXPECT_EQ(sum.completed, 1u);
+  EXPECT_EQ(sum.read_bytes, 1u);
+  EXPECT_EQ(sum.continued, 1u);
+  EXPECT_EQ(sum.reissued, 1u);
+}
+
+}  // namespace
+}  // namespace ioweave::service
