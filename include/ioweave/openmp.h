@@ -14,7 +14,7 @@
  *
  * How it works. iow_omp_begin() makes the body a task of iow_task_begin() (tasks.h), which counts
  * its transfers. When the last one has ended the event is fulfilled, exactly once: by
- * iow_omp_end() where everything had ended by then, by the service's thread otherwise.
+ * iow_omp_end() where everything had ended by then, by whoever collects the last end otherwise.
  *
  * The run-time libraries have faults around `detach`; docs/decisions/0007 has their reproducers.
  * This header goes round them, so that no program crashes, hangs or loses an ordering by them:

@@ -62,9 +62,10 @@ IOW_API int iow_ta_fdatasync(iow_service* service, int fd, ssize_t* result) IOW_
 /*
  * Makes what runs on this thread from here to iow_task_end() a task for iow_ta_*(), in a runtime
  * that has no external events of its own. `done(user)` runs exactly once, when iow_task_end() has
- * been called and every transfer bound to the task has ended: on the thread that calls
- * iow_task_end(), or on one of the service's, where it must not block nor throw. It is what
- * releases the successors: fulfils an event, enqueues a task.
+ * been called and every transfer bound to the task has ended. It releases the successors: fulfils
+ * an event, enqueues a task. It runs on the thread that calls iow_task_end(), on one of the
+ * service's, or on a thread that starts a transfer in another task. It must not block nor throw,
+ * nor take a lock that any task holds while it calls iow_pread(), iow_ta_pread() or their like.
  *
  * Pairs nest: a task that begins inside another, because the runtime runs it on top, hides the
  * outer one until its end. Begin and end must be on the same thread. So where the runtime lets

@@ -12,9 +12,10 @@
 //
 // How it works. run_io() runs the body now, as a task by iow_task_begin(); `next` is deferred in
 // the group, which is what makes wait() wait for it. Where all I/O ends at once, it is spawned at
-// once. Otherwise the service's thread hangs it into a list and resumes the group's *courier*, a
-// task that sleeps in tbb::task::suspend() and spawns what is in the list. So `next` is spawned in
-// the arena and the isolation of the task that called run_io(), by one of the arena's threads.
+// once. Otherwise whoever collects the last end hangs it into a list and resumes the group's
+// *courier*, a task that sleeps in tbb::task::suspend() and spawns what is in the list. So `next`
+// is spawned in the arena and the isolation of the task that called run_io(), by one of the arena's
+// threads.
 //
 // Why not task_arena::enqueue() from the service's thread: enqueued tasks are taken only by threads
 // at their outermost level and outside isolation. Where all threads wait for groups inside tasks,
@@ -62,7 +63,7 @@ struct PendingTask {
   bool is_abandoned = false;
 };
 
-/// Takes tasks whose I/O has ended from the service's thread into the arena. At most one task of
+/// Takes tasks whose I/O has ended from any thread into the arena. At most one task of
 /// TBB does so at a time, and only while I/O is pending. It ends each time it has been resumed and
 /// spawns its successor: the task beneath which it happened to be run gets its stack back.
 class Courier {

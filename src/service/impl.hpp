@@ -4,10 +4,10 @@
 //
 // One request: submit() -> take() -> submit_direct() into the lane of the calling thread, or
 // submit_pumped() to the policy and a pump (submission.cpp). Back ends end operations in settle()
-// (lanes) and ended() (pumps); both continue short transfers through advance() and finish in one of
-// the two finish_* functions, after which the request is its owner's again and is not touched
-// (completion.cpp). Calls inside tasks are in task_io.cpp. Opening, closing, threads that end and
-// fork are in service.cpp.
+// (lanes), ended() (pumps) and ended_in_task_queue(); all continue short transfers through
+// advance() and finish in one of the two finish_* functions, after which the request is its owner's
+// again and is not touched (completion.cpp). Calls inside tasks are in task_io.cpp. Opening,
+// closing, threads that end and fork are in service.cpp.
 //
 // Locks: none on the fast path (a lane has one submitter and one leader); the governor's around the
 // policy; `lanes_lock_` around creating lanes and starting pumps. None is held across a system

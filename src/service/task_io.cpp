@@ -3,9 +3,9 @@
 // A blocking call in a task: what can be done at once is (ended_at_once); the rest becomes a
 // request on the task's stack whose callback completes a TaskPause, and the host puts the task to
 // sleep. A bound call: the request lies in memory of the service's, its callback stores the result,
-// returns the memory, and drops the task's count. Both go to the service's reaper through
-// submit_pumped(), past the lane of the thread: on nOS-V every paused task has a thread of its own,
-// and a queue for each would be thousands of them.
+// returns the memory, and drops the task's count. Both go to the queue that tasks share, or to the
+// reaper, through submit_for_task(), past the lane of the thread: on nOS-V every paused task has a
+// thread of its own, and a queue for each would be thousands of them.
 //
 // After a pause the task may be on another thread. So nothing thread-local, errno included, may be
 // held across one, not even by the compiler: what pauses is noinline.

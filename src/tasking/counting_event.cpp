@@ -1,6 +1,7 @@
 #include "tasking/counting_event.hpp"
 
 #include <new>
+#include <utility>
 
 namespace ioweave::tasking {
 namespace {
@@ -34,6 +35,11 @@ CountingEvent* CountingEvent::current(const void* owner) noexcept {
 
 bool CountingEvent::any() noexcept {
   return innermost != nullptr;
+}
+
+CountingEvent::Hidden::Hidden() noexcept : innermost_(std::exchange(innermost, nullptr)) {}
+CountingEvent::Hidden::~Hidden() {
+  innermost = innermost_;
 }
 
 void CountingEvent::drop() noexcept {

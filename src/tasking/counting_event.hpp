@@ -26,6 +26,19 @@ class CountingEvent {
   /// Whether this thread is in a task of any owner.
   [[nodiscard]] static bool any() noexcept;
 
+  /// While it lives, this thread is in no task: who runs on it has nothing to do with the one that
+  /// began there.
+  class Hidden {
+   public:
+    Hidden() noexcept;
+    ~Hidden();
+    Hidden(const Hidden&) = delete;
+    Hidden& operator=(const Hidden&) = delete;
+
+   private:
+    CountingEvent* const innermost_;
+  };
+
   void hold() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   /// Publishes everything written before to whoever runs `done`, and through it to its successors.
   void drop() noexcept;

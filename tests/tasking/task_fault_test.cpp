@@ -22,6 +22,7 @@
 
 #include "service/service.hpp"
 #include "support/child.hpp"
+#include "support/direct_memory.hpp"
 #include "support/faulty_backend.hpp"
 #include "support/locked_queue.hpp"
 #include "support/temp_file.hpp"
@@ -32,6 +33,7 @@ namespace ioweave::service {
 namespace {
 
 using engine::Op;
+using test::DirectMemory;
 using test::GatedBackend;
 using test::HostUnderTest;
 using test::is_alpi;
@@ -47,28 +49,6 @@ constexpr unsigned kScale = 8;  // fewer rounds
 #else
 constexpr unsigned kScale = 1;
 #endif
-
-/// A file in memory which says that it is O_DIRECT: every transfer goes to the back end, of any
-/// size and alignment.
-class DirectMemory {
- public:
-  explicit DirectMemory(size_t bytes) {
-    const int memory = ::memfd_create("ioweave-test", MFD_CLOEXEC);
-    const std::vector<std::byte> content = pattern(0, bytes);
-    EXPECT_EQ(::pwrite(memory, content.data(), bytes, 0), static_cast<ssize_t>(bytes));
-    const std::string path = "/proc/self/fd/" + std::to_string(memory);
-    fd_ = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);  // F_SETFL does not give it
-    ::close(memory);
-  }
-  ~DirectMemory() { ::close(fd_); }
-  DirectMemory(const DirectMemory&) = delete;
-  DirectMemory& operator=(const DirectMemory&) = delete;
-  [[nodiscard]] int fd() const { return fd_; }
-  [[nodiscard]] bool direct() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 /// Memory that takes none until it is written to.
 class Mapping {
@@ -177,7 +157,7 @@ struct ManyReads {
 TEST_P(BoundFaults, TenThousandMayBePending) {
   constexpr size_t kTasks = 100;
   constexpr size_t kEach = 100 / kScale;
-  const DirectMemory file(kTasks * kEach);
+  const DirectMemory file(pattern(0, kTasks * kEach));
   SKIP_WITHOUT_DIRECT(file);
   Options options = options_for(GetParam());
   options.open_lane = &GatedBackend::open_lane;
@@ -231,7 +211,7 @@ TEST_P(BoundFaults, TenThousandMayBePending) {
 TEST_P(BoundFaults, NoMoreBytesAreInFlightThanTheDeviceNeeds) {
   constexpr size_t kTransfers = 12;
   constexpr size_t kLength = 16 << 20;
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   const Mapping room(kTransfers * kLength);
   Options options = options_for(GetParam());
@@ -262,7 +242,7 @@ TEST_P(BoundFaults, NoMoreBytesAreInFlightThanTheDeviceNeeds) {
 }
 
 TEST_P(BoundFaults, TheSuccessorWaitsForTheLastTransfer) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = options_for(GetParam());
@@ -288,7 +268,7 @@ TEST_P(BoundFaults, TheSuccessorWaitsForTheLastTransfer) {
 }
 
 TEST_P(TaskFaults, TheWorkerOfAPausedTaskRunsOthers) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = options_for(GetParam());
@@ -334,7 +314,7 @@ struct Occupation {
 };
 
 TEST_P(TaskFaults, APausedTaskGoesOnWithAnotherWorkerWhereItsOwnIsTaken) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = options_for(GetParam());
@@ -508,7 +488,7 @@ class TaskProperties : public ::testing::TestWithParam<std::tuple<HostUnderTest,
     options.engine =
         std::get<1>(GetParam()) == Carrier::threads ? engine::Kind::threads : engine::Kind::uring;
     options.open_lane = &open_faulty;
-    if (std::get<1>(GetParam()) == Carrier::task_queue) {
+    if (std::get<1>(GetParam()) != Carrier::uring) {  // beside threads it must stay unused
       options.open_task_queue = &open_faulty_queue;
     }
     return options;
@@ -547,7 +527,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(BlockingProperties, EachTaskGetsItsOwnResults) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  const DirectMemory file(kTasks * Region::kBytes);
+  const DirectMemory file(pattern(0, kTasks * Region::kBytes));
   SKIP_WITHOUT_DIRECT(file);
   Host host(host_kind(), 2, faulty_options(seed));
   std::atomic<uint64_t> failed{0};
@@ -576,7 +556,7 @@ TEST_P(BlockingProperties, EachTaskGetsItsOwnResults) {
 TEST_P(BoundProperties, EachTaskGetsItsOwnResults) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  const DirectMemory file(kTasks * Region::kBytes);
+  const DirectMemory file(pattern(0, kTasks * Region::kBytes));
   SKIP_WITHOUT_DIRECT(file);
   Host host(host_kind(), 2, faulty_options(seed));
   constexpr size_t kParts = 4;  // transfers of one task do not overlap
@@ -681,7 +661,7 @@ INSTANTIATE_TEST_SUITE_P(, AlpiModes,
 constexpr uint64_t kCalls = Workload::kTasks * Workload::kReads;
 
 TEST_P(AlpiModes, WhateverTheOrderOfTheUnblock) {
-  const DirectMemory file(65536);
+  const DirectMemory file(pattern(0, 65536));
   SKIP_WITHOUT_DIRECT(file);
   for (const char* modes : {"", "late_unblock", "immediate_unblock", "relaxed",
                             "relaxed,immediate_unblock", "relaxed,late_unblock"}) {
@@ -695,7 +675,7 @@ TEST_P(AlpiModes, WhateverTheOrderOfTheUnblock) {
 }
 
 TEST_P(AlpiModes, WhatIsRefusedToAThreadIsDoneByATask) {
-  const DirectMemory file(65536);
+  const DirectMemory file(pattern(0, 65536));
   SKIP_WITHOUT_DIRECT(file);
   for (const char* modes : {"refuse_foreign_unblock", "refuse_foreign_decrease",
                             "refuse_foreign_unblock,refuse_foreign_decrease"}) {
@@ -708,7 +688,7 @@ TEST_P(AlpiModes, WhatIsRefusedToAThreadIsDoneByATask) {
 }
 
 TEST_P(AlpiModes, WithoutBlockingTheCallsArePlain) {
-  const DirectMemory file(65536);
+  const DirectMemory file(pattern(0, 65536));
   SKIP_WITHOUT_DIRECT(file);
   for (const char* modes : {"no_blocking", "no_blocking,refuse_foreign_decrease"}) {
     SCOPED_TRACE(modes);
@@ -722,7 +702,7 @@ TEST_P(AlpiModes, WithoutBlockingTheCallsArePlain) {
 }
 
 TEST_P(AlpiModes, WithoutEventsNothingIsBound) {
-  const DirectMemory file(65536);
+  const DirectMemory file(pattern(0, 65536));
   SKIP_WITHOUT_DIRECT(file);
   for (const char* modes : {"no_events", "increase_fails"}) {
     SCOPED_TRACE(modes);
@@ -743,7 +723,7 @@ TEST_P(AlpiModes, WithoutEventsNothingIsBound) {
 }
 
 TEST_P(AlpiModes, AnUnblockForALaterBlockOfTheTaskIsGivenBack) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   constexpr unsigned kRounds = 400 / kScale;
   const auto host = open("count_unblocks");
@@ -764,7 +744,7 @@ TEST_P(AlpiModes, AnUnblockForALaterBlockOfTheTaskIsGivenBack) {
 }
 
 TEST_P(AlpiModes, AnUnblockThatComesWhileTheTaskIsPausedHereIsGivenBack) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   const auto [which, workers] = GetParam();
   Options options = options_for(which);
@@ -793,7 +773,7 @@ TEST_P(AlpiModes, AnUnblockThatComesWhileTheTaskIsPausedHereIsGivenBack) {
 }
 
 TEST_P(AlpiModes, AParallelTaskMakesThePlainCallAndOthersPauseAsBefore) {
-  const DirectMemory file(65536);
+  const DirectMemory file(pattern(0, 65536));
   SKIP_WITHOUT_DIRECT(file);
   for (const char* modes : {"", "parallel_unseen,count_misuse"}) {
     SCOPED_TRACE(modes);
@@ -829,7 +809,7 @@ TEST_P(AlpiModes, AParallelTaskMakesThePlainCallAndOthersPauseAsBefore) {
 }
 
 TEST_P(AlpiModes, WhereTheBlockFailsTheThreadSleepsAndNothingPausesLater) {
-  const DirectMemory file(65536);
+  const DirectMemory file(pattern(0, 65536));
   SKIP_WITHOUT_DIRECT(file);
   // count_misuse: an unblock that came before the refused block has no other.
   const auto host = open("block_fails,count_misuse");
@@ -850,7 +830,7 @@ TEST_P(AlpiModes, WhereTheBlockFailsTheThreadSleepsAndNothingPausesLater) {
 }
 
 TEST_P(AlpiModes, WhereTheTaskThatReapsCannotBeSpawnedAThreadReaps) {
-  const DirectMemory file(65536);
+  const DirectMemory file(pattern(0, 65536));
   SKIP_WITHOUT_DIRECT(file);
   const auto host = open("");
   std::atomic<bool> go{false};
@@ -904,7 +884,7 @@ struct Reaped {
 };
 
 TEST(TaskThatReaps, HasEndedWhereNothingIsInFlight) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   const Reaped reaped(1);
   for (unsigned round = 1; round <= 20; ++round) {
@@ -921,7 +901,7 @@ TEST(TaskThatReaps, HasEndedWhereNothingIsInFlight) {
 }
 
 TEST(TaskThatReaps, TheRuntimeMayBeShutDownBeforeTheServiceIsClosed) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   Reaped reaped(2);
   ASSERT_EQ(test::spawn_alpi_task([&] { EXPECT_EQ(reaped.read_byte(file, 1), 1); }), ALPI_SUCCESS);
@@ -931,7 +911,7 @@ TEST(TaskThatReaps, TheRuntimeMayBeShutDownBeforeTheServiceIsClosed) {
 }
 
 TEST(TaskThatReaps, IsNotPausedByWhatTheEndOfATransferSetsOff) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   Host host(HostUnderTest::alpi_task, 1, options_for(HostUnderTest::alpi_task));
   std::byte byte{};
@@ -956,7 +936,7 @@ TEST(TaskThatReaps, IsNotPausedByWhatTheEndOfATransferSetsOff) {
 }
 
 TEST(TaskThatReaps, NorIsATaskThatReapsInItsPlace) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = options_for(HostUnderTest::alpi_task);
@@ -993,7 +973,7 @@ TEST(TaskThatReaps, NorIsATaskThatReapsInItsPlace) {
 // ---- A task that has the workers to itself
 
 TEST_P(AlpiModes, ALoneTaskIsNotPausedWhereTheRuntimeTellsThatNoneIsReady) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   constexpr unsigned kReads = 1000;
   const auto host = open("yields");
@@ -1017,7 +997,7 @@ TEST_P(AlpiModes, ALoneTaskIsNotPausedWhereTheRuntimeTellsThatNoneIsReady) {
 }
 
 TEST_P(AlpiModes, ATaskBesidePausedOnesIsPaused) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   const auto [which, workers] = GetParam();
   Options options = options_for(which);
@@ -1045,7 +1025,7 @@ TEST_P(AlpiModes, ATaskBesidePausedOnesIsPaused) {
 // ---- Room for paused tasks
 
 TEST_P(TaskFaults, APauseThatHasEndedTakesNoRoomFromOthers) {
-  const DirectMemory file(4096);
+  const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = options_for(GetParam());
@@ -1119,7 +1099,7 @@ int end_with_paused_tasks(HostUnderTest which, End how) {
   options.open_lane = &GatedBackend::open_lane;
   // Never destroyed: the tasks never end.
   static Host& host = *new Host(which, 2, options);
-  static const auto& file = *new DirectMemory(4096);
+  static const auto& file = *new DirectMemory(pattern(0, 4096));
   if (!file.direct()) {
     return 77;
   }

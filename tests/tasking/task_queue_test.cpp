@@ -3,17 +3,21 @@
 #include "service/task_queue.hpp"
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "service/driving_here.hpp"
+#include "service/service.hpp"
+#include "support/direct_memory.hpp"
 
 namespace ioweave::service {
 namespace {
@@ -38,9 +42,8 @@ class ScriptedQueue final : public engine::SharedQueue {
   size_t reap(std::span<engine::Operation*> out, bool sleep) noexcept override {
     std::unique_lock guard(lock_);
     if (sleep) {
-      woken_.wait(guard, [this] { return is_woken_; });
-      is_woken_ = false;
-      return 0;
+      woken_.wait(guard, [this] { return is_woken_ || (lets_sleepers_reap && !ended_.empty()); });
+      if (std::exchange(is_woken_, false)) return 0;
     }
     const size_t count = std::min(out.size(), ended_.size());
     for (size_t i = 0; i < count; ++i) {
@@ -64,10 +67,12 @@ class ScriptedQueue final : public engine::SharedQueue {
     submitted.front()->result = result;
     ended_.push_back(submitted.front());
     submitted.pop_front();
+    woken_.notify_all();
   }
 
   static ScriptedQueue* instance;
   bool refuses = false;
+  bool lets_sleepers_reap = false;  ///< set before end_one()
   std::deque<engine::Operation*> submitted;
 
  private:
@@ -78,6 +83,10 @@ class ScriptedQueue final : public engine::SharedQueue {
 };
 
 ScriptedQueue* ScriptedQueue::instance = nullptr;
+
+std::unique_ptr<engine::SharedQueue> open_scripted(uint32_t /*entries*/, std::string& /*why*/) {
+  return std::make_unique<ScriptedQueue>();
+}
 
 class QueueOfTasks : public ::testing::Test, protected TaskQueueClient {
  protected:
@@ -121,10 +130,7 @@ class QueueOfTasks : public ::testing::Test, protected TaskQueueClient {
   std::vector<iow_request> requests_;
   std::vector<iow_request*> ended_;
   std::vector<iow_request*> refused_;
-  TaskQueue queue_{[](uint32_t, std::string&) -> std::unique_ptr<engine::SharedQueue> {
-                     return std::make_unique<ScriptedQueue>();
-                   },
-                   kEntries, *this};
+  TaskQueue queue_{&open_scripted, kEntries, *this};
 };
 
 TEST_F(QueueOfTasks, WhoeverComesByGetsWhatHasEnded) {
@@ -207,6 +213,108 @@ TEST_F(QueueOfTasks, CountsWhatCompletedAndWhatWentOn) {
   EXPECT_EQ(sum.read_bytes, 1u);
   EXPECT_EQ(sum.continued, 1u);
   EXPECT_EQ(sum.reissued, 1u);
+}
+
+// ---- In a service
+
+/// A service whose queue of tasks is scripted, for tasks of iow_task_begin().
+class ServiceWithQueue : public ::testing::Test {
+ public:
+  [[nodiscard]] Call read_of(char& byte, int64_t offset) const {
+    return {engine::Op::read, file_.fd(), &byte, 1, offset, false};
+  }
+
+ protected:
+  void SetUp() override {
+    if (!file_.direct()) GTEST_SKIP() << "files in memory have no O_DIRECT: Linux 6.6 is needed";
+    Options options;
+    options.open_task_queue = &open_scripted;
+    int error = 0;
+    std::string why;
+    service_ = Service::open(options, error, why);
+    ASSERT_NE(service_, nullptr) << why;
+  }
+
+  /// A read of one byte, bound to a task that ends with it.
+  void bind_read(char& byte, int64_t offset, ssize_t& result, void (*done)(void*), void* user) {
+    ASSERT_EQ(service_->task_begin(done, user), 0);
+    EXPECT_EQ(service_->bind(read_of(byte, offset), &result), 0);
+    EXPECT_EQ(service_->task_end(), 0);
+  }
+  /// What is in flight ends, and the queue's thread hands it over.
+  void end_all() {
+    ScriptedQueue& queue = *ScriptedQueue::instance;
+    queue.lets_sleepers_reap = true;
+    while (!queue.submitted.empty()) queue.end_one(1);
+    service_.reset();  // waits for it
+  }
+
+  const test::DirectMemory file_{"abcdefgh"};
+  std::unique_ptr<Service> service_;
+};
+
+TEST_F(ServiceWithQueue, WhatAnEndSetsOffIsInNoTaskAndItsBlockingCallsArePlain) {
+  struct Seen {
+    ServiceWithQueue* test = nullptr;
+    Service* service = nullptr;
+    std::thread::id thread;
+    int64_t read = 0;
+    int bound = 0;
+    char byte = 0;
+    ssize_t result = 0;
+  } seen{this, service_.get(), {}, 0, 0, 0, 0};
+  std::array<char, 2> bytes{};
+  std::array<ssize_t, 2> results{};
+  bind_read(
+      bytes[0], 0, results[0],
+      [](void* user) {
+        auto& mine = *static_cast<Seen*>(user);
+        mine.thread = std::this_thread::get_id();
+        mine.read = mine.service->transfer(mine.test->read_of(mine.byte, 2));
+        mine.bound = mine.service->bind(mine.test->read_of(mine.byte, 2), &mine.result);
+      },
+      &seen);
+  ScriptedQueue::instance->end_one(1);
+  bind_read(
+      bytes[1], 1, results[1], [](void*) {}, nullptr);  // collects it
+  EXPECT_EQ(seen.thread, std::this_thread::get_id());
+  EXPECT_EQ(results[0], 1);
+  EXPECT_EQ(results[1], -EINPROGRESS);
+  EXPECT_EQ(seen.read, 1);
+  EXPECT_EQ(seen.byte, 'c');
+  EXPECT_EQ(seen.bound, -ESRCH);
+  end_all();
+  EXPECT_EQ(results[1], 1);
+}
+
+TEST_F(ServiceWithQueue, AnEndThatWouldHaveWaitedIsMadeByTheReaper) {
+  char byte = 0;
+  ssize_t result = 0;
+  bind_read(
+      byte, 3, result, [](void*) {}, nullptr);
+  ScriptedQueue& queue = *ScriptedQueue::instance;
+  queue.lets_sleepers_reap = true;
+  queue.end_one(-EAGAIN);
+  service_.reset();
+  EXPECT_EQ(result, 1);
+  EXPECT_EQ(byte, 'd');
+}
+
+TEST_F(ServiceWithQueue, WhatTheQueueRefusesIsMadeByTheReaper) {
+  char byte = 0;
+  ssize_t result = 0;
+  bind_read(
+      byte, 0, result, [](void*) {}, nullptr);  // opens the queue
+  ScriptedQueue::instance->refuses = true;
+  std::array<char, 4> bytes{};
+  std::array<ssize_t, 4> results{};
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bind_read(
+        bytes[i], static_cast<int64_t>(i) + 4, results[i], [](void*) {}, nullptr);
+  }
+  end_all();
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "efgh");
+  EXPECT_EQ(results, (std::array<ssize_t, 4>{1, 1, 1, 1}));
 }
 
 }  // namespace
