@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -131,8 +132,8 @@ std::unique_ptr<AioContext> AioContext::open(uint32_t entries, Refusal& refusal)
 }
 
 AioContext::~AioContext() {
-  if (abandoned_) return;  // the context belongs to the parent's memory
-  raw_syscall(SYS_io_destroy, context_);
+  destroy();
+  if (ready_fd_ < 0) return;
   forget_private_descriptor(ready_fd_);
   raw_syscall(SYS_close, ready_fd_);
 }
@@ -140,7 +141,14 @@ AioContext::~AioContext() {
 void AioContext::abandon() noexcept {
   forget_private_descriptor(ready_fd_);
   raw_syscall(SYS_close, ready_fd_);
-  abandoned_ = true;
+  ready_fd_ = -1;
+  destroyed_ = true;
+}
+
+void AioContext::destroy() noexcept {
+  if (!std::exchange(destroyed_, true)) {
+    raw_syscall(SYS_io_destroy, context_);
+  }
 }
 
 long AioContext::submit(std::span<iocb*> blocks) noexcept {
@@ -162,15 +170,16 @@ bool AioContext::has_events() const noexcept {
          __atomic_load_n(&queue.tail, __ATOMIC_RELAXED);
 }
 
-void AioContext::post_wake_event() noexcept {
+bool AioContext::post_wake_event() noexcept {
   iocb block{};
   block.aio_data = kWakeEvent;
   block.aio_lio_opcode = IOCB_CMD_POLL;
   block.aio_fildes = static_cast<uint32_t>(ready_fd_);
   block.aio_buf = POLLIN;
   iocb* list[] = {&block};
+  const long submitted = submit(list);
   // -EAGAIN means that the ring is full of events: then the reaper has reason enough to return.
-  (void)submit(list);
+  return submitted == 1 || submitted == -EAGAIN;
 }
 
 }  // namespace ioweave::engine

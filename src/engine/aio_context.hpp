@@ -44,7 +44,11 @@ class AioContext {
   /// out as known, else always true.
   [[nodiscard]] bool has_events() const noexcept;
   /// Posts one kWakeEvent: by a poll of an eventfd that is always readable, which ends at once.
-  void post_wake_event() noexcept;
+  /// False where the kernel refuses: by a filter, a descriptor that the program closed, or
+  /// before Linux 4.18.
+  bool post_wake_event() noexcept;
+  /// Ends the context: whoever sleeps in get_events() returns with -EINVAL. Nothing is in flight.
+  void destroy() noexcept;
 
   /// In a forked child, whose parent has the context: closes the eventfd, async-signal-safe.
   void abandon() noexcept;
@@ -54,8 +58,8 @@ class AioContext {
       : context_(context), ready_fd_(ready_fd) {}
 
   const aio_context_t context_;
-  const int ready_fd_;
-  bool abandoned_ = false;
+  int ready_fd_;
+  bool destroyed_ = false;  ///< or in a forked child, whose parent has it
 };
 
 }  // namespace ioweave::engine

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <ctime>
 #include <utility>
 
 #include <sys/uio.h>
 
 #include "engine/aio_context.hpp"
 #include "engine/kernel_order.hpp"
+#include "engine/raw_syscall.hpp"
 
 // How it works. Of all interfaces of Linux native AIO alone ends a direct transfer in the interrupt
 // of the device, without any help of the thread that submitted it, and lets any thread submit and
@@ -38,6 +41,9 @@ class SharedAio final : public SharedQueue {
     const size_t most = std::min(out.size(), events.size());
     const long got =
         context_->get_events(std::span(events).first(most), sleep ? 1 : 0, sleep ? -1 : 0);
+    if (got < 0 && got != -EINTR && sleep) {
+      pause_briefly();  // a filter that came later; who reaps on and on must not take a core
+    }
     size_t reaped = 0;
     for (long i = 0; i < got; ++i) {
       const io_event& event = events[static_cast<size_t>(i)];
@@ -50,13 +56,22 @@ class SharedAio final : public SharedQueue {
     return reaped;
   }
 
-  void wake() noexcept override { context_->post_wake_event(); }
+  void wake() noexcept override {
+    if (!context_->post_wake_event()) {
+      context_->destroy();  // its descriptor was closed by the program, say
+    }
+  }
   void abandon() noexcept override { context_->abandon(); }
 
  private:
   static bool is_transfer(const Operation& operation) noexcept {
     return operation.op == Op::read || operation.op == Op::write || operation.op == Op::readv ||
            operation.op == Op::writev;
+  }
+
+  static void pause_briefly() noexcept {
+    const timespec moment{0, 1'000'000};
+    raw_syscall(SYS_nanosleep, &moment, nullptr);
   }
 
   const std::unique_ptr<AioContext> context_;
@@ -69,6 +84,11 @@ std::unique_ptr<SharedQueue> open_shared_queue(uint32_t entries, std::string& wh
   auto context = AioContext::open(entries, refusal);
   if (context == nullptr) {
     why = refusal.cause + "; " + refusal.remedy;
+    return nullptr;
+  }
+  std::array<io_event, 1> wake;
+  if (!context->post_wake_event() || context->get_events(wake, 1, 0) != 1) {
+    why = "native AIO cannot wake whoever sleeps on it here: Linux 4.18 is needed";
     return nullptr;
   }
   return std::make_unique<SharedAio>(std::move(context));

@@ -134,8 +134,16 @@ void Service::Impl::refused(iow_request& request, Pump& pump) noexcept {
 
 void Service::Impl::ended_in_task_queue(iow_request& request) noexcept {
   const int64_t result = journey_of(request).operation.result;
-  if (result == -EAGAIN || result == -EOPNOTSUPP) {
-    refused_by_task_queue(request);  // it would have waited in the kernel
+  // Nothing, an error, or for an exact call a part of it may be of RWF_NOWAIT's making: file
+  // systems that finish a direct read as a buffered one end where they would wait, some kernels say
+  // 0 there and others -EIO. The reaper, which may wait, finds out. Appends never come here.
+  const bool is_cut = (request.flags & IOW_EXACT) != 0 && result > 0 &&
+                      static_cast<uint64_t>(result) < journey_of(request).total_bytes;
+  if (result <= 0 || is_cut) {
+    if (result == -EAGAIN || result == -EOPNOTSUPP) {
+      task_queue_.stay_away();
+    }
+    refused_by_task_queue(request);
     return;
   }
   const Advance step = advance(request, result);

@@ -153,6 +153,7 @@ class Service::Impl final : public PumpClient, public TaskQueueClient, public La
   int64_t transfer_in_task(const Call& call) noexcept;
   bool ended_at_once(iow_request& request) noexcept;
   void note_end_at_once(const Call& call, int64_t result) noexcept;
+  [[nodiscard]] bool choose_way(Journey& journey) noexcept;
   bool is_alone() noexcept;
   bool may_pause() noexcept;
   void pause_task(iow_request& request) noexcept;

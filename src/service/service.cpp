@@ -141,7 +141,8 @@ void Service::Impl::statistics(iow_stats& sum) const noexcept {
   }
   sum.submitted = submitted + submitted_without_lane_.load(std::memory_order_relaxed);
   sum.fallbacks = fallbacks_.load(std::memory_order_relaxed);
-  sum.lanes += static_cast<uint32_t>(__builtin_popcount(pumps_started_.load()));
+  const uint32_t pumps = pumps_started_.load() & (kReaperBit | kWorkersBit);
+  sum.lanes += static_cast<uint32_t>(__builtin_popcount(pumps));
   reaper_.counters.add_to(sum);
   workers_.counters.add_to(sum);
   task_queue_.add_to(sum);

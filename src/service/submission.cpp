@@ -158,10 +158,9 @@ void Service::Impl::submit_for_task(iow_request& request) noexcept {
   iow_request* const one = &request;
   const Submitting scope(*this, std::span(&one, 1));
   submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
-  const bool has_queue = has_task_queue();
-  journey_of(request).for_task_queue = has_queue && !journey_of(request).for_workers;
-  submit_pumped(request, nullptr);
-  if (has_queue) {
+  const bool is_direct = choose_way(journey_of(request));
+  submit_pumped(request, nullptr);  // the request may be gone now
+  if (is_direct && has_task_queue()) {
     task_queue_.collect();
   }
 }

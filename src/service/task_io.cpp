@@ -106,14 +106,10 @@ int64_t without_waiting(const engine::Operation& operation, OnTheSpot& writes) n
 /// Whether a write past the page cache makes its file longer. The kernel does one of these at a
 /// time for a file, from begin to end, with a lock in hand that io_uring's threads hand to each
 /// other: 10,000 of 4 KiB took 12 to 17 s beside nOS-V's workers, and 1 to 2 s by our own
-/// (ext4, 6.18).
-bool extends_directly(const engine::Operation& operation) noexcept {
-  if (operation.op != engine::Op::write && operation.op != engine::Op::writev) {
-    return false;
-  }
-  const long flags = engine::raw_syscall(SYS_fcntl, operation.fd, F_GETFL, 0);
+/// (ext4, 6.18). `flags`: the descriptor's.
+bool extends(const engine::Operation& operation, long flags) noexcept {
   struct stat status {};
-  return flags >= 0 && (flags & O_DIRECT) != 0 &&
+  return (operation.op == engine::Op::write || operation.op == engine::Op::writev) &&
          engine::raw_syscall(SYS_fstat, operation.fd, &status) == 0 && S_ISREG(status.st_mode) &&
          ((flags & O_APPEND) != 0 || operation.offset > status.st_size ||
           bytes_of(operation) > static_cast<uint64_t>(status.st_size - operation.offset));
@@ -317,7 +313,6 @@ int64_t Service::Impl::transfer_in_task(const Call& call) noexcept {
     count(tasks_.counters.made_plain);
     return finish_on_thread(call, request);
   }
-  journey_of(request).for_workers = extends_directly(journey_of(request).operation);
   pause_task(request);
   tasks_.counters.held.fetch_sub(1, std::memory_order_relaxed);
   return request.result;  // its bytes are in the counters of the pump
@@ -380,6 +375,18 @@ void Service::Impl::note_end_at_once(const Call& call, int64_t result) noexcept 
   if (is_transfer(call.op)) {
     blocking_bytes_.add(is_read(call.op), result);
   }
+}
+
+/// A direct transfer goes by the queue of tasks, or to the workers where it extends its file. True
+/// where it is one.
+bool Service::Impl::choose_way(Journey& journey) noexcept {
+  const engine::Operation& operation = journey.operation;
+  const long flags =
+      is_transfer(operation.op) ? engine::raw_syscall(SYS_fcntl, operation.fd, F_GETFL, 0) : 0;
+  const bool is_direct = flags > 0 && (flags & O_DIRECT) != 0;
+  journey.for_workers = is_direct && extends(operation, flags);
+  journey.for_task_queue = is_direct && !journey.for_workers && has_task_queue();
+  return is_direct;
 }
 
 /// Not to be inlined: what the compiler knows of this thread must not outlive the pause.
@@ -508,7 +515,6 @@ int Service::Impl::bind_rest(const Call& call, uint64_t done, ssize_t* result) n
   IOW_ASSERT(begin_journey(request) == 0);  // the same call has passed it before
   journey_of(request).done_bytes = done;
   load_operation(request);
-  journey_of(request).for_workers = extends_directly(journey_of(request).operation);
   *result = -EINPROGRESS;
   count(tasks_.counters.bound);
   count(tasks_.counters.bound_pending);

@@ -2,17 +2,23 @@
 
 #include <array>
 #include <cerrno>
+#include <new>
 
 #include "base/signals_masked.hpp"
 #include "service/driving_here.hpp"
+#include "service/local.hpp"
 #include "service/pump.hpp"
 
 namespace ioweave::service {
 
 // ---- Life
 
-int TaskQueue::start(std::string& why) {
-  queue_ = open_(entries_, why);
+int TaskQueue::start(std::string& why) noexcept {
+  try {
+    queue_ = open_(entries_, why);
+  } catch (const std::bad_alloc&) {
+    return -ENOMEM;
+  }
   if (queue_ == nullptr) {
     return -EOPNOTSUPP;
   }
@@ -38,8 +44,8 @@ void TaskQueue::stop() noexcept {
 }
 
 void TaskQueue::abandon() noexcept {
-  if (started_) {
-    started_ = false;  // the thread does not exist in the child
+  started_ = false;  // the thread does not exist in the child
+  if (queue_ != nullptr) {
     queue_->abandon();
   }
 }
@@ -91,12 +97,13 @@ bool TaskQueue::submit(iow_request& request) noexcept {
     --in_flight_;
     bytes_in_flight_ -= bytes;
   }
-  carried_.stay_away(kAway);
+  stay_away();
   client_.refused_by_task_queue(request);
   return false;
 }
 
 void TaskQueue::start_waiting() noexcept {
+  const DrivingHere here;  // what is refused may be carried out, and end, on this thread
   while (iow_request* const request = next_with_room()) {
     static_cast<void>(submit(*request));  // where it was refused there is room for the next
   }
@@ -138,8 +145,9 @@ void TaskQueue::reap(bool sleep) noexcept {
   }
   const DrivingHere here;
   start_waiting();  // first: the device should not wait for those who are told
-  for (size_t i = 0; i < reaped; ++i) {
-    client_.ended_in_task_queue(request_of(*ended[i]));
+  const uint32_t generation = fork_generation();
+  for (size_t i = 0; i < reaped && generation == fork_generation(); ++i) {
+    client_.ended_in_task_queue(request_of(*ended[i]));  // in a child forked there, it is the last
   }
 }
 

@@ -38,7 +38,7 @@ class TaskQueue {
       : open_(open), entries_(entries), client_(client) {}
 
   /// 0, or -errno with a sentence in `why`.
-  [[nodiscard]] int start(std::string& why);
+  [[nodiscard]] int start(std::string& why) noexcept;
   /// Ends the thread; everything posted must have ended. The queue stays until destruction.
   void stop() noexcept;
   /// In a forked child: only async-signal-safe calls.
@@ -46,6 +46,8 @@ class TaskQueue {
 
   /// Whether it is worth a try: where one was refused, some are left to others.
   [[nodiscard]] bool is_worth_it() noexcept { return carried_.is_worth_it(); }
+  /// One would have had to wait in the kernel: the next ones are not.
+  void stay_away() noexcept { carried_.stay_away(kAway); }
 
   /// Submits it, or keeps it until there is room; or gives it back to the client at once. The
   /// request may have ended and be gone afterwards.

@@ -158,6 +158,23 @@ TEST_F(SharedQueueTest, AWakeEndsTheSleepThatIsOrComes) {
   sleeper.join();
 }
 
+/// Programs close what they do not know, with closefrom(3) for instance.
+TEST_F(SharedQueueTest, AWakeEndsTheSleepEvenWithoutItsDescriptor) {
+  for (int fd = 3; fd < 1024; ++fd) {
+    std::array<char, 64> target{};
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+    if (std::string(target.data(), length < 0 ? 0 : static_cast<size_t>(length))
+            .find("[eventfd]") != std::string::npos) {
+      ::close(fd);
+    }
+  }
+  std::array<Operation*, 1> out{};
+  std::thread sleeper([&] { EXPECT_EQ(queue_->reap(out, true), 0u); });
+  queue_->wake();
+  sleeper.join();
+}
+
 TEST_F(SharedQueueTest, AForkedChildLeavesItToTheParent) {
   const Block block(kBlock);
   Operation operation = transfer(Op::read, fd_, block.data(), kBlock, 9 * kBlock);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -298,6 +299,57 @@ TEST_F(ServiceWithQueue, AnEndThatWouldHaveWaitedIsMadeByTheReaper) {
   service_.reset();
   EXPECT_EQ(result, 1);
   EXPECT_EQ(byte, 'd');
+}
+
+/// File systems that finish a direct read as a buffered one end where they would have to wait.
+class EndsOfNoWait : public ServiceWithQueue, public ::testing::WithParamInterface<int64_t> {};
+
+TEST_P(EndsOfNoWait, AreNoResults) {
+  std::array<char, 4> bytes{};
+  ssize_t result = 0;
+  ASSERT_EQ(service_->task_begin([](void*) {}, nullptr), 0);
+  const Call exact{engine::Op::read, file_.fd(), bytes.data(), bytes.size(), 0, true};
+  EXPECT_EQ(service_->bind(exact, &result), 0);
+  EXPECT_EQ(service_->task_end(), 0);
+  ScriptedQueue& queue = *ScriptedQueue::instance;
+  queue.lets_sleepers_reap = true;
+  queue.end_one(GetParam());
+  service_.reset();
+  EXPECT_EQ(result, 4);
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "abcd");
+}
+
+INSTANTIATE_TEST_SUITE_P(, EndsOfNoWait,
+                         ::testing::Values(1, 3, 0, -EIO, -EINTR, -EAGAIN, -EOPNOTSUPP),
+                         [](const auto& end) {
+                           return (end.param < 0 ? "Error" : "Bytes") +
+                                  std::to_string(std::abs(end.param));
+                         });
+
+TEST_F(ServiceWithQueue, WhatIsNoDirectTransferDoesNotKeepDirectOnesFromIt) {
+  ssize_t synced = 0;
+  ssize_t result = 0;
+  char byte = 0;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(service_->task_begin([](void*) {}, nullptr), 0);
+    EXPECT_EQ(service_->bind({engine::Op::fsync, file_.fd(), nullptr, 0, 0, false}, &synced), 0);
+    EXPECT_EQ(service_->bind(read_of(byte, i), &result), 0);
+    EXPECT_EQ(service_->task_end(), 0);
+    EXPECT_EQ(ScriptedQueue::instance->submitted.size(), static_cast<size_t>(i) + 1);
+  }
+  end_all();
+  EXPECT_EQ(synced, 0);
+}
+
+TEST_F(ServiceWithQueue, ItsThreadIsNoneOfTheTwoThatStatisticsTell) {
+  char byte = 0;
+  ssize_t result = 0;
+  bind_read(
+      byte, 0, result, [](void*) {}, nullptr);
+  iow_stats stats{};
+  service_->statistics(stats);
+  EXPECT_EQ(stats.lanes, 0u);
+  end_all();
 }
 
 TEST_F(ServiceWithQueue, WhatTheQueueRefusesIsMadeByTheReaper) {
