@@ -107,9 +107,9 @@ class Policy:
         """An operation exists; `node` None lets the policy place it."""
 
     def finished(
-        self, operation: int, seconds: float, bytes: int, concurrency: int, now_ns: int
+        self, operation: int, seconds: float, bytes: int, now_ns: int
     ) -> list[Start | SetLimit]:
-        """It ended well; `concurrency` of its flow ran on its node then, itself included."""
+        """It ended well and has left the device."""
 
     def failed(self, operation: int, now_ns: int) -> list[Start | SetLimit]:
         """It ended with an error and has left the device."""
@@ -122,14 +122,11 @@ class Policy:
         device: int,
         node: int,
         bytes_per_second: float,
-        concurrency: int,
-        limit_reached: bool,
         now_ns: int,
         seconds: float = 1.0,
     ) -> list[Start | SetLimit]:
         """Throughput of a device, measured about once a second, at first more often (sample_part).
 
-        `limit_reached`: the limit, not a lack of work, held operations back meanwhile.
         `seconds`: since the last sample of the node.
         """
 
@@ -140,9 +137,6 @@ class Policy:
     def device_up(self, device: int, node: int, now_ns: int) -> list[Start | SetLimit]:
         """The node, which is up, has this device, which is not everywhere, until it goes down."""
 
-    def tick(self, now_ns: int) -> list[Start | SetLimit]:
-        """Time passes: for policies that act on their own."""
-
     def has(self, node: int, device: int) -> bool:
         """Whether the node is up and has the device.
 
@@ -152,6 +146,34 @@ class Policy:
 
     def nodes_with(self, device: int) -> int:
         """How many nodes are up and have it; if none, what is for any node waits for one.
+
+        Raises:
+            ValueError: There is no such device.
+        """
+
+    def flow_counts(self, flow: int) -> tuple[int, int]:
+        """How many operations of a flow wait, and how many run.
+
+        Raises:
+            ValueError: There is no such flow.
+        """
+
+    def device_counts(self, device: int) -> tuple[int, int]:
+        """The same for all flows of a device.
+
+        Raises:
+            ValueError: There is no such device.
+        """
+
+    def running_on(self, node: int) -> int:
+        """How many operations run on a node.
+
+        Raises:
+            ValueError: The node is not up.
+        """
+
+    def needs_samples(self, device: int) -> bool:
+        """Whether operations of flows with `climb` wait or run on a device.
 
         Raises:
             ValueError: There is no such device.

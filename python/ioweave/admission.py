@@ -35,19 +35,12 @@ _AT_FIRST = 8  # operations at once
 class DeviceState:
     """A device that I/O tasks use."""
 
-    __slots__ = (
-        *("device", "id", "nodes", "running", "waiting", "sampled", "held_back", "moved", "tasks"),
-        "mb_per_s",
-    )
+    __slots__ = ("device", "id", "mb_per_s", "moved", "nodes", "tasks")
 
     def __init__(self, device: Device, number: int, nodes: Sequence[int] = ()) -> None:
         self.device = device
         self.id = number
         self.nodes = nodes  # the policy is to be told that these have it; none: all nodes have
-        self.running = 0
-        self.waiting = 0
-        self.sampled = 0  # operations, waiting or running, of flows that need samples
-        self.held_back = False  # something waited all the time since the last sample
         self.mb_per_s: float | None = None  # as last sampled
         self.moved = 0  # bytes of the calls that ended well
         self.tasks: TaskCounter | None = None  # counts what calls move, where it is asked for
@@ -56,10 +49,7 @@ class DeviceState:
 class Flow:
     """The calls of one task on one device."""
 
-    __slots__ = (
-        *("device", "done", "id", "limit", "moved", "name", "running", "sampled", "task"),
-        "waiting",
-    )
+    __slots__ = ("device", "done", "id", "limit", "moved", "name", "sampled", "task")
 
     def __init__(self, task: Task, name: str, device: DeviceState, number: int) -> None:
         self.task = task
@@ -67,8 +57,6 @@ class Flow:
         self.device = device
         self.id = number
         self.sampled = task.constraint is not None and task.constraint.sampled
-        self.waiting = 0
-        self.running = 0
         self.done = 0  # calls that ended well
         self.moved = 0  # their bytes
         self.limit = 0  # calls at once, as the policy last said; 0: no bound
@@ -183,6 +171,14 @@ class Admission:
     def devices(self) -> Iterable[DeviceState]:
         return self._devices.values()
 
+    def counts(self, flow: Flow) -> tuple[int, int]:
+        """The calls of a flow that wait, and those that run."""
+        return self._policy.flow_counts(flow.id)
+
+    def needs_samples(self, state: DeviceState) -> bool:
+        """Whether calls of tasks whose constraint is found by samples wait or run on the device."""
+        return self._policy.needs_samples(state.id)
+
     @property
     def flows(self) -> Iterable[Flow]:
         return self._flow_ids
@@ -270,26 +266,22 @@ class Admission:
     # ---- Events. Each returns the calls that start. ---------------------------------------------
 
     def ready(self, call: Call) -> list[Call]:
-        flow = _flow_of(call)
+        assert call.flow is not None  # it is a call of an I/O task
         self._operations += 1
         call.operation = self._operations
         self._calls[call.operation] = call
-        flow.waiting += 1
-        flow.device.waiting += 1
-        flow.device.sampled += flow.sampled
         return self._apply(
-            self._policy.ready(call.operation, flow.id, _NODE, call.nbytes, self._now_ns())
+            self._policy.ready(call.operation, call.flow.id, _NODE, call.nbytes, self._now_ns())
         )
 
     def finished(self, call: Call, seconds: float) -> list[Call]:
-        flow = _flow_of(call)
+        flow = call.flow
+        assert flow is not None  # it is a call of an I/O task
         flow.done += 1
         flow.moved += call.nbytes
         flow.device.moved += call.nbytes
-        concurrency = flow.running
-        operation = self._forget(call)
         return self._apply(
-            self._policy.finished(operation, seconds, call.nbytes, concurrency, self._now_ns())
+            self._policy.finished(self._forget(call), seconds, call.nbytes, self._now_ns())
         )
 
     def failed(self, call: Call) -> list[Call]:
@@ -301,36 +293,19 @@ class Admission:
 
     def sample(self, state: DeviceState, bytes_per_second: float, seconds: float) -> list[Call]:
         """The device moved so much since the last sample, that long."""
-        held_back = state.held_back
-        state.held_back = state.waiting > 0
         state.mb_per_s = bytes_per_second / 1e6
         return self._apply(
-            self._policy.sample(
-                state.id, _NODE, bytes_per_second, state.running, held_back, self._now_ns(), seconds
-            )
+            self._policy.sample(state.id, _NODE, bytes_per_second, self._now_ns(), seconds)
         )
 
     def _now_ns(self) -> int:
         return time.monotonic_ns() - self._began_ns
 
     def _forget(self, call: Call) -> int:
-        flow, operation = _flow_of(call), call.operation
+        operation = call.operation
         del self._calls[operation]
         call.operation = -1
-        if call.admitted:
-            call.admitted = False
-            flow.running -= 1
-            flow.device.running -= 1
-        else:
-            self._waits_no_more(flow)
-        flow.device.sampled -= flow.sampled
         return operation
-
-    def _waits_no_more(self, flow: Flow) -> None:
-        flow.waiting -= 1
-        flow.device.waiting -= 1
-        if flow.device.waiting == 0:
-            flow.device.held_back = False
 
     def _apply(self, decisions: Iterable[Start | SetLimit]) -> list[Call]:
         started: list[Call] = []
@@ -338,13 +313,7 @@ class Admission:
             if isinstance(decision, SetLimit):
                 self._set_limit(self._flow_ids[decision.flow], decision.limit)
                 continue
-            call = self._calls[decision.operation]
-            flow = _flow_of(call)
-            self._waits_no_more(flow)
-            flow.running += 1
-            flow.device.running += 1
-            call.admitted = True
-            started.append(call)
+            started.append(self._calls[decision.operation])
         return started
 
     def _set_limit(self, flow: Flow, limit: int) -> None:
@@ -386,8 +355,3 @@ def _begins_at(device: Device) -> int:
     except OSError:  # gone meanwhile
         turns = False
     return 0 if turns else _AT_FIRST
-
-
-def _flow_of(call: Call) -> Flow:
-    assert call.flow is not None  # it is a call of an I/O task
-    return call.flow

@@ -68,7 +68,7 @@ class Call:
         *("has_futures", "nbytes", "held", "brings", "payload", "attempt", "before"),
         *("given_up", "cancelled"),
         *("report", "seen", "barriers", "copies"),
-        *("operation", "admitted", "flow"),
+        *("operation", "flow"),
         *("missing", "needs", "successors", "followers", "accesses"),
         *("latches", "callbacks", "waits_for"),
         *("ready_s", "start_s"),  # in monotonic time; set only where somebody records them
@@ -101,7 +101,6 @@ class Call:
         self.seen: bool  # somebody asked how it failed
         self.barriers: int  # that had told of failures when this one failed
         self.operation = -1  # of the policy; -1: the policy does not know it
-        self.admitted = False  # the policy has started it
         self.flow: Flow | None = None  # of an I/O task
         self.missing = 0
         self.needs: list[Call] | None = None

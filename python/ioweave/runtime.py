@@ -40,7 +40,7 @@ from typing import Any
 
 from . import admission, graph, pool, targets, tasks
 from ._request import Request
-from .admission import Admission, DeviceState
+from .admission import Admission, DeviceState, Flow
 from .arguments import (
     ATOMS,
     Found,
@@ -226,7 +226,7 @@ class Runtime:
         self._transfers = Transfers(self._transferred)
         self._sampler = Sampler(
             self._lock,
-            self._devices_in_use,
+            self._devices_to_sample,
             functools.partial(counter_of, pids=self._pids),
             self._sampled,
         )
@@ -1322,8 +1322,24 @@ class Runtime:
                 io_threads=len(self._io.workers),
                 io_waiting=admission.waiting if admission is not None else 0,
                 io_running=admission.running if admission is not None else 0,
-                flows=tuple(map(_flow_stats, admission.flows if admission is not None else ())),
+                flows=() if admission is None else tuple(map(self._flow_stats, admission.flows)),
             )
+
+    def _flow_stats(self, flow: Flow) -> FlowStats:
+        admission = self._admission
+        assert admission is not None  # it has the flow
+        waiting, running = admission.counts(flow)
+        is_sampled = admission.needs_samples(flow.device)
+        return FlowStats(
+            task=flow.name,
+            device=flow.device.device.name,
+            waiting=waiting,
+            running=running,
+            bytes=flow.moved,
+            limit=flow.limit,
+            done=flow.done,
+            device_mb_per_s=flow.device.mb_per_s if is_sampled else None,
+        )
 
     # ---- For progress and the run file. ---------------------------------------------------------
 
@@ -1365,7 +1381,7 @@ class Runtime:
         if due:
             todo.append(recorder.flush)
 
-    def _record_limit(self, flow: admission.Flow) -> None:
+    def _record_limit(self, flow: Flow) -> None:
         assert self._recorder is not None  # or this is not called
         at_s = time.monotonic() - self._began
         self._recorder.limit(flow.name, flow.device.device.name, flow.limit, at_s)
@@ -1382,9 +1398,10 @@ class Runtime:
 
     # ---- For the sampler and the log. -----------------------------------------------------------
 
-    def _devices_in_use(self) -> Iterable[DeviceState]:
-        assert self._admission is not None  # since start()
-        return self._admission.devices
+    def _devices_to_sample(self) -> Iterable[DeviceState]:
+        admission = self._admission
+        assert admission is not None  # since start()
+        return [state for state in admission.devices if admission.needs_samples(state)]
 
     def _sampled(self, device: DeviceState, bytes_per_second: float, seconds: float) -> None:
         assert self._admission is not None  # since start()
@@ -1617,19 +1634,6 @@ def add_note(error: BaseException, note: str) -> None:
     with contextlib.suppress(Exception):  # not every class lets itself be written to
         # Python 3.10 keeps notes and does not print them.
         error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
-
-
-def _flow_stats(flow: admission.Flow) -> FlowStats:
-    return FlowStats(
-        task=flow.name,
-        device=flow.device.device.name,
-        waiting=flow.waiting,
-        running=flow.running,
-        bytes=flow.moved,
-        limit=flow.limit,
-        done=flow.done,
-        device_mb_per_s=flow.device.mb_per_s if flow.device.sampled else None,
-    )
 
 
 # Files of code that Ctrl-C must not leave half way, and of frames that users need not see.

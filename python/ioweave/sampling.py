@@ -249,7 +249,7 @@ class Sampler:
 
     Args:
         lock: the runtime's.
-        devices: the devices in use; asked with the lock held.
+        devices: the devices that have something to measure; asked with the lock held.
         counter: makes the counter of a device.
         tell: told a device, its bytes per second and the seconds that it was measured, with the
             lock held.
@@ -316,7 +316,7 @@ class Sampler:
         """Measures each device that has something to measure, at `now` in seconds, and tells those
         that had it the last time too. Returns whether there was any."""
         with self._lock:
-            busy = [state for state in self._devices() if state.sampled]
+            busy = list(self._devices())
         moved = {state.id: self._moved(state) for state in busy}  # takes time: without the lock
         with self._lock:
             latest: dict[int, tuple[float, int]] = {}
@@ -327,9 +327,7 @@ class Sampler:
                         latest[state.id] = last
                     continue
                 latest[state.id] = now, bytes_moved
-                if last is None:
-                    state.held_back = state.waiting > 0  # the first period begins
-                elif now > last[0]:
+                if last is not None and now > last[0]:
                     seconds = now - last[0]
                     self._tell(state, max(0, bytes_moved - last[1]) / seconds, seconds)
             self._last = latest

@@ -168,6 +168,34 @@ uint64_t Policy::nodes_with(DeviceId device) {
   return policy_.nodes_with(device);
 }
 
+std::pair<uint64_t, uint64_t> Policy::flow_counts(FlowId flow) {
+  const Use use(*this);
+  check(flow);
+  const policy::Counts counts = policy_.flow_counts(flow);
+  return {counts.waiting, counts.running};
+}
+
+std::pair<uint64_t, uint64_t> Policy::device_counts(DeviceId device) {
+  const Use use(*this);
+  check_device(device);
+  const policy::Counts counts = policy_.device_counts(device);
+  return {counts.waiting, counts.running};
+}
+
+uint64_t Policy::running_on(NodeId node) {
+  const Use use(*this);
+  if (!policy_.is_up(node)) {
+    refuse("node " + std::to_string(node) + " is not up");
+  }
+  return policy_.running_on(node);
+}
+
+bool Policy::needs_samples(DeviceId device) {
+  const Use use(*this);
+  check_device(device);
+  return policy_.needs_samples(device);
+}
+
 std::string Policy::explain(FlowId flow) {
   const Use use(*this);
   check(flow);
@@ -301,6 +329,10 @@ void bind_configuration(nb::class_<Policy>& type) {
   type.def_prop_ro("waiting",
                    [](Policy& self) { return self.ask<uint64_t>(&policy::Policy::waiting); });
   type.def_prop_ro("running", [](Policy& self) { return self.ask(&policy::Policy::running); });
+  type.def("flow_counts", &Policy::flow_counts, nb::arg("flow"));
+  type.def("device_counts", &Policy::device_counts, nb::arg("device"));
+  type.def("running_on", &Policy::running_on, nb::arg("node"));
+  type.def("needs_samples", &Policy::needs_samples, nb::arg("device"));
 }
 
 void bind_events(nb::class_<Policy>& type) {
@@ -314,12 +346,10 @@ void bind_events(nb::class_<Policy>& type) {
       nb::arg("now_ns"));
   type.def(
       "finished",
-      [](Policy& self, OperationId operation, double seconds, uint64_t bytes, uint32_t concurrency,
-         uint64_t now_ns) {
-        return self.hear(policy::Finished{operation, seconds, bytes, concurrency}, now_ns);
+      [](Policy& self, OperationId operation, double seconds, uint64_t bytes, uint64_t now_ns) {
+        return self.hear(policy::Finished{operation, seconds, bytes}, now_ns);
       },
-      nb::arg("operation"), nb::arg("seconds"), nb::arg("bytes"), nb::arg("concurrency"),
-      nb::arg("now_ns"));
+      nb::arg("operation"), nb::arg("seconds"), nb::arg("bytes"), nb::arg("now_ns"));
   type.def(
       "failed",
       [](Policy& self, OperationId operation, uint64_t now_ns) {
@@ -334,14 +364,12 @@ void bind_events(nb::class_<Policy>& type) {
       nb::arg("operation"), nb::arg("now_ns"));
   type.def(
       "sample",
-      [](Policy& self, DeviceId device, NodeId node, double bytes_per_second, uint32_t concurrency,
-         bool limit_reached, uint64_t now_ns, double seconds) {
-        return self.hear(
-            policy::Sample{device, node, bytes_per_second, concurrency, limit_reached, seconds},
-            now_ns);
+      [](Policy& self, DeviceId device, NodeId node, double bytes_per_second, uint64_t now_ns,
+         double seconds) {
+        return self.hear(policy::Sample{device, node, bytes_per_second, seconds}, now_ns);
       },
-      nb::arg("device"), nb::arg("node"), nb::arg("bytes_per_second"), nb::arg("concurrency"),
-      nb::arg("limit_reached"), nb::arg("now_ns"), nb::arg("seconds") = 1.0);
+      nb::arg("device"), nb::arg("node"), nb::arg("bytes_per_second"), nb::arg("now_ns"),
+      nb::arg("seconds") = 1.0);
   type.def(
       "node_up",
       [](Policy& self, NodeId node, uint64_t now_ns) {
@@ -360,9 +388,6 @@ void bind_events(nb::class_<Policy>& type) {
         return self.hear(policy::DeviceUp{device, node}, now_ns);
       },
       nb::arg("device"), nb::arg("node"), nb::arg("now_ns"));
-  type.def(
-      "tick", [](Policy& self, uint64_t now_ns) { return self.hear(policy::Tick{}, now_ns); },
-      nb::arg("now_ns"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "module.hpp"
@@ -48,6 +49,11 @@ class Policy {
   /// nb::value_error where there is no such device.
   bool has(policy::NodeId node, policy::DeviceId device);
   uint64_t nodes_with(policy::DeviceId device);
+  /// (waiting, running); nb::value_error where there is no such flow, device or node.
+  std::pair<uint64_t, uint64_t> flow_counts(policy::FlowId flow);
+  std::pair<uint64_t, uint64_t> device_counts(policy::DeviceId device);
+  uint64_t running_on(policy::NodeId node);
+  bool needs_samples(policy::DeviceId device);
   /// JSON, as policy::to_json(); nb::value_error where there is no such flow.
   std::string explain(policy::FlowId flow);
   std::string learned(policy::FlowId flow);

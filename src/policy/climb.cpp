@@ -88,7 +88,7 @@ void Climber::sample(const Sample& sample, const Climbing& operations, uint64_t 
     count_in(unit);
   }
   const Begun begun = begin_of(sample, operations.running, now_ns);
-  std::string why(no_use(sample, begun));
+  std::string why(no_use(operations, begun));
   double mb_per_s = sample.bytes_per_second / kBytesPerMb;
   bool heard = false;
   if (why.empty()) {
@@ -133,11 +133,11 @@ Climber::Begun Climber::begin_of(const Sample& sample, uint32_t running, uint64_
 }
 
 /// Why a sample cannot be used; nothing where it can.
-std::string_view Climber::no_use(const Sample& sample, const Begun& begun) const {
-  if (!sample.limit_reached) {
+std::string_view Climber::no_use(const Climbing& operations, const Begun& begun) const {
+  if (!operations.limit_reached) {
     return "not used: the limit was not reached";
   }
-  if (sample.concurrency < kFilled * limit_) {
+  if (operations.at_once < kFilled * limit_) {
     return "not used: fewer than the limit ran";
   }
   if (begun.since_ns < changed_ns_ && begun.running < limit_) {

@@ -26,11 +26,11 @@
 // lower limit takes effect only as operations end, which is a scan of the curve on the way: it is
 // lowered further or stopped by what they show. A single sample far off is left out.
 //
-// Samples count where the limit, not a lack of work, held operations back, and not where it rose
-// meanwhile. Shorter ones are put together to a second; of several nodes one of each is enough
-// where they differ little. One in which nothing moved counts with the next one that did: counters
-// of calls see nothing of a long call before its end. On the way up a part of a second is enough
-// where it shows a steep gain beyond what parts differ by.
+// Samples count where the limit, not a lack of work, held operations back (some waited all the
+// time), and not where it rose meanwhile. Shorter ones are put together to a second; of several
+// nodes one of each is enough where they differ little. One in which nothing moved counts with the
+// next one that did: counters of calls see nothing of a long call before its end. On the way up a
+// part of a second is enough where it shows a steep gain beyond what parts differ by.
 //
 // Where operations end of whose bytes the device knows next to nothing (metadata, what the page
 // cache has, storage that no counter sees), operations a second are its throughput.
@@ -57,18 +57,12 @@
 #include <utility>
 
 #include "policy/climb_opening.hpp"
+#include "policy/climbing.hpp"
 #include "policy/curve_estimate.hpp"
 #include "policy/learned_curve.hpp"
 #include "policy/limiter.hpp"
 
 namespace ioweave::policy {
-
-/// Operations of a device's flows with `climb`, on one node if the device is of that scope.
-struct Climbing {
-  uint32_t running = 0;
-  uint32_t ended = 0;  ///< since the last sample
-  uint64_t ended_bytes = 0;
-};
 
 class Climber {
  public:
@@ -126,7 +120,7 @@ class Climber {
   [[nodiscard]] Unit weigh(double bytes, const Climbing& operations, uint64_t now_ns);
   void count_in(Unit unit);
   [[nodiscard]] Begun begin_of(const Sample& sample, uint32_t running, uint64_t now_ns) const;
-  [[nodiscard]] std::string_view no_use(const Sample& sample, const Begun& begun) const;
+  [[nodiscard]] std::string_view no_use(const Climbing& operations, const Begun& begun) const;
   [[nodiscard]] Ran ran() const;
   [[nodiscard]] double in_unit(double mb, double operations) const noexcept {
     return unit_ == Unit::bytes ? mb : operations;

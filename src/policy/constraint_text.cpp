@@ -82,4 +82,41 @@ bool parse_constraint(std::string_view text, Constraint& constraint, std::string
   return true;
 }
 
+bool parse_constraint_words(std::string_view words, uint32_t executors, Constraint& constraint,
+                            std::string& why) {
+  constexpr std::string_view kBounded = "auto(";
+  Constraint read;
+  bool is_known = words == kNone;
+  if (words == kClimb) {
+    read.kind = Constraint::Kind::climb;
+    is_known = true;
+  } else if (words == "auto") {
+    if (executors == 0) {
+      why =
+          "auto begins with budget / operations at once: give the flow a max_in_flight, "
+          "or use auto(min,max,delta)";
+      return false;
+    }
+    read.kind = Constraint::Kind::auto_unbounded;
+    read.executors = executors;
+    is_known = true;
+  } else if (words.starts_with(kBounded) && words.ends_with(')')) {
+    words.remove_suffix(1);
+    is_known = parse_auto(words.substr(kBounded.size()), read) &&
+               read.kind == Constraint::Kind::auto_bounded;
+  } else if (!is_known) {
+    read.kind = Constraint::Kind::fixed;
+    is_known = parse_number(words, read.mb_per_s);
+  }
+  if (!is_known) {
+    why =
+        "constraint must be none, MB/s as a number, climb, auto or auto(min,max,delta) as in "
+        "auto(2,256,2), not '" +
+        std::string(words) + "'";
+    return false;
+  }
+  constraint = read;
+  return true;
+}
+
 }  // namespace ioweave::policy

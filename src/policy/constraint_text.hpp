@@ -16,4 +16,9 @@ void append_constraint(std::string& out, const Constraint& constraint);
 [[nodiscard]] bool parse_constraint(std::string_view text, Constraint& constraint,
                                     std::string& why);
 
+/// The words for people, of every interface: "none", MB/s as a number ("20"), "climb", "auto" and
+/// "auto(min,max,delta)". `executors`: of "auto", which needs at least one. As parse_constraint().
+[[nodiscard]] bool parse_constraint_words(std::string_view words, uint32_t executors,
+                                          Constraint& constraint, std::string& why);
+
 }  // namespace ioweave::policy

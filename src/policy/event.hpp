@@ -42,8 +42,6 @@ struct Finished {
   OperationId operation;
   double seconds;  ///< from start to end
   uint64_t bytes;  ///< moved
-  uint32_t
-      concurrency;  ///< operations of its flow running on its node when it ended, itself included
   bool operator==(const Finished&) const = default;
 };
 
@@ -60,13 +58,12 @@ struct Cancelled {
 };
 
 /// Throughput of a device as measured from outside, about once a second; at first more often
-/// (`sample_part`).
+/// (`sample_part`). How many operations ran meanwhile, and whether others waited, the policy
+/// counts.
 struct Sample {
   DeviceId device;
   NodeId node;
   double bytes_per_second;  ///< mean since the last sample of the node
-  uint32_t concurrency;     ///< operations that ran meanwhile, mean
-  bool limit_reached;       ///< the limit, not a lack of work, held operations back meanwhile
   double seconds = 1;       ///< since the last sample of the node
   bool operator==(const Sample&) const = default;
 };
@@ -108,13 +105,8 @@ struct DeviceUp {
   bool operator==(const DeviceUp&) const = default;
 };
 
-/// Time passes: for policies that act on their own (probing, ageing).
-struct Tick {
-  bool operator==(const Tick&) const = default;
-};
-
 using Event = std::variant<Ready, Started, Finished, Failed, Cancelled, Sample, Activity, NodeUp,
-                           NodeDown, DeviceUp, Tick>;
+                           NodeDown, DeviceUp>;
 
 // ---- Decisions ---------------------------------------------------------------------------------
 

@@ -79,7 +79,6 @@ struct AppendEvent {
     of("finished", event.operation);
     append_field(out, "seconds", event.seconds);
     append_field(out, "bytes", event.bytes);
-    append_field(out, "concurrency", event.concurrency);
   }
   void operator()(const Failed& event) const { of("failed", event.operation); }
   void operator()(const Cancelled& event) const { of("cancelled", event.operation); }
@@ -88,8 +87,6 @@ struct AppendEvent {
     append_field(out, "device", event.device);
     append_node(out, event.node);
     append_field(out, "bytes_per_second", event.bytes_per_second);
-    append_field(out, "concurrency", event.concurrency);
-    append_field(out, "limit_reached", event.limit_reached ? 1 : 0);
     append_field(out, "seconds", event.seconds);
   }
   void operator()(const Activity& event) const {
@@ -112,7 +109,6 @@ struct AppendEvent {
     append_field(out, "device", event.device);
     append_node(out, event.node);
   }
-  void operator()(const Tick&) const { out += "tick"; }
 
   void of(std::string_view verb, OperationId operation) const {
     out += verb;
@@ -360,7 +356,6 @@ Event read_finished(Fields& fields) {
   fields.number("operation", event.operation);
   fields.number("seconds", event.seconds);
   fields.number("bytes", event.bytes);
-  fields.number("concurrency", event.concurrency);
   return event;
 }
 
@@ -369,8 +364,6 @@ Event read_sample(Fields& fields) {
   fields.number("device", event.device);
   fields.node(event.node);
   fields.number("bytes_per_second", event.bytes_per_second);
-  fields.number("concurrency", event.concurrency);
-  fields.flag("limit_reached", event.limit_reached);
   fields.number("seconds", event.seconds);
   return event;
 }
@@ -391,13 +384,9 @@ Event read_device_up(Fields& fields) {
   return event;
 }
 
-Event read_tick(Fields&) {
-  return Tick{};
-}
-
 Event read_event(Fields& fields) {
   using Read = Event (*)(Fields&);
-  static constexpr std::array<std::pair<std::string_view, Read>, 11> kVerbs{{
+  static constexpr std::array<std::pair<std::string_view, Read>, 10> kVerbs{{
       {"ready", read_ready},
       {"started", read_of_operation<Started>},
       {"finished", read_finished},
@@ -408,7 +397,6 @@ Event read_event(Fields& fields) {
       {"node_up", read_of_node<NodeUp>},
       {"node_down", read_of_node<NodeDown>},
       {"device_up", read_device_up},
-      {"tick", read_tick},
   }};
   const std::string_view verb = fields.word();
   for (const auto& [known, read] : kVerbs) {
@@ -417,7 +405,7 @@ Event read_event(Fields& fields) {
     }
   }
   fields.expected("an event (ready, finished, ...)", verb);
-  return Tick{};
+  return Started{};
 }
 
 Record read_record(std::string_view line, Fields& fields) {
@@ -508,6 +496,20 @@ bool parse_line(std::string_view line, Record& record, std::string& why) {
     record = std::move(read);
   }
   return fields.ok();
+}
+
+std::string upgrade_line(std::string_view line) {
+  if (line.ends_with(" tick")) {
+    return {};
+  }
+  std::string upgraded(line);
+  for (const std::string_view key : {" concurrency=", " limit_reached="}) {
+    const size_t field = upgraded.find(key);
+    if (field != std::string::npos) {
+      upgraded.erase(field, upgraded.find(' ', field + 1) - field);
+    }
+  }
+  return upgraded;
 }
 
 }  // namespace ioweave::policy

@@ -4,12 +4,12 @@
 // in which they came, so that a log needs nothing else to be replayed. No I/O here: lines are given
 // to a sink and taken from a stream.
 //
-//   ioweave-policy-log 1
+//   ioweave-policy-log 2
 //   device name=ssd scope=node budget_mb_per_s=450 max_in_flight=0 scheduling=strict weights=16,4,1
 //   flow name=results device=0 class=write_behind constraint=fixed:20.5 max_in_flight=0
 //   1200 ready operation=17 flow=0 node=any bytes=4096
 //   > start operation=17 node=0
-//   95031 finished operation=17 seconds=9.2e-05 bytes=4096 concurrency=1
+//   95031 finished operation=17 seconds=9.2e-05 bytes=4096
 //
 // The n-th device line is device n, flows likewise. An event begins with its time in ns, a decision
 // with '>'. Keys come in this order, always all of them, but that a flow ends with learned=...
@@ -17,6 +17,9 @@
 // with begins_at=8 where `climb` is told where to begin. Constraints are written as in
 // constraint_text.hpp. Doubles are the shortest decimal that reads back to the same bits. In names
 // and what was learned, controls, spaces and '%' are written as %XX.
+//
+// replay() reads version 1, too, in which drivers said how many operations ran. Where a flow with
+// `climb` heard samples, decisions may differ from such a log.
 
 #include <cstdint>
 #include <functional>
@@ -30,11 +33,11 @@
 
 namespace ioweave::policy {
 
-inline constexpr std::string_view kLogHeader = "ioweave-policy-log 1";
+inline constexpr std::string_view kLogHeader = "ioweave-policy-log 2";
 
 struct TimedEvent {
   uint64_t now_ns = 0;
-  Event event = Tick{};
+  Event event = Started{};
   bool operator==(const TimedEvent&) const = default;
 };
 
@@ -50,6 +53,11 @@ void append_line(std::string& out, const Record& record);
 
 /// False, and in `why` what was expected where, if `line` is no record.
 [[nodiscard]] bool parse_line(std::string_view line, Record& record, std::string& why);
+
+/// The line of a log of version 1 as version 2 has it; empty where it is of an event that is no
+/// more (`tick`). What drivers counted then, the policy counts by itself: `concurrency` and
+/// `limit_reached` are left out.
+[[nodiscard]] std::string upgrade_line(std::string_view line_of_version_1);
 
 /// Stands before a policy and gives every line to `sink`. Attach it to a policy that has heard
 /// nothing yet (its devices and flows, if any, are written first), and let everything pass through

@@ -54,6 +54,8 @@ void Recorder::give() {
 
 namespace {
 
+constexpr std::string_view kLogHeader1 = "ioweave-policy-log 1";
+
 class Replayer {
  public:
   /// Empty, or why the log cannot go on after this record.
@@ -126,13 +128,24 @@ Replayed replay(std::istream& log) {
   Replayer replayer;
   std::string line;
   Record record;
+  bool is_version_1 = false;
   while (result.reason.empty() && std::getline(log, line)) {
     ++result.line;
     if (result.line == 1) {
-      result.reason = line == kLogHeader ? std::string()
-                                         : "expected '" + std::string(kLogHeader) +
-                                               "' as the first line, found '" + line + "'";
-    } else if (parse_line(line, record, result.reason)) {
+      is_version_1 = line == kLogHeader1;
+      result.reason = line == kLogHeader || is_version_1
+                          ? std::string()
+                          : "expected '" + std::string(kLogHeader) +
+                                "' as the first line, found '" + line + "'";
+      continue;
+    }
+    if (is_version_1 && !line.empty()) {
+      line = upgrade_line(line);
+      if (line.empty()) {
+        continue;
+      }
+    }
+    if (parse_line(line, record, result.reason)) {
       result.reason = replayer.hear(record);
     }
   }

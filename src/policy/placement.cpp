@@ -361,6 +361,14 @@ bool Scheduler::has(NodeId id, const Device& device) const noexcept {
   return node != nullptr && has(*node, device);
 }
 
+uint64_t Scheduler::running_on(NodeId id) const {
+  uint64_t running_there = 0;
+  for (const Lane* const lane : nodes_.find(id)->lanes) {
+    running_there += lane->running_count;
+  }
+  return running_there;
+}
+
 /// The node has the device from now on.
 void Scheduler::enter(Device& device, Node& node, Decisions& out) {
   ++device.nodes;

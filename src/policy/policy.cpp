@@ -188,6 +188,10 @@ bool Policy::unconstrained(FlowId id) const {
   return state_->scheduler.flows[id].free;
 }
 
+bool Policy::is_up(NodeId node) const {
+  return state_->scheduler.is_up(node);
+}
+
 bool Policy::has(NodeId node, DeviceId device) const {
   IOW_ASSERT(device < devices());
   return state_->scheduler.has(node, state_->scheduler.devices[device]);
@@ -214,13 +218,41 @@ uint64_t Policy::waiting() const {
   return state_->scheduler.waiting;
 }
 
+uint64_t Policy::running() const {
+  return state_->scheduler.running;
+}
+
+Counts Policy::flow_counts(FlowId id) const {
+  IOW_ASSERT(id < flows());
+  const Flow& flow = state_->scheduler.flows[id];
+  return {flow.waiting, flow.running};
+}
+
+Counts Policy::device_counts(DeviceId id) const {
+  IOW_ASSERT(id < devices());
+  Counts sum;
+  for (const Flow* const flow : state_->scheduler.devices[id].flows) {
+    sum.waiting += flow->waiting;
+    sum.running += flow->running;
+  }
+  return sum;
+}
+
+bool Policy::needs_samples(DeviceId id) const {
+  IOW_ASSERT(id < devices());
+  const auto& climbing = state_->scheduler.devices[id].climbing;
+  return std::any_of(climbing.begin(), climbing.end(),
+                     [](const Flow* flow) { return flow->waiting + flow->running > 0; });
+}
+
 uint64_t Policy::waiting(DeviceId id, Class priority) const {
   IOW_ASSERT(id < devices() && static_cast<unsigned>(priority) < kClasses);
   return state_->scheduler.devices[id].waiting[static_cast<unsigned>(priority)];
 }
 
-uint64_t Policy::running() const {
-  return state_->scheduler.running;
+uint64_t Policy::running_on(NodeId node) const {
+  IOW_ASSERT(state_->scheduler.is_up(node));
+  return state_->scheduler.running_on(node);
 }
 
 // ---- Events ------------------------------------------------------------------------------------
@@ -276,7 +308,6 @@ struct Hear {
     IOW_ASSERT(event.device < scheduler.devices.size());
     scheduler.device_up(event, out);
   }
-  void operator()(const Tick&) const {}
 
   void ended(OperationId id, const Finished* finished) const {
     Operation* const operation = scheduler.find(id);
@@ -350,7 +381,6 @@ struct Check {
                      device.config.name + "'"
                : up(event.node);
   }
-  std::string operator()(const Tick&) const { return {}; }
 
   [[nodiscard]] static std::string measure(std::string_view what, double value) {
     return is_measure(value) ? std::string()

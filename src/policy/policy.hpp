@@ -60,6 +60,13 @@ struct Constraint {
   bool operator==(const Constraint&) const = default;
 };
 
+/// Operations that are ready and not started, and those that were started and have not ended.
+struct Counts {
+  uint64_t waiting = 0;
+  uint64_t running = 0;
+  bool operator==(const Counts&) const = default;
+};
+
 struct FlowConfig {
   std::string name;
   DeviceId device = 0;
@@ -125,7 +132,9 @@ struct FlowConfig {
 ///
 /// *climb* (climb.hpp) limits the operations of all its flows of a device together, on each node
 /// or, on a shared device, over all. Its Samples are of one node's part of the device; on a shared
-/// device they are of the whole device, told for any one node.
+/// device they are of the whole device, told for any one node. A sample is of the mean number of
+/// these operations that ran in its seconds, decided ones included. It reached the limit if
+/// operations of the device, of whichever flow, waited there or for any node in all of its time.
 ///
 /// *Activity* counts in strict only: what did not pass through the policy holds nothing.
 class Policy {
@@ -164,6 +173,7 @@ class Policy {
   /// instead.
   [[nodiscard]] bool unconstrained(FlowId id) const;
 
+  [[nodiscard]] bool is_up(NodeId node) const;
   /// Whether this node is up and has the device, and how many such nodes there are: where there is
   /// none, what is ready for any node waits for one.
   [[nodiscard]] bool has(NodeId node, DeviceId device) const;
@@ -177,10 +187,16 @@ class Policy {
   /// them brings it.
   [[nodiscard]] std::string learned(FlowId id) const;
 
-  /// Operations that are ready and not started, of all flows, and those of one class of a device.
+  /// Operations of all flows; of one flow; of a device's flows.
   [[nodiscard]] uint64_t waiting() const;
-  [[nodiscard]] uint64_t waiting(DeviceId device, Class priority) const;
   [[nodiscard]] uint64_t running() const;
+  [[nodiscard]] Counts flow_counts(FlowId id) const;
+  [[nodiscard]] Counts device_counts(DeviceId id) const;
+  /// Those of one class of a device that wait; those of all flows that run on a node, which is up.
+  [[nodiscard]] uint64_t waiting(DeviceId device, Class priority) const;
+  [[nodiscard]] uint64_t running_on(NodeId node) const;
+  /// Whether Samples of the device matter now: operations with `climb` wait or run.
+  [[nodiscard]] bool needs_samples(DeviceId id) const;
 
  private:
   struct State;

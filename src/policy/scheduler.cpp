@@ -333,7 +333,10 @@ void Scheduler::run(Operation& operation, Lane& lane, Decisions& out) {
   cell.held_bytes_per_s += operation.hold_bytes_per_s;
   ++cell.in_flight;
   ++cell.running[lane.flow->priority];
-  cell.climbing.running += lane.flow->climbs ? 1 : 0;
+  if (lane.flow->climbs) {
+    cell.climbing.started(now_ns);
+  }
+  ++lane.flow->running;
   ++running;
   out.emplace_back(Start{operation.id, lane.node->id});
   if (lane.flow->home == &cell) {
@@ -354,7 +357,10 @@ void Scheduler::leave(Operation& operation) {
   cell.held_bytes_per_s -= operation.hold_bytes_per_s;
   --cell.in_flight;
   --cell.running[lane.flow->priority];
-  cell.climbing.running -= lane.flow->climbs ? 1 : 0;
+  if (lane.flow->climbs) {
+    cell.climbing.left(now_ns);
+  }
+  --lane.flow->running;
   --running;
   if (was_at_limit) {
     limit_changed(lane);
@@ -427,6 +433,7 @@ void Scheduler::enqueue(Operation& operation, Lane& lane) {
   ++lane.flow->waiting;
   lane.flow->waiting_bound += lane.node != nullptr ? 1 : 0;
   ++lane.flow->device->waiting[lane.flow->priority];
+  backlog_of(lane).add(now_ns);
   relist(lane);
 }
 
@@ -437,7 +444,15 @@ Operation& Scheduler::dequeue(Lane& lane, Operation& operation) {
   --lane.flow->waiting;
   lane.flow->waiting_bound -= lane.node != nullptr ? 1 : 0;
   --lane.flow->device->waiting[lane.flow->priority];
+  backlog_of(lane).remove(now_ns);
   return operation;
+}
+
+/// Where an operation of the lane counts while it waits, wherever its flow learns.
+Backlog& Scheduler::backlog_of(const Lane& lane) noexcept {
+  Device& device = *lane.flow->device;
+  const bool is_anywhere = lane.node == nullptr && device.shared == nullptr;
+  return is_anywhere ? device.waiting_anywhere : lane.stream->cell->waiting;
 }
 
 void Scheduler::forget(Operation& operation) {

@@ -37,6 +37,7 @@
 #include <optional>
 #include <vector>
 
+#include "policy/backlog.hpp"
 #include "policy/climb.hpp"
 #include "policy/id_map.hpp"
 #include "policy/limiter.hpp"
@@ -92,7 +93,8 @@ struct Cell {
   Node* node = nullptr;           ///< null: shared by all
   const Flow* learner = nullptr;  ///< who has it to itself, if any
   uint32_t homes = 0;             ///< flows that learn here
-  Climbing climbing;              ///< operations of flows with `climb`
+  ClimbingCount climbing;         ///< operations of flows with `climb`
+  Backlog waiting;                ///< operations of all flows that may start here only
   int64_t held_bytes_per_s = 0;
   uint32_t in_flight = 0;
   std::array<uint32_t, kClasses> running{};
@@ -112,6 +114,7 @@ struct Device {
   std::vector<Flow*> flows;
   std::array<uint64_t, kClasses> stride{};  ///< weighted: lag of one byte
   std::array<uint64_t, kClasses> waiting{};
+  Backlog waiting_anywhere;          ///< scope node: operations for any node
   std::unique_ptr<Cell> shared;      ///< scope shared only
   std::unique_ptr<Climber> climber;  ///< once it has a flow with `climb`
   std::vector<Flow*> climbing;       ///< these flows
@@ -148,9 +151,10 @@ struct Flow {
   Cell* home = nullptr;     ///< while it learns: where; null until it is known, or if no node is up
   uint64_t waiting = 0;
   uint64_t waiting_bound = 0;  ///< of these, not for any node
-  Lane* any = nullptr;         ///< operations for any node
-  Stream* shared = nullptr;    ///< its stream where the device is shared
-  Stream* placed = nullptr;    ///< its stream in Device::placed
+  uint64_t running = 0;
+  Lane* any = nullptr;       ///< operations for any node
+  Stream* shared = nullptr;  ///< its stream where the device is shared
+  Stream* placed = nullptr;  ///< its stream in Device::placed
   /// For operations for any node, where it has a limit, or its device is shared by some nodes only:
   /// 0 at each position where the limit leaves room and the device is, nothing elsewhere.
   MinTree below_limit;
@@ -218,6 +222,9 @@ class Scheduler {
   /// It is up and has the device.
   [[nodiscard]] bool has(NodeId id, const Device& device) const noexcept;
 
+  /// Operations that run on the node, which is up, of all flows.
+  [[nodiscard]] uint64_t running_on(NodeId id) const;
+
   std::deque<Device> devices;  ///< a deque: addresses stay
   std::deque<Flow> flows;
   uint64_t waiting = 0;
@@ -254,6 +261,7 @@ class Scheduler {
   Operation& dequeue(Lane& lane, Operation& operation);
   void leave(Operation& operation);
   void forget(Operation& operation);
+  [[nodiscard]] static Backlog& backlog_of(const Lane& lane) noexcept;
   void relist(Lane& lane);
   static void offer(Stream& stream);
   static void link(Lane& lane);

@@ -62,19 +62,18 @@ void Scheduler::sample(const Sample& event, Decisions& out) {
     return;
   }
   Cell& cell = cell_of(device, node);
-  device.climber->sample(event, cell.climbing, now_ns);
-  cell.climbing.ended = 0;
-  cell.climbing.ended_bytes = 0;
+  const Climbing seen =
+      cell.climbing.end_sample(event, cell.waiting, device.waiting_anywhere, now_ns);
+  device.climber->sample(event, seen, now_ns);
   take_limits(device, out);
 }
 
 /// Before the operation leaves its cell. True where the limit of the device's climber changed.
 bool Scheduler::heard_climbing_end(const Flow& flow, Cell& cell, const Finished& finished) {
-  ++cell.climbing.ended;
-  cell.climbing.ended_bytes += finished.bytes;
+  cell.climbing.ended(finished.bytes);
   return flow.device->climber->ended({.seconds = finished.seconds,
                                       .bytes = finished.bytes,
-                                      .running = cell.climbing.running,
+                                      .running = cell.climbing.running(),
                                       .node = cell.node == nullptr ? 0 : cell.node->id,
                                       .others_wait = flow.waiting > 0,
                                       .now_ns = now_ns});

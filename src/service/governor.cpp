@@ -95,11 +95,10 @@ void Governor::ended(iow_request& request, RequestList& start) {
   const Journey& journey = journey_of(request);
   const std::lock_guard guard(lock_);
   const uint64_t now = now_ns();
-  const uint32_t running = flows_[request.flow].running--;
   policy::Event event = policy::Failed{id_of(request)};
   if (request.result >= 0) {
     event = policy::Finished{id_of(request), static_cast<double>(now - journey.start_ns) * 1e-9,
-                             static_cast<uint64_t>(request.result), running};
+                             static_cast<uint64_t>(request.result)};
   }
   tell(event, device_of(request.flow), now, start);
 }
@@ -172,7 +171,6 @@ void Governor::carry_out(uint64_t now, RequestList& start) {
       Journey& journey = journey_of(request);
       journey.start_ns = now;
       journey.station.store(Station::posted, std::memory_order_relaxed);
-      ++flows_[request.flow].running;
       start.push(request);
       hear(policy::Started{id}, now);
     }

@@ -80,7 +80,6 @@ class Governor {
   struct Flow {
     std::atomic<bool> direct{false};
     policy::DeviceId device = 0;
-    uint32_t running = 0;  ///< under the lock
   };
 
   void activity_ceased(policy::DeviceId device, RequestList& start) noexcept;

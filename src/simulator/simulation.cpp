@@ -62,7 +62,13 @@ uint64_t Simulation::free_cores() const noexcept {
 }
 
 FlowCounts Simulation::counts_of(policy::FlowId flow) const {
-  return flow < flows_.size() ? flows_[flow] : FlowCounts{};
+  FlowCounts counts = flow < flows_.size() ? flows_[flow] : FlowCounts{};
+  if (flow < policy_.flows()) {
+    const policy::Counts known = policy_.flow_counts(flow);
+    counts.waiting = known.waiting;
+    counts.running = known.running;
+  }
+  return counts;
 }
 
 FlowCounts& Simulation::counts_at(policy::FlowId id) {
@@ -70,26 +76,6 @@ FlowCounts& Simulation::counts_at(policy::FlowId id) {
     flows_.resize(id + 1);
   }
   return flows_[id];
-}
-
-// ---- What waits --------------------------------------------------------------------------------
-
-void Simulation::Backlog::add(uint64_t now_ns) noexcept {
-  if (count_++ == 0) {
-    ran_dry_ = ran_dry_ || now_ns > empty_since_ns_;
-  }
-}
-
-void Simulation::Backlog::remove(uint64_t now_ns) noexcept {
-  if (--count_ == 0) {
-    empty_since_ns_ = now_ns;
-  }
-}
-
-bool Simulation::Backlog::waited_throughout(uint64_t now_ns) noexcept {
-  const bool waited = count_ > 0 && !ran_dry_;
-  ran_dry_ = count_ == 0 && now_ns > empty_since_ns_;
-  return waited;
 }
 
 // ---- Devices -----------------------------------------------------------------------------------
@@ -278,10 +264,7 @@ void Simulation::begin(TaskId id) {
   const bool bound = task.beside != kNoTask;
   const policy::NodeId node = bound ? tasks_[task.beside].record.node : policy::kAnyNode;
   if (is_io(task)) {
-    const policy::DeviceId device = device_of(task);
-    (bound ? cell_at(device, node).backlog : device_at(device).backlog).add(now_ns_);
     ++io_pending_;
-    ++counts_at(task.flow).waiting;
     if (!sampling_) {
       sampling_ = true;
       sample_next();
@@ -395,38 +378,23 @@ void Simulation::tell(const policy::Event& event) {
 void Simulation::start(const policy::Start& decision) {
   const auto id = static_cast<TaskId>(decision.operation);
   Entry& entry = tasks_[id];
-  const policy::DeviceId device = device_of(entry.task);
-  const bool bound = entry.task.beside != kNoTask;
-  (bound ? cell_at(device, decision.node).backlog : device_at(device).backlog).remove(now_ns_);
   entry.record.state = Record::State::running;
   entry.record.node = decision.node;
   entry.record.start_s = now_s();
-  FlowCounts& counts = counts_at(entry.task.flow);
-  --counts.waiting;
-  ++counts.running;
-  auto& in_flight = nodes_[decision.node].in_flight;
-  in_flight.resize(std::max<size_t>(in_flight.size(), entry.task.flow + 1));
-  ++in_flight[entry.task.flow];
-  transfer(id, device, decision.node);
+  transfer(id, device_of(entry.task), decision.node);
 }
 
 /// Tells the policy what each device has moved since the last time, while there is anything to say.
 void Simulation::sample() {
   bool any_moved = false;
-  std::vector<bool> any_node_waited(devices_.size());
-  for (size_t id = 0; id < devices_.size(); ++id) {
-    any_node_waited[id] = devices_[id].backlog.waited_throughout(now_ns_);
-  }
   const double seconds = static_cast<double>(now_ns_ - sampled_ns_) / 1e9;
   for (size_t i = 0; i < cells_.size(); ++i) {
     Cell& cell = cells_[i];
     advance(cell);
     const double moved = cell.moved - std::exchange(cell.sampled, cell.moved);
-    const bool waited = cell.backlog.waited_throughout(now_ns_) || any_node_waited[cell.device];
     if (moved > 0) {
       any_moved = true;
-      tell(policy::Sample{cell.device, sampled_node(cell), moved / seconds, cell.streams, waited,
-                          seconds});
+      tell(policy::Sample{cell.device, sampled_node(cell), moved / seconds, seconds});
     }
   }
   // Where nothing moves and nothing else is to come, samples would be all that ever happens.
@@ -471,14 +439,11 @@ void Simulation::happen(const Happening& what) {
       expect_end(cell);
       const Entry& entry = tasks_[id];
       if (is_io(entry.task)) {
-        uint32_t& in_flight = nodes_[entry.record.node].in_flight[entry.task.flow];
-        const uint32_t concurrency = in_flight--;
         --io_pending_;
         FlowCounts& counts = counts_at(entry.task.flow);
-        --counts.running;
         ++counts.ended;
         counts.bytes += entry.task.bytes;
-        tell(policy::Finished{id, now_s() - entry.record.start_s, entry.task.bytes, concurrency});
+        tell(policy::Finished{id, now_s() - entry.record.start_s, entry.task.bytes});
       }
       end(id);
       break;

@@ -126,19 +126,6 @@ class Simulation {
     std::vector<TaskId> successors;
   };
 
-  /// Operations that wait, and whether there were some all the time since it was last asked.
-  class Backlog {
-   public:
-    void add(uint64_t now_ns) noexcept;
-    void remove(uint64_t now_ns) noexcept;
-    [[nodiscard]] bool waited_throughout(uint64_t now_ns) noexcept;
-
-   private:
-    uint64_t count_ = 0;
-    uint64_t empty_since_ns_ = 0;
-    bool ran_dry_ = false;
-  };
-
   /// Streams of one device: of one node, or the shared one.
   struct Cell {
     policy::DeviceId device = 0;
@@ -149,7 +136,6 @@ class Simulation {
     double sampled = 0;  ///< `moved` at the last sample
     uint64_t at_ns = 0;
     uint64_t version = 0;  ///< of the event for its next end
-    Backlog backlog;       ///< operations for this node
     struct End {
       double served;
       TaskId task;
@@ -164,15 +150,13 @@ class Simulation {
     bool has_curve = false;
     bool shared = false;
     Curve curve;
-    Backlog backlog;              ///< operations for any node
     std::vector<uint32_t> cells;  ///< by node, kNoCell where unused; one where shared
   };
 
   struct Node {
     uint32_t cores = 0;
-    uint32_t free = 0;                ///< of these
-    std::deque<TaskId> waiting;       ///< compute tasks for this node only
-    std::vector<uint32_t> in_flight;  ///< operations by flow
+    uint32_t free = 0;           ///< of these
+    std::deque<TaskId> waiting;  ///< compute tasks for this node only
   };
 
   struct Happening {

@@ -77,7 +77,7 @@ class Load {
       ended_ = 0;
     }
     policy_.on(Started{id}, ++now_ns_, started_);
-    policy_.on(Finished{id, 1e-3, 4096, 1}, ++now_ns_, started_);
+    policy_.on(Finished{id, 1e-3, 4096}, ++now_ns_, started_);
   }
 
   Policy policy_;

@@ -72,7 +72,7 @@ class Auto : public ::testing::Test {
   void end_first(double seconds) {
     const OperationId id = running.front();
     running.erase(running.begin());
-    note(time.tell(Finished{id, seconds, 4096, 1}));
+    note(time.tell(Finished{id, seconds, 4096}));
   }
 
   /// Runs operations until it has learned; how many it took. Each ends when all have started, so

@@ -167,9 +167,9 @@ TEST(PolicyDeviceUp, AutoDividesWhatWaitsByTheNodesThatHaveTheDevice) {
       time.ready_anywhere(id, flow);
     }
     // Two at once take 4 s, one alone 3 s: for 30 that wait, two at once are better.
-    time.tell(Finished{1, 4, 0, 1});
-    time.tell(Finished{2, 4, 0, 1});
-    time.tell(Finished{3, 3, 0, 1});
+    time.tell(Finished{1, 4, 0});
+    time.tell(Finished{2, 4, 0});
+    time.tell(Finished{3, 3, 0});
     for (OperationId id = 4; id <= 30; ++id) {
       time.ready_anywhere(id, flow);
     }
@@ -189,7 +189,7 @@ TEST(PolicyDeviceUp, WhatCannotBeIsRefusedInWords) {
   const std::vector<std::pair<Event, const char*>> refused{
       {Ready{1, 0, 0, 1}, "node 0 does not have device 'disk'"},
       {Ready{1, 0, 7, 1}, "node 7 is not up"},
-      {Sample{1, 0, 1, 1, true}, "node 0 does not have device 'disk'"},
+      {Sample{1, 0, 1}, "node 0 does not have device 'disk'"},
       {Activity{1, 0, Class::foreground, 1}, "node 0 does not have device 'disk'"},
       {DeviceUp{0, 1}, "device 'disk' is on every node"},
       {DeviceUp{1, 1}, "node 1 already has device 'disk'"},
@@ -248,7 +248,7 @@ class ShortHistories {
       }
     }
     for (const auto& [operation, known] : model.operations) {
-      known.running ? events.emplace_back(Finished{operation, 1, 1, 1})
+      known.running ? events.emplace_back(Finished{operation, 1, 1})
                     : events.emplace_back(Cancelled{operation});
     }
     return events;

@@ -31,7 +31,7 @@ TEST(PolicyExplanation, OfAutoTellsEpochsRegistryAndChoices) {
       time.flow(Class::foreground, {Constraint::Kind::auto_bounded, 0, 0, 50, 100, 2});
   time.ready(1, flow);
   time.ready(2, flow);
-  time.tell(Finished{1, 4, 0, 1});
+  time.tell(Finished{1, 4, 0});
   const std::string learning = to_json(time.policy.explain(flow));
   EXPECT_THAT(learning, StartsWith(R"j({"flow":"flow","device":"disk","policy":"auto(50,100,2)",)j"
                                    R"("phase":"learning","constraint_mb_per_s":50,"limit":2,)"
@@ -39,9 +39,9 @@ TEST(PolicyExplanation, OfAutoTellsEpochsRegistryAndChoices) {
                                    R"("epoch_full":true,"epochs":[{"constraint_mb_per_s":50,)"
                                    R"("limit":2,"tasks":1,"mean_s":4,"registered":false,)"
                                    R"("why":"under way: 1 of 2 ended"}],"registry":[],)"));
-  time.tell(Finished{2, 5, 0, 1});
+  time.tell(Finished{2, 5, 0});
   time.ready(3, flow);
-  time.tell(Finished{3, 3, 0, 1});
+  time.tell(Finished{3, 3, 0});
   time.ready(4, flow);
   const std::string chosen = to_json(time.policy.explain(flow));
   EXPECT_THAT(chosen, HasSubstr(R"("phase":"chosen")"));
@@ -58,11 +58,14 @@ TEST(PolicyExplanation, OfClimbTellsSamples) {
   VirtualTime time;
   time.add(device());
   const FlowId flow = time.flow(Class::foreground, {Constraint::Kind::climb});
-  time.tell(Sample{0, 0, 5e6, 1, true});
+  time.ready(1, flow);
+  time.ready(2, flow);
+  time.pass(1);
+  time.tell(Sample{0, 0, 5e6});
   EXPECT_THAT(to_json(time.policy.explain(flow)),
               HasSubstr(R"("phase":"climbing","constraint_mb_per_s":0,"limit":2,)"));
   EXPECT_THAT(to_json(time.policy.explain(flow)),
-              HasSubstr(R"("samples":[{"now_ns":1000,"limit":1,"mb_per_s":5,"used":true,)"
+              HasSubstr(R"("samples":[{"now_ns":1000003000,"limit":1,"mb_per_s":5,"used":true,)"
                         R"("why":"best 1: 5 MB/s; tries 2: )"));
 }
 

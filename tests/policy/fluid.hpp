@@ -173,8 +173,7 @@ class Fluid {
     double sampled_mb = 0;
     unsigned samples = 0;
     double carried_mb = 0;
-    double operation_s = 0;  ///< concurrency integrated over the time since the last sample
-    bool always_waiting = false;
+    bool ran = false;  ///< an operation, since the last sample
     uint64_t waiting = 0;
   };
 
@@ -244,7 +243,7 @@ class Fluid {
       if (at_once > 0) {
         const double mb_per_s = throughput(cell);
         cell.sampled_mb += mb_per_s * seconds;
-        cell.operation_s += at_once * seconds;
+        cell.ran = cell.ran || seconds > 0;
         cell.each_mb += mb_per_s * seconds / at_once;
         cell.efficient_s += mb_per_s / best(cell) * seconds;
       }
@@ -266,26 +265,22 @@ class Fluid {
   void end(Cell& cell) {
     constexpr double kSlow = 0.9;
     const Running ended = cell.ends_at.begin()->second;
-    const auto at_once = static_cast<uint32_t>(cell.ends_at.size());
     cell.ends_at.erase(cell.ends_at.begin());
     ++ended_;
     const double seconds = now_s_ - ended.start_s;
     slow_ += cell.efficient_s - ended.start_efficient_s < kSlow * seconds ? 1 : 0;
-    tell(Finished{ended.id, seconds, static_cast<uint64_t>(size_mb(ended.id) * 1e6), at_once});
-    cell.always_waiting = cell.always_waiting && cell.waiting > 0;
+    tell(Finished{ended.id, seconds, static_cast<uint64_t>(size_mb(ended.id) * 1e6)});
   }
 
   /// Every second; more often at first, while operations run.
   void sample(Cell& cell, NodeId id) {
-    cell.samples += cell.operation_s > 0 ? 1 : 0;
+    cell.samples += std::exchange(cell.ran, false) ? 1 : 0;
     const double seconds = now_s_ - std::exchange(cell.sampled_s, now_s_);
     const Moved moved{cell.sampled_mb, seconds, cell.carried_mb};
     const double mb = load_.noise ? load_.noise(moved, random_) : cell.sampled_mb;
-    const auto concurrency = static_cast<uint32_t>(std::lround(cell.operation_s / seconds));
-    const Sample event{0, id, mb * 1e6 / seconds, concurrency, cell.always_waiting, seconds};
+    const Sample event{0, id, mb * 1e6 / seconds, seconds};
     cell.sample_s += sample_part(cell.samples);
     cell.sampled_mb = 0;
-    cell.operation_s = 0;
     if (load_.wavers > 0) {
       const double stays = std::pow(0.9, seconds);
       const double step = load_.wavers * std::sqrt(1 - stays * stays);
@@ -293,7 +288,6 @@ class Fluid {
           std::exp(stays * std::log(cell.factor) + step * std::normal_distribution<>()(waver_));
     }
     tell(event);
-    cell.always_waiting = cell.waiting > 0;
   }
 
   void tell(const Event& event) {

@@ -276,7 +276,6 @@ class Model {
     std::erase_if(told, [&](const auto& entry) { return entry.second == event.node; });
   }
   void apply(const DeviceUp& event) { told.emplace(event.device, event.node); }
-  void apply(const Tick&) {}
 
   std::map<Active, uint32_t> active_;
   std::vector<Explanation> tuning_;  ///< by flow

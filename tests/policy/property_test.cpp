@@ -166,7 +166,7 @@ class Stream {
     } else if (kind < 17) {
       activity();
     } else if (kind < 18) {
-      shape_.tuned ? sample() : tell(Tick{});
+      shape_.tuned ? sample() : ready();
     } else {
       node();
     }
@@ -200,7 +200,7 @@ class Stream {
       case 1:
         return tell(Cancelled{id});
       default:
-        return tell(Finished{id, 1e-3 * static_cast<double>(below(1000)), 4096, 1});
+        return tell(Finished{id, 1e-3 * static_cast<double>(below(1000)), 4096});
     }
   }
 
@@ -234,10 +234,8 @@ class Stream {
       return;
     }
     const NodeId node = some_of(nodes);
-    // From the first flow's limit, so that many samples count.
-    const uint32_t limit = policy_.explain(0).limit;
-    tell(Sample{device, node, static_cast<double>(below(1000)) * 1e6,
-                limit + static_cast<uint32_t>(below(2)), !one_in(4)});
+    now_ns_ += 1'000'000'000;  // What waits has waited all the time: many samples count.
+    tell(Sample{device, node, static_cast<double>(below(1000)) * 1e6});
   }
 
   void node() {
@@ -305,7 +303,7 @@ class Stream {
       for (const NodeId node : model_.nodes_with(device)) {
         tell(Ready{next_id_, all, node, 1});
         ASSERT_EQ(policy_.running(), 1u) << "device " << device << ", node " << node;
-        tell(Finished{next_id_++, 1, 1, 1});
+        tell(Finished{next_id_++, 1, 1});
       }
     }
   }
@@ -313,7 +311,26 @@ class Stream {
   void check_counts() {
     ASSERT_EQ(policy_.waiting(), model_.count(false));
     ASSERT_EQ(policy_.running(), model_.count(true));
+    std::vector<Counts> of_flows(model_.flows.size());
+    std::vector<Counts> of_devices(model_.devices.size());
+    for (const auto& [id, operation] : model_.operations) {
+      for (Counts* const counts :
+           {&of_flows[operation.flow], &of_devices[model_.flows[operation.flow].device]}) {
+        ++(operation.running ? counts->running : counts->waiting);
+      }
+    }
+    for (FlowId flow = 0; flow < of_flows.size(); ++flow) {
+      ASSERT_EQ(policy_.flow_counts(flow), of_flows[flow]) << "flow " << flow;
+    }
+    for (const NodeId node : model_.up) {
+      ASSERT_EQ(policy_.running_on(node),
+                static_cast<uint64_t>(std::count_if(
+                    model_.operations.begin(), model_.operations.end(), [&](const auto& entry) {
+                      return entry.second.running && entry.second.node == node;
+                    })));
+    }
     for (DeviceId device = 0; device < model_.devices.size(); ++device) {
+      ASSERT_EQ(policy_.device_counts(device), of_devices[device]) << "device " << device;
       ASSERT_EQ(policy_.nodes_with(device), model_.nodes_with(device).size());
       for (const Class priority : {Class::foreground, Class::write_behind, Class::prefetch}) {
         ASSERT_EQ(policy_.waiting(device, priority), model_.waiting(device, priority));

@@ -28,7 +28,7 @@ class PolicyReplay : public ::testing::Test {
     std::vector<Decision> out;
     recorder.on(Ready{1, 0, 0, 4096}, 10, out);
     recorder.on(Ready{2, 0, kAnyNode, 4096}, 20, out);
-    recorder.on(Finished{1, 1e-3, 4096, 1}, 30, out);
+    recorder.on(Finished{1, 1e-3, 4096}, 30, out);
     EXPECT_EQ(out.size(), 2u);
     return log;
   }
@@ -47,14 +47,14 @@ class PolicyReplay : public ::testing::Test {
 
 TEST_F(PolicyReplay, ALogHoldsAllThatIsNeeded) {
   EXPECT_EQ(recorded(),
-            "ioweave-policy-log 1\n"
+            "ioweave-policy-log 2\n"
             "device name=disk scope=node budget_mb_per_s=0 max_in_flight=1 scheduling=none "
             "weights=16,4,1\n"
             "flow name=reads device=0 class=foreground constraint=none max_in_flight=0\n"
             "10 ready operation=1 flow=0 node=0 bytes=4096\n"
             "> start operation=1 node=0\n"
             "20 ready operation=2 flow=0 node=any bytes=4096\n"
-            "30 finished operation=1 seconds=0.001 bytes=4096 concurrency=1\n"
+            "30 finished operation=1 seconds=0.001 bytes=4096\n"
             "> start operation=2 node=0\n");
 }
 
@@ -86,6 +86,22 @@ TEST_F(PolicyReplay, GivesTheSameDecisions) {
   EXPECT_EQ(result.line, 8u);
 }
 
+TEST_F(PolicyReplay, ReadsALogOfVersion1) {
+  const std::string log =
+      replaced(replaced(recorded(), "log 2", "log 1"), "bytes=4096\n> start operation=2",
+               "bytes=4096 concurrency=1\n> start operation=2") +
+      "40 sample device=0 node=0 bytes_per_second=1e+06 concurrency=1 limit_reached=0 seconds=1\n"
+      "50 tick\n"
+      "60 failed operation=2\n";
+  const Replayed result = replayed(log);
+  EXPECT_TRUE(result.same) << result.line << ": " << result.reason;
+  EXPECT_EQ(result.events, 5u);
+  EXPECT_EQ(result.line, 11u);
+  const Replayed wrong = replayed(replaced(log, "operation=1 seconds", "operation=3 seconds"));
+  EXPECT_EQ(wrong.line, 7u);
+  EXPECT_EQ(wrong.reason, "operation 3 is not known");
+}
+
 TEST_F(PolicyReplay, TellsTheFirstDecisionThatDiffers) {
   const Replayed result =
       replayed(replaced(recorded(), "> start operation=2 node=0", "> start operation=2 node=1"));
@@ -115,10 +131,9 @@ TEST_F(PolicyReplay, TellsADecisionThatIsNotMade) {
 }
 
 TEST_F(PolicyReplay, RefusesWhatNoPolicyWouldAccept) {
-  EXPECT_EQ(
-      replayed(recorded() + "40 finished operation=9 seconds=1 bytes=1 concurrency=1\n").reason,
-      "operation 9 is not known");
-  EXPECT_EQ(replayed(recorded() + "29 tick\n").reason, "time goes back from 30 to 29 ns");
+  EXPECT_EQ(replayed(recorded() + "40 finished operation=9 seconds=1 bytes=1\n").reason,
+            "operation 9 is not known");
+  EXPECT_EQ(replayed(recorded() + "29 node_up node=1\n").reason, "time goes back from 30 to 29 ns");
   EXPECT_EQ(
       replayed(recorded() + "flow name=x device=7 class=prefetch constraint=none max_in_flight=0\n")
           .reason,
@@ -133,8 +148,8 @@ TEST_F(PolicyReplay, NamesTheLineThatCannotBeRead) {
 
 TEST_F(PolicyReplay, WantsItsHeader) {
   EXPECT_EQ(replayed("").reason, "the log is empty");
-  EXPECT_EQ(replayed("ioweave-policy-log 2\n").reason,
-            "expected 'ioweave-policy-log 1' as the first line, found 'ioweave-policy-log 2'");
+  EXPECT_EQ(replayed("ioweave-policy-log 3\n").reason,
+            "expected 'ioweave-policy-log 2' as the first line, found 'ioweave-policy-log 3'");
 }
 
 }  // namespace

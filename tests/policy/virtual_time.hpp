@@ -93,7 +93,7 @@ class VirtualTime {
     return tell(Ready{id, of, node, bytes});
   }
   Starts ready_anywhere(OperationId id, FlowId of) { return ready(id, of, kAnyNode); }
-  Starts finished(OperationId id) { return tell(Finished{id, 1e-3, 4096, 1}); }
+  Starts finished(OperationId id) { return tell(Finished{id, 1e-3, 4096}); }
   Starts cancelled(OperationId id) { return tell(Cancelled{id}); }
   Starts active(uint32_t in_flight, Class priority = Class::foreground, NodeId node = 0,
                 DeviceId device = 0) {

@@ -22,7 +22,10 @@ class Operations(unittest.TestCase):
         self.assertEqual(policy.ready(11, flow, None, 1 << 20, 2), [Start(11, 0)])
         self.assertEqual(policy.ready(12, flow, None, 1 << 20, 3), [])
         self.assertEqual((policy.running, policy.waiting), (2, 1))
-        self.assertEqual(policy.finished(10, 0.5, 1 << 20, 2, 4), [Start(12, 0)])
+        self.assertEqual(policy.flow_counts(flow), (1, 2))
+        self.assertEqual(policy.device_counts(disk), (1, 2))
+        self.assertEqual(policy.running_on(0), 2)
+        self.assertEqual(policy.finished(10, 0.5, 1 << 20, 4), [Start(12, 0)])
         self.assertEqual(policy.failed(11, 5), [])
         self.assertEqual(policy.cancelled(12, 6), [])
         self.assertEqual((policy.running, policy.waiting), (0, 0))
@@ -34,8 +37,7 @@ class Operations(unittest.TestCase):
         self.assertEqual(policy.ready(1, flow, None, 0, 1), [Start(1, 0)])
         self.assertEqual(policy.ready(2, flow, None, 0, 1), [])
         self.assertEqual(policy.node_up(7, 2), [Start(2, 7)])
-        self.assertEqual(policy.sample(disk, 7, 1e8, 1, True, 3), [])
-        self.assertEqual(policy.tick(4), [])
+        self.assertEqual(policy.sample(disk, 7, 1e8, 3), [])
         self.assertEqual(policy.node_down(7, 5), [])
         self.assertEqual(policy.running, 1)
 
@@ -43,6 +45,23 @@ class Operations(unittest.TestCase):
         policy = Policy()
         flow = policy.add_flow("f", policy.add_device("d"))
         self.assertEqual(policy.ready(2**64 - 1, flow, 0, 2**64 - 1, 2**63), [Start(2**64 - 1, 0)])
+
+
+class Samples(unittest.TestCase):
+    def test_are_needed_while_operations_that_climb_wait_or_run(self) -> None:
+        policy = Policy()
+        disk = policy.add_device("disk")
+        plain = policy.add_flow("plain", disk)
+        climbing = policy.add_flow("climbing", disk, constraint="climb")
+        policy.ready(1, plain, 0, 0, 1)
+        self.assertFalse(policy.needs_samples(disk))
+        policy.ready(2, climbing, 0, 0, 1)
+        self.assertTrue(policy.needs_samples(disk))
+        policy.ready(3, climbing, None, 0, 1)
+        self.assertEqual(policy.flow_counts(climbing), (1, 1))
+        policy.cancelled(2, 2)
+        policy.finished(3, 1.0, 0, 3)
+        self.assertFalse(policy.needs_samples(disk))
 
 
 class Learning(unittest.TestCase):
@@ -57,7 +76,7 @@ class Learning(unittest.TestCase):
         for now, operation in enumerate(started):  # it grows
             started += [
                 decision.operation
-                for decision in policy.finished(operation, 1.0, 1, 1, now)
+                for decision in policy.finished(operation, 1.0, 1, now)
                 if isinstance(decision, Start)
             ]
         self.assertEqual(len(started), 100)
@@ -172,7 +191,15 @@ class BadInput(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "None stands for any node"):
             policy.ready(1, flow, 2**32 - 1, 0, 1)
         with self.assertRaisesRegex(ValueError, "operation 1 is not known"):
-            policy.finished(1, 0.1, 0, 1, 1)
+            policy.finished(1, 0.1, 0, 1)
+        with self.assertRaisesRegex(ValueError, "flow 5 does not exist"):
+            policy.flow_counts(5)
+        with self.assertRaisesRegex(ValueError, "device 5 does not exist"):
+            policy.device_counts(5)
+        with self.assertRaisesRegex(ValueError, "device 5 does not exist"):
+            policy.needs_samples(5)
+        with self.assertRaisesRegex(ValueError, "node 3 is not up"):
+            policy.running_on(3)
         self.assertEqual((policy.running, policy.waiting), (0, 0))
         self.assertEqual(policy.ready(1, flow, 0, 0, 9), [Start(1, 0)])
         with self.assertRaisesRegex(ValueError, "time goes back from 9 to 8"):
@@ -189,7 +216,7 @@ class Log(unittest.TestCase):
         flow = policy.add_flow("results", disk, constraint="fixed:20.5")
         for operation in range(3):
             policy.ready(operation, flow, None, 4096, operation)
-        policy.finished(0, 0.25, 4096, 1, 10)
+        policy.finished(0, 0.25, 4096, 10)
         return lines
 
     def replayed(self, lines: list[str]) -> tuple[bool, int, str, int, int]:
@@ -234,14 +261,14 @@ class Log(unittest.TestCase):
 
         def curious(line: str) -> None:
             try:
-                policy.tick(0)
+                policy.node_up(2, 0)
             except RuntimeError as error:
                 refused.append(str(error))
             except NameError:  # the header, before there is a policy
                 pass
 
         policy = Policy(curious)
-        policy.tick(1)
+        policy.node_up(1, 1)
         self.assertEqual(len(refused), 1)
         self.assertIn("its own log function", refused[0])
 
@@ -262,19 +289,19 @@ class Threads(unittest.TestCase):
         inside, leave = threading.Event(), threading.Event()
 
         def slow(line: str) -> None:
-            if line.endswith("tick"):
+            if line.endswith("node_up node=1"):
                 inside.set()
                 leave.wait()
 
         policy = Policy(slow)
-        other = threading.Thread(target=policy.tick, args=(1,))
+        other = threading.Thread(target=policy.node_up, args=(1, 1))
         other.start()
         inside.wait()
         with self.assertRaisesRegex(RuntimeError, "hold a lock"):
-            policy.tick(2)
+            policy.node_up(2, 2)
         leave.set()
         other.join()
-        self.assertEqual(policy.tick(3), [])
+        self.assertEqual(policy.node_up(3, 3), [])
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ class SimulationTest(unittest.TestCase):
                 lambda: simulation.compute(1),
                 lambda: simulation.run(),
                 lambda: simulation.counts_of(self.flow),
-                lambda: self.policy.tick(0),
+                lambda: self.policy.node_up(9, 0),
             ):
                 try:
                     question()

@@ -112,9 +112,8 @@ def check_idle(test: unittest.TestCase, client: distributed.Client) -> None:
     for address, free in plugin._free.items():
         test.assertEqual(free, _scheduler(client).workers[address].resources["io"])
     test.assertEqual(plugin._admission._operations, {})
-    for device in plugin._admission.devices.values():
-        test.assertEqual((device.waiting.total(), device.sampled), (0, 0))
-        test.assertEqual(set(device.running.values()) - {0}, set())
+    policy = plugin._admission.policy
+    test.assertEqual((policy.waiting, policy.running), (0, 0))
 
 
 @ioweave.task

@@ -336,7 +336,7 @@ TEST(Simulation, NodesMayHaveDifferentNumbersOfCores) {
 
 // ---- What the policy is told -------------------------------------------------------------------
 
-TEST(Simulation, SamplesSayWhatWasMovedAndWhetherTheLimitWasReached) {
+TEST(Simulation, SamplesSayWhatWasMoved) {
   World world({1, 1});
   const auto flow = world.flow(world.device({{1, 100}}, 100), 100);
   world.io(flow, 750 * kMb);
@@ -345,9 +345,7 @@ TEST(Simulation, SamplesSayWhatWasMovedAndWhetherTheLimitWasReached) {
   ASSERT_EQ(world.samples.size(), 23U);
   for (size_t i = 0; i < world.samples.size(); ++i) {
     EXPECT_NEAR(world.samples[i].bytes_per_second, 100e6, 1);
-    EXPECT_EQ(world.samples[i].concurrency, 1U);
     EXPECT_NEAR(world.samples[i].seconds, i < 20 ? 0.25 : 1, 1e-9);
-    EXPECT_EQ(world.samples[i].limit_reached, i < 22);  // The second one began in the last.
   }
 }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -35,33 +34,16 @@ class DeviceSettings:
 class Device:
     """A device and its operations. A *scope* of it is a node, or None where all nodes share it."""
 
-    __slots__ = ("held_back", "id", "mb_per_s", "name", "running", "sampled", "settings", "waiting")
+    __slots__ = ("id", "mb_per_s", "name", "settings")
 
     def __init__(self, name: str, settings: DeviceSettings, number: int) -> None:
         self.name = name
         self.settings = settings
         self.id = number
-        self.running: Counter[int] = Counter()  # by node
-        self.waiting: Counter[int | None] = Counter()  # by the node they are bound to
-        self.sampled = 0  # operations, waiting or running, of flows that need samples
-        self.held_back: set[int | None] = set()  # scopes where something waited ever since a sample
         self.mb_per_s: dict[int | None, float] = {}  # by scope, as last sampled
-
-    @property
-    def measured_mb_per_s(self) -> float | None:
-        """What all of it moves; None: it is not measured now."""
-        return sum(self.mb_per_s.values()) if self.sampled and self.mb_per_s else None
 
     def scope(self, node: int) -> int | None:
         return None if self.settings.scope == "shared" else node
-
-    def running_in(self, scope: int | None) -> int:
-        return self.running.total() if scope is None else self.running[scope]
-
-    def waiting_in(self, scope: int | None) -> int:
-        if scope is None:
-            return self.waiting.total()
-        return self.waiting[None] + self.waiting[scope]
 
 
 class Flow:
@@ -75,10 +57,8 @@ class Flow:
         "id",
         "limit",
         "name",
-        "running",
         "sampled",
         "seconds",
-        "waiting",
     )
 
     def __init__(self, name: str, device: Device, constraint: str, number: int) -> None:
@@ -87,8 +67,6 @@ class Flow:
         self.constraint = constraint
         self.sampled = constraint == "climb"
         self.id = number
-        self.waiting = 0
-        self.running: Counter[int] = Counter()  # by node
         self.done = 0  # tasks that ended well
         self.bytes = 0  # moved by them
         self.seconds = 0.0  # that one takes: of late ones more than of earlier ones; 0: not known
@@ -202,41 +180,37 @@ class Admission:
 
     def ready(self, operation: Operation) -> list[Operation]:
         """It may start; also told again of one that `node_down` returned."""
-        flow = operation.flow
         operation.id = self._next
         operation.node = operation.worker = None
         self._next += 1
         self._operations[operation.id] = operation
-        flow.waiting += 1
-        flow.device.waiting[operation.bound] += 1
-        flow.device.sampled += flow.sampled
         return self._apply(
             self.policy.ready(
-                operation.id, flow.id, operation.bound, operation.bytes, time.monotonic_ns()
+                operation.id,
+                operation.flow.id,
+                operation.bound,
+                operation.bytes,
+                time.monotonic_ns(),
             )
         )
 
     def finished(self, operation: Operation, seconds: float) -> list[Operation]:
-        flow, node = operation.flow, operation.node
-        assert node is not None  # it ran
+        flow = operation.flow
         flow.done += 1
         flow.bytes += operation.bytes
         flow.seconds += (seconds - flow.seconds) * (_LATE if flow.seconds else 1)
-        concurrency = flow.running[node]
-        self._forget(operation)
+        del self._operations[operation.id]
         return self._apply(
-            self.policy.finished(
-                operation.id, seconds, operation.bytes, concurrency, time.monotonic_ns()
-            )
+            self.policy.finished(operation.id, seconds, operation.bytes, time.monotonic_ns())
         )
 
     def failed(self, operation: Operation) -> list[Operation]:
-        self._forget(operation)
+        del self._operations[operation.id]
         return self._apply(self.policy.failed(operation.id, time.monotonic_ns()))
 
     def cancelled(self, operation: Operation) -> list[Operation]:
         """It will not run, or what it ran is void, and it has left the device."""
-        self._forget(operation)
+        del self._operations[operation.id]
         return self._apply(self.policy.cancelled(operation.id, time.monotonic_ns()))
 
     def node_up(self, node: int) -> list[Operation]:
@@ -251,7 +225,7 @@ class Admission:
             if (operation.bound if operation.node is None else operation.node) == node
         ]
         for operation in lost:
-            self._forget(operation)
+            del self._operations[operation.id]
         for device in self.devices.values():
             device.mb_per_s.pop(node, None)
         return lost, self._apply(self.policy.node_down(node, time.monotonic_ns()))
@@ -268,39 +242,19 @@ class Admission:
         self, device: Device, node: int, bytes_per_second: float, seconds: float
     ) -> list[Operation]:
         """What the device moved in the scope of `node` since the last sample, that long."""
-        scope = device.scope(node)
-        held_back = scope in device.held_back
-        device.mb_per_s[scope] = bytes_per_second / 1e6
-        if device.waiting_in(scope):
-            device.held_back.add(scope)
+        device.mb_per_s[device.scope(node)] = bytes_per_second / 1e6
         return self._apply(
-            self.policy.sample(
-                device.id,
-                node,
-                bytes_per_second,
-                device.running_in(scope),
-                held_back,
-                time.monotonic_ns(),
-                seconds,
-            )
+            self.policy.sample(device.id, node, bytes_per_second, time.monotonic_ns(), seconds)
         )
 
-    def _forget(self, operation: Operation) -> None:
-        del self._operations[operation.id]
-        flow = operation.flow
-        if operation.node is None:
-            self._waits_no_more(operation)
-        else:
-            flow.running[operation.node] -= 1
-            flow.device.running[operation.node] -= 1
-        flow.device.sampled -= flow.sampled
+    def needs_samples(self, device: Device) -> bool:
+        """Whether operations whose constraint is found by samples wait or run on the device."""
+        return self.policy.needs_samples(device.id)
 
-    def _waits_no_more(self, operation: Operation) -> None:
-        device = operation.flow.device
-        operation.flow.waiting -= 1
-        device.waiting[operation.bound] -= 1
-        if device.held_back:
-            device.held_back = {scope for scope in device.held_back if device.waiting_in(scope)}
+    def measured_mb_per_s(self, device: Device) -> float | None:
+        """What all of the device moves; None: it is not measured now."""
+        is_measured = device.mb_per_s and self.needs_samples(device)
+        return sum(device.mb_per_s.values()) if is_measured else None
 
     def _apply(self, decisions: Iterable[Start | SetLimit]) -> list[Operation]:
         started = []
@@ -309,25 +263,23 @@ class Admission:
                 self.flows[decision.flow].limit = decision.limit
                 continue
             operation = self._operations[decision.operation]
-            self._waits_no_more(operation)
             operation.node = decision.node
-            operation.flow.running[decision.node] += 1
-            operation.flow.device.running[decision.node] += 1
             started.append(operation)
         return started
 
     # ---- What is known. -------------------------------------------------------------------------
 
     def describe(self, flow: Flow) -> dict[str, Any]:
+        waiting, running = self.policy.flow_counts(flow.id)
         return {
             "id": flow.id,
             "flow": flow.name,
             "device": flow.device.name,
             "constraint": flow.constraint,
             "limit": flow.limit,
-            "waiting": flow.waiting,
-            "running": flow.running.total(),
+            "waiting": waiting,
+            "running": running,
             "done": flow.done,
             "bytes": flow.bytes,
-            "device_mb_per_s": flow.device.measured_mb_per_s,
+            "device_mb_per_s": self.measured_mb_per_s(flow.device),
         }

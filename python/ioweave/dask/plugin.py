@@ -678,7 +678,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         if state is None:
             return
         on = self._admission.devices[device]
-        if on.sampled:
+        if self._admission.needs_samples(on):
             node = self._nodes[state.host]
             self._begin(self._samples.heard(on, node, worker, counter, bytes_per_second, seconds))
         else:
@@ -760,9 +760,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             "nodes": {
                 self._hosts[node]: {
                     "workers": len(workers),
-                    "io_running": sum(
-                        device.running[node] for device in admission.devices.values()
-                    ),
+                    "io_running": admission.policy.running_on(node),
                 }
                 for node, workers in self._workers.items()
             },
