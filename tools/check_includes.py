@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that includes follow the direction of ARCHITECTURE.md, and fails on a breach.
 
-    cli, calls -> service -> {policy, engine, tasking} -> base
+    cli, calls -> service -> {gate -> policy, engine, tasking} -> base
     cli, calls, service -> stats -> base
     simulator -> policy
     cli -> stream -> {engine, stats}
@@ -10,7 +10,8 @@ A station may include what lies anywhere behind it, never what lies beside or be
 headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom, which measures it
 through its public headers; those in examples/ know only these, those in bench/ also base, and the
 Python module these and policy. policy is pure logic: what the system offers of I/O, time and
-threads is closed to it.
+threads is closed to it. A policy is constructed by its drivers alone: the gate of a process, and
+the Python binding, which serves simulations and Dask's scheduler.
 
 Usage: check_includes.py [ROOT]
 """
@@ -28,11 +29,12 @@ ALLOWED: dict[str, set[str]] = {
     "stats": {"stats", "base"},
     "policy": {"policy", "base"},
     "simulator": {"simulator", "policy", "base"},
+    "gate": {"gate", "policy", "base"},
     "engine": {"engine", "base"},
     "stream": {"stream", "engine", "stats", "base"},
     "tasking": {"tasking", "base"},
-    "service": {"service", PUBLIC} | _CORE,
-    "calls": {"calls", "service", PUBLIC} | _CORE,
+    "service": {"service", "gate", PUBLIC} | _CORE,
+    "calls": {"calls", "service", "gate", PUBLIC} | _CORE,
     "cli": {"cli", "stream", "service", PUBLIC} | _CORE,
     "include": {PUBLIC},
     "apps": set(),
@@ -52,6 +54,12 @@ FORBIDDEN_SYSTEM = {
         "policy is pure logic: no I/O, clock, thread or lock",
     ),
 }
+
+# Who may construct a policy: a second driver in a process would be a second budget for its devices.
+POLICY_DRIVERS = {"policy", "gate", "python"}
+_CONSTRUCTS_POLICY = re.compile(
+    r"\b(policy::Policy\s+\w+\s*[;({=]|make_(unique|shared)<policy::Policy>|new policy::Policy\b)"
+)
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 _SUFFIXES = {".c", ".h", ".cpp", ".hpp"}
@@ -103,6 +111,8 @@ def breaches(root: Path) -> list[str]:
                 why = breach(station, match[1], match[2], stations) if match else None
                 if match and why:
                     found.append(f"{relative}:{number}: must not include {match[2]}: {why}")
+                if station not in POLICY_DRIVERS and _CONSTRUCTS_POLICY.search(line):
+                    found.append(f"{relative}:{number}: must not construct a policy: ask the gate")
     return found
 
 

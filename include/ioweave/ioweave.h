@@ -332,7 +332,13 @@ typedef struct iow_flow_options {
                                  the device; 0: none. Without effect on a device without a budget,
                                  as device 0 is: there is nothing to hold a part of */
   uint32_t max_in_flight;     /* requests of the flow at once; 0: no limit */
-  uint32_t reserved[8];
+  uint32_t reserved_word;
+  /* Instead of constraint_mb_per_s, in words; NULL: none. "20" is as constraint_mb_per_s = 20.
+     "climb" finds under way how many operations at once the device serves best, by the bytes that
+     they say they moved. "auto(MIN,MAX,DELTA)" and "auto" learn in epochs, as the I/O-aware tasks
+     paper does; the device needs a budget, "auto" also the flow's max_in_flight. */
+  const char* constraint;
+  uint32_t reserved[6];
 } iow_flow_options;
 
 /*
@@ -341,6 +347,50 @@ typedef struct iow_flow_options {
  */
 IOW_API int iow_flow_create(iow_service* service, const char* name, const iow_flow_options* options,
                             char** error_text) IOW_NOEXCEPT;
+
+/* ---- I/O that others do ---- */
+
+/*
+ * Operations that another library carries out (HDF5, MPI-IO, a database) take their turn on a flow
+ * as requests do: ask, let the library do it, say that it has ended.
+ *
+ *   int64_t operation = iow_admit(service, flow, bytes);
+ *   herr_t status = H5Dwrite(...);
+ *   iow_finish(service, operation, status < 0 ? -EIO : (int64_t)bytes);
+ *
+ * Who asks again before his first operation has ended may wait for himself.
+ */
+
+/*
+ * Waits until an operation of `bytes` may start, and returns its number, above 0. Pauses the task
+ * in a task that can be paused (ioweave/tasks.h). Errors: -EINVAL for an unknown flow, -ENOMEM,
+ * -ECANCELED in a forked child.
+ */
+IOW_API int64_t iow_admit(iow_service* service, uint32_t flow, uint64_t bytes) IOW_NOEXCEPT;
+
+typedef void (*iow_admitted)(int64_t operation, void* user);
+
+/*
+ * Returns the number at once. `admitted` runs once, when the operation may start: inside this call,
+ * or on the thread that makes room. It must neither block nor throw; it may call iow_finish().
+ * Errors as above, and -EINVAL where `admitted` is NULL.
+ */
+IOW_API int64_t iow_admit_async(iow_service* service, uint32_t flow, uint64_t bytes,
+                                iow_admitted admitted, void* user) IOW_NOEXCEPT;
+
+/*
+ * The operation has ended: `result` is the bytes it moved, or -errno. 0; -ENOENT for a number that
+ * is none of an operation under way, -EBUSY for one that is not admitted yet, -ECANCELED in a
+ * forked child.
+ */
+IOW_API int iow_finish(iow_service* service, int64_t operation, int64_t result) IOW_NOEXCEPT;
+
+/*
+ * Gives an operation up that waits: 0, and `admitted` does not run. -EALREADY where it is admitted
+ * or has ended: then iow_finish() is owed. -ECANCELED in a forked child. iow_service_close()
+ * forgets operations that wait or have not been finished.
+ */
+IOW_API int iow_withdraw(iow_service* service, int64_t operation) IOW_NOEXCEPT;
 
 /* ---- Statistics ---- */
 

@@ -195,6 +195,22 @@ class Service {
     return fail_with(id, text, "iow_flow_create");
   }
 
+  /// I/O that another library does, under the flow's constraint: runs `body`, which returns the
+  /// bytes that it moved, when it may start. What `body` throws passes through.
+  template <typename Body>
+  auto admitted(uint32_t flow, uint64_t bytes, Body&& body) {
+    const int64_t operation = check(iow_admit(raw(), flow, bytes), "iow_admit");
+    struct Finish {
+      iow_service* service;
+      int64_t operation;
+      int64_t result = -ECANCELED;
+      ~Finish() { iow_finish(service, operation, result); }
+    } finish{raw(), operation};
+    const auto moved = body();
+    finish.result = static_cast<int64_t>(moved);
+    return moved;
+  }
+
   [[nodiscard]] int register_buffer(std::span<std::byte> buffer) {
     return check(iow_register_buffer(raw(), buffer.data(), buffer.size()), "iow_register_buffer");
   }

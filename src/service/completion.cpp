@@ -96,9 +96,7 @@ void Service::Impl::end_activity(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   if (journey.counted) {
     journey.counted = false;
-    RequestList start;
-    governor_.end_activity(governor_.device_of(request.flow), start);
-    post_all(start);
+    gate_.end_activity(gate_.device_of(request.flow));
   }
 }
 
@@ -165,9 +163,8 @@ void Service::Impl::finish_pumped(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   journey.station.store(Station::none, std::memory_order_relaxed);
   if (journey.managed) {
-    RequestList start;
-    governor_.ended(request, start);
-    post_all(start);  // first: the device should not wait for a callback
+    gate_.ended(journey.admission,
+                request.result);  // first: the device should not wait for a callback
   } else {
     end_activity(request);
   }
@@ -321,10 +318,12 @@ int Service::Impl::cancel(iow_request& request) noexcept {
     return -EALREADY;
   }
   journey.cancel_wanted.store(true, std::memory_order_seq_cst);  // against Pump::submit_one()
-  RequestList start;
   const bool withdrawn = journey.station.load(std::memory_order_relaxed) == Station::held &&
-                         governor_.withdraw(request, start);
-  post_all(start);
+                         gate_.withdraw(journey.admission);
+  if (withdrawn) {
+    journey.station.store(Station::none, std::memory_order_relaxed);
+    journey.managed = false;
+  }
   if (withdrawn && !runs_on_poll(request)) {
     post(request);  // the pump ends it: its callback runs there
     return 0;
@@ -341,8 +340,9 @@ int Service::Impl::cancel(iow_request& request) noexcept {
   if (Lane* const lane = journey.lane.load(std::memory_order_acquire); lane != nullptr) {
     return lane->backend()->cancel(journey.operation) == 0 ? 0 : -EALREADY;
   }
-  if (journey.station.load(std::memory_order_seq_cst) == Station::posted) {
-    return 0;  // the pump will see it
+  const Station station = journey.station.load(std::memory_order_seq_cst);
+  if (station == Station::posted || station == Station::held) {
+    return 0;  // the pump will see it; what is still held here is on its way there
   }
   for (unsigned tries = 0; tries < kMostCancelTries && !journey.event.done(); ++tries) {
     const int status = cancel_in_pumps(journey.operation);

@@ -9,7 +9,7 @@
 // again and is not touched (completion.cpp). Calls inside tasks are in task_io.cpp. Opening,
 // closing, threads that end and fork are in service.cpp.
 //
-// Locks: none on the fast path (a lane has one submitter and one leader); the governor's around the
+// Locks: none on the fast path (a lane has one submitter and one leader); the gate's around the
 // policy; `lanes_lock_` around creating lanes and starting pumps. None is held across a system
 // call that does I/O, nor while a callback runs.
 
@@ -24,8 +24,9 @@
 #include <vector>
 
 #include "base/futex.hpp"
+#include "gate/gate.hpp"
+#include "service/admissions.hpp"
 #include "service/counters.hpp"
-#include "service/governor.hpp"
 #include "service/lane.hpp"
 #include "service/local.hpp"
 #include "service/pump.hpp"
@@ -58,11 +59,14 @@ inline void run_callback(iow_request& request) noexcept {
   request.callback(&request, request.user);
 }
 
-class Service::Impl final : public PumpClient, public TaskQueueClient, public LaneHost {
+class Service::Impl final : public gate::Executor,
+                            public PumpClient,
+                            public TaskQueueClient,
+                            public LaneHost {
  public:
   Impl(const engine::LaneOptions& lane_options, const Options& options, std::string engine_name,
        std::string why)
-      : governor_(options.policy_log),
+      : gate_(options.policy_log),
         lane_options_(lane_options),
         open_lane_(options.open_lane),
         own_threads_(options.own_threads),
@@ -109,14 +113,15 @@ class Service::Impl final : public PumpClient, public TaskQueueClient, public La
   int64_t transfer(const Call& call) noexcept;
   void close() noexcept;
   void statistics(iow_stats& sum) const noexcept;
-  void post_all(RequestList& start) noexcept;
 
   int bind(const Call& call, ssize_t* result) noexcept;
   int start_bound(const Call& call, ssize_t* result) noexcept;
   [[nodiscard]] bool in_pausable_task() const noexcept;
   void task_statistics(iow_task_stats& stats) const noexcept;
+  int64_t admit(uint32_t flow, uint64_t bytes) noexcept;
 
-  Governor governor_;
+  gate::Gate gate_;
+  Admissions admissions_{gate_};
   engine::FixedTable fixed_;
   engine::LaneOptions lane_options_;
   const OpenLane open_lane_;
@@ -152,6 +157,7 @@ class Service::Impl final : public PumpClient, public TaskQueueClient, public La
   // Tasks.
   int64_t transfer_in_task(const Call& call) noexcept;
   bool ended_at_once(iow_request& request) noexcept;
+  int64_t pause_until_admitted(uint32_t flow, uint64_t bytes) noexcept;
   void note_end_at_once(const Call& call, int64_t result) noexcept;
   [[nodiscard]] bool choose_way(Journey& journey) noexcept;
   bool is_alone() noexcept;
@@ -178,7 +184,8 @@ class Service::Impl final : public PumpClient, public TaskQueueClient, public La
   unsigned lead_once(Lane& lane, unsigned min, int64_t timeout_ns, bool is_owner) noexcept;
   void end_activity(iow_request& request) noexcept;
 
-  // PumpClient, TaskQueueClient and LaneHost.
+  // gate::Executor, PumpClient, TaskQueueClient and LaneHost.
+  void start(void* operation) noexcept override;
   void ended(iow_request& request, Pump& pump) noexcept override;
   void refused(iow_request& request, Pump& pump) noexcept override;
   void ended_in_task_queue(iow_request& request) noexcept override;

@@ -26,7 +26,7 @@ inline constexpr uint64_t kMostBytesInFlight = 64 << 20;
 /// Where a request is, for cancellation.
 enum class Station : uint8_t {
   none,       ///< not submitted, or completed
-  held,       ///< with the policy
+  held,       ///< waits for the gate
   posted,     ///< on its way to a pump
   in_flight,  ///< with a back end
 };
@@ -40,14 +40,14 @@ struct Journey {
   std::atomic<bool> cancel_wanted;
   uint8_t attempts;         ///< in a row without progress
   bool counted : 1;         ///< as foreground activity of its device
-  bool managed : 1;         ///< started by the policy, which is owed the end
+  bool managed : 1;         ///< the gate was asked, and is owed the end
   bool for_workers : 1;     ///< the engine does it worse than a thread
   bool for_task_queue : 1;  ///< a transfer of a task, which the queue of tasks has not refused yet
   std::atomic<Lane*> lane;  ///< whose back end has it; null on its way through the pumps
   Lane* home;               ///< of the submitting thread, where it counts; null where nobody polls
   uint64_t done_bytes;      ///< transferred by earlier operations of the same request
   uint64_t total_bytes;
-  uint64_t start_ns;  ///< of managed requests
+  uint64_t admission;  ///< the gate's number, of managed requests
 };
 static_assert(sizeof(Journey) <= sizeof(iow_request::internal));
 static_assert(alignof(Journey) <= alignof(iow_request));

@@ -104,6 +104,7 @@ void Service::Impl::close() noexcept {
   if (!ours()) {
     return;
   }
+  admissions_.close();  // first: requests may wait for what nobody finishes any more
   for (Lane* lane = all_lanes_.load(std::memory_order_acquire); lane != nullptr;
        lane = lane->next) {
     drain(*lane);
@@ -148,7 +149,7 @@ void Service::Impl::statistics(iow_stats& sum) const noexcept {
   task_queue_.add_to(sum);
   inline_counters_.add_to(sum);
   blocking_bytes_.add_to(sum);
-  sum.held = governor_.held();
+  sum.held = gate_.held();
 }
 
 // ---- Service
@@ -263,19 +264,42 @@ engine::FixedTable& Service::fixed() noexcept {
 }
 
 int64_t Service::add_device(const policy::DeviceConfig& config, std::string& why) {
-  return impl_->governor_.add_device(config, why);
+  return impl_->gate_.add_device(config, why);
 }
 int64_t Service::add_flow(const policy::FlowConfig& config, std::string& why) {
-  return impl_->governor_.add_flow(config, why);
+  return impl_->gate_.add_flow(config, why);
+}
+
+int64_t Service::admit(uint32_t flow, uint64_t bytes) noexcept {
+  return impl_->admit(flow, bytes);
+}
+int64_t Service::admit(uint32_t flow, uint64_t bytes, void (*admitted)(int64_t, void*),
+                       void* user) noexcept {
+  if (!impl_->ours()) {
+    return -ECANCELED;
+  }
+  if (admitted == nullptr || !impl_->gate_.knows(flow)) {
+    return -EINVAL;
+  }
+  bool may_start = false;
+  const int64_t operation = impl_->admissions_.ask(flow, bytes, admitted, user, may_start);
+  if (may_start) {
+    admitted(operation, user);
+  }
+  return operation;
+}
+int Service::finish(int64_t operation, int64_t result) noexcept {
+  return impl_->ours() ? impl_->admissions_.finish(operation, result) : -ECANCELED;
+}
+int Service::withdraw(int64_t operation) noexcept {
+  return impl_->ours() ? impl_->admissions_.withdraw(operation) : -ECANCELED;
 }
 
 bool Service::foreground_begin(policy::DeviceId device) noexcept {
-  return impl_->ours() && impl_->governor_.begin_activity(device);
+  return impl_->ours() && impl_->gate_.begin_activity(device);
 }
 void Service::foreground_end(policy::DeviceId device) noexcept {
-  RequestList start;
-  impl_->governor_.end_activity(device, start);
-  impl_->post_all(start);
+  impl_->gate_.end_activity(device);
 }
 
 void Service::statistics(iow_stats& stats) const noexcept {

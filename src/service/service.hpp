@@ -6,12 +6,12 @@
 // How it works. Every thread that submits gets a *lane* of its own, an engine back end in which it
 // alone submits; foreground requests without a constraint go straight there (the fast path) and are
 // reaped by whoever waits: the owner as a rule, or any thread that waits for a request in it. What
-// the policy may hold back (constrained flows, lower classes) is told to it under the *governor's*
-// lock; what it starts, and what completes by callback, goes through a *pump*: a thread with a back
-// end of its own that takes submissions from an inbox, submits, reaps in batches and runs
-// callbacks. There are two, the reaper on the engine and the workers for what the engine cannot do.
-// Blocking calls are plain system calls on the calling thread, but in a task that can be paused:
-// there, as transfers bound to a task, they go to the reaper (task_io.cpp).
+// the policy may hold back (constrained flows, lower classes) asks the *gate* (gate/gate.hpp),
+// under its lock; what that starts, and what completes by callback, goes through a *pump*: a thread
+// with a back end of its own that takes submissions from an inbox, submits, reaps in batches and
+// runs callbacks. There are two, the reaper on the engine and the workers for what the engine
+// cannot do. Blocking calls are plain system calls on the calling thread, but in a task that can be
+// paused: there, as transfers bound to a task, they go to the reaper (task_io.cpp).
 //
 // What passes by the policy is told to it as Activity, so that `strict` holds for the fast path
 // too.
@@ -129,6 +129,13 @@ class Service {
   /// is end owed.
   [[nodiscard]] bool foreground_begin(policy::DeviceId device) noexcept;
   void foreground_end(policy::DeviceId device) noexcept;
+
+  // I/O that others do: the contracts of iow_admit and its like.
+  [[nodiscard]] int64_t admit(uint32_t flow, uint64_t bytes) noexcept;
+  [[nodiscard]] int64_t admit(uint32_t flow, uint64_t bytes,
+                              void (*admitted)(int64_t operation, void* user), void* user) noexcept;
+  [[nodiscard]] int finish(int64_t operation, int64_t result) noexcept;
+  [[nodiscard]] int withdraw(int64_t operation) noexcept;
 
   void statistics(iow_stats& stats) const noexcept;
 

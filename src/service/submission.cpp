@@ -66,7 +66,7 @@ int Service::Impl::submit(std::span<iow_request* const> requests) noexcept {
 }
 
 int Service::Impl::take(iow_request& request, Lane* lane) noexcept {
-  if (!governor_.knows(request.flow)) {
+  if (!gate_.knows(request.flow)) {
     return -EINVAL;
   }
   if (const int error = begin_journey(request); error != 0) {
@@ -86,13 +86,13 @@ int Service::Impl::take(iow_request& request, Lane* lane) noexcept {
 
 bool Service::Impl::is_direct(const iow_request& request, Lane* lane) noexcept {
   return lane != nullptr && lane->backend() != nullptr && runs_on_poll(request) &&
-         request.op != IOW_OP_PREFETCH && !polling_refused() && governor_.direct(request.flow);
+         request.op != IOW_OP_PREFETCH && !polling_refused() && gate_.direct(request.flow);
 }
 
 int Service::Impl::submit_direct(iow_request& request, Lane& lane) noexcept {
   Journey& journey = journey_of(request);
   journey.home = &lane;
-  journey.counted = governor_.begin_activity(governor_.device_of(request.flow));
+  journey.counted = gate_.begin_activity(gate_.device_of(request.flow));
   journey.station.store(Station::in_flight, std::memory_order_relaxed);
   // Release: pairs with the acquire of whoever waits for the request and then leads the lane.
   journey.lane.store(&lane, std::memory_order_release);
@@ -175,22 +175,25 @@ void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
     home->sent_elsewhere();
   }
   pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
-  if (!governor_.direct(request.flow)) {
-    RequestList start;
-    governor_.ready(request, start);
-    post_all(start);
+  if (!gate_.direct(request.flow)) {
+    journey.managed = true;
+    journey.station.store(Station::held, std::memory_order_relaxed);
+    if (gate_.admit({*this, &request, request.flow, journey.total_bytes}, journey.admission)) {
+      start(&request);
+    }
     return;
   }
   if (!journey.counted) {
-    journey.counted = governor_.begin_activity(governor_.device_of(request.flow));
+    journey.counted = gate_.begin_activity(gate_.device_of(request.flow));
   }
   post(request);
 }
 
-void Service::Impl::post_all(RequestList& start) noexcept {
-  while (!start.empty()) {
-    post(start.pop());
-  }
+/// The gate lets it go.
+void Service::Impl::start(void* operation) noexcept {
+  auto& request = *static_cast<iow_request*>(operation);
+  journey_of(request).station.store(Station::posted, std::memory_order_relaxed);
+  post(request);
 }
 
 void Service::Impl::post(iow_request& request) noexcept {
@@ -337,7 +340,7 @@ int64_t Service::Impl::transfer_on_thread(const Call& call) noexcept {
     return -EINVAL;  // iow_request's "current position" is not part of these calls
   }
   // Not in a forked child: at the end a lock may be needed that a thread of the parent held.
-  const bool counted = ours() && governor_.begin_activity(0);
+  const bool counted = ours() && gate_.begin_activity(0);
   const bool plain = call.op == engine::Op::read || call.op == engine::Op::write;
   int64_t result = 0;
   // One system call does it as a rule; only what is left is worth a request.
@@ -354,9 +357,7 @@ int64_t Service::Impl::transfer_on_thread(const Call& call) noexcept {
     result = transfer_request(call, result);
   }
   if (counted) {
-    RequestList start;
-    governor_.end_activity(0, start);
-    post_all(start);
+    gate_.end_activity(0);
   }
   if (call.op != engine::Op::fsync && call.op != engine::Op::fdatasync) {
     blocking_bytes_.add(call.op == engine::Op::read || call.op == engine::Op::readv, result);

@@ -215,7 +215,7 @@ bool Service::Impl::ended_at_once(iow_request& request) noexcept {
 int Service::Impl::try_at_once(iow_request& request) noexcept {
   const auto op = static_cast<engine::Op>(request.op);
   if (request.flow != 0 || !is_transfer(op) || request.offset < 0 || !ours()) {
-    return governor_.knows(request.flow) ? 0 : -EINVAL;
+    return gate_.knows(request.flow) ? 0 : -EINVAL;
   }
   if (const int error = begin_journey(request); error != 0) {
     return error;
@@ -412,6 +412,84 @@ int64_t Service::Impl::help_reaper() noexcept {
   }
   reaper_.drive();
   return static_cast<int64_t>(tasks_.poll_max_ns);
+}
+
+// ---- Admission
+
+namespace {
+
+/// A task that is paused until the gate admits its operation.
+class PausedAdmission final : public tasking::TaskPause {
+ public:
+  PausedAdmission(tasking::TaskHost& host, Admissions& admissions, TaskCounters& counters,
+                  uint32_t flow, uint64_t bytes) noexcept
+      : TaskPause(host), admissions_(admissions), counters_(counters), flow_(flow), bytes_(bytes) {}
+
+  void start() noexcept override {
+    bool may_start = false;
+    const auto admitted = [](int64_t number, void* user) {
+      static_cast<PausedAdmission*>(user)->end(number);
+    };
+    const int64_t number = admissions_.ask(flow_, bytes_, admitted, this, may_start);
+    if (may_start || number < 0) {
+      end(number);  // else the pause may be gone
+    }
+  }
+  [[nodiscard]] int64_t number() const noexcept { return number_; }
+
+ private:
+  void end(int64_t number) noexcept {
+    number_ = number;
+    counters_.paused.fetch_sub(1, std::memory_order_relaxed);
+    complete();
+  }
+
+  Admissions& admissions_;
+  TaskCounters& counters_;
+  const uint32_t flow_;
+  const uint64_t bytes_;
+  int64_t number_ = 0;
+};
+
+}  // namespace
+
+int64_t Service::Impl::admit(uint32_t flow, uint64_t bytes) noexcept {
+  if (!ours()) {
+    return -ECANCELED;
+  }
+  if (!gate_.knows(flow)) {
+    return -EINVAL;
+  }
+  const tasking::Task task = current_task();
+  if (task != nullptr && tasks_.host->can_pause(task) && may_pause()) {
+    const int64_t number = pause_until_admitted(flow, bytes);
+    tasks_.counters.held.fetch_sub(1, std::memory_order_relaxed);
+    return number;
+  }
+  tasking::ThreadEvent event{};
+  static_cast<void>(event.prepare());
+  bool may_start = false;
+  const int64_t number = admissions_.ask(
+      flow, bytes,
+      [](int64_t, void* user) { static_cast<tasking::ThreadEvent*>(user)->complete(); }, &event,
+      may_start);
+  while (number >= 0 && !may_start && !event.done()) {
+    if (task != nullptr) {
+      tasking::sleep_briefly(*tasks_.host);  // whom it waits for may need this very worker
+    } else {
+      event.sleep(-1);
+    }
+  }
+  return number;
+}
+
+/// Not to be inlined, as pause_task().
+__attribute__((noinline)) int64_t Service::Impl::pause_until_admitted(uint32_t flow,
+                                                                      uint64_t bytes) noexcept {
+  PausedAdmission pause(*tasks_.host, admissions_, tasks_.counters, flow, bytes);
+  tasks_.host->pause(pause);
+  IOW_ASSERT(pause.done());
+  return pause.number();
 }
 
 // ---- Bound calls

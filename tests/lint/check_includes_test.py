@@ -17,7 +17,16 @@ class CheckIncludes(unittest.TestCase):
         """The breaches of a tree that holds all stations and one file."""
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
-            for station in ("base", "stats", "policy", "engine", "tasking", "service", "calls"):
+            for station in (
+                "base",
+                "stats",
+                "policy",
+                "gate",
+                "engine",
+                "tasking",
+                "service",
+                "calls",
+            ):
                 (root / "src" / station).mkdir(parents=True)
             (root / file).parent.mkdir(parents=True, exist_ok=True)
             (root / file).write_text(text, "utf-8")
@@ -41,7 +50,22 @@ class CheckIncludes(unittest.TestCase):
         self.assert_allowed("src/stats/a.cpp", '#include "base/clock.hpp"\n')
         self.assert_allowed("src/service/a.cpp", "#include <ioweave/ioweave.h>\n")
 
+    def test_only_its_drivers_construct_a_policy(self) -> None:
+        self.assert_allowed("src/gate/a.hpp", "policy::Policy policy_;\n")
+        self.assert_allowed("python/src/a.hpp", "policy::Policy policy_;\n")
+        self.assert_allowed("src/service/a.hpp", "const policy::Policy& policy_;\n")
+        for line in (
+            "policy::Policy policy_;",
+            "  policy::Policy policy{};",
+            "auto it = std::make_unique<policy::Policy>();",
+        ):
+            self.assert_breach("src/service/a.hpp", line + "\n", "construct a policy")
+
     def test_the_three_in_the_middle_never_include_each_other(self) -> None:
+        for station in ("gate", "engine", "tasking"):
+            for other in {"gate", "policy", "engine", "tasking"} - {station, "policy"}:
+                file = f"src/{station}/a.cpp"
+                self.assert_breach(file, f'#include "{other}/x.hpp"\n', "may include only")
         for station in ("policy", "engine", "tasking"):
             for other in {"policy", "engine", "tasking"} - {station}:
                 file = f"src/{station}/a.cpp"

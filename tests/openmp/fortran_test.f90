@@ -40,6 +40,7 @@ program fortran_test
   call blocking_calls
   call errors
   call vectors
+  call admission
   do team = 1, 4
     call tasks(team)
   end do
@@ -66,6 +67,29 @@ contains
     call check(len(iow_service_engine(service, text)) > 0, "it has an engine")
     call check(iow_service_tasks(service, text) == "none", "and no task runtime")
     call check(index(iow_version(), ".") > 0, "a version")
+  end subroutine
+
+  subroutine admission
+    type(iow_device_options) :: disk
+    type(iow_flow_options) :: saves
+    character(:), allocatable :: text
+    integer(c_int) :: flow
+    integer(c_int64_t) :: operation, next
+    disk%budget_mb_per_s = 100
+    saves%device = iow_device_create(service, "disk", disk, text)
+    call check(saves%device > 0, "a device: "//text)
+    call check(iow_flow_create(service, "saves", saves, "fast", text) == -22, "no such constraint")
+    call check(index(text, "'fast'") > 0, "which is named: "//text)
+    flow = iow_flow_create(service, "saves", saves, "climb", text)
+    call check(flow > 0, "a flow that climbs: "//text)
+    operation = iow_admit(service, flow, 4096_c_int64_t)
+    call check(operation > 0, "an operation is admitted")
+    call check(iow_finish(service, operation, 4096_c_int64_t) == 0, "and ends")
+    call check(iow_finish(service, operation, 4096_c_int64_t) == -2, "once")
+    next = iow_admit(service, 0_c_int, 1_c_int64_t)
+    call check(next > operation, "a flow without a constraint")
+    call check(iow_finish(service, next, -5_c_int64_t) == 0, "which fails")
+    call check(iow_admit(service, 99_c_int, 1_c_int64_t) == -22, "an unknown flow is EINVAL")
   end subroutine
 
   subroutine blocking_calls

@@ -82,6 +82,39 @@ TEST_P(BlockingInTask, OutsideOneItIsThePlainCall) {
   EXPECT_EQ(stats().at_once, 0u);
 }
 
+/// The only worker of those that wait runs what comes behind them.
+TEST_P(BlockingInTask, ATaskThatWaitsToBeAdmittedIsPaused) {
+  open(1);
+  iow_device_options device{};
+  device.max_in_flight = 1;
+  iow_flow_options options{};
+  options.device = static_cast<uint32_t>(iow_device_create(service, "disk", &device, nullptr));
+  const auto flow = static_cast<uint32_t>(iow_flow_create(service, "saves", &options, nullptr));
+  const int64_t held = iow_admit(service, flow, 1);
+  ASSERT_GT(held, 0);
+  std::atomic<unsigned> admitted{0};
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&] {
+      set_errno(EDOM);
+      const int64_t operation = iow_admit(service, flow, 1);
+      EXPECT_EQ(get_errno(), EDOM);
+      EXPECT_GT(operation, 0);
+      ++admitted;
+      EXPECT_EQ(iow_finish(service, operation, 1), 0);
+    });
+  }
+  std::atomic<bool> other{false};
+  workers->spawn([&] { other = true; });
+  while (!other || stats().paused != kTasks) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(admitted, 0u);
+  EXPECT_EQ(iow_finish(service, held, 1), 0);
+  workers->wait();
+  EXPECT_EQ(admitted, kTasks);
+  EXPECT_EQ(stats().paused, 0u);
+}
+
 TEST_P(BoundToTask, OutsideOneNothingStarts) {
   open(2);
   const TempFile file(kFileBytes);

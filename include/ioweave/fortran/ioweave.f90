@@ -23,7 +23,8 @@ module ioweave
   private
 
   public :: c_associated, c_null_ptr, c_ptr, c_int, c_int64_t, c_size_t, c_loc
-  public :: iow_options, iow_iovec, iow_task_stats
+  public :: iow_options, iow_device_options, iow_flow_options, iow_iovec, iow_task_stats
+  public :: iow_device_create, iow_flow_create, iow_admit, iow_finish
   public :: iow_service_open, iow_service_close, iow_service_engine, iow_service_tasks
   public :: iow_version, iow_error_text
   public :: iow_open_file, iow_close_file
@@ -51,6 +52,15 @@ module ioweave
   enum, bind(C)
     enumerator :: IOW_REAPER_AUTO = 0, IOW_REAPER_THREAD, IOW_REAPER_TASK
   end enum
+  ! iow_class and iow_scheduling
+  enum, bind(C)
+    enumerator :: IOW_FOREGROUND = 0, IOW_WRITE_BEHIND, IOW_PREFETCH
+  end enum
+  enum, bind(C)
+    enumerator :: IOW_SCHEDULE_NONE = 0, IOW_SCHEDULE_STRICT, IOW_SCHEDULE_WEIGHTED
+  end enum
+  public :: IOW_FOREGROUND, IOW_WRITE_BEHIND, IOW_PREFETCH
+  public :: IOW_SCHEDULE_NONE, IOW_SCHEDULE_STRICT, IOW_SCHEDULE_WEIGHTED
   public :: IOW_ENGINE_AUTO, IOW_ENGINE_URING, IOW_ENGINE_AIO, IOW_ENGINE_THREADS
   public :: IOW_MODE_PLAIN, IOW_MODE_SQPOLL, IOW_MODE_IOPOLL
   public :: IOW_TASKS_AUTO, IOW_TASKS_NONE, IOW_TASKS_ALPI, IOW_TASKS_TBB
@@ -75,6 +85,27 @@ module ioweave
     integer(c_int32_t) :: poll_min_us = 0
     integer(c_int32_t) :: poll_max_us = 0
     integer(c_int32_t) :: reserved(3) = 0
+  end type
+
+  type, bind(C) :: iow_device_options
+    integer(c_int32_t) :: size = 0
+    integer(c_int) :: scheduling = IOW_SCHEDULE_NONE
+    real(c_double) :: budget_mb_per_s = 0
+    integer(c_int32_t) :: max_in_flight = 0
+    integer(c_int32_t) :: weights(3) = 0
+    integer(c_int32_t) :: reserved(8) = 0
+  end type
+
+  ! The words of a constraint ("climb", "20") are an argument of iow_flow_create().
+  type, bind(C) :: iow_flow_options
+    integer(c_int32_t) :: size = 0
+    integer(c_int32_t) :: device = 0
+    integer(c_int) :: priority = IOW_FOREGROUND
+    real(c_double) :: constraint_mb_per_s = 0
+    integer(c_int32_t) :: max_in_flight = 0
+    integer(c_int32_t) :: reserved_word = 0
+    type(c_ptr) :: constraint = c_null_ptr
+    integer(c_int32_t) :: reserved(6) = 0
   end type
 
   ! struct iovec: c_loc() of a part of the data, and how long it is.
@@ -255,6 +286,24 @@ module ioweave
       integer(c_size_t), intent(inout), asynchronous, target :: result
     end function
 
+    ! I/O that another library does, HDF5 for instance: ask, do it, say that it has ended. A number
+    ! above 0, or a negated errno.
+    integer(c_int64_t) function iow_admit(service, flow, bytes) &
+        bind(C, name="iow_admit") result(operation)
+      import :: c_ptr, c_int32_t, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int32_t), value :: flow
+      integer(c_int64_t), value :: bytes
+    end function
+
+    ! `moved`: the bytes, or a negated errno.
+    integer(c_int) function iow_finish(service, operation, moved) &
+        bind(C, name="iow_finish") result(error)
+      import :: c_ptr, c_int, c_int64_t
+      type(c_ptr), value :: service
+      integer(c_int64_t), value :: operation, moved
+    end function
+
     ! `done` is c_funloc() of a bind(C) subroutine with one type(c_ptr), value argument.
     integer(c_int) function iow_task_begin(service, done, user) &
         bind(C, name="iow_task_begin") result(error)
@@ -288,6 +337,24 @@ module ioweave
         bind(C, name="iow_service_open") result(error)
       import :: c_ptr, c_int
       type(c_ptr), intent(out) :: service
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_device_create(service, name, options, error_text) &
+        bind(C, name="iow_device_create") result(id)
+      import :: c_char, c_int, c_ptr
+      type(c_ptr), value :: service
+      character(kind=c_char), intent(in) :: name(*)
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_flow_create(service, name, options, error_text) &
+        bind(C, name="iow_flow_create") result(id)
+      import :: c_char, c_int, c_ptr
+      type(c_ptr), value :: service
+      character(kind=c_char), intent(in) :: name(*)
       type(c_ptr), value :: options
       type(c_ptr), intent(out) :: error_text
     end function
@@ -349,11 +416,52 @@ contains
     given = c_null_ptr
     if (present(options)) given = c_loc(options)
     error = c_service_open(service, given, text)
-    if (present(error_text)) then
-      error_text = text_at(text)
-      if (error /= 0 .and. len(error_text) == 0) error_text = iow_error_text(error)
-    end if
+    if (present(error_text)) error_text = told(error, text)
     if (c_associated(text)) call c_free(text)
+  end function
+
+  ! The id of a new device, or a negated errno and, where wanted, a sentence.
+  integer(c_int) function iow_device_create(service, name, options, error_text) result(id)
+    type(c_ptr), intent(in) :: service
+    character(*), intent(in) :: name
+    type(iow_device_options), intent(in), target, optional :: options
+    character(:), allocatable, intent(out), optional :: error_text
+    type(c_ptr) :: given, text
+    given = c_null_ptr
+    if (present(options)) given = c_loc(options)
+    id = c_device_create(service, trim(name)//c_null_char, given, text)
+    if (present(error_text)) error_text = told(id, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! The same for a flow; `constraint` has the words "climb", "20", "auto(2,256,2)".
+  integer(c_int) function iow_flow_create(service, name, options, constraint, error_text) result(id)
+    type(c_ptr), intent(in) :: service
+    character(*), intent(in) :: name
+    type(iow_flow_options), intent(in), optional :: options
+    character(*), intent(in), optional :: constraint
+    character(:), allocatable, intent(out), optional :: error_text
+    type(iow_flow_options), target :: given
+    character(kind=c_char), allocatable, target :: words(:)
+    type(c_ptr) :: text
+    integer :: i
+    if (present(options)) given = options
+    if (present(constraint)) then
+      words = [(constraint(i:i), i=1, len_trim(constraint)), c_null_char]
+      given%constraint = c_loc(words)
+    end if
+    id = c_flow_create(service, trim(name)//c_null_char, c_loc(given), text)
+    if (present(error_text)) error_text = told(id, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! What C said of a failure, or at least the words for its errno.
+  function told(status, text) result(words)
+    integer(c_int), intent(in) :: status
+    type(c_ptr), intent(in) :: text
+    character(:), allocatable :: words
+    words = text_at(text)
+    if (status < 0 .and. len(words) == 0) words = iow_error_text(status)
   end function
 
   ! "io_uring", ...; `why` receives what was passed over, or nothing.

@@ -15,6 +15,7 @@
 #include "calls/thread_errno.hpp"
 #include "ioweave/ioweave.h"
 #include "ioweave/tasks.h"
+#include "policy/constraint_text.hpp"
 #include "service/service.hpp"
 
 using namespace ioweave;
@@ -163,6 +164,16 @@ int bind_vectors(iow_service* service, engine::Op op, int fd, const iovec* vecto
   // No array is so long: what is refused there stays refused.
   const auto length = count < 0 ? UINT64_MAX : static_cast<uint64_t>(count);
   return bind(service, call_of(op, fd, vectors, length, offset), result);
+}
+
+/// There are words.
+bool read_constraint(const iow_flow_options& given, policy::Constraint& constraint,
+                     std::string& why) {
+  if (given.constraint_mb_per_s != 0) {
+    why = "constraint and constraint_mb_per_s are both set: leave one of them out";
+    return false;
+  }
+  return policy::parse_constraint_words(given.constraint, given.max_in_flight, constraint, why);
 }
 
 /// As much of `now` as the caller's struct says that it holds.
@@ -398,12 +409,39 @@ int iow_flow_create(iow_service* service, const char* name, const iow_flow_optio
     if (given.constraint_mb_per_s != 0) {
       config.constraint = {policy::Constraint::Kind::fixed, given.constraint_mb_per_s};
     }
+    if (given.constraint != nullptr && !read_constraint(given, config.constraint, why)) {
+      give_text(error_text, "flow '" + config.name + "': " + why);
+      return -EINVAL;
+    }
     const int64_t id = service->service->add_flow(config, why);
     if (id < 0) {
       give_text(error_text, why);
     }
     return static_cast<int>(id);
   });
+}
+
+int64_t iow_admit(iow_service* service, uint32_t flow, uint64_t bytes) noexcept {
+  const int kept = calls::errno_of_this_thread();  // a task may go on on another thread
+  const int64_t operation = service->service->admit(flow, bytes);
+  calls::set_errno_of_this_thread(kept);
+  return operation;
+}
+
+int64_t iow_admit_async(iow_service* service, uint32_t flow, uint64_t bytes, iow_admitted admitted,
+                        void* user) noexcept {
+  const ErrnoKept kept;
+  return service->service->admit(flow, bytes, admitted, user);
+}
+
+int iow_finish(iow_service* service, int64_t operation, int64_t result) noexcept {
+  const ErrnoKept kept;
+  return service->service->finish(operation, result);
+}
+
+int iow_withdraw(iow_service* service, int64_t operation) noexcept {
+  const ErrnoKept kept;
+  return service->service->withdraw(operation);
 }
 
 int iow_service_stats(iow_service* service, iow_stats* stats) noexcept {

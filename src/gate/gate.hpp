@@ -1,0 +1,177 @@
+#pragma once
+
+// The driver of the policy core in a process: whoever wants to move bytes asks here, and says when
+// that has ended. What an operation is, and how it is carried out, is its executor's business.
+//
+// What passes the policy by counts too: the gate counts the foreground operations of the fast path
+// for each device, and tells the policy Activity whenever that can change a decision.
+//
+// Flows with `climb` need the device's throughput. The gate takes it from what operations say that
+// they moved, whenever one ends: no thread, no system call.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policy/event_log.hpp"
+#include "policy/id_map.hpp"
+#include "policy/policy.hpp"
+#include "policy/pool.hpp"
+
+namespace ioweave::gate {
+
+using policy::OperationId;
+
+/// Carries out operations that had to wait.
+class Executor {
+ public:
+  /// `operation`, as it was given to admit(), may start now; its end is owed from here on. Called
+  /// once, on the thread whose call made room, under no lock of the gate's: it may call the gate.
+  virtual void start(void* operation) noexcept = 0;
+
+ protected:
+  ~Executor() = default;
+};
+
+/// What asks.
+struct Asking {
+  Executor& executor;
+  void* operation;  ///< for the executor
+  policy::FlowId flow;
+  uint64_t bytes;  ///< that it is to move
+};
+
+/// Thread-safe. No system call is made, and no executor called, under its lock.
+class Gate {
+ public:
+  static constexpr uint32_t kMaxDevices = 256;
+  static constexpr uint32_t kMaxFlows = 4096;
+  /// No operation.
+  static constexpr OperationId kNone = 0;
+
+  /// With device 0 (no limits, strict) and flow 0 (foreground, unconstrained). `log`, unless empty,
+  /// is given the policy's event log line by line, under the lock.
+  explicit Gate(policy::Recorder::Sink log);
+
+  [[nodiscard]] int64_t add_device(const policy::DeviceConfig& config, std::string& why);
+  [[nodiscard]] int64_t add_flow(const policy::FlowConfig& config, std::string& why);
+
+  [[nodiscard]] bool knows(uint32_t flow) const noexcept {
+    return flow < flows_known_.load(std::memory_order_acquire);  // pairs with add_flow()
+  }
+  /// Whether operations of the flow may skip the policy.
+  [[nodiscard]] bool direct(uint32_t flow) const noexcept {
+    return flows_[flow].direct.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] policy::DeviceId device_of(uint32_t flow) const noexcept {
+    return flows_[flow].device;
+  }
+
+  /// True: the operation may start now, and the caller carries it out. False: it waits, and its
+  /// executor will be told, perhaps already by another thread. `id` is set before that.
+  [[nodiscard]] bool admit(const Asking& asking, OperationId& id);
+  /// The end of an operation that was allowed to start: bytes moved, or -errno.
+  void ended(OperationId id, int64_t result);
+  /// True if the operation still waited: it is forgotten, and its executor is never told. `id`,
+  /// which admit() may be setting just now, is read under the lock.
+  [[nodiscard]] bool withdraw(const OperationId& id);
+
+  /// Foreground activity on the fast path. begin answers whether it was counted, and only then is
+  /// end owed.
+  [[nodiscard]] bool begin_activity(policy::DeviceId device) noexcept {
+    Device& known = devices_[device];
+    if (!known.tracked.load(std::memory_order_relaxed)) {
+      return false;
+    }
+    known.in_flight.fetch_add(1, std::memory_order_seq_cst);
+    return true;
+  }
+  void end_activity(policy::DeviceId device) noexcept {
+    Device& known = devices_[device];
+    // seq_cst against tell(): either we see that lower classes wait, or it sees our zero.
+    if (known.in_flight.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+        known.lower_waiting.load(std::memory_order_seq_cst)) {
+      activity_ceased(device);
+    }
+  }
+
+  /// Operations that had to wait, ever.
+  [[nodiscard]] uint64_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
+
+  /// Why the flow's constraint is what it is.
+  [[nodiscard]] policy::Explanation explain(policy::FlowId flow);
+
+ private:
+  struct alignas(64) Device {
+    std::atomic<uint32_t> in_flight{0};  ///< on the fast path
+    std::atomic<bool> tracked{false};    ///< has lower classes that must yield
+    std::atomic<bool> lower_waiting{false};
+    // Under the lock:
+    uint32_t told = 0;  ///< in_flight as the policy knows it
+    uint32_t samples = 0;
+    uint64_t sampled_ns = 0;   ///< the last one, or when there was something to sample
+    uint64_t moved_bytes = 0;  ///< since then, by operations that ended
+  };
+  struct Flow {
+    std::atomic<bool> direct{false};
+    policy::DeviceId device = 0;
+  };
+  /// An operation that the policy knows.
+  struct Entry {
+    OperationId id = kNone;
+    Executor* executor = nullptr;
+    void* operation = nullptr;
+    policy::DeviceId device = 0;
+    bool started = false;
+    uint64_t start_ns = 0;
+    Entry* next = nullptr;  ///< in a Starting
+  };
+  /// What may start, in order. Its entries stay until their executors are told.
+  struct Starting {
+    Entry* first = nullptr;
+    Entry* last = nullptr;
+    void push(Entry& entry) noexcept {
+      (first == nullptr ? first : last->next) = &entry;
+      last = &entry;
+    }
+  };
+
+  static void start_all(const Starting& starting) noexcept;
+  void activity_ceased(policy::DeviceId device) noexcept;
+  void tell(const policy::Event& event, policy::DeviceId device, uint64_t now, Starting& starting);
+  void settle(policy::DeviceId device, uint64_t now, Starting& starting);
+  void tell_activity(policy::DeviceId device, uint64_t now);
+  void carry_out(uint64_t now, Starting& starting);
+  void begin_samples(policy::DeviceId device, uint64_t now);
+  void sample(policy::DeviceId device, uint64_t now, Starting& starting);
+  void forget(Entry& entry);
+  void hear(const policy::Event& event, uint64_t now) {
+    if (recorder_) {
+      recorder_->on(event, now, decisions_);
+    } else {
+      policy_.on(event, now, decisions_);
+    }
+  }
+  void refresh_direct_flows();
+
+  std::mutex lock_;
+  policy::Policy policy_;
+  std::optional<policy::Recorder> recorder_;
+  std::vector<policy::Decision> decisions_;
+  policy::IdMap<Entry> operations_;
+  policy::Pool<Entry> entries_;
+  OperationId next_id_ = kNone + 1;
+  const Entry* asking_ = nullptr;  ///< what admit() asks for just now
+  uint32_t devices_known_ = 0;
+  std::atomic<uint32_t> flows_known_{0};
+  std::atomic<uint64_t> held_{0};
+  std::array<Device, kMaxDevices> devices_;
+  std::array<Flow, kMaxFlows> flows_;
+};
+
+}  // namespace ioweave::gate

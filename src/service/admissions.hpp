@@ -1,0 +1,57 @@
+#pragma once
+
+// I/O that somebody does with another library (HDF5, MPI-IO, a database) takes its turn at the gate
+// as requests do: he asks, does it, and says that it has ended. The contracts of iow_admit() and
+// its like.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "gate/gate.hpp"
+
+namespace ioweave::service {
+
+/// Thread-safe, except close().
+class Admissions final : public gate::Executor {
+ public:
+  /// Told that an operation is admitted, by its number.
+  using Admitted = void (*)(int64_t operation, void* user);
+
+  explicit Admissions(gate::Gate& gate) noexcept : gate_(gate) {}
+
+  /// The number of the operation, above 0, or -ENOMEM. Where `may_start` is set, it is admitted and
+  /// `admitted` is not called; otherwise it is called once, perhaps already by another thread.
+  [[nodiscard]] int64_t ask(uint32_t flow, uint64_t bytes, Admitted admitted, void* user,
+                            bool& may_start) noexcept;
+  /// 0; -ENOENT: there is none of that number; -EBUSY: it waits.
+  int finish(int64_t operation, int64_t result) noexcept;
+  /// 0: it waited, and `admitted` will not be called; -EALREADY: it is admitted, or there is none.
+  int withdraw(int64_t operation) noexcept;
+
+  /// Forgets all operations. Nobody is told, and no other call may run or follow.
+  void close() noexcept;
+
+  void start(void* operation) noexcept override;
+
+ private:
+  struct Operation {
+    int64_t number = 0;
+    Admitted admitted = nullptr;
+    void* user = nullptr;
+    gate::OperationId id = gate::Gate::kNone;
+    std::atomic<bool> is_admitted{false};
+  };
+
+  [[nodiscard]] std::shared_ptr<Operation> find(int64_t number) const;
+
+  gate::Gate& gate_;
+  std::atomic<bool> closing_{false};
+  mutable std::mutex lock_;  // not held while the gate is asked
+  int64_t next_ = 1;
+  std::unordered_map<int64_t, std::shared_ptr<Operation>> operations_;
+};
+
+}  // namespace ioweave::service
