@@ -40,6 +40,17 @@ case $name in
     expected=$(od -An -v -tu1 "$dir/in" | awk '{ for (i = 1; i <= NF; i++) s += $i } END { printf "%d", s }')
     "$program" "$dir/in" | grep -q "sum of bytes: $expected"
     ;;
+  admit)
+    "$program" "$dir" 8 | grep "saved 8 files, 33554432 bytes"
+    for number in 0 7; do
+      [ "$(stat -c %s "$dir/save.$number")" -eq 4194304 ]
+    done
+    if "$program" "$dir/missing" 2 2> "$dir/error"; then
+      echo "a missing folder must fail"
+      exit 1
+    fi
+    grep -q "missing/save.1: No such file or directory" "$dir/error"
+    ;;
   checkpoint)
     "$program" "$dir/state" 4
     [ "$(stat -c %s "$dir/state")" -eq $((4 * 8 * 1024 * 1024)) ]

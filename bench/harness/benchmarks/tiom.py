@@ -282,19 +282,27 @@ Places = Callable[[], AbstractContextManager[Place]]
 
 
 def run(session: Session) -> Iterator[Row]:
-    """All of it; the grid on the disk as it is and under a limit, where that may be set."""
+    """All of it; the grid on the disk as it is and under a limit, where that may be set. Where
+    places are asked for, the grid in these alone."""
     effort = QUICK if session.quick else FULL
     session.need_space(2 * FILE_BYTES + effort.raw.file_bytes)
     file = random_file(session.folder / "data", FILE_BYTES)
-    yield from _calls(session, file, effort)
-    yield from _pending(session, file)
-    yield from _reapers(session, file, effort)
-    yield from _drop_in(session, file, effort)
-    contexts: list[tuple[Places, Sweep]] = [
-        (lambda: places.on_limited_disk(session, file, writes=True), effort.limited),
-        (lambda: places.on_raw_disk(session, file), effort.raw),
-    ]
-    for context, sweep in contexts:
+    contexts: dict[str, tuple[Places, Sweep]] = {
+        "limited": (
+            lambda: places.on_limited_disk(session, file, writes=True),
+            effort.limited,
+        ),
+        "raw": (lambda: places.on_raw_disk(session, file), effort.raw),
+    }
+    wanted = session.selection.places
+    if unknown := [word for word in wanted if word not in contexts]:
+        raise RuntimeError(f"no such place: {', '.join(unknown)}; there are {', '.join(contexts)}")
+    if not wanted:
+        yield from _calls(session, file, effort)
+        yield from _pending(session, file)
+        yield from _reapers(session, file, effort)
+        yield from _drop_in(session, file, effort)
+    for context, sweep in (contexts[word] for word in wanted or contexts):
         try:
             with context() as place:
                 for op in ("write", "read"):
