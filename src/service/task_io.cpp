@@ -421,31 +421,38 @@ namespace {
 /// A task that is paused until the gate admits its operation.
 class PausedAdmission final : public tasking::TaskPause {
  public:
-  PausedAdmission(tasking::TaskHost& host, Admissions& admissions, TaskCounters& counters,
-                  uint32_t flow, uint64_t bytes) noexcept
-      : TaskPause(host), admissions_(admissions), counters_(counters), flow_(flow), bytes_(bytes) {}
+  struct Service {
+    Admissions& admissions;
+    TaskCounters& counters;
+    void* self;
+    int64_t (*help)(void* self) noexcept;
+  };
+
+  PausedAdmission(tasking::TaskHost& host, const Service& service, uint32_t flow,
+                  uint64_t bytes) noexcept
+      : TaskPause(host), service_(service), flow_(flow), bytes_(bytes) {}
 
   void start() noexcept override {
     bool may_start = false;
     const auto admitted = [](int64_t number, void* user) {
       static_cast<PausedAdmission*>(user)->end(number);
     };
-    const int64_t number = admissions_.ask(flow_, bytes_, admitted, this, may_start);
+    const int64_t number = service_.admissions.ask(flow_, bytes_, admitted, this, may_start);
     if (may_start || number < 0) {
       end(number);  // else the pause may be gone
     }
   }
+  int64_t help() noexcept override { return service_.help(service_.self); }
   [[nodiscard]] int64_t number() const noexcept { return number_; }
 
  private:
   void end(int64_t number) noexcept {
     number_ = number;
-    counters_.paused.fetch_sub(1, std::memory_order_relaxed);
+    service_.counters.paused.fetch_sub(1, std::memory_order_relaxed);
     complete();
   }
 
-  Admissions& admissions_;
-  TaskCounters& counters_;
+  const Service service_;
   const uint32_t flow_;
   const uint64_t bytes_;
   int64_t number_ = 0;
@@ -486,7 +493,10 @@ int64_t Service::Impl::admit(uint32_t flow, uint64_t bytes) noexcept {
 /// Not to be inlined, as pause_task().
 __attribute__((noinline)) int64_t Service::Impl::pause_until_admitted(uint32_t flow,
                                                                       uint64_t bytes) noexcept {
-  PausedAdmission pause(*tasks_.host, admissions_, tasks_.counters, flow, bytes);
+  const auto help = [](void* service) noexcept {
+    return static_cast<Impl*>(service)->help_reaper();
+  };
+  PausedAdmission pause(*tasks_.host, {admissions_, tasks_.counters, this, help}, flow, bytes);
   tasks_.host->pause(pause);
   IOW_ASSERT(pause.done());
   return pause.number();
