@@ -364,7 +364,9 @@ IOW_API int iow_flow_create(iow_service* service, const char* name, const iow_fl
 /*
  * Waits until an operation of `bytes` may start, and returns its number, above 0. Pauses the task
  * in a task that can be paused (ioweave/tasks.h). Errors: -EINVAL for an unknown flow, -ENOMEM,
- * -ECANCELED in a forked child.
+ * -ECANCELED in a forked child and while the service closes; -EAGAIN where it would have to wait in
+ * a task that can neither be paused nor let others run: on oneTBB where too many are paused, or
+ * between iow_task_begin() and iow_task_end().
  */
 IOW_API int64_t iow_admit(iow_service* service, uint32_t flow, uint64_t bytes) IOW_NOEXCEPT;
 
@@ -372,8 +374,9 @@ typedef void (*iow_admitted)(int64_t operation, void* user);
 
 /*
  * Returns the number at once. `admitted` runs once, when the operation may start: inside this call,
- * or on the thread that makes room. It must neither block nor throw; it may call iow_finish().
- * Errors as above, and -EINVAL where `admitted` is NULL.
+ * or on the thread that makes room. It must neither block nor throw; of this service it may call
+ * iow_finish() and nothing else. Errors as above but for -EAGAIN, and -EINVAL where `admitted` is
+ * NULL.
  */
 IOW_API int64_t iow_admit_async(iow_service* service, uint32_t flow, uint64_t bytes,
                                 iow_admitted admitted, void* user) IOW_NOEXCEPT;
@@ -386,9 +389,9 @@ IOW_API int64_t iow_admit_async(iow_service* service, uint32_t flow, uint64_t by
 IOW_API int iow_finish(iow_service* service, int64_t operation, int64_t result) IOW_NOEXCEPT;
 
 /*
- * Gives an operation up that waits: 0, and `admitted` does not run. -EALREADY where it is admitted
- * or has ended: then iow_finish() is owed. -ECANCELED in a forked child. iow_service_close()
- * forgets operations that wait or have not been finished.
+ * Gives an operation up that waits: 0, and `admitted` does not run. -EALREADY where it has ended,
+ * is admitted, or is just about to be: `admitted` runs then, and iow_finish() is owed. -ECANCELED
+ * in a forked child. iow_service_close() forgets operations that wait or have not been finished.
  */
 IOW_API int iow_withdraw(iow_service* service, int64_t operation) IOW_NOEXCEPT;
 

@@ -159,12 +159,23 @@ void Gate::forget(Entry& entry) {
   entries_.release(&entry);
 }
 
-void Gate::start_all(const Starting& starting) noexcept {
-  for (Entry* entry = starting.first; entry != nullptr;) {
-    Entry* const next = entry->next;  // Once told, it may end and be forgotten.
-    entry->executor->start(entry->operation);
-    entry = next;
+/// What an executor sets off may let others start: those wait until it has returned, or a chain of
+/// operations that end in their start would be a chain of calls as long.
+void Gate::start_all(Starting& starting) noexcept {
+  static thread_local constinit Starting* outermost = nullptr;
+  if (starting.first == nullptr) {
+    return;
   }
+  if (outermost != nullptr) {
+    outermost->append(starting);
+    return;
+  }
+  outermost = &starting;
+  while (Entry* const entry = starting.first) {
+    starting.first = entry->next;
+    entry->executor->start(entry->operation);  // Once told, it may end and be forgotten.
+  }
+  outermost = nullptr;
 }
 
 // ---- The policy

@@ -139,9 +139,13 @@ class Gate {
       (first == nullptr ? first : last->next) = &entry;
       last = &entry;
     }
+    void append(const Starting& more) noexcept {
+      (first == nullptr ? first : last->next) = more.first;
+      last = more.last;
+    }
   };
 
-  static void start_all(const Starting& starting) noexcept;
+  static void start_all(Starting& starting) noexcept;
   void activity_ceased(policy::DeviceId device) noexcept;
   void tell(const policy::Event& event, policy::DeviceId device, uint64_t now, Starting& starting);
   void settle(policy::DeviceId device, uint64_t now, Starting& starting);

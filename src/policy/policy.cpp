@@ -240,9 +240,7 @@ Counts Policy::device_counts(DeviceId id) const {
 
 bool Policy::needs_samples(DeviceId id) const {
   IOW_ASSERT(id < devices());
-  const auto& climbing = state_->scheduler.devices[id].climbing;
-  return std::any_of(climbing.begin(), climbing.end(),
-                     [](const Flow* flow) { return flow->waiting + flow->running > 0; });
+  return state_->scheduler.devices[id].climbing_known > 0;
 }
 
 uint64_t Policy::waiting(DeviceId id, Class priority) const {

@@ -110,7 +110,11 @@ void Scheduler::ready(const Ready& event, Decisions& out) {
   const bool is_new = operations_.insert(event.operation, &operation);
   IOW_ASSERT(is_new);
   operation.id = event.operation;
+  operation.flow = &flow;
   operation.bytes = event.bytes;
+  if (flow.climbs && flow.device->climbing_known++ == 0) {
+    flow.device->climbing_since_ns = now_ns;
+  }
   const bool retuned = flow.adapts && heard_ready(flow, event.node, out);
 
   Lane* waits_in = nullptr;
@@ -334,7 +338,7 @@ void Scheduler::run(Operation& operation, Lane& lane, Decisions& out) {
   ++cell.in_flight;
   ++cell.running[lane.flow->priority];
   if (lane.flow->climbs) {
-    cell.climbing.started(now_ns);
+    cell.climbing.started(now_ns, lane.flow->device->climbing_since_ns);
   }
   ++lane.flow->running;
   ++running;
@@ -456,6 +460,7 @@ Backlog& Scheduler::backlog_of(const Lane& lane) noexcept {
 }
 
 void Scheduler::forget(Operation& operation) {
+  operation.flow->device->climbing_known -= operation.flow->climbs ? 1 : 0;
   operations_.erase(operation.id);
   operation_pool_.release(&operation);
 }

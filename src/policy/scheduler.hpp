@@ -48,11 +48,13 @@
 
 namespace ioweave::policy {
 
+struct Flow;
 struct Lane;
 struct Stream;
 
 struct Operation {
   OperationId id = 0;
+  Flow* flow = nullptr;
   Lane* lane = nullptr;
   Operation* next = nullptr;  ///< in the lane's `waiting` or `running`
   Operation* previous = nullptr;
@@ -85,7 +87,6 @@ struct Queues {
 };
 
 struct Device;
-struct Flow;
 struct Node;
 
 struct Cell {
@@ -118,6 +119,8 @@ struct Device {
   std::unique_ptr<Cell> shared;      ///< scope shared only
   std::unique_ptr<Climber> climber;  ///< once it has a flow with `climb`
   std::vector<Flow*> climbing;       ///< these flows
+  uint64_t climbing_known = 0;       ///< their operations, waiting or running
+  uint64_t climbing_since_ns = 0;    ///< when there was one again
   uint32_t learners = 0;             ///< cells that a learner has to itself
 
   // Scope node only, once an operation for any node has come (`places`).

@@ -62,8 +62,8 @@ void Scheduler::sample(const Sample& event, Decisions& out) {
     return;
   }
   Cell& cell = cell_of(device, node);
-  const Climbing seen =
-      cell.climbing.end_sample(event, cell.waiting, device.waiting_anywhere, now_ns);
+  const Climbing seen = cell.climbing.end_sample(event, cell.waiting, device.waiting_anywhere,
+                                                 device.climbing_since_ns, now_ns);
   device.climber->sample(event, seen, now_ns);
   take_limits(device, out);
 }

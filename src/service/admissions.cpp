@@ -4,6 +4,10 @@
 #include <new>
 #include <utility>
 
+#include <sched.h>
+
+#include "service/driving_here.hpp"
+
 namespace ioweave::service {
 
 int64_t Admissions::ask(uint32_t flow, uint64_t bytes, Admitted admitted, void* user,
@@ -13,6 +17,9 @@ int64_t Admissions::ask(uint32_t flow, uint64_t bytes, Admitted admitted, void* 
   try {
     asked = std::make_shared<Operation>();
     const std::lock_guard guard(lock_);
+    if (closing_.load(std::memory_order_relaxed)) {
+      return -ECANCELED;
+    }
     number = next_++;
     operations_.emplace(number, asked);  // first: it may be admitted, and end, before admit() ends
   } catch (const std::bad_alloc&) {
@@ -34,8 +41,9 @@ void Admissions::start(void* operation) noexcept {
   const int64_t number = asked.number;
   const Admitted admitted = asked.admitted;
   void* const user = asked.user;
-  asked.is_admitted.store(true, std::memory_order_release);  // pairs with finish()
-  if (!closing_.load(std::memory_order_relaxed)) {
+  asked.is_admitted.store(true, std::memory_order_release);  // pairs with finish() and close()
+  if (!closing_.load(std::memory_order_relaxed) && born_ == fork_generation()) {
+    const DrivingHere here;  // in whatever task: calls there must not pause it
     admitted(number, user);
   }
 }
@@ -75,13 +83,21 @@ int Admissions::withdraw(int64_t number) noexcept {
 }
 
 void Admissions::close() noexcept {
-  closing_.store(true, std::memory_order_relaxed);
-  for (const auto& [number, asked] : operations_) {
+  std::unordered_map<int64_t, std::shared_ptr<Operation>> forgotten;
+  {
+    const std::lock_guard guard(lock_);
+    closing_.store(true, std::memory_order_relaxed);
+    forgotten.swap(operations_);
+  }
+  for (const auto& [number, asked] : forgotten) {
     if (!gate_.withdraw(asked->id)) {
+      // The end of a request, on another thread, may be about to start it.
+      while (!asked->is_admitted.load(std::memory_order_acquire)) {
+        sched_yield();
+      }
       gate_.ended(asked->id, -ECANCELED);
     }
   }
-  operations_.clear();
 }
 
 }  // namespace ioweave::service

@@ -11,10 +11,11 @@
 #include <unordered_map>
 
 #include "gate/gate.hpp"
+#include "service/local.hpp"
 
 namespace ioweave::service {
 
-/// Thread-safe, except close().
+/// Thread-safe.
 class Admissions final : public gate::Executor {
  public:
   /// Told that an operation is admitted, by its number.
@@ -22,8 +23,9 @@ class Admissions final : public gate::Executor {
 
   explicit Admissions(gate::Gate& gate) noexcept : gate_(gate) {}
 
-  /// The number of the operation, above 0, or -ENOMEM. Where `may_start` is set, it is admitted and
-  /// `admitted` is not called; otherwise it is called once, perhaps already by another thread.
+  /// The number of the operation, above 0, -ENOMEM, or -ECANCELED after close(). Where `may_start`
+  /// is set, it is admitted and `admitted` is not called; otherwise it is called once, perhaps
+  /// already by another thread.
   [[nodiscard]] int64_t ask(uint32_t flow, uint64_t bytes, Admitted admitted, void* user,
                             bool& may_start) noexcept;
   /// 0; -ENOENT: there is none of that number; -EBUSY: it waits.
@@ -31,7 +33,7 @@ class Admissions final : public gate::Executor {
   /// 0: it waited, and `admitted` will not be called; -EALREADY: it is admitted, or there is none.
   int withdraw(int64_t operation) noexcept;
 
-  /// Forgets all operations. Nobody is told, and no other call may run or follow.
+  /// Forgets all operations. Nobody is told any more.
   void close() noexcept;
 
   void start(void* operation) noexcept override;
@@ -48,8 +50,9 @@ class Admissions final : public gate::Executor {
   [[nodiscard]] std::shared_ptr<Operation> find(int64_t number) const;
 
   gate::Gate& gate_;
-  std::atomic<bool> closing_{false};
-  mutable std::mutex lock_;  // not held while the gate is asked
+  const uint32_t born_ = fork_generation();
+  std::atomic<bool> closing_{false};  ///< set under the lock
+  mutable std::mutex lock_;           // not held while the gate is asked
   int64_t next_ = 1;
   std::unordered_map<int64_t, std::shared_ptr<Operation>> operations_;
 };

@@ -14,7 +14,10 @@
 namespace ioweave::service {
 namespace {
 
-constexpr unsigned kMostCancelTries = 2000;  // some milliseconds
+/// Tries to catch a request on its way into a back end: some milliseconds, of sleep once its pump
+/// seems to have lost its processor.
+constexpr unsigned kMostCancelTries = 500;
+constexpr unsigned kCancelTriesAwake = 400;
 
 /// Of two times to sleep; -1: without end.
 int64_t sooner(int64_t a, int64_t b) noexcept {
@@ -350,7 +353,11 @@ int Service::Impl::cancel(iow_request& request) noexcept {
       return status == 0 ? 0 : -EALREADY;
     }
     // A pump has taken it and not handed it over yet, or is about to tell that it has ended.
-    sched_yield();
+    if (tries < kCancelTriesAwake) {
+      sched_yield();
+    } else {
+      tasking::sleep_thread_for(100'000);
+    }
   }
   return -EALREADY;
 }

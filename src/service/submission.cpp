@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/assert.hpp"
+#include "service/driving_here.hpp"
 #include "service/impl.hpp"
 #include "service/inline_io.hpp"
 
@@ -191,6 +192,10 @@ void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
 
 /// The gate lets it go.
 void Service::Impl::start(void* operation) noexcept {
+  if (!ours()) {
+    return;  // a child that a callback forked
+  }
+  const DrivingHere here;  // where no thread can be had, its callback runs here, in whatever task
   auto& request = *static_cast<iow_request*>(operation);
   journey_of(request).station.store(Station::posted, std::memory_order_relaxed);
   post(request);

@@ -480,9 +480,17 @@ int64_t Service::Impl::admit(uint32_t flow, uint64_t bytes) noexcept {
       flow, bytes,
       [](int64_t, void* user) { static_cast<tasking::ThreadEvent*>(user)->complete(); }, &event,
       may_start);
-  while (number >= 0 && !may_start && !event.done()) {
-    if (task != nullptr) {
-      tasking::sleep_briefly(*tasks_.host);  // whom it waits for may need this very worker
+  if (number < 0 || may_start) {
+    return number;
+  }
+  // Whom a task waits for may need this very worker.
+  const bool lets_others_run = task == nullptr || tasks_.host->can_poll();
+  if (!lets_others_run && admissions_.withdraw(number) == 0) {
+    return -EAGAIN;
+  }
+  while (!event.done()) {
+    if (task != nullptr && lets_others_run) {
+      tasking::sleep_briefly(*tasks_.host);
     } else {
       event.sleep(-1);
     }

@@ -105,13 +105,14 @@ TEST_F(Admission, MayBeFinishedInsideTheCallback) {
     ++mine.ended;
     EXPECT_EQ(iow_finish(mine.service, operation, 1), 0);
   };
+  constexpr int kLong = 100'000;  // as deep a chain of calls would not fit on the stack
   const int64_t first = iow_admit(service(), one_at_once_, 1);
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < kLong; ++i) {
     EXPECT_GT(iow_admit_async(service(), one_at_once_, 1, end, &chain), 0);
   }
   EXPECT_EQ(chain.ended, 0);
   EXPECT_EQ(iow_finish(service(), first, 1), 0);
-  EXPECT_EQ(chain.ended, 100);
+  EXPECT_EQ(chain.ended, kLong);
 }
 
 /// Requests and the operations of others share what the device has.
@@ -165,6 +166,44 @@ TEST_F(Admission, ClosingForgetsWhatWaitsOrWasNotFinishedAndCompletesRequests) {
   service_.reset();
   EXPECT_TRUE(completed);
   EXPECT_THAT(admitted, IsEmpty());
+}
+
+/// Requests end on the service's threads, and let operations go, while it closes.
+TEST_F(Admission, ClosingMeetsRequestsThatEndAndAskersThatComeLate) {
+  for (int round = 0; round < 200; ++round) {
+    iow_options options{};
+    options.engine = IOW_ENGINE_THREADS;
+    service_ = open_service(options);
+    const uint32_t two = flow(2, {});
+    std::atomic<int> late{0};
+    struct Asker {
+      iow_service* service;
+      uint32_t flow;
+      std::atomic<int>& late;
+    } asker{service(), two, late};
+    const auto ask = [](iow_request*, void* user) {
+      auto& mine = *static_cast<Asker*>(user);
+      const auto admitted = [](int64_t, void*) {};
+      const int64_t operation = iow_admit_async(mine.service, mine.flow, 1, admitted, nullptr);
+      EXPECT_TRUE(operation > 0 || operation == -ECANCELED) << operation;
+      mine.late += operation < 0 ? 1 : 0;
+    };
+    std::vector<iow_request> requests(20, make_nop());
+    for (iow_request& request : requests) {
+      request.flow = two;
+      request.callback = ask;
+      request.user = &asker;
+      iow_request* one = &request;
+      ASSERT_EQ(iow_submit(service(), &one, 1), 1);
+      ASSERT_GT(iow_admit_async(
+                    service(), two, 1, [](int64_t, void*) {}, nullptr),
+                0);
+    }
+    service_.reset();
+    for (const iow_request& request : requests) {
+      EXPECT_EQ(request.result, 0);
+    }
+  }
 }
 
 /// Of a budget of 100 MB/s each holds 25.

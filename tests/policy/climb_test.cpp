@@ -538,6 +538,23 @@ TEST_F(Climb, ASampleAfterOneInWhichWorkRanOutSaysSomething) {
   EXPECT_TRUE(used());
 }
 
+/// What operations did before a device had none for a while is no part of the next sample.
+TEST_F(Climb, ASampleIsOfOneBusyTimeOnly) {
+  time.add(device());
+  flow = time.add(FlowConfig{"checkpoint", 0, Class::foreground, climbing()});
+  for (int burst = 0; burst < 30; ++burst) {
+    time.ready(next, flow);
+    time.tell(Finished{next++, 0.9, 1'000'000'000});
+    time.pass(1);
+  }
+  time.ready(next++, flow);
+  time.ready(next++, flow);
+  time.pass(1);
+  time.tell(Finished{next - 2, 0.9, 1'000'000});
+  time.tell(Sample{0, 0, 1e6});
+  EXPECT_THAT(why(), Not(HasSubstr("operations/s")));
+}
+
 /// Who measures only while there is something to measure begins anew after a pause.
 TEST_F(Climb, ASampleIsOfItsOwnSecondsOnly) {
   begin();

@@ -115,6 +115,39 @@ TEST_P(BlockingInTask, ATaskThatWaitsToBeAdmittedIsPaused) {
   EXPECT_EQ(stats().paused, 0u);
 }
 
+/// oneTBB's tasks may not go on on another thread between iow_task_begin() and iow_task_end(), and
+/// its workers cannot run others in a task that waits.
+TEST_P(BlockingInTask, ATaskThatCanNeitherPauseNorLetOthersRunIsNotAdmittedLater) {
+  open(1);
+  iow_device_options device{};
+  device.max_in_flight = 1;
+  iow_flow_options options{};
+  options.device = static_cast<uint32_t>(iow_device_create(service, "disk", &device, nullptr));
+  const auto flow = static_cast<uint32_t>(iow_flow_create(service, "saves", &options, nullptr));
+  const int64_t held = iow_admit(service, flow, 1);
+  std::atomic<bool> answered{false};
+  int64_t operation = 0;
+  workers->spawn([&] {
+    EXPECT_EQ(iow_task_begin(
+                  service, [](void*) {}, nullptr),
+              0);
+    operation = iow_admit(service, flow, 1);
+    EXPECT_EQ(iow_task_end(service), 0);
+    answered = true;
+  });
+  while (!answered && stats().paused == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(answered, GetParam() == HostUnderTest::tbb);
+  EXPECT_EQ(iow_finish(service, held, 1), 0);
+  workers->wait();
+  if (GetParam() == HostUnderTest::tbb) {
+    EXPECT_EQ(operation, -EAGAIN);
+  } else {
+    EXPECT_EQ(iow_finish(service, operation, 1), 0);
+  }
+}
+
 TEST_P(BoundToTask, OutsideOneNothingStarts) {
   open(2);
   const TempFile file(kFileBytes);
