@@ -3,15 +3,16 @@
 
     cli, calls -> service -> {gate -> policy, engine, tasking} -> base
     cli, calls, service -> stats -> base
+    cli, apps/tiom, python, bench -> model -> base
     simulator -> policy
     cli -> stream -> {engine, stats}
 
 A station may include what lies anywhere behind it, never what lies beside or before it. The public
 headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom, which measures it
-through its public headers; those in examples/ know only these, those in bench/ also base, and the
-Python module these and policy. policy is pure logic: what the system offers of I/O, time and
-threads is closed to it. A policy is constructed by its drivers alone: the gate of a process, and
-the Python binding, which serves simulations and Dask's scheduler.
+through its public headers; those in examples/ know only these, those in bench/ also base and
+model, and the Python module these, policy and model. policy and model are pure logic: what the
+system offers of I/O, time and threads is closed to them. A policy is constructed by its drivers
+alone: the gate of a process, and the Python binding, which serves simulations and Dask's scheduler.
 
 Usage: check_includes.py [ROOT]
 """
@@ -28,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "base": {"base"},
     "stats": {"stats", "base"},
     "policy": {"policy", "base"},
+    "model": {"model", "base"},
     "simulator": {"simulator", "policy", "base"},
     "gate": {"gate", "policy", "base"},
     "engine": {"engine", "base"},
@@ -35,24 +37,23 @@ ALLOWED: dict[str, set[str]] = {
     "tasking": {"tasking", "base"},
     "service": {"service", "gate", PUBLIC} | _CORE,
     "calls": {"calls", "service", "gate", PUBLIC} | _CORE,
-    "cli": {"cli", "stream", "service", PUBLIC} | _CORE,
+    "cli": {"cli", "stream", "service", "model", PUBLIC} | _CORE,
     "include": {PUBLIC},
     "apps": set(),
-    "apps/tiom": {PUBLIC, "base", "stats"},
+    "apps/tiom": {PUBLIC, "base", "stats", "model"},
     "examples": {PUBLIC},
-    "bench": {PUBLIC, "base"},
-    "python": {PUBLIC, "policy", "simulator", "base"},
+    "bench": {PUBLIC, "base", "model"},
+    "python": {PUBLIC, "policy", "model", "simulator", "base"},
 }
 
 # System headers that a station must do without, and why.
+_IMPURE = re.compile(
+    r"thread|mutex|shared_mutex|condition_variable|atomic|future|chrono|c?time"
+    r"|unistd\.h|fcntl\.h|pthread\.h|fstream|iostream|c?stdio|sys/.*|linux/.*"
+)
 FORBIDDEN_SYSTEM = {
-    "policy": (
-        re.compile(
-            r"thread|mutex|shared_mutex|condition_variable|atomic|future|chrono|c?time"
-            r"|unistd\.h|fcntl\.h|pthread\.h|fstream|iostream|c?stdio|sys/.*|linux/.*"
-        ),
-        "policy is pure logic: no I/O, clock, thread or lock",
-    ),
+    station: (_IMPURE, f"{station} is pure logic: no I/O, clock, thread or lock")
+    for station in ("policy", "model")
 }
 
 # Who may construct a policy: a second driver in a process would be a second budget for its devices.

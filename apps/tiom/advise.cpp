@@ -1,7 +1,6 @@
 #include "advise.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -15,15 +14,7 @@ namespace {
 
 constexpr double kWorthIt = 1.05;
 constexpr double kProbeSeconds = 0.3;
-
-struct Candidate {
-  double us;
-  Limit limit;
-};
-
-Candidate longest(std::initializer_list<Candidate> candidates) {
-  return std::ranges::max(candidates, {}, &Candidate::us);
-}
+constexpr double kUs = 1e6;  // in a second
 
 std::string printed(const char* pattern, double value) {
   char text[64];
@@ -189,45 +180,35 @@ std::string text_of(const AdviceReport& report) {
 
 }  // namespace
 
-/// What a plain call takes while the others compute for a part of the time: between the latency
-/// alone and that with all workers in a call, by how likely it is to find the others in one.
 double waiting_time_us(const AdviceInput& input, double compute_us) {
-  double waiting_us = input.latency_workers_us;
-  for (int i = 0; i < 30; ++i) {
-    const double busy = waiting_us + compute_us > 0 ? waiting_us / (waiting_us + compute_us) : 1;
-    waiting_us = std::lerp(input.latency_alone_us, input.latency_workers_us, busy);
-  }
-  return waiting_us;
+  return ioweave::model::waiting_s(input.latency_alone_us / kUs, input.latency_workers_us / kUs,
+                                   compute_us / kUs) *
+         kUs;
 }
 
 Advice advise(const AdviceInput& input) {
   const Mode mode = input.cell.mode;
-  const auto ios = static_cast<double>(ios_per_cycle(mode));
-  const double compute_us = static_cast<double>(input.cell.compute_ns) / 1e3;
-  const double compute_per_io_us = compute_us * computes_per_cycle(mode) / ios;
-  const double device_us = input.mb_per_s_deep > 0
-                               ? static_cast<double>(input.cell.block_bytes) / input.mb_per_s_deep
-                               : 0;
-  // A turn of a series takes its computation and a transfer, one after the other: tasks side by
-  // side count once.
-  const double series_us = (compute_us + input.latency_alone_us) / (ios * input.series);
-  const double cores = input.cores;
-  const double waiting_us = waiting_time_us(input, compute_per_io_us);
-  const Candidate standalone = longest({{(compute_per_io_us + waiting_us) / cores, Limit::workers},
-                                        {device_us, Limit::device},
-                                        {series_us, Limit::series}});
-  const Candidate task_aware =
-      longest({{(compute_per_io_us + input.overhead_us) / cores, Limit::compute},
-               {device_us, Limit::device},
-               {series_us, Limit::series}});
+  ioweave::model::TaskIo io;
+  io.compute_s = static_cast<double>(input.cell.compute_ns) / 1e9;
+  io.computes = computes_per_cycle(mode);
+  io.ios = ios_per_cycle(mode);
+  io.series = input.series;
+  io.cores = input.cores;
+  io.latency_alone_s = input.latency_alone_us / kUs;
+  io.latency_workers_s = input.latency_workers_us / kUs;
+  io.bytes = input.cell.block_bytes;
+  io.bytes_per_second = input.mb_per_s_deep * 1e6;
+  io.overhead_s = input.overhead_us / kUs;
+  const ioweave::model::TaskTime standalone = ioweave::model::standalone(io);
+  const ioweave::model::TaskTime task_aware = ioweave::model::task_aware(io);
   Advice advice;
   advice.input = input;
-  advice.waiting_us = waiting_us;
-  advice.standalone_us = standalone.us;
+  advice.waiting_us = ioweave::model::waiting_s(io) * kUs;
+  advice.standalone_us = standalone.seconds * kUs;
   advice.standalone_limit = standalone.limit;
-  advice.task_aware_us = task_aware.us;
+  advice.task_aware_us = task_aware.seconds * kUs;
   advice.task_aware_limit = task_aware.limit;
-  advice.speed_up = task_aware.us > 0 ? standalone.us / task_aware.us : 1;
+  advice.speed_up = task_aware.seconds > 0 ? standalone.seconds / task_aware.seconds : 1;
   advice.worth_it = advice.speed_up >= kWorthIt;
   return advice;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cell.hpp"
+#include "model/task_io.hpp"
 #include "options.hpp"
 
 namespace tiom {
@@ -23,12 +24,7 @@ struct AdviceInput {
   double overhead_us = 0;         ///< processor time that task-aware I/O adds to a transfer
 };
 
-enum class Limit : uint8_t {
-  compute,  ///< the cores compute all the time
-  device,   ///< the device moves all it can
-  workers,  ///< all workers compute or wait for a transfer of theirs
-  series    ///< each series waits for its own last transfer: there are too few of them
-};
+using Limit = ioweave::model::TaskLimit;
 
 struct Advice {
   AdviceInput input;
@@ -41,7 +37,7 @@ struct Advice {
   bool worth_it = false;  ///< 5 % and more
 };
 
-/// The model, without a measurement.
+/// What the model (src/model) says of it, without a measurement.
 Advice advise(const AdviceInput& input);
 
 /// How long a plain call takes beside workers that compute `compute_us` for each of theirs.

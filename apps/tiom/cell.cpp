@@ -29,11 +29,8 @@ const VariantResult* CellResult::find(Variant variant) const {
 }
 
 Bound bound_of(const RunFigures& run, uint64_t compute_ns, unsigned cores, double mb_per_s) {
-  Bound bound;
-  bound.compute_s =
-      static_cast<double>(run.computes) * static_cast<double>(compute_ns) / 1e9 / cores;
-  if (mb_per_s > 0) bound.device_s = static_cast<double>(run.bytes) / 1e6 / mb_per_s;
-  return bound;
+  return ioweave::model::task_bound(run.computes, static_cast<double>(compute_ns) / 1e9, cores,
+                                    run.bytes, mb_per_s * 1e6);
 }
 
 double bound_bandwidth(const CellResult& cell) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/task_io.hpp"
 #include "series.hpp"
 #include "statistics.hpp"
 
@@ -52,13 +53,7 @@ struct CellResult {
 };
 
 /// What no run can beat: the cores' computation or the device's bandwidth, whichever is longer.
-struct Bound {
-  double compute_s = 0;
-  double device_s = 0;
-
-  [[nodiscard]] double seconds() const { return compute_s > device_s ? compute_s : device_s; }
-  [[nodiscard]] bool by_device() const { return device_s >= compute_s; }
-};
+using Bound = ioweave::model::TaskBound;
 
 Bound bound_of(const RunFigures& run, uint64_t compute_ns, unsigned cores, double mb_per_s);
 

@@ -35,6 +35,7 @@ PROGRAMS = {
             "cold_reader",
             "cold_reader_static",
             "cold_reader_go",
+            "model",
             "task_tbb",
             "task_openmp",
         )

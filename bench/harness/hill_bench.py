@@ -156,5 +156,8 @@ class Bench:
         for results in alternate(contenders, count):
             read, plain, woven = results["read"], results["plain"], results["woven"]
             self.check_equal("plain.out", "woven.out")
-            model = of_totals(plain.chunks, read.read_s, plain.compute_s, plain.write_s)
+            model = of_totals(
+                self._session.program("bench_model"),
+                *(plain.chunks, read.read_s, plain.compute_s, plain.write_s),
+            )
             yield Round(read.read_s, plain, woven, model)

@@ -311,6 +311,49 @@ class Simulation:
     @property
     def tasks(self) -> int: ...
 
+class Items:
+    """How long a program takes that reads each of `count` equal items, computes on it and writes
+    the result: one method for each way to weave these. All times are seconds, those given of one
+    item. src/model/overlap.hpp has the formulas, and says which are exact.
+    """
+
+    def __init__(
+        self, count: int, *, read_s: float = 0, compute_s: float = 0, write_s: float = 0
+    ) -> None:
+        """Raises ValueError for a negative time, and the methods for no buffer, device or core."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def read_s(self) -> float: ...
+    @property
+    def compute_s(self) -> float: ...
+    @property
+    def write_s(self) -> float: ...
+    def synchronous_s(self) -> float:
+        """Nothing overlaps."""
+
+    def prefetch_s(self) -> float:
+        """The next item is read during the computation; writes are synchronous."""
+
+    def hideable_read_s(self) -> float:
+        """The part of the read time that computation can cover."""
+
+    def write_behind_s(self, buffers: int, devices: int = 1) -> float:
+        """Results are written to the devices in turn, while the next buffers are filled."""
+
+    def write_behind_period_s(self, buffers: int, devices: int = 1) -> float:
+        """How far apart items end in the long run with write-behind."""
+
+    def one_device_bound_s(self) -> float:
+        """Prefetching and write-behind on one device take at most that."""
+
+    def separate_channels_s(self) -> float:
+        """Prefetching and write-behind, each on a channel of its own."""
+
+    def processor_bound_s(self, io_cpu_s: float, cores: int) -> float:
+        """At least that, where the I/O of an item takes `io_cpu_s` of processor time."""
+
 class Replayed:
     """What became of a replay."""
 

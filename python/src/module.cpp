@@ -20,4 +20,5 @@ NB_MODULE(_core, module) {
   ioweave::python::bind_policy(module);
   ioweave::python::bind_files(module);
   ioweave::python::bind_simulation(module);
+  ioweave::python::bind_model(module);
 }

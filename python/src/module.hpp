@@ -13,6 +13,8 @@ void bind_policy(nb::module_& module);
 /// Clusters in virtual time: Simulation and its records. After bind_policy().
 void bind_simulation(nb::module_& module);
 
+/// The overlap model: Items.
+void bind_model(nb::module_& module);
 /// Services, open files, transfers.
 void bind_files(nb::module_& module);
 

@@ -18,14 +18,8 @@ class CheckIncludes(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             for station in (
-                "base",
-                "stats",
-                "policy",
-                "gate",
-                "engine",
-                "tasking",
-                "service",
-                "calls",
+                *("base", "stats", "policy", "model", "gate"),
+                *("engine", "tasking", "service", "calls"),
             ):
                 (root / "src" / station).mkdir(parents=True)
             (root / file).parent.mkdir(parents=True, exist_ok=True)
@@ -84,21 +78,33 @@ class CheckIncludes(unittest.TestCase):
         self.assert_breach("apps/a.cpp", "#include <ioweave/ioweave.h>\n", "nothing of ours")
         self.assert_breach("apps/a.cpp", '#include "base/clock.hpp"\n', "nothing of ours")
 
-    def test_bench_includes_only_public_headers_and_base(self) -> None:
+    def test_bench_includes_only_public_headers_base_and_model(self) -> None:
         self.assert_allowed("bench/a.cpp", "#include <ioweave/ioweave.h>\n#include <liburing.h>\n")
+        self.assert_allowed("bench/a.cpp", '#include "model/overlap.hpp"\n')
         self.assert_breach(
             "bench/a.cpp", '#include "engine/a.hpp"\n', "may include only base, ioweave"
         )
 
-    def test_python_includes_only_public_headers_policy_and_base(self) -> None:
+    def test_python_includes_only_public_headers_policy_model_and_base(self) -> None:
         self.assert_allowed("python/src/a.cpp", '#include "policy/policy.hpp"\n')
+        self.assert_allowed("python/src/a.cpp", '#include "model/overlap.hpp"\n')
         self.assert_allowed("python/src/a.cpp", '#include "ioweave/ioweave.hpp"\n')
         self.assert_breach("python/src/a.cpp", '#include "service/a.hpp"\n', "may include only")
 
-    def test_policy_is_closed_to_io_clocks_and_threads(self) -> None:
-        self.assert_allowed("src/policy/a.cpp", "#include <vector>\n#include <cerrno>\n")
-        for header in ("mutex", "chrono", "unistd.h", "sys/uio.h"):
-            self.assert_breach("src/policy/a.cpp", f"#include <{header}>\n", "pure logic")
+    def test_model_includes_base_and_serves_programs(self) -> None:
+        self.assert_allowed("src/model/a.cpp", '#include "base/assert.hpp"\n')
+        self.assert_breach("src/model/a.cpp", '#include "policy/policy.hpp"\n', "may include only")
+        for place in ("src/cli", "apps/tiom", "python/src"):
+            self.assert_allowed(f"{place}/a.cpp", '#include "model/overlap.hpp"\n')
+        for place in ("src/policy", "src/service", "apps"):
+            self.assert_breach(f"{place}/a.cpp", '#include "model/overlap.hpp"\n', "may include")
+
+    def test_policy_and_model_are_closed_to_io_clocks_and_threads(self) -> None:
+        for station in ("policy", "model"):
+            file = f"src/{station}/a.cpp"
+            self.assert_allowed(file, "#include <vector>\n#include <cerrno>\n")
+            for header in ("mutex", "chrono", "unistd.h", "sys/uio.h"):
+                self.assert_breach(file, f"#include <{header}>\n", "pure logic")
 
     def test_a_path_that_climbs_is_a_breach(self) -> None:
         self.assert_breach("src/engine/a.cpp", '#include "../policy/a.hpp"\n', "climbs")

@@ -1,0 +1,32 @@
+// Prints what the overlap model says of a program that reads, computes and writes in chunks. So the
+// harness has no formula of its own, and bench/demo needs no Python package to ask.
+
+#include <CLI/CLI.hpp>
+
+#include "driver.hpp"
+#include "model/overlap.hpp"
+
+namespace {
+
+using namespace ioweave;
+using namespace ioweave::bench;
+
+int run(int argc, char** argv) {
+  model::Items chunks;
+  CLI::App app{"Prints the times of the overlap model, from those of one chunk"};
+  app.add_option("--chunks", chunks.count)->required();
+  app.add_option("--read-s", chunks.read_s)->required()->check(CLI::NonNegativeNumber);
+  app.add_option("--compute-s", chunks.compute_s)->required()->check(CLI::NonNegativeNumber);
+  app.add_option("--write-s", chunks.write_s)->required()->check(CLI::NonNegativeNumber);
+  CLI11_PARSE(app, argc, argv);
+
+  print_result({{"overlapped_s", model::prefetch_s(chunks)},
+                {"hideable_s", model::hideable_read_s(chunks)}});
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return ioweave::bench::guarded(run, argc, argv);
+}
