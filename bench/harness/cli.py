@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="measure this build as it is, build nothing"
     )
-    part = parser.add_argument_group("a part of the benchmark (harmless; tasks)")
+    part = parser.add_argument_group("a part of the benchmark (harmless, tasks, tiom, engine)")
     part.add_argument(
         "--only",
         type=_words,
@@ -73,11 +73,18 @@ def _parser() -> argparse.ArgumentParser:
         help="harmless: grep,dd,reader-1m; tasks: peers,short,short-fsync,short-sleep-10s",
     )
     part.add_argument(
-        "--place", type=_words, default=(), metavar="LIST", help="raw, limited, slowfs[-400|-3000]"
+        "--place",
+        type=_words,
+        default=(),
+        metavar="LIST",
+        help="harmless: raw, limited, slowfs[-400|-3000]; tiom: raw, limited",
     )
     part.add_argument("--cache", type=_words, default=(), metavar="LIST", help="cold, cached, half")
     part.add_argument(
-        "--pairs", type=_count, metavar="N", help="at most N pairs a cell, or rounds of short runs"
+        "--pairs",
+        type=_count,
+        metavar="N",
+        help="at most N pairs a cell, rounds (short runs, engine), or repetitions (tiom)",
     )
     part.add_argument(
         "--null",
