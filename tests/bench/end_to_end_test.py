@@ -100,7 +100,8 @@ def measured(build: Path, work: Path, name: str, *options: str) -> list[dict[str
     file = work / "result.json"
     data = work / "data"
     output_of(
-        *(ROOT / "bench/run", name, "--quick", *options),
+        *(ROOT / "bench/run", name, "--quick"),
+        *options,
         *("--dir", data, "--build-dir", build, "--json", file),
     )
     document = json.loads(file.read_text(encoding="utf-8"))
