@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="measure this build as it is, build nothing"
     )
-    part = parser.add_argument_group("a part of the benchmark (harmless; tasks; tiom by --place)")
+    part = parser.add_argument_group("a part of the benchmark (harmless, tasks, tiom, engine)")
     part.add_argument(
         "--only",
         type=_words,
@@ -77,11 +77,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_words,
         default=(),
         metavar="LIST",
-        help="harmless: raw, limited, slowfs[-400|-3000]; tiom: the grid alone, raw or limited",
+        help="harmless: raw, limited, slowfs[-400|-3000]; tiom: raw, limited",
     )
     part.add_argument("--cache", type=_words, default=(), metavar="LIST", help="cold, cached, half")
     part.add_argument(
-        "--pairs", type=_count, metavar="N", help="at most N pairs a cell, or rounds of short runs"
+        "--pairs",
+        type=_count,
+        metavar="N",
+        help="at most N pairs a cell, rounds (short runs, engine), or repetitions (tiom)",
     )
     part.add_argument(
         "--null",

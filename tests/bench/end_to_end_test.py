@@ -1,11 +1,12 @@
 """bench/demo and bench/run as people start them. No figure is judged here, only that it is there.
 
-Usage: end_to_end_test.py demo|interposer BUILD_FOLDER SCRATCH_FOLDER
+Usage: end_to_end_test.py demo|engine|interposer|tasks|tiom BUILD_FOLDER SCRATCH_FOLDER
 
 Exit status 77 with "SKIP: reason" where the machine lacks something.
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The data of the quick demo, three outputs of its size, and room.
@@ -93,14 +95,13 @@ def demo(build: Path, work: Path) -> None:
     expect(len(left) == 1 and left[0].startswith("installed-"), f"it leaves {left}")
 
 
-def interposer(build: Path, work: Path) -> None:
-    """The JSON document is what bench/README.md says."""
-    if not (build / "bench/drivers/bench_calls").exists():
-        skip("bench/drivers is not built")
+def measured(build: Path, work: Path, name: str, *options: str) -> list[dict[str, Any]]:
+    """The rows of a benchmark in its quick form, whose document is what bench/README.md says."""
     file = work / "result.json"
     data = work / "data"
     output_of(
-        *(ROOT / "bench/run", "interposer", "--quick"),
+        *(ROOT / "bench/run", name, "--quick"),
+        *options,
         *("--dir", data, "--build-dir", build, "--json", file),
     )
     document = json.loads(file.read_text(encoding="utf-8"))
@@ -110,23 +111,135 @@ def interposer(build: Path, work: Path) -> None:
     expect(not missing, f"environment lacks {missing}")
     versions = document["environment"]["versions"]
     expect({"ioweave", "fio", "liburing"} <= versions.keys(), f"versions are {versions}")
-    told = document["benchmarks"]["interposer"]
+    expect(document["benchmarks"].keys() == {name}, f"benchmarks are {document['benchmarks']}")
+    told = document["benchmarks"][name]
     expect(told.keys() == {"seconds", "notes", "error"}, f"benchmarks tell {told}")
     expect(told["error"] is None, f"it failed: {told['error']}")
-    rows = document["rows"]
+    rows: list[dict[str, Any]] = document["rows"]
     expect(any(row["bar"] is not None for row in rows), "no row has a bar")
     expect(any(row["bar"] is None for row in rows), "every row has a bar")
+    metrics = [row["metric"] for row in rows]
+    expect(len(metrics) == len(set(metrics)), f"two rows have one name: {metrics}")
     for row in rows:
         expect(row.keys() == ROW, f"a row has {row.keys()}")
         low, high = row["spread"]
         sound = (
-            row["benchmark"] == "interposer"
-            and low <= row["value"] <= high
-            and row["spread_kind"] == ("range" if row["n"] < 5 else "iqr")
+            row["benchmark"] == name
+            and all(math.isfinite(each) for each in (low, row["value"], high))
+            and low <= high
+            and row["n"] >= 1
             and (row["met"] is None) == (row["bar"] is None)
         )
         expect(sound, f"this row contradicts itself: {row}")
-    expect(not list(data.iterdir()), "it leaves files")
+        if row["spread_kind"] in ("range", "iqr") and "geometric mean" not in row["metric"]:
+            sound = low <= row["value"] <= high
+            expect(sound, f"the median lies outside of its spread: {row}")
+    return rows
+
+
+def expect_rows(rows: list[dict[str, Any]], *patterns: str) -> None:
+    """Each pattern names some of the rows, and each row is named by one."""
+    for pattern in patterns:
+        found = any(re.match(pattern, row["metric"]) for row in rows)
+        expect(found, f"no row is {pattern} of {[row['metric'] for row in rows]}")
+    for row in rows:
+        found = any(re.match(pattern, row["metric"]) for pattern in patterns)
+        expect(found, f"the row {row['metric']} was not foreseen")
+
+
+def expect_positive(rows: list[dict[str, Any]], *units: str) -> None:
+    """Who measures nothing has zeros."""
+    for row in rows:
+        expect(row["unit"] not in units or row["value"] > 0, f"nothing was measured: {row}")
+
+
+def interposer(build: Path, work: Path) -> None:
+    """The benchmark of calls."""
+    if not (build / "bench/drivers/bench_calls").exists():
+        skip("bench/drivers is not built")
+    for row in measured(build, work, "interposer"):
+        kind = "range" if row["n"] < 5 else "iqr"
+        expect(row["spread_kind"] == kind, f"this row contradicts itself: {row}")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
+def engine(build: Path, work: Path) -> None:
+    """Every comparison, in one round each; that with fio where there is fio."""
+    if not (build / "bench/drivers/bench_transfer").exists():
+        skip("bench/drivers is not built")
+    rows = measured(build, work, "engine", "--pairs", "1")
+    patterns = [
+        "no-op depth 32: added to a bare liburing loop",
+        "no-op depth 32: bare liburing loop",
+        "blocking 4 KiB read, (cached|O_DIRECT): (iow_pread over )?pread",
+        r"(4|16) threads x (2|4) in flight, callback on the (service's )?thread",
+    ]
+    if shutil.which("fio") is not None:
+        patterns += [
+            f"random {operation} {pattern}: (IOPS|CPU per operation)"
+            for operation in ("read", "write")
+            for pattern in ("4 KiB depth 1", "4 KiB depth 32", "1 MiB depth 8")
+        ]
+    expect_rows(rows, *patterns)
+    expect_positive(
+        [row for row in rows if "added" not in row["metric"]], "ratio", "ns", "us", "1/s"
+    )
+    expect(not list((work / "data").iterdir()), "it leaves files")
+    if shutil.which("fio") is None:
+        skip("no comparison with fio, which is not installed; the others are there")
+
+
+def tiom(build: Path, work: Path) -> None:
+    """Single calls, reapers, the drop-in, and the grid on the disk as it is, once each."""
+    if not (build / "apps/tiom/ioweave-tiom").exists():
+        skip("apps/tiom is not built")
+    if not (build / "bench/drivers/bench_task_tbb").exists():
+        skip("bench/drivers has no task programs: oneTBB is missing")
+    rows = measured(build, work, "tiom", "--pairs", "1", "--place", "raw")
+    patterns = [
+        "oneTBB: blocking 4 KiB read, cached: ",
+        "oneTBB: pause and resume, 4 KiB O_DIRECT read: ",
+        r"oneTBB: 10000 bound transfers: peak memory",
+        "oneTBB: of these, pending at once",
+        "oneTBB: an unchanged program, mix, 64 KiB, (0.25|16) ms: speed-up",
+        "tiom raw disk (read|write): worst cell, (non)?blocking",
+        "tiom raw disk (read|write): best cell, (non)?blocking",
+        "tiom raw disk (read|write): geometric mean of mix, ",
+        "tiom raw disk (read|write): part of that mean which the bound leaves, (non)?blocking",
+    ]
+    optional = [
+        ("OpenMP: ", (build / "bench/drivers/bench_task_openmp").exists()),
+        ("the same, each in a task of its own", False),
+        ("ALPI: ", (build / "tests/support/alpi_provider/libalpi_test.so").exists()),
+        ("tiom raw disk (read|write): (time over the bound|the same of the cell)", False),
+    ]
+    rest = [row for row in rows if not any(re.match(each, row["metric"]) for each, _ in optional)]
+    expect_rows(rest, *patterns)
+    for pattern, wanted in optional:
+        found = any(re.match(pattern, row["metric"]) for row in rows)
+        expect(found or not wanted, f"no row is {pattern}")
+    for operation in ("read", "write"):
+        for variant in ("blocking", "nonblocking"):
+            name = f"tiom raw disk {operation}: worst cell, {variant} "
+            expect(any(row["metric"].startswith(name) for row in rows), f"no row is {name}")
+    expect_positive([row for row in rows if "added" not in row["metric"]], "ratio", "us", "MiB")
+
+
+def tasks(build: Path, work: Path) -> None:
+    """The simulation, and short runs of the workload that needs no files."""
+    if not list((build / "python/ioweave").glob("_core.*")):
+        skip("the Python package is not built")
+    rows = measured(build, work, "tasks", "--pairs", "1", "--only", "simulation,short-sleep")
+    for pattern in (
+        "the paper implies of ",
+        "short runs, 2s: .*: climb over the best static limit",
+    ):
+        found = [row for row in rows if re.match(pattern, row["metric"])]
+        expect(bool(found), f"no row is {pattern} of {[row['metric'] for row in rows]}")
+        expect(all(row["value"] > 0 for row in found), f"nothing was measured: {found}")
+
+
+TESTS = {"demo": demo, "engine": engine, "interposer": interposer, "tasks": tasks, "tiom": tiom}
 
 
 def main() -> None:
@@ -134,7 +247,7 @@ def main() -> None:
     name, build, scratch = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch) as work:
-        {"demo": demo, "interposer": interposer}[name](build, Path(work))
+        TESTS[name](build, Path(work))
 
 
 if __name__ == "__main__":

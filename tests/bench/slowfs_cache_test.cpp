@@ -2,7 +2,10 @@
 // Asserted by mincore, never by time; transfers that must be seen unfinished are made very slow.
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,6 +21,8 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kWindow = 128 << 10;  // the kernel's read-ahead window on a FUSE mount
 constexpr size_t kFileBytes = 1 << 20;
+constexpr int kTries = 4;
+constexpr int kEnough = 3;  ///< of these must succeed
 
 /// A file opened for reading, and which of its pages the kernel holds.
 class OpenFile {
@@ -45,17 +50,25 @@ class OpenFile {
   }
   /// Asks for the first bytes in slices, at once, and waits until each page was seen in the cache.
   /// Anew after three seconds, which no transfer of these tests takes: read-ahead is best effort,
-  /// and where memory is short the kernel gives up quietly, or takes pages back.
-  [[nodiscard]] bool fills_by_willneed(size_t bytes, size_t slice) const {
-    for (int attempt = 0; attempt < 10; ++attempt) {
-      EXPECT_EQ(advise(0, 0, POSIX_FADV_DONTNEED), 0);
+  /// and where memory is short the kernel gives up quietly, or takes pages back. So not every try
+  /// must succeed, but most of them.
+  void expect_filled_by_willneed(size_t bytes, size_t slice) const {
+    int filled = 0;
+    int tries = 0;
+    std::string missing;
+    while (filled < kEnough && tries - filled <= kTries - kEnough) {
+      ++tries;
+      ASSERT_EQ(advise(0, 0, POSIX_FADV_DONTNEED), 0);
       for (size_t offset = 0; offset < bytes; offset += slice) {
-        EXPECT_EQ(advise(offset, slice, POSIX_FADV_WILLNEED), 0);
+        ASSERT_EQ(advise(offset, slice, POSIX_FADV_WILLNEED), 0);
       }
       EXPECT_LT(resident_bytes(bytes), bytes) << "WILLNEED waited for the transfer";
-      if (sees_resident(bytes)) return true;
+      const auto unseen = unseen_pages(bytes);
+      filled += unseen == 0 ? 1 : 0;
+      missing += " " + std::to_string(unseen);
     }
-    return false;
+    EXPECT_EQ(filled, kEnough) << filled << " of " << tries << " tries filled the cache; pages of "
+                               << bytes / kPage << " that did not come:" << missing;
   }
 
  private:
@@ -66,15 +79,15 @@ class OpenFile {
     for (const unsigned char page : pages) resident.push_back((page & 1u) != 0);
     return resident;
   }
-  /// Each page at some time within three seconds.
-  [[nodiscard]] bool sees_resident(size_t bytes) const {
+  /// Pages that were not seen in the cache at any time within three seconds.
+  [[nodiscard]] std::ptrdiff_t unseen_pages(size_t bytes) const {
     std::vector<bool> seen(bytes / kPage);
     for (int i = 0; i < 3'000 && std::ranges::count(seen, false) > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       const std::vector<bool> now = resident_pages(bytes);
       for (size_t page = 0; page < now.size(); ++page) seen[page] = seen[page] || now[page];
     }
-    return std::ranges::count(seen, false) == 0;
+    return std::ranges::count(seen, false);
   }
 
   int fd_;
@@ -129,14 +142,14 @@ TEST_F(SlowfsCache, WillneedReturnsBeforeTheTransferAndFillsTheCache) {
   ASSERT_TRUE(file.usable());
   ASSERT_EQ(file.advise(0, kWindow, POSIX_FADV_WILLNEED), 0);
   EXPECT_EQ(file.resident_bytes(kWindow), 0u);
-  EXPECT_TRUE(file.fills_by_willneed(kWindow, kWindow));
+  file.expect_filled_by_willneed(kWindow, kWindow);
 }
 
 TEST_F(SlowfsCache, WillneedInSlicesQueuesThemAll) {
   mount({"--read-mb-s", "1"});  // all of it takes a second
   const OpenFile file(mounted("f"));
   ASSERT_TRUE(file.usable());
-  EXPECT_TRUE(file.fills_by_willneed(kFileBytes, kWindow));
+  file.expect_filled_by_willneed(kFileBytes, kWindow);
 }
 
 TEST_F(SlowfsCache, ReadsPastTheCacheWithODirect) {
@@ -152,7 +165,7 @@ TEST_F(SlowfsCache, RaisesTheReadaheadWindowOnRequest) {
   mount({"--max-readahead-kb", "1024", "--read-mb-s", "1"});
   const OpenFile file(mounted("f"));
   ASSERT_TRUE(file.usable());
-  EXPECT_TRUE(file.fills_by_willneed(kFileBytes, kFileBytes));
+  file.expect_filled_by_willneed(kFileBytes, kFileBytes);
 }
 
 }  // namespace

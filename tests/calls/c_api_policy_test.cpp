@@ -340,6 +340,9 @@ TEST_P(CFlow, WeightsShareADeviceWithALimitAndStrictnessDoesNot) {
   device.weights[IOW_PREFETCH] = 10'000;
   device.weights[IOW_FOREGROUND] = 10'000;
   EXPECT_EQ(prefetches_among_the_first_eight(service, device), 4);
+  device.weights[IOW_PREFETCH] = 0;
+  device.weights[IOW_FOREGROUND] = 0;
+  EXPECT_LE(prefetches_among_the_first_eight(service, device), 1) << "0 is 1 and 16";
 }
 
 // ---- Cancellation
@@ -431,10 +434,11 @@ TEST_P(CFlow, StatisticsCountWhatHappenedAndNothingElse) {
   iow_request read = make_request(IOW_OP_READ, file.fd(), buffer.data(), 4000, 0);
   iow_request readv = make_request(IOW_OP_READV, file.fd(), &vector, 1, 0);
   iow_request write = make_request(IOW_OP_WRITE, file.fd(), buffer.data(), 300, 0);
+  iow_request writev = make_request(IOW_OP_WRITEV, file.fd(), &vector, 1, 0);
   iow_request prefetch = make_request(IOW_OP_PREFETCH, file.fd(), nullptr, 8192, 0);
   iow_request sync = make_request(IOW_OP_FSYNC, file.fd(), nullptr, 0, 0);
   iow_request bad = make_request(IOW_OP_READ, 1'000'000, buffer.data(), 10, 0);
-  for (iow_request* const request : {&read, &readv, &write, &prefetch, &sync}) {
+  for (iow_request* const request : {&read, &readv, &write, &writev, &prefetch, &sync}) {
     EXPECT_GE(result_of(*request), 0);
   }
   EXPECT_EQ(result_of(bad), -EBADF);
@@ -443,21 +447,21 @@ TEST_P(CFlow, StatisticsCountWhatHappenedAndNothingElse) {
   EXPECT_EQ(iow_pread(service, 1'000'000, buffer.data(), 70, 0), -EBADF);
 
   const iow_stats after = stats_of(service);
-  EXPECT_EQ(after.submitted, 6u) << "blocking calls are no requests";
-  EXPECT_EQ(after.completed, 6u);
+  EXPECT_EQ(after.submitted, 7u) << "blocking calls are no requests";
+  EXPECT_EQ(after.completed, 7u);
   EXPECT_EQ(after.failed, 1u);
   EXPECT_EQ(after.cancelled, 0u);
   EXPECT_EQ(after.read_bytes, 4000u + 500 + 70) << "but their bytes count";
-  EXPECT_EQ(after.written_bytes, 300u + 500);
+  EXPECT_EQ(after.written_bytes, 300u + 500 + 500);
   EXPECT_EQ(after.prefetched_bytes, 8192u);
   EXPECT_EQ(after.held, 0u);
   EXPECT_EQ(after.reissued, 0u);
   EXPECT_EQ(after.continued, 0u);
   EXPECT_GE(after.lanes, 1u);
   EXPECT_LE(after.lanes, 3u) << "of this thread, and of the service's own two at most";
-  // Native AIO takes no buffered transfer: read, readv and write went to the workers, and those of
-  // the bad descriptor, the sync and the prefetch did not pass through it.
-  EXPECT_EQ(after.fallbacks, GetParam() == IOW_ENGINE_AIO ? 3u : 0u);
+  // Native AIO takes no buffered transfer: read, readv, write and writev went to the workers, and
+  // those of the bad descriptor, the sync and the prefetch did not pass through it.
+  EXPECT_EQ(after.fallbacks, GetParam() == IOW_ENGINE_AIO ? 4u : 0u);
 }
 
 TEST_P(CFlow, StatisticsFillTheSizeThatTheCallerKnows) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstring>
@@ -435,6 +436,67 @@ TEST_P(CBatch, GoesOutWithAWaitForAnother) {
     EXPECT_EQ(iow_wait(service, &other, kForEver), 0);
     std::thread([&] { EXPECT_EQ(iow_wait(service, batch.list[0], kForEver), 0); }).join();
   });
+}
+
+TEST_P(CBatch, GoesOutWithATestOrAWaitForOneThatIsElsewhere) {
+  iow_flow_options options{};
+  options.max_in_flight = 1;  // so that its requests take another way than the batch
+  const int flow = iow_flow_create(service, "elsewhere", &options, nullptr);
+  ASSERT_GT(flow, 0);
+  for (const bool waits : {false, true}) {
+    std::array<int, 2> pipe{};
+    ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+    std::byte byte{};
+    iow_request other = make_request(IOW_OP_READ, pipe[0], &byte, 1, -1);
+    other.flow = static_cast<uint32_t>(flow);
+    ASSERT_EQ(submit(other), 1);
+    iow_request held = make_request(IOW_OP_WRITE, pipe[1], &byte, 1, -1);
+    held.flags = IOW_MORE;
+    ASSERT_EQ(submit(held), 1);
+    // Other ends when the held one has been handed over, and not before.
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kLongNs);
+    while (!waits && iow_test(service, &other) == 0 &&
+           std::chrono::steady_clock::now() < patience) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(iow_wait(service, &other, waits ? kLongNs : 0), 0) << (waits ? "wait" : "test");
+    EXPECT_EQ(iow_wait(service, &held, kForEver), 0);
+    EXPECT_EQ(iow_wait(service, &other, kForEver), 0);
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+  }
+}
+
+TEST(CNoWait, WhatIsNotTakenHoldsNoLowerClassBack) {
+  iow_options options{};
+  options.engine = IOW_ENGINE_URING;
+  options.required = 1;
+  options.queue_depth = 1;
+  std::string why;
+  const OwnedService service = open_service(options, &why);
+  if (service == nullptr) {
+    GTEST_SKIP() << why;
+  }
+  iow_flow_options lower{};
+  lower.priority = IOW_PREFETCH;
+  const int flow = iow_flow_create(service.get(), "lower", &lower, nullptr);
+  ASSERT_GT(flow, 0);
+  const auto submit = [&](iow_request& request) {
+    iow_request* const one = &request;
+    return iow_submit(service.get(), &one, 1);
+  };
+  Gate gate;
+  iow_request taken = gate.wait_for_byte();
+  ASSERT_EQ(submit(taken), 1);
+  iow_request refused = make_nop();
+  refused.flags = IOW_NOWAIT;
+  ASSERT_EQ(submit(refused), -EAGAIN);
+  gate.open();
+  ASSERT_EQ(iow_wait(service.get(), &taken, kForEver), 0);
+  iow_request low = make_nop();
+  low.flow = static_cast<uint32_t>(flow);
+  ASSERT_EQ(submit(low), 1);
+  EXPECT_EQ(iow_wait(service.get(), &low, kLongNs), 0);
 }
 
 TEST(CNoWait, TakesWhatThereIsRoomForAndNeverSleeps) {

@@ -22,6 +22,8 @@ namespace ioweave::test {
 inline constexpr int64_t kForEver = -1;
 /// Long enough for what could go wrong to happen. Nothing is asserted to be faster than it.
 inline constexpr int64_t kMomentNs = 20'000'000;
+/// As long as no machine should take, for what would otherwise be waited for in vain.
+inline constexpr int64_t kLongNs = 20'000'000'000;
 
 /// Takes an error_text: owns it, and knows whether the function has set it at all.
 class ErrorText {

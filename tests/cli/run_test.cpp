@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 
 #include <fcntl.h>
@@ -532,6 +533,59 @@ TEST(Run, TheRunFileIsWholeAndReadable) {
   EXPECT_EQ(entries(folder.path()), 1u);
 }
 
+TEST(Run, AKilledCommandLeavesTheEarlierRunFileAndItsProgramGoesOn) {
+  const TempDir folder;
+  const std::string file = folder.file("run.jsonl");
+  ASSERT_EQ(run_ioweave({"run", "-q", "-o", file, "/bin/true"}).code, 0);
+  const std::string before = read_text(file);
+  Surroundings how;
+  how.meanwhile = [&](pid_t command) {
+    EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(folder.file("ready")); }));
+    kill(command, SIGKILL);
+  };
+  const Ran ran = run_ioweave({"run", "-o", file, "--", "/bin/sh", "-c",
+                               "cd " + folder.path() +
+                                   "; touch ready; while ! test -e go; do "
+                                   "sleep 0.02; done; touch mark"},
+                              how);
+  EXPECT_EQ(ran.code, 128 + SIGKILL);
+  EXPECT_FALSE(std::filesystem::exists(folder.file("mark"))) << "the program waits";
+  write_text(folder, "go", "");
+  EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(folder.file("mark")); }));
+  EXPECT_EQ(read_text(file), before);
+  EXPECT_EQ(entries(folder.path()), 4u) << "nothing beside ready, go, mark and the run file";
+}
+
+TEST(Run, ACommandThatIsKilledWhileItWritesLeavesTheEarlierRunFileWhole) {
+  const TempDir folder;
+  const std::string file = folder.file("run.jsonl");
+  ASSERT_EQ(run_ioweave({"run", "-q", "-o", file, "/bin/true"}).code, 0);
+  const std::string before = read_text(file);
+  Surroundings before_sync;
+  before_sync.in_child = [] {
+    if (!ioweave::test::die_at_syscall(SYS_fsync)) _exit(77);
+  };
+  Surroundings before_rename;
+  before_rename.in_child = [] {
+    bool dies =
+        ioweave::test::die_at_syscall(SYS_renameat2) && ioweave::test::die_at_syscall(SYS_renameat);
+#if defined(SYS_rename)
+    dies = dies && ioweave::test::die_at_syscall(SYS_rename);
+#endif
+    if (!dies) _exit(77);
+  };
+  for (const Surroundings& how : {before_sync, before_rename}) {
+    const std::vector<std::string> words{"run", "-q", "-o", file, "--", "/bin/sh", "-c", "exit 3"};
+    const Ran ran = run_ioweave(words, how);
+    if (ran.code == 77) GTEST_SKIP() << "no seccomp filters here";
+    EXPECT_EQ(ran.code, 128 + SIGSYS) << ran.err;
+    EXPECT_EQ(read_text(file), before);
+    const std::string fresh = folder.file("fresh.jsonl");
+    EXPECT_EQ(run_ioweave({"run", "-q", "-o", fresh, "/bin/true"}, how).code, 128 + SIGSYS);
+    EXPECT_FALSE(std::filesystem::exists(fresh)) << "whole or not there";
+  }
+}
+
 TEST(Run, ARunFileThatCannotBeWrittenIsSaidAndTheExitCodeStays) {
   const Ran full = run_ioweave({"run", "-o", "/dev/full", "--", "/bin/sh", "-c", "exit 4"});
   EXPECT_EQ(full.code, 4);
@@ -630,6 +684,32 @@ TEST(Run, LeavesNothingBehind) {
   EXPECT_EQ(shell("kill -9 $$", with_runtime(folder)).code, 137);
   EXPECT_EQ(run_ioweave({"run", "nonexistent-program"}, with_runtime(folder)).code, 127);
   EXPECT_EQ(entries(folder.path()), 0u);
+}
+
+TEST(Run, WhatAKilledCommandLeavesIsRemovedByTheNextRunThatBeginsAMinuteLater) {
+  const TempDir runs;
+  const TempDir marks;
+  Surroundings how = with_runtime(runs);
+  how.meanwhile = [&](pid_t command) {
+    EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(marks.file("ready")); }));
+    kill(command, SIGKILL);
+  };
+  const std::string script =
+      "cd " + marks.path() + "; touch ready; while ! test -e go; do sleep 0.02; done; touch mark";
+  EXPECT_EQ(shell(script, how).code, 128 + SIGKILL);
+  write_text(marks, "go", "");
+  EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(marks.file("mark")); }));
+  ASSERT_EQ(entries(runs.path()), 1u);
+  const std::string left = std::filesystem::directory_iterator(runs.path())->path();
+
+  EXPECT_EQ(shell("exit 0", with_runtime(runs)).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(left)) << "a run that has just begun looks the same";
+
+  const timespec then{time(nullptr) - 61, 0};
+  const timespec times[2]{then, then};
+  ASSERT_EQ(utimensat(AT_FDCWD, left.c_str(), times, 0), 0);
+  EXPECT_EQ(shell("exit 0", with_runtime(runs)).code, 0);
+  EXPECT_EQ(entries(runs.path()), 0u);
 }
 
 TEST(Run, KeepsItsDirectoryOnRequest) {

@@ -1,10 +1,15 @@
 #include "engine/prefetch.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <thread>
+#include <vector>
+
+#include <sys/syscall.h>
 
 #include "lane_fixture.hpp"
 #include "support/resident_pages.hpp"
+#include "support/watched_calls.hpp"
 
 namespace ioweave::engine {
 namespace {
@@ -97,11 +102,57 @@ TEST_F(Prefetch, RefusesWhatHasNoPageCacheBehindIt) {
   EXPECT_EQ(run(file.get(), -5, kBlock), -EINVAL);
 }
 
-TEST_F(Prefetch, StopsBetweenPiecesWhenCancelled) {
+TEST_F(Prefetch, AsksForNothingWhereItWasCancelledBefore) {
   const Descriptor file(open_file(O_RDONLY));
   ReadAheadWindows windows;
   const std::atomic<bool> cancelled{true};
   EXPECT_EQ(prefetch(file.get(), 0, kFileBytes, windows, cancelled), -ECANCELED);
+}
+
+/// A prefetch of several pieces that is cancelled during one of its calls.
+struct CancelledPrefetch {
+  bool watched = false;
+  int64_t result = 0;
+  std::vector<uint64_t> asked;    ///< offsets of what the kernel was asked for
+  std::vector<uint64_t> awaited;  ///< offsets of the bytes whose arrival was waited for
+};
+
+CancelledPrefetch cancel_during(long call_number, const std::string& path) {
+  constexpr off_t kBytes = 4 * static_cast<off_t>(kMostReadAheadBytes);
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  EXPECT_EQ(::ftruncate(file.get(), kBytes), 0);  // a hole: nothing of it is in the cache
+  CancelledPrefetch seen;
+  ReadAheadWindows windows;
+  std::atomic<bool> cancelled{false};
+  const auto look = [&](const test::WatchedCall& call) {
+    const bool asks = call.number == SYS_fadvise64;
+    // Else it only looks whether a page is there, where the kernel has no better way.
+    const bool waits = call.number == SYS_preadv2 && call.arguments[5] == 0;
+    if (asks) seen.asked.push_back(call.arguments[1]);
+    if (waits) seen.awaited.push_back(call.arguments[3]);
+    if ((asks || waits) && call.number == call_number) cancelled = true;
+  };
+  seen.watched = test::run_watched({SYS_fadvise64, SYS_preadv2}, look, [&] {
+    seen.result = prefetch(file.get(), 0, kBytes, windows, cancelled);
+  });
+  return seen;
+}
+
+TEST_F(Prefetch, StopsBetweenThePiecesItAsksForWhenCancelled) {
+  const CancelledPrefetch seen = cancel_during(SYS_fadvise64, directory_.file("hole"));
+  if (!seen.watched) GTEST_SKIP() << "no notifications of seccomp here";
+  EXPECT_EQ(seen.result, -ECANCELED);
+  EXPECT_EQ(seen.asked, std::vector<uint64_t>{0}) << "the first piece only";
+  EXPECT_EQ(seen.awaited, std::vector<uint64_t>{});
+}
+
+TEST_F(Prefetch, StopsBetweenThePiecesItWaitsForWhenCancelled) {
+  const CancelledPrefetch seen = cancel_during(SYS_preadv2, directory_.file("hole"));
+  if (!seen.watched) GTEST_SKIP() << "no notifications of seccomp here";
+  EXPECT_EQ(seen.result, -ECANCELED);
+  ASSERT_GE(seen.asked.size(), 4u) << "all pieces had been asked for";
+  ASSERT_FALSE(seen.awaited.empty());
+  EXPECT_LT(std::ranges::max(seen.awaited), seen.asked[1]) << "bytes of the first piece only";
 }
 
 TEST_F(Prefetch, EmptyFileHasNothingToBring) {

@@ -320,6 +320,9 @@ TEST(ServiceFallback, CallbacksHaveAThreadOfTheirOwnWithoutARingToo) {
   request.user = &runner;
   ASSERT_EQ(submit_one(*service, request), 1);
   EXPECT_TRUE(mentions(service->fallback_reason(), "no descriptor is left"));
+  iow_stats stats{};
+  service->statistics(stats);
+  EXPECT_EQ(stats.fallbacks, 1u) << "a worker thread does what the engine could not";
   while (runner.load() == pthread_self()) {
     ::sched_yield();
   }

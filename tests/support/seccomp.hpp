@@ -9,4 +9,8 @@ namespace ioweave::test {
 /// Cannot be undone: for children of run_in_child. False where filters are not available.
 [[nodiscard]] bool refuse_syscall(long number, int error, int64_t argument = -1);
 
+/// From now on a system call ends the process that makes it, as SIGKILL would just before it, but
+/// by SIGSYS. Inherited and for good, as above.
+[[nodiscard]] bool die_at_syscall(long number);
+
 }  // namespace ioweave::test

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -191,6 +191,13 @@ def _blocking(session: Session, file: Path, effort: Effort) -> Iterator[Row]:
 def run(session: Session) -> Iterator[Row]:
     """All comparisons of the engine."""
     effort = QUICK if session.quick else FULL
+    pairs = session.selection.pairs
+    if pairs is not None:
+        effort = replace(
+            effort,
+            transfer_rounds=min(pairs, effort.transfer_rounds),
+            rounds=min(pairs, effort.rounds),
+        )
     session.need_space(effort.file_bytes + (64 << 20))
     file = random_file(session.folder / "data", effort.file_bytes)
     yield from _no_ops(session, effort)

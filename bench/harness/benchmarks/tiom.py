@@ -7,16 +7,17 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import page_cache, places, process, tiom_grid
 from harness.build import BuildFailed
 from harness.files import random_file
 from harness.places import Place, PlaceUnavailable
+from harness.programs import selected
 from harness.result import Bar, Row, at_least, at_most, row
 from harness.samples import summarize
-from harness.session import Session
+from harness.session import Session, Unsuitable
 from harness.tiom_grid import Cell, Sweep
 
 FILE_BYTES = 256 << 20
@@ -281,28 +282,41 @@ def _grid(session: Session, place: Place, op: str, sweep: Sweep, again: int) -> 
 Places = Callable[[], AbstractContextManager[Place]]
 
 
+def no_more_than(effort: Effort, pairs: int) -> Effort:
+    """The same with at most so many rounds of a call, and repetitions of a cell."""
+    return replace(
+        effort,
+        rounds=min(pairs, effort.rounds),
+        limited=replace(effort.limited, repetitions=min(pairs, effort.limited.repetitions)),
+        raw=replace(effort.raw, repetitions=min(pairs, effort.raw.repetitions)),
+        again=min(pairs, effort.again),
+        reaper_repetitions=min(pairs, effort.reaper_repetitions),
+    )
+
+
 def run(session: Session) -> Iterator[Row]:
-    """All of it; the grid on the disk as it is and under a limit, where that may be set. Where
-    places are asked for, the grid in these alone."""
+    """All of it; the grid on the disk as it is and under a limit, where that may be set.
+
+    Raises:
+        Unsuitable: No room for the files, or no such place.
+    """
     effort = QUICK if session.quick else FULL
+    if session.selection.pairs is not None:
+        effort = no_more_than(effort, session.selection.pairs)
+    names = selected(("limited", "raw"), session.selection.places)
+    if not names:
+        raise Unsuitable("no such place: there are limited, raw")
     session.need_space(2 * FILE_BYTES + effort.raw.file_bytes)
     file = random_file(session.folder / "data", FILE_BYTES)
+    yield from _calls(session, file, effort)
+    yield from _pending(session, file)
+    yield from _reapers(session, file, effort)
+    yield from _drop_in(session, file, effort)
     contexts: dict[str, tuple[Places, Sweep]] = {
-        "limited": (
-            lambda: places.on_limited_disk(session, file, writes=True),
-            effort.limited,
-        ),
+        "limited": (lambda: places.on_limited_disk(session, file, writes=True), effort.limited),
         "raw": (lambda: places.on_raw_disk(session, file), effort.raw),
     }
-    wanted = session.selection.places
-    if unknown := [word for word in wanted if word not in contexts]:
-        raise RuntimeError(f"no such place: {', '.join(unknown)}; there are {', '.join(contexts)}")
-    if not wanted:
-        yield from _calls(session, file, effort)
-        yield from _pending(session, file)
-        yield from _reapers(session, file, effort)
-        yield from _drop_in(session, file, effort)
-    for context, sweep in (contexts[word] for word in wanted or contexts):
+    for context, sweep in (contexts[name] for name in names):
         try:
             with context() as place:
                 for op in ("write", "read"):

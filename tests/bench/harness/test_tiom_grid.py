@@ -114,5 +114,15 @@ class DoubtfulTest(unittest.TestCase):
         self.assertEqual(tiom._doubtful([fine, below, hardly]), [below, hardly])
 
 
+class PartTest(unittest.TestCase):
+    def test_pairs_bound_every_repetition_and_raise_none(self) -> None:
+        for effort in (tiom.QUICK, tiom.FULL):
+            once = tiom.no_more_than(effort, 1)
+            self.assertEqual((once.rounds, once.again, once.reaper_repetitions), (1, 1, 1))
+            self.assertEqual((once.limited.repetitions, once.raw.repetitions), (1, 1))
+            self.assertEqual(once.raw.blocks, effort.raw.blocks)
+            self.assertEqual(tiom.no_more_than(effort, 1000), effort)
+
+
 if __name__ == "__main__":
     unittest.main()
