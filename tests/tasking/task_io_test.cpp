@@ -82,14 +82,18 @@ TEST_P(BlockingInTask, OutsideOneItIsThePlainCall) {
   EXPECT_EQ(stats().at_once, 0u);
 }
 
-/// The only worker of those that wait runs what comes behind them.
-TEST_P(BlockingInTask, ATaskThatWaitsToBeAdmittedIsPaused) {
-  open(1);
+uint32_t flow_of_one_at_once(iow_service* service) {
   iow_device_options device{};
   device.max_in_flight = 1;
   iow_flow_options options{};
   options.device = static_cast<uint32_t>(iow_device_create(service, "disk", &device, nullptr));
-  const auto flow = static_cast<uint32_t>(iow_flow_create(service, "saves", &options, nullptr));
+  return static_cast<uint32_t>(iow_flow_create(service, "saves", &options, nullptr));
+}
+
+/// The only worker of those that wait runs what comes behind them.
+TEST_P(BlockingInTask, ATaskThatWaitsToBeAdmittedIsPaused) {
+  open(1);
+  const uint32_t flow = flow_of_one_at_once(service);
   const int64_t held = iow_admit(service, flow, 1);
   ASSERT_GT(held, 0);
   std::atomic<unsigned> admitted{0};
@@ -119,11 +123,7 @@ TEST_P(BlockingInTask, ATaskThatWaitsToBeAdmittedIsPaused) {
 /// its workers cannot run others in a task that waits.
 TEST_P(BlockingInTask, ATaskThatCanNeitherPauseNorLetOthersRunIsNotAdmittedLater) {
   open(1);
-  iow_device_options device{};
-  device.max_in_flight = 1;
-  iow_flow_options options{};
-  options.device = static_cast<uint32_t>(iow_device_create(service, "disk", &device, nullptr));
-  const auto flow = static_cast<uint32_t>(iow_flow_create(service, "saves", &options, nullptr));
+  const uint32_t flow = flow_of_one_at_once(service);
   const int64_t held = iow_admit(service, flow, 1);
   std::atomic<bool> answered{false};
   int64_t operation = 0;
