@@ -16,10 +16,10 @@ enum { FILE_BYTES = 4 << 20, MOST_FILES = 256 };
 
 struct save {
   iow_service* service;
-  uint32_t flow;
   const char* folder;
-  int number;
   int64_t result; /* bytes, or -errno */
+  uint32_t flow;
+  int number;
 };
 
 static int64_t write_file(const char* folder, int number) {
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   static pthread_t threads[MOST_FILES];
   int started = 0;
   for (; started < files; ++started) {
-    saves[started] = (struct save){service, (uint32_t)flow, argv[1], started, 0};
+    saves[started] = (struct save){service, argv[1], 0, (uint32_t)flow, started};
     if (pthread_create(&threads[started], NULL, save, &saves[started]) != 0) break;
   }
   int64_t bytes = 0;
