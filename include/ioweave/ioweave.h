@@ -112,6 +112,11 @@ typedef struct iow_options {
   uint32_t
       poll_max_us; /* more often while it finds something, and not while nothing is in flight */
   uint32_t reserved[3];
+  /* NULL, or told each line of the event log of the service's policy: what became ready, started
+     and ended, and what was decided. Runs under a lock, on any thread: it must neither block nor
+     call this library. The line has `bytes` bytes, without a newline. */
+  void (*log)(const char* line, size_t bytes, void* user);
+  void* log_user;
 } iow_options;
 
 /*
@@ -312,7 +317,10 @@ typedef struct iow_device_options {
                              or 0: none */
   uint32_t max_in_flight; /* requests at once; 0: no limit */
   uint32_t weights[3];    /* of IOW_FOREGROUND, _WRITE_BEHIND, _PREFETCH: 1..10000; 0: 16, 4, 1 */
-  uint32_t reserved[8];
+  uint32_t begins_at;     /* operations at once with which "climb" begins; 0: one */
+  uint32_t is_measured;   /* nonzero: "climb" goes by iow_device_sample(), not by the bytes that
+                             operations say they moved */
+  uint32_t reserved[6];
 } iow_device_options;
 
 /*
@@ -338,7 +346,8 @@ typedef struct iow_flow_options {
      they say they moved. "auto(MIN,MAX,DELTA)" and "auto" learn in epochs, as the I/O-aware tasks
      paper does; the device needs a budget, "auto" also the flow's max_in_flight. */
   const char* constraint;
-  uint32_t reserved[6];
+  const char* learned; /* what iow_flow_learned() said in an earlier run, to begin there; NULL */
+  uint32_t reserved[4];
 } iow_flow_options;
 
 /*
@@ -347,6 +356,31 @@ typedef struct iow_flow_options {
  */
 IOW_API int iow_flow_create(iow_service* service, const char* name, const iow_flow_options* options,
                             char** error_text) IOW_NOEXCEPT;
+
+/*
+ * Gives, as JSON to be freed with free(3), why the flow's constraint is what it is: what it
+ * learned, when (in nanoseconds since the service was opened), and from what. 0; -EINVAL for an
+ * unknown flow, -ENOMEM, -ECANCELED in a forked child.
+ */
+IOW_API int iow_flow_explain(iow_service* service, uint32_t flow, char** json) IOW_NOEXCEPT;
+
+/*
+ * Gives, to be freed with free(3), what "climb" or "auto" has learned, for iow_flow_options.learned
+ * of a later run; empty while it knows nothing. Flows with "climb" of one device share it. Errors
+ * as of iow_flow_explain().
+ */
+IOW_API int iow_flow_learned(iow_service* service, uint32_t flow, char** text) IOW_NOEXCEPT;
+
+/*
+ * Tells what the device moved in the last `seconds`, whoever moved it: for a device with
+ * `is_measured`, about once a second while iow_device_needs_samples() is 1 (operations with "climb"
+ * wait or run there). 0; -EINVAL for an unknown device, a rate below 0, or seconds that are not
+ * above 0; -ECANCELED in a forked child.
+ */
+IOW_API int iow_device_sample(iow_service* service, uint32_t device, double bytes_per_second,
+                              double seconds) IOW_NOEXCEPT;
+/* 1 or 0; errors as of iow_device_sample(). */
+IOW_API int iow_device_needs_samples(iow_service* service, uint32_t device) IOW_NOEXCEPT;
 
 /* ---- I/O that others do ---- */
 
@@ -425,6 +459,18 @@ typedef struct iow_stats {
  * sizeof(uint32_t).
  */
 IOW_API int iow_service_stats(iow_service* service, iow_stats* stats) IOW_NOEXCEPT;
+
+/* Of a flow: operations that wait and run, admitted ones included. */
+typedef struct iow_flow_stats {
+  uint32_t size;  /* set to sizeof(iow_flow_stats) before the call; what was filled after it */
+  uint32_t limit; /* operations at once that the constraint allows now; 0: any number */
+  uint64_t waiting;
+  uint64_t running;
+} iow_flow_stats;
+
+/* 0; -EINVAL for an unknown flow or a size that cannot be; -ECANCELED in a forked child. */
+IOW_API int iow_service_flow_stats(iow_service* service, uint32_t flow,
+                                   iow_flow_stats* stats) IOW_NOEXCEPT;
 
 #ifdef __cplusplus
 }

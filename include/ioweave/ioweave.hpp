@@ -195,6 +195,20 @@ class Service {
     return fail_with(id, text, "iow_flow_create");
   }
 
+  /// As iow_flow_explain() and iow_flow_learned().
+  [[nodiscard]] std::string explain(uint32_t flow) const {
+    return text_of(&iow_flow_explain, flow, "iow_flow_explain");
+  }
+  [[nodiscard]] std::string learned(uint32_t flow) const {
+    return text_of(&iow_flow_learned, flow, "iow_flow_learned");
+  }
+  [[nodiscard]] iow_flow_stats flow_stats(uint32_t flow) const {
+    iow_flow_stats stats{};
+    stats.size = sizeof stats;
+    check(iow_service_flow_stats(raw(), flow, &stats), "iow_service_flow_stats");
+    return stats;
+  }
+
   /// I/O that another library does, under the flow's constraint: runs `body`, which returns the
   /// bytes that it moved, when it may start. What `body` throws passes through.
   template <typename Body>
@@ -230,6 +244,14 @@ class Service {
   [[nodiscard]] iow_service* raw() const noexcept { return service_.get(); }
 
  private:
+  std::string text_of(int (*ask)(iow_service*, uint32_t, char**), uint32_t flow,
+                      const char* what) const {
+    char* text = nullptr;
+    const int error = ask(raw(), flow, &text);
+    const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
+    check(error, what);
+    return owned.get();
+  }
   static uint32_t fail_with(int result, char* text, const char* what) {
     const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
     return static_cast<uint32_t>(check(result, owned != nullptr ? owned.get() : what));

@@ -27,6 +27,7 @@ from ._file import File, open
 from ._request import Request
 from .devices import Device, Node
 from .errors import CancelledError, CycleError, DependencyFailed, TaskTimeout, WorkerDied
+from .flows import Flow
 from .futures import Future
 from .graph import Direction
 from .records import TaskRecord
@@ -57,6 +58,7 @@ __all__ = [
     "Device",
     "Direction",
     "File",
+    "Flow",
     "Future",
     "In",
     "InOut",

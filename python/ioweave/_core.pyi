@@ -205,6 +205,125 @@ class Policy:
     def running(self) -> int:
         """Operations started and not ended, of all flows."""
 
+class Gate:
+    """Where operations that Python carries out take their turn, beside the requests of files that
+    are opened with `service` on a flow of the same gate. The devices are of this machine, and are
+    measured from outside: see sample().
+
+    Any thread may use it. Each event returns the decisions since the last call, whoever made room.
+    """
+
+    def __init__(self, log: Callable[[str], object] | None = None) -> None:
+        """`log` as of Policy: it is called within the next call of the gate.
+
+        Raises:
+            OSError: The process has 256 gates and services, or memory is out.
+        """
+
+    @property
+    def service(self) -> Service: ...
+    def add_device(
+        self,
+        name: str,
+        *,
+        budget_mb_per_s: float = 0,
+        max_in_flight: int = 0,
+        begins_at: int = 0,
+    ) -> int:
+        """The id of the new device; as Policy.add_device(). Lower classes yield strictly."""
+
+    def add_flow(
+        self,
+        name: str,
+        device: int,
+        *,
+        priority: str = "foreground",
+        constraint: str = "none",
+        max_in_flight: int = 0,
+        learned: str = "",
+    ) -> int:
+        """As Policy.add_flow(), with the constraint in the words for people: "none", "20", "auto"
+        (which needs max_in_flight), "auto(2,256,2)", "climb"."""
+
+    def ready(self, operation: int, flow: int, bytes: int) -> list[Start | SetLimit]:
+        """An operation exists.
+
+        Raises:
+            ValueError: Its number is that of another one, or the flow does not exist.
+        """
+
+    def finished(self, operation: int, bytes: int) -> list[Start | SetLimit]:
+        """It has moved these bytes and left the device."""
+
+    def failed(self, operation: int) -> list[Start | SetLimit]:
+        """It ended with an error and has left the device."""
+
+    def cancelled(self, operation: int) -> list[Start | SetLimit]:
+        """Forgets it, waiting or running."""
+
+    def sample(
+        self, device: int, bytes_per_second: float, seconds: float
+    ) -> list[Start | SetLimit]:
+        """What the device moved since the last sample."""
+
+    def take(self) -> list[Start | SetLimit]:
+        """What was decided since the last call."""
+
+    def wait(self) -> bool:
+        """Sleeps until something may start; False after stop()."""
+
+    def stop(self) -> None: ...
+    def flow_counts(self, flow: int) -> tuple[int, int]:
+        """How many operations of a flow wait, and how many run."""
+
+    def needs_samples(self, device: int) -> bool:
+        """Whether operations of flows with `climb` wait or run on a device."""
+
+    def explain(self, flow: int) -> str:
+        """As Policy.explain()."""
+
+    def learned(self, flow: int) -> str:
+        """As Policy.learned()."""
+
+def create_device(
+    service: Service,
+    name: str,
+    *,
+    budget_mb_per_s: float = 0,
+    max_in_flight: int = 0,
+    begins_at: int = 0,
+    is_measured: bool = False,
+) -> int:
+    """As Gate.add_device(). Where it is not measured, `climb` goes by the bytes that operations
+    say they moved."""
+
+def create_flow(
+    service: Service,
+    name: str,
+    device: int,
+    *,
+    priority: str = "foreground",
+    constraint: str = "none",
+    max_in_flight: int = 0,
+    learned: str = "",
+) -> int:
+    """As Gate.add_flow()."""
+
+def flow_counts(service: Service, flow: int) -> tuple[int, int]:
+    """As Gate.flow_counts()."""
+
+def admit(service: Service, flow: int, bytes: int) -> int:
+    """Sleeps, without the GIL, until an operation of the flow may start. Its number, for finish().
+
+    Raises:
+        ValueError: There is no such flow.
+        OSError: This is a forked child.
+        KeyboardInterrupt: Or whatever a signal handler raises: the operation is forgotten.
+    """
+
+def finish(service: Service, operation: int, result: int) -> None:
+    """The operation has moved `result` bytes, or failed with -errno."""
+
 class Record:
     """When and where a simulated task ran, in seconds of virtual time."""
 
@@ -425,7 +544,11 @@ class Service:
 class Descriptor:
     """An open file; `ioweave.File` is its face. Owns `fd`, and closes it when it is dropped."""
 
-    def __init__(self, fd: int, service: Service, path: str | bytes, direct: bool) -> None: ...
+    def __init__(
+        self, fd: int, service: Service, path: str | bytes, direct: bool, flow: int = 0
+    ) -> None:
+        """Its transfers in flight are operations of that flow of the service."""
+
     def pread(self, n: int, offset: int) -> bytes: ...
     def pread_into(self, buffer: BufferLike, offset: int) -> int: ...
     def pwrite(self, buffer: BufferLike, offset: int) -> int: ...

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from ioweave import _core
 from ioweave._request import Request
+from ioweave._service import default_service
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ioweave._core import BufferLike
+    from ioweave.flows import Flow
 
 _MODES = {
     "r": os.O_RDONLY,
@@ -22,26 +24,6 @@ _MODES = {
     "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
     "w+": os.O_RDWR | os.O_CREAT | os.O_TRUNC,
 }
-
-_default_service: _core.Service | None = None
-
-
-def _forget_default_service() -> None:
-    """In a forked child: that of the parent has no threads here."""
-    global _default_service
-    _default_service = None
-
-
-os.register_at_fork(after_in_child=_forget_default_service)
-
-
-def _service() -> _core.Service:
-    """The one that files share which name none. Two threads may each make one; one stays."""
-    global _default_service
-    service = _default_service
-    if service is None:
-        service = _default_service = _core.Service()
-    return service
 
 
 class File:
@@ -64,10 +46,13 @@ class File:
             must then be multiples of the device's block, 4096 bytes as a rule; `mmap.mmap(-1, n)`
             is such a buffer.
         service: What moves the bytes; None: one that all such files share.
+        flow: Reads and writes take their turn as operations of this flow, those that block too; a
+            blocking one does not wait for itself. None: they start at once.
 
     Raises:
         OSError: It cannot be opened.
-        ValueError: There is no such mode.
+        ValueError: There is no such mode, both service and flow are given, or the flow's device
+            is not known.
     """
 
     def __init__(
@@ -77,6 +62,7 @@ class File:
         *,
         direct: bool = False,
         service: _core.Service | None = None,
+        flow: Flow | None = None,
     ) -> None:
         if mode not in _MODES:
             known = ", ".join(repr(known) for known in _MODES)
@@ -84,12 +70,17 @@ class File:
             raise ValueError(f"mode must be one of {known}, not {mode!r}{hint}")
         self._path = os.fspath(path)
         self._mode = mode
-        service = service or _service()
+        self._flow = 0
+        if flow is not None:
+            if service is not None:
+                raise ValueError("a flow has a service of its own: leave service out")
+            service, self._flow = flow.place()
+        service = service or default_service()
         fd = os.open(
             self._path, _MODES[mode] | os.O_CLOEXEC | (os.O_DIRECT if direct else 0), 0o666
         )
         # From here on the descriptor is closed with its owner, also where the next line raises.
-        self._file = _core.Descriptor(fd, service, self._path, direct)
+        self._file = _core.Descriptor(fd, service, self._path, direct, self._flow)
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._path)
         self._file.size()  # what has no offsets is refused here
@@ -114,6 +105,8 @@ class File:
             OSError: The read failed.
             ValueError: The file is closed, or a number is below 0. So for all methods.
         """
+        if self._flow:
+            return self.apread(n, offset).result()
         return self._file.pread(n, offset)
 
     def pread_into(self, buffer: BufferLike, offset: int) -> int:
@@ -123,6 +116,8 @@ class File:
             TypeError: The buffer is read-only or not C-contiguous, or there is none.
             OSError: The read failed.
         """
+        if self._flow:
+            return self.apread_into(buffer, offset).result()
         return self._file.pread_into(buffer, offset)
 
     def pwrite(self, buffer: BufferLike, offset: int) -> int:
@@ -132,6 +127,8 @@ class File:
             TypeError: The buffer is not C-contiguous, or there is none.
             OSError: Not all could be written (ENOSPC, EFBIG, ...); a part of it may have been.
         """
+        if self._flow:
+            return self.apwrite(buffer, offset).result()
         return self._file.pwrite(buffer, offset)
 
     def fsync(self, data_only: bool = False) -> None:
@@ -140,7 +137,10 @@ class File:
         Args:
             data_only: Leave out what is not needed to read it again, as the time of the change.
         """
-        self._file.fsync(data_only)
+        if self._flow:
+            self.afsync(data_only).result()
+        else:
+            self._file.fsync(data_only)
 
     def apread(self, n: int, offset: int) -> Request[bytes]:
         """As `pread`, in flight."""
@@ -200,6 +200,7 @@ def open(
     *,
     direct: bool = False,
     service: _core.Service | None = None,
+    flow: Flow | None = None,
 ) -> File:
     """Opens a file; see `File`."""
-    return File(path, mode, direct=direct, service=service)
+    return File(path, mode, direct=direct, service=service, flow=flow)

@@ -1,7 +1,8 @@
-"""When an I/O task may start: the runtime's side of the policy core.
+"""When an I/O task may start: the runtime's side of the gate.
 
-One `_core.Policy` decides for all I/O tasks of a runtime, under the runtime's lock: it is told what
-is ready and what ended, and says what starts. This machine is its node 0; a simulation has more.
+A runtime on this machine has one gate. It is told, under the runtime's lock, what is ready and what
+ended, and says what starts. A simulation adds its devices and flows to a policy of its own, and
+asks it itself.
 """
 
 from __future__ import annotations
@@ -9,25 +10,25 @@ from __future__ import annotations
 import json
 import logging
 import platform
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ._core import Policy, SetLimit, Start
+from ._core import Gate, Policy, SetLimit, Start
 from .config import did_you_mean
-from .constraints import text_for
+from .constraints import Constraint, constraint_for
 from .devices import Device
-from .learning import Learned
+from .learning import Learned, learned_of_curve
 from .sampling import is_rotational
 
 if TYPE_CHECKING:
+    from . import flows
     from .graph import Call
     from .sampling import TaskCounter
     from .tasks import Task
 
 _log = logging.getLogger("ioweave")
-_NODE = 0
 _SHOWN = 3  # names of nodes in a message
 _AT_FIRST = 8  # operations at once
 
@@ -107,81 +108,67 @@ class Names:
         )
 
 
-def unknown_device(task: Task, name: str, known: Iterable[str]) -> ValueError:
-    """That a task asks for a device which is none of those."""
+def unknown_device(who: str, name: str, known: Iterable[str]) -> ValueError:
+    """The error of `who` asks for a device that is not known."""
     known = sorted(known)
     return ValueError(
-        f"task {task.name!r}: there is no device {name!r}{did_you_mean(name, known)}; known are "
+        f"{who}: there is no device {name!r}{did_you_mean(name, known)}; known are "
         f"{', '.join(map(repr, known))}. Describe it with "
         f"Runtime(devices=[ioweave.Device({name!r}, ...)]) or a [[device]] in ioweave.toml"
     )
 
 
-class Admission:
-    """The I/O tasks of a runtime and the policy. Every method needs the runtime's lock.
+class Core(Protocol):
+    """What devices and flows are added to: `_core.Gate`, or `_core.Policy` in a simulation."""
+
+    def explain(self, flow: int) -> str: ...
+    def learned(self, flow: int) -> str: ...
+    def flow_counts(self, flow: int) -> tuple[int, int]: ...
+    def needs_samples(self, device: int) -> bool: ...
+
+
+C = TypeVar("C", bound=Core)
+
+
+class Flows(ABC, Generic[C]):
+    """The devices and flows of a runtime's I/O tasks. Every method needs the runtime's lock.
 
     Args:
+        core: whom they are added to.
         devices: by name; "default", without a budget, is added if there is none.
         executors: most I/O tasks at once on a device.
-        log: gets every line of the policy's event log.
         learned: what earlier runs found out.
-        nodes: names of the nodes that are simulated; None: this machine alone.
+        nodes: names of the nodes.
         limit_changed: told the flow when its limit was set.
-
-    The policy's time begins with it.
     """
 
     def __init__(
         self,
+        core: C,
         devices: Mapping[str, Device],
         *,
         executors: int,
-        log: Callable[[str], None] | None,
         learned: Learned,
-        nodes: Sequence[str] | None = None,
+        nodes: Sequence[str],
         limit_changed: Callable[[Flow], None] | None = None,
     ) -> None:
+        self.core = core
         self._nodes = nodes
-        self._began_ns = time.monotonic_ns()
         self._limit_changed = limit_changed
         self._known = {"default": Device("default"), **devices}
         self._executors = executors
         self._learned = learned
-        self._policy = Policy(log)
         self._devices: dict[str, DeviceState] = {}
         self._flows: dict[Task, Flow] = {}
-        self._flow_ids: list[Flow] = []
         self._names = Names()
-        self._calls: dict[int, Call] = {}  # by operation: all that the policy knows
-        self._operations = 0
-
-    @property
-    def policy(self) -> Policy:
-        return self._policy
-
-    @property
-    def waiting(self) -> int:
-        return self._policy.waiting
-
-    @property
-    def running(self) -> int:
-        return self._policy.running
 
     @property
     def devices(self) -> Iterable[DeviceState]:
         return self._devices.values()
 
-    def counts(self, flow: Flow) -> tuple[int, int]:
-        """The calls of a flow that wait, and those that run."""
-        return self._policy.flow_counts(flow.id)
-
-    def needs_samples(self, state: DeviceState) -> bool:
-        """Whether calls of tasks whose constraint is found by samples wait or run on the device."""
-        return self._policy.needs_samples(state.id)
-
     @property
     def flows(self) -> Iterable[Flow]:
-        return self._flow_ids
+        return self._flows.values()
 
     def flow(self, task: Task) -> Flow:
         """The flow of a task, made when the task is first called.
@@ -194,35 +181,42 @@ class Admission:
             flow = self._make(task, self._names.new(task))
             self._names.add(task, flow.name)
             self._flows[task] = flow
-            self._flow_ids.append(flow)
-            # The policy tells of changes only.
+            # The core tells of changes only.
             self._set_limit(flow, self._explain(flow)["limit"])
         return flow
 
     def _make(self, task: Task, name: str) -> Flow:
-        device = self.device(task, task.device)
-        text = text_for(task, device.device.bandwidth, self._executors)
+        device = self.device(f"task {task.name!r}", task.device)
         known = self._learned.beginning(task, device.device)
         if known:
             try:
-                return self._add_flow(task, name, device, text, known)
+                return self._flow_with(task, name, device, known)
             except ValueError as error:
                 _log.warning("what was learned for %s is not used: %s", task.key, error)
-        return self._add_flow(task, name, device, text, "")
+        return self._flow_with(task, name, device, "")
 
-    def _add_flow(
-        self, task: Task, name: str, device: DeviceState, text: str, learned: str
-    ) -> Flow:
+    def _flow_with(self, task: Task, name: str, device: DeviceState, learned: str) -> Flow:
+        constraint = constraint_for(task, device.device.bandwidth)
         try:
-            number = self._policy.add_flow(name, device.id, constraint=text, learned=learned)
-            return Flow(task, name, device, number)
+            return Flow(task, name, device, self._add_flow(name, device, constraint, learned))
         except ValueError as error:
             raise ValueError(
                 f"task {task.name!r} on device {device.device.name!r}: {error}"
             ) from None
 
-    def device(self, task: Task, name: str) -> DeviceState:
-        """The device of that name, which a task wants to use.
+    @abstractmethod
+    def _add_flow(
+        self, name: str, device: DeviceState, constraint: Constraint, learned: str
+    ) -> int:
+        """Adds a flow to the core, and returns its number there."""
+
+    @abstractmethod
+    def _add_device(self, device: Device, slots: int, nodes: Sequence[int]) -> int:
+        """Adds a device of so many operations at once, and returns its number there. `nodes` have
+        it; none: all do."""
+
+    def device(self, who: str, name: str) -> DeviceState:
+        """The device of that name, which `who` wants to use.
 
         Raises:
             ValueError: it is not known.
@@ -232,96 +226,37 @@ class Admission:
             return state
         device = self._known.get(name)
         if device is None:
-            raise unknown_device(task, name, self._known)
-        nodes = self._nodes_with(task, device)
-        if self._nodes is None and device.path is not None and not Path(device.path).exists():
-            raise ValueError(
-                f"task {task.name!r}: the path {str(device.path)!r} of device {name!r} does not "
-                "exist: mount it, or correct the device's path"
-            )
-        number = self._policy.add_device(
-            name,
-            scope=device.scope,
-            budget_mb_per_s=float(device.bandwidth),
-            max_in_flight=min(device.max_in_flight or self._executors, self._executors),
-            everywhere=not nodes,
-            begins_at=_begins_at(device) if self._nodes is None else 0,
-        )
+            raise unknown_device(who, name, self._known)
+        nodes = self._nodes_with(who, device)
+        self._check_device(who, device)
+        slots = min(device.max_in_flight or self._executors, self._executors)
+        number = self._add_device(device, slots, nodes)
         state = self._devices[name] = DeviceState(device, number, nodes)
         return state
 
-    def _nodes_with(self, task: Task, device: Device) -> list[int]:
+    def _check_device(self, who: str, device: Device) -> None:
+        """
+        Raises:
+            ValueError: it cannot be used here.
+        """
+
+    def _nodes_with(self, who: str, device: Device) -> list[int]:
         """The nodes that have it, by number; empty where all have."""
-        names = [platform.node() or "localhost"] if self._nodes is None else self._nodes
+        names = self._nodes
         nodes = [number for number, name in enumerate(names) if device.is_on(name)]
         if not nodes:
             here = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if names[_SHOWN:] else "")
             raise ValueError(
-                f"task {task.name!r}: device {device.name!r} is only on nodes "
+                f"{who}: device {device.name!r} is only on nodes "
                 f"{', '.join(map(repr, device.nodes or ()))}, and not on {here}: correct its "
                 "nodes=, or run where they are"
             )
         return nodes if len(nodes) < len(names) else []
 
-    # ---- Events. Each returns the calls that start. ---------------------------------------------
-
-    def ready(self, call: Call) -> list[Call]:
-        assert call.flow is not None  # it is a call of an I/O task
-        self._operations += 1
-        call.operation = self._operations
-        self._calls[call.operation] = call
-        return self._apply(
-            self._policy.ready(call.operation, call.flow.id, _NODE, call.nbytes, self._now_ns())
-        )
-
-    def finished(self, call: Call, seconds: float) -> list[Call]:
-        flow = call.flow
-        assert flow is not None  # it is a call of an I/O task
-        flow.done += 1
-        flow.moved += call.nbytes
-        flow.device.moved += call.nbytes
-        return self._apply(
-            self._policy.finished(self._forget(call), seconds, call.nbytes, self._now_ns())
-        )
-
-    def failed(self, call: Call) -> list[Call]:
-        return self._apply(self._policy.failed(self._forget(call), self._now_ns()))
-
-    def cancelled(self, call: Call) -> list[Call]:
-        """`call` will not run, or what it ran is void."""
-        return self._apply(self._policy.cancelled(self._forget(call), self._now_ns()))
-
-    def sample(self, state: DeviceState, bytes_per_second: float, seconds: float) -> list[Call]:
-        """The device moved so much since the last sample, that long."""
-        state.mb_per_s = bytes_per_second / 1e6
-        return self._apply(
-            self._policy.sample(state.id, _NODE, bytes_per_second, self._now_ns(), seconds)
-        )
-
-    def _now_ns(self) -> int:
-        return time.monotonic_ns() - self._began_ns
-
-    def _forget(self, call: Call) -> int:
-        operation = call.operation
-        del self._calls[operation]
-        call.operation = -1
-        return operation
-
-    def _apply(self, decisions: Iterable[Start | SetLimit]) -> list[Call]:
-        started: list[Call] = []
-        for decision in decisions:
-            if isinstance(decision, SetLimit):
-                self._set_limit(self._flow_ids[decision.flow], decision.limit)
-                continue
-            started.append(self._calls[decision.operation])
-        return started
-
     def _set_limit(self, flow: Flow, limit: int) -> None:
         flow.limit = limit
         if self._limit_changed is not None:
             self._limit_changed(flow)
-
-    # ---- What was decided and learned. ----------------------------------------------------------
 
     def explain(self, task: Task | str) -> dict[str, Any]:
         """Why the calls of a task start when they do, as the policy core has it.
@@ -333,18 +268,173 @@ class Admission:
 
     def explanations(self) -> list[dict[str, Any]]:
         """Of all flows."""
-        return [self._explain(flow) for flow in self._flow_ids]
+        return [self._explain(flow) for flow in self.flows]
 
     def _explain(self, flow: Flow) -> dict[str, Any]:
-        explained: dict[str, Any] = json.loads(self._policy.explain(flow.id))
+        explained: dict[str, Any] = json.loads(self.core.explain(flow.id))
         return explained
 
     def keep_learned(self) -> None:
         """Hands over what was learned, for runs that follow."""
-        for flow in self._flow_ids:
-            learned = self._policy.learned(flow.id)
+        for flow in self.flows:
+            learned = self.core.learned(flow.id)
             if learned:
                 self._learned.put(flow.task.key, flow.device.device.name, learned)
+
+
+class SimulatedFlows(Flows[Policy]):
+    """Those of a simulation, which tells the policy what happens."""
+
+    def _add_flow(
+        self, name: str, device: DeviceState, constraint: Constraint, learned: str
+    ) -> int:
+        text = constraint.text(self._executors)
+        return self.core.add_flow(name, device.id, constraint=text, learned=learned)
+
+    def _add_device(self, device: Device, slots: int, nodes: Sequence[int]) -> int:
+        return self.core.add_device(
+            device.name,
+            scope=device.scope,
+            budget_mb_per_s=float(device.bandwidth),
+            max_in_flight=slots,
+            everywhere=not nodes,
+        )
+
+
+class Admission(Flows[Gate]):
+    """The I/O tasks of a runtime on this machine, at the gate that its files pass too."""
+
+    def __init__(self, gate: Gate, devices: Mapping[str, Device], **more: Any) -> None:
+        super().__init__(gate, devices, nodes=[platform.node() or "localhost"], **more)
+        self._by_number: dict[int, Flow] = {}
+        self._calls: dict[int, Call] = {}  # by operation: all that wait or run
+        self._operations = 0
+        self._program_flows: dict[flows.Flow, int] = {}
+        self._closed: dict[int, dict[str, Any]] | None = None  # what explained flows, by number
+
+    def counts(self, flow: Flow) -> tuple[int, int]:
+        """The calls of a flow that wait, and those that run."""
+        return self.core.flow_counts(flow.id) if self._closed is None else (0, 0)
+
+    @property
+    def waiting(self) -> int:
+        return sum(self.counts(flow)[0] for flow in self.flows)
+
+    @property
+    def running(self) -> int:
+        return sum(self.counts(flow)[1] for flow in self.flows)
+
+    def needs_samples(self, state: DeviceState) -> bool:
+        """Whether calls of tasks whose constraint is found by samples wait or run on the device."""
+        return self._closed is None and self.core.needs_samples(state.id)
+
+    def _add_flow(
+        self, name: str, device: DeviceState, constraint: Constraint, learned: str
+    ) -> int:
+        return self.core.add_flow(
+            name,
+            device.id,
+            constraint=constraint.words,
+            max_in_flight=self._executors,
+            learned=learned,
+        )
+
+    def _add_device(self, device: Device, slots: int, nodes: Sequence[int]) -> int:
+        return self.core.add_device(
+            device.name,
+            budget_mb_per_s=float(device.bandwidth),
+            max_in_flight=slots,
+            begins_at=_begins_at(device),
+        )
+
+    def _check_device(self, who: str, device: Device) -> None:
+        if device.path is not None and not Path(device.path).exists():
+            raise ValueError(
+                f"{who}: the path {str(device.path)!r} of device {device.name!r} does not exist: "
+                "mount it, or correct the device's path"
+            )
+
+    def _make(self, task: Task, name: str) -> Flow:
+        flow = super()._make(task, name)
+        self._by_number[flow.id] = flow
+        return flow
+
+    def add_program_flow(self, flow: flows.Flow) -> int:
+        """The number of a flow of the program's own, made when it is first used.
+
+        Raises:
+            ValueError: its device is not known, or cannot hold its constraint.
+        """
+        number = self._program_flows.get(flow)
+        if number is None:
+            who = f"flow {flow.name!r}"
+            state = self.device(who, flow.device)
+            flow.check_budget(state.device)
+            number = self._program_flows[flow] = self.core.add_flow(
+                flow.name,
+                state.id,
+                priority=flow.priority,
+                constraint=flow.constraint.words,
+                max_in_flight=flow.max_in_flight,
+                learned=learned_of_curve(flow.constraint, state.device),
+            )
+        return number
+
+    def _explain(self, flow: Flow) -> dict[str, Any]:
+        return super()._explain(flow) if self._closed is None else self._closed[flow.id]
+
+    def close(self) -> None:
+        """Lets go of the gate: a process has a limited number of them."""
+        self._closed = {flow.id: self._explain(flow) for flow in self.flows}
+        del self.core
+
+    # ---- Events. Each returns the calls that start. ---------------------------------------------
+
+    def ready(self, call: Call) -> list[Call]:
+        assert call.flow is not None  # it is a call of an I/O task
+        self._operations += 1
+        call.operation = self._operations
+        self._calls[call.operation] = call
+        return self._apply(self.core.ready(call.operation, call.flow.id, call.nbytes))
+
+    def finished(self, call: Call) -> list[Call]:
+        flow = call.flow
+        assert flow is not None  # it is a call of an I/O task
+        flow.done += 1
+        flow.moved += call.nbytes
+        flow.device.moved += call.nbytes
+        return self._apply(self.core.finished(self._forget(call), call.nbytes))
+
+    def failed(self, call: Call) -> list[Call]:
+        return self._apply(self.core.failed(self._forget(call)))
+
+    def cancelled(self, call: Call) -> list[Call]:
+        """`call` will not run, or what it ran is void."""
+        return self._apply(self.core.cancelled(self._forget(call)))
+
+    def sample(self, state: DeviceState, bytes_per_second: float, seconds: float) -> list[Call]:
+        """The device moved so much since the last sample, that long."""
+        state.mb_per_s = bytes_per_second / 1e6
+        return self._apply(self.core.sample(state.id, bytes_per_second, seconds))
+
+    def take(self) -> list[Call]:
+        """What starts since others, who are no calls, have left the device."""
+        return self._apply(self.core.take())
+
+    def _forget(self, call: Call) -> int:
+        operation = call.operation
+        del self._calls[operation]
+        call.operation = -1
+        return operation
+
+    def _apply(self, decisions: Iterable[Start | SetLimit]) -> list[Call]:
+        started: list[Call] = []
+        for decision in decisions:
+            if isinstance(decision, Start):
+                started.append(self._calls[decision.operation])
+            elif decision.flow in self._by_number:
+                self._set_limit(self._by_number[decision.flow], decision.limit)
+        return started
 
 
 def _begins_at(device: Device) -> int:

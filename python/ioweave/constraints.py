@@ -41,6 +41,16 @@ class Constraint:
         """Whether it needs measurements of the device's throughput."""
         return self.policy == "climb"
 
+    @property
+    def words(self) -> str:
+        """As people write it, for the gate, which knows the number of executors itself."""
+        numbers = ",".join(f"{number:.17g}" for number in self.numbers)
+        if self.policy == "paper-unbounded":
+            return "auto"
+        if self.policy == "paper-bounded":
+            return f"auto({numbers})"
+        return numbers if self.policy == "fixed" else self.policy
+
     def text(self, executors: int) -> str:
         """The policy core's text; `executors`: how many operations a node can run at once."""
         numbers = ",".join(f"{number:.17g}" for number in self.numbers)
@@ -51,8 +61,8 @@ class Constraint:
         return f"fixed:{numbers}" if self.policy == "fixed" else self.policy
 
 
-def text_for(task: Task, budget_mb_per_s: float, executors: int) -> str:
-    """The policy core's text for an I/O task on its device, which has that budget; 0: none.
+def constraint_for(task: Task, budget_mb_per_s: float) -> Constraint:
+    """The constraint of an I/O task on its device, which has that budget; 0: none.
 
     Raises:
         ValueError: it should hold a part of a budget, and there is none.
@@ -60,12 +70,12 @@ def text_for(task: Task, budget_mb_per_s: float, executors: int) -> str:
     constraint = task.constraint
     assert constraint is not None  # it is an I/O task
     if constraint.policy != "fixed" or budget_mb_per_s > 0:
-        return constraint.text(executors)
+        return constraint
     why = f"task {task.name!r} on device {task.device!r}: {no_budget(task.device)}"
     if task.needs_budget:
         raise ValueError(why)
     _log.warning("%s; it holds nothing meanwhile", why)
-    return "none"
+    return Constraint("none")
 
 
 def no_budget(device: str) -> str:

@@ -18,6 +18,7 @@ from ._core import learned_from_curve
 from .devices import Device
 
 if TYPE_CHECKING:
+    from .constraints import Constraint
     from .tasks import Task
 
 _KIND = "ioweave-learned/1"
@@ -38,8 +39,8 @@ class Learned:
     def beginning(self, task: Task, device: Device) -> str:
         """What the policy begins with: what was learned, or what the device's curve promises."""
         known = self.get(task.key, device.name)
-        if not known and task.constraint is not None and task.constraint.sampled:
-            return learned_from_curve(device.curve)
+        if not known and task.constraint is not None:
+            return learned_of_curve(task.constraint, device)
         return known
 
     def put(self, task: str, device: str, text: str) -> None:
@@ -91,6 +92,11 @@ class Learned:
         except BaseException:
             new.unlink(missing_ok=True)
             raise
+
+
+def learned_of_curve(constraint: Constraint, device: Device) -> str:
+    """What such a constraint begins with on a device whose curve was measured; else empty."""
+    return learned_from_curve(device.curve) if constraint.sampled else ""
 
 
 of_this_process = Learned()

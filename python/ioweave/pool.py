@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ioweave")
 
 
-# The value of a call, or the traceback of the exception; the exception; and how long it took.
-Outcome: TypeAlias = tuple[Any, BaseException | None, float]
+# The value of a call, or the traceback of the exception; and the exception.
+Outcome: TypeAlias = tuple[Any, BaseException | None]
 
 
 class Worker:

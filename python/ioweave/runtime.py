@@ -38,9 +38,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from . import admission, graph, pool, targets, tasks
+from . import admission, flows, graph, pool, targets, tasks
+from ._core import Gate, Service
 from ._request import Request
-from .admission import Admission, DeviceState, Flow
+from .admission import Admission, DeviceState, Flow, Flows
 from .arguments import (
     ATOMS,
     Found,
@@ -69,6 +70,7 @@ from .records import TaskRecord
 from .run_file import Recorder
 from .sampling import Sampler, counter_of
 from .tasks import Task
+from .threads import started
 from .transfers import Transfers
 from .watchdog import Watchdog
 
@@ -267,7 +269,9 @@ class Runtime:
         self._cancelling = False  # nothing is run again
 
         # Who wants to see what happens.
-        self._admission: Admission | None = None
+        self._flows: Flows[Any] | None = None  # since it was opened
+        self._admission: Admission | None = None  # the same, of a runtime on this machine
+        self._taker: threading.Thread | None = None  # of what others than calls made room for
         self._run_file = options.run_file
         self._keep_records = options.records
         self._recorder: Recorder | None = None  # there is one if anybody wants to know
@@ -320,19 +324,25 @@ class Runtime:
     def _open(self) -> None:
         """Makes what is needed to run calls. Without the lock, since it may take long."""
         recorded = None if self._recorder is None else self._record_limit
-        self._admission = self._make_admission(limit_changed=recorded)
-
-    def _make_admission(self, **more: Any) -> Admission:
-        """With the options that every runtime on this machine has, and its log."""
-        if self._log_path is not None:
-            self._log_file = LogFile(self._log_path)
-        return Admission(
-            self._devices,
-            executors=self._io_threads,
-            log=None if self._log_file is None else self._log_file.write,
-            learned=self._learned,
-            **more,
+        gate = Gate(self._open_log())
+        self._flows = self._admission = Admission(
+            gate, limit_changed=recorded, **self._flow_options()
         )
+
+    def _open_log(self) -> Callable[[str], object] | None:
+        """What is to be told each line of the policy's log."""
+        if self._log_path is None:
+            return None
+        self._log_file = LogFile(self._log_path)
+        return self._log_file.write
+
+    def _flow_options(self) -> dict[str, Any]:
+        """The options of `Flows` that every runtime in this process has."""
+        return {
+            "devices": self._devices,
+            "executors": self._io_threads,
+            "learned": self._learned,
+        }
 
     def __enter__(self) -> Runtime:
         return self.start()
@@ -465,9 +475,13 @@ class Runtime:
         self._sampler.stop()
         self._watchdog.stop()
         self._transfers.stop()
+        assert self._admission is not None  # since start()
+        self._admission.core.stop()
+        if self._taker is not None:
+            self._taker.join()
         with self._lock:
-            assert self._admission is not None  # since start()
             self._admission.keep_learned()
+            self._admission.close()
             if self._log_file is not None:
                 self._log_file.close()
 
@@ -796,6 +810,30 @@ class Runtime:
         else:
             todo.append(functools.partial(self._prepare, call))
 
+    def place_of(self, flow: flows.Flow) -> tuple[Service, int] | None:
+        """Where a flow of the program takes its turn; None: not here. Without the lock.
+
+        Raises:
+            ValueError: its device is not known, or cannot hold its constraint.
+        """
+        with self._lock:
+            if self._admission is None or self._state == "closed":
+                return None
+            number = self._admission.add_program_flow(flow)
+            if flow.constraint.sampled:
+                self._sampler.watch()
+            if self._taker is None:
+                gate = self._admission.core
+                self._taker = started(functools.partial(self._take_started, gate), "gate")
+            return self._admission.core.service, number
+
+    def _take_started(self, gate: Gate) -> None:
+        """Starts the calls for which operations of the program's own flows make room."""
+        while gate.wait():
+            with self._lock:
+                if self._admission is not None and self._state != "closed":
+                    self._start_io(self._admission.take())
+
     def _start_io(self, started: Iterable[Call]) -> None:
         for call in started:
             self._io.push(call)
@@ -826,9 +864,8 @@ class Runtime:
         task = call.task
         error: BaseException | None = None
         value: Any = None
-        began = 0.0
-        if call.flow is not None or self._recorder is not None:
-            began = call.start_s = time.monotonic()
+        if self._recorder is not None:
+            call.start_s = time.monotonic()
         counter = call.flow.device.tasks if call.flow is not None and call.flow.sampled else None
         try:
             if counter is not worker.counter:
@@ -851,7 +888,7 @@ class Runtime:
                     _annotate(call, error)
         if task.timeout is not None:
             self._watchdog.ended(worker)
-        return value, error, time.monotonic() - began
+        return value, error
 
     def _run_here(self, worker: Worker, call: Call) -> Any:
         """Without the lock."""
@@ -915,21 +952,21 @@ class Runtime:
             worker.process.kill(error)
             return Todo()
         worker.pool.abandon(worker)
-        todo = self._ended(call, (None, error, 0.0))
+        todo = self._ended(call, (None, error))
         if self._timed_out == 1:
             todo.insert(0, functools.partial(_log.warning, _WRITTEN_OFF, error))
         return todo
 
     def _ended(self, call: Call, outcome: Outcome) -> Todo:
         """A run of `call` has ended."""
-        value, error, seconds = outcome
+        value, error = outcome
         todo = Todo()
         if self._recorder is not None:
             self._record(self._recorder, call, error is not None, todo)
         if call.operation != -1:
             assert self._admission is not None  # since start()
             if error is None:
-                started = self._admission.finished(call, seconds)
+                started = self._admission.finished(call)
             elif isinstance(error, TaskTimeout):
                 started = self._admission.cancelled(call)
             else:
@@ -1293,9 +1330,9 @@ class Runtime:
             ValueError: no I/O task of that name was called, or several were.
         """
         with self._lock:
-            if self._admission is None:
+            if self._flows is None:
                 raise ValueError("the Runtime was not started: no I/O task was called")
-            return self._admission.explain(task)
+            return self._flows.explain(task)
 
     def records(self) -> list[TaskRecord]:
         """When and where each call ran that has ended by now, in the order in which they ended; one
@@ -1345,7 +1382,7 @@ class Runtime:
 
     def _explanations(self) -> list[dict[str, Any]]:
         with self._lock:
-            return [] if self._admission is None else self._admission.explanations()
+            return [] if self._flows is None else self._flows.explanations()
 
     def _make_recorder(self) -> Recorder:
         return Recorder(
@@ -1439,6 +1476,9 @@ class ForkedRuntime(Runtime):
     ) -> None:
         self._need_done(call)
         call_back([(future, callback)])
+
+    def place_of(self, flow: flows.Flow) -> tuple[Service, int] | None:
+        return None
 
     def is_running(self, call: Call) -> bool:
         self._need_done(call)

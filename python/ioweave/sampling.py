@@ -274,7 +274,15 @@ class Sampler:
         self._failed = False  # which is said once
         self._wake = threading.Event()
         self._stopping = False
+        self._watching = False  # for operations that work_came() is not told of
         self._thread: threading.Thread | None = None
+
+    def watch(self) -> None:
+        """From now on there may be something to measure at any time. Needs the lock."""
+        if not self._watching:
+            self._watching = True
+            self.begin()
+            self.work_came()
 
     def begin(self) -> None:
         """Something to measure will come; as Pool.begin(). Needs the lock."""
@@ -310,7 +318,7 @@ class Sampler:
                     self._wake.clear()
             period = self._period * sample_part(samples)
             samples += 1
-            busy = self.sample(time.monotonic())
+            busy = self.sample(time.monotonic()) or self._watching
 
     def sample(self, now: float) -> bool:
         """Measures each device that has something to measure, at `now` in seconds, and tells those

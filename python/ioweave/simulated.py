@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._core import Simulation
-from .admission import DeviceState, Flow
+from ._core import Policy, Simulation
+from .admission import DeviceState, Flow, SimulatedFlows
 from .arguments import Found, replace_futures
 from .callbacks import call_back
 from .config import did_you_mean, load_nodes
@@ -143,9 +143,10 @@ class SimulatedRuntime(Runtime):
         return self.start()
 
     def _open(self) -> None:
-        self._admission = self._make_admission(nodes=self.node_names)
+        policy = Policy(self._open_log())
+        self._flows = SimulatedFlows(policy, nodes=self.node_names, **self._flow_options())
         self._simulation = Simulation(
-            self._admission.policy,
+            policy,
             cores_of=self._cores_of,
             sample_period_s=self._sample_period_s,
         )
@@ -303,9 +304,9 @@ class SimulatedRuntime(Runtime):
     ) -> tuple[int, Device | None]:
         """The simulation's task, and the device that it uses, if any."""
         task, cost = call.task, call.cost
-        assert self._admission is not None  # it runs
+        assert self._flows is not None  # it runs
         if task.constraint is not None:
-            flow = call.flow = self._admission.flow(task)
+            flow = call.flow = self._flows.flow(task)
             self._introduce(task, flow.device, call.nbytes)
             beside = None if self._shared_directory else near
             if beside is not None and beside not in after:
@@ -315,7 +316,7 @@ class SimulatedRuntime(Runtime):
         try:
             if not isinstance(cost, BlockingIO):
                 return self._core.compute(cost, cpus=task.cpus, after=after), None
-            state = self._admission.device(task, cost.device)
+            state = self._flows.device(f"task {task.name!r}", cost.device)
             self._introduce(task, state, cost.bytes)
             operation = self._core.blocking_io(
                 state.id, cost.bytes, seconds=cost.seconds, cpus=task.cpus, after=after
@@ -461,7 +462,7 @@ class SimulatedRuntime(Runtime):
             return self._stats()
 
     def _stats(self) -> Stats:
-        admission, core = self._admission, self._simulation
+        flows, core = self._flows, self._simulation
         return Stats(
             **self._counts(),
             pending=0 if core is None else core.unfinished,
@@ -470,9 +471,9 @@ class SimulatedRuntime(Runtime):
             cpus_free=sum(self._cores_of) if core is None else core.free_cores,
             threads=0,
             io_threads=0,
-            io_waiting=0 if admission is None else admission.waiting,
-            io_running=0 if admission is None else admission.running,
-            flows=() if admission is None else tuple(map(self._flow_stats, admission.flows)),
+            io_waiting=0 if flows is None else flows.core.waiting,
+            io_running=0 if flows is None else flows.core.running,
+            flows=() if flows is None else tuple(map(self._flow_stats, flows.flows)),
         )
 
     def _counts(self) -> dict[str, int]:
@@ -482,7 +483,7 @@ class SimulatedRuntime(Runtime):
         return super()._counts()
 
     def _flow_stats(self, flow: Flow) -> FlowStats:
-        assert self._admission is not None  # it has the flow
+        assert self._flows is not None  # it has the flow
         counts = self._core.counts_of(flow.id)
         return FlowStats(
             task=flow.name,
@@ -490,7 +491,7 @@ class SimulatedRuntime(Runtime):
             waiting=counts.waiting,
             running=counts.running,
             bytes=counts.bytes,
-            limit=self._admission.explain(flow.task)["limit"],
+            limit=self._flows.explain(flow.task)["limit"],
             done=counts.ended,
         )
 
@@ -505,9 +506,9 @@ class SimulatedRuntime(Runtime):
 
     def change_curve(self, device: str, curve: Curve, *, at_s: float) -> None:
         """From that virtual time on the device, which has been used, moves what the curve says."""
-        assert self._admission is not None  # it was started
+        assert self._flows is not None  # it was started
         with self._lock:
-            for state in self._admission.devices:
+            for state in self._flows.devices:
                 if state.device.name == device:
                     self._core.set_curve(state.id, list(curve), at_s=at_s)
                     return

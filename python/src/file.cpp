@@ -121,6 +121,39 @@ nb::object shortened(nb::object bytes, int64_t length) {
   return nb::steal(object);
 }
 
+// ---- OpenService -------------------------------------------------------------------------------
+
+OpenService::OpenService(iow_options options, bool keeps_log)
+    : log_(keeps_log ? std::make_unique<Log>() : nullptr), service_([&] {
+        if (log_ != nullptr) {
+          options.log_user = log_.get();
+          options.log = [](const char* line, size_t bytes, void* user) {
+            Log& log = *static_cast<Log*>(user);
+            const std::lock_guard guard(log.lock);
+            if (!log.is_stopped) {
+              log.text.append(line, bytes) += '\n';
+            }
+          };
+        }
+        return options;
+      }()) {}
+
+std::string OpenService::take_log() {
+  if (log_ == nullptr) {
+    return {};
+  }
+  const std::lock_guard guard(log_->lock);
+  return std::exchange(log_->text, {});
+}
+
+void OpenService::stop_log() {
+  if (log_ != nullptr) {
+    const std::lock_guard guard(log_->lock);
+    log_->is_stopped = true;
+    log_->text.clear();
+  }
+}
+
 // ---- Users -------------------------------------------------------------------------------------
 
 bool Users::begin() noexcept {
@@ -162,11 +195,12 @@ bool Users::sleep_until_none() noexcept {
 
 // ---- Descriptor --------------------------------------------------------------------------------
 
-Descriptor::Descriptor(int fd, nb::object service, nb::object path, bool direct)
+Descriptor::Descriptor(int fd, nb::object service, nb::object path, bool direct, uint32_t flow)
     : fd_(fd),
       process_(process_generation()),
       service_kept_(std::move(service)),
-      service_(nb::cast<Service&>(service_kept_).raw()),
+      service_(nb::cast<OpenService&>(service_kept_).raw()),
+      flow_(flow),
       name_{std::move(path), direct} {}
 
 Descriptor::~Descriptor() {
@@ -307,7 +341,7 @@ struct Arrivals {
   std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();
 };
 
-void open_service(Service* self, const std::string& engine, bool required, uint32_t queue_depth,
+void open_service(OpenService* self, const std::string& engine, bool required, uint32_t queue_depth,
                   uint32_t threads) {
   iow_options options{};
   constexpr std::pair<const char*, iow_engine> kEngines[] = {{"auto", IOW_ENGINE_AUTO},
@@ -326,7 +360,7 @@ void open_service(Service* self, const std::string& engine, bool required, uint3
   options.threads = threads;
   options.tasks = IOW_TASKS_NONE;  // a paused task might go on on a thread without its GIL
   try {
-    new (self) Service(options);
+    new (self) OpenService(options);
   } catch (const std::system_error& error) {
     const int code = error.code().value();
     if (code == EINVAL) {
@@ -338,7 +372,7 @@ void open_service(Service* self, const std::string& engine, bool required, uint3
 }
 
 void bind_service(nb::module_& module) {
-  nb::class_<Service> type(
+  nb::class_<OpenService> type(
       module, "Service",
       "What moves the bytes of files: an engine of the core (io_uring, aio or threads) with its "
       "threads.\n\nAny number of threads may use one. It ends with the last file that was opened "
@@ -351,8 +385,8 @@ void bind_service(nb::module_& module) {
       "names it.\n    OSError: The engine is required and does not work, or memory is out.");
   type.def("__init__", &open_service, nb::kw_only(), nb::arg("engine") = "auto",
            nb::arg("required") = false, nb::arg("queue_depth") = 0, nb::arg("threads") = 0);
-  type.def_prop_ro("engine", &Service::engine);
-  type.def_prop_ro("fallback_reason", &Service::fallback_reason);
+  type.def_prop_ro("engine", &OpenService::engine);
+  type.def_prop_ro("fallback_reason", &OpenService::fallback_reason);
 }
 
 void bind_transfer(nb::module_& module) {
@@ -378,8 +412,8 @@ void bind_transfer(nb::module_& module) {
 
 void bind_descriptor(nb::module_& module) {
   nb::class_<Descriptor> type(module, "Descriptor");
-  type.def(nb::init<int, nb::object, nb::object, bool>(), nb::arg("fd"), nb::arg("service"),
-           nb::arg("path"), nb::arg("direct"));
+  type.def(nb::init<int, nb::object, nb::object, bool, uint32_t>(), nb::arg("fd"),
+           nb::arg("service"), nb::arg("path"), nb::arg("direct"), nb::arg("flow") = 0);
   type.def("pread", &Descriptor::pread, nb::arg("n"), nb::arg("offset"));
   type.def("pread_into", &Descriptor::pread_into, nb::arg("buffer"), nb::arg("offset"));
   type.def("pwrite", &Descriptor::pwrite, nb::arg("buffer"), nb::arg("offset"));

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "ioweave/ioweave.hpp"
@@ -40,11 +41,37 @@ class Users {
   std::atomic<uint32_t> word_ = 0;  ///< their number, and a bit for refuse()
 };
 
+/// A service. Any thread.
+class OpenService {
+ public:
+  /// Throws std::system_error, whose text names what is wrong. `keeps_log`: the lines of its
+  /// policy's event log are kept for take_log().
+  explicit OpenService(iow_options options, bool keeps_log = false);
+
+  [[nodiscard]] iow_service* raw() const { return service_.raw(); }
+  [[nodiscard]] std::string engine() const { return service_.engine(); }
+  [[nodiscard]] std::string fallback_reason() const { return service_.fallback_reason(); }
+
+  /// What the log has said since the last call, lines with their ends.
+  std::string take_log();
+  /// Nobody will take it any more.
+  void stop_log();
+
+ private:
+  struct Log {
+    std::mutex lock;
+    std::string text;
+    bool is_stopped = false;
+  };
+  std::unique_ptr<Log> log_;  ///< before the service, which writes to it until it has ended
+  Service service_;
+};
+
 /// An open file. Any thread.
 class Descriptor {
  public:
   /// Owns `fd` from now on.
-  Descriptor(int fd, nb::object service, nb::object path, bool direct);
+  Descriptor(int fd, nb::object service, nb::object path, bool direct, uint32_t flow);
   ~Descriptor();
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -66,6 +93,7 @@ class Descriptor {
   /// While it is in use.
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] iow_service* service() const { return service_; }
+  [[nodiscard]] uint32_t flow() const { return flow_; }
   [[nodiscard]] const FileName& name() const { return name_; }
 
  private:
@@ -77,6 +105,7 @@ class Descriptor {
   const std::shared_ptr<Users> users_ = std::make_shared<Users>();
   const nb::object service_kept_;
   iow_service* const service_;
+  const uint32_t flow_;
   const FileName name_;
 };
 

@@ -19,6 +19,7 @@ NB_MODULE(_core, module) {
       "once.");
   ioweave::python::bind_policy(module);
   ioweave::python::bind_files(module);
+  ioweave::python::bind_gate(module);
   ioweave::python::bind_simulation(module);
   ioweave::python::bind_model(module);
 }

@@ -17,5 +17,7 @@ void bind_simulation(nb::module_& module);
 void bind_model(nb::module_& module);
 /// Services, open files, transfers.
 void bind_files(nb::module_& module);
+/// Gate. After bind_policy() and bind_files().
+void bind_gate(nb::module_& module);
 
 }  // namespace ioweave::python

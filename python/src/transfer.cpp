@@ -212,6 +212,7 @@ void Transfer::use_view(const Py_buffer& view, int64_t offset) {
 void Transfer::submit(Descriptor& file) {
   use_ = file.begin_use();
   request_.fd = file.fd();
+  request_.flow = file.flow();
   owners_.store(2, std::memory_order_relaxed);
   g_in_flight.fetch_add(1, std::memory_order_seq_cst);  // against finish()
   int error = 0;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/assert.hpp"
-#include "base/clock.hpp"
 
 namespace ioweave::gate {
 namespace {
@@ -31,7 +30,7 @@ Gate::Gate(policy::Recorder::Sink log) {
 
 // ---- Configuration
 
-int64_t Gate::add_device(const policy::DeviceConfig& config, std::string& why) {
+int64_t Gate::add_device(const policy::DeviceConfig& config, std::string& why, bool is_measured) {
   const std::lock_guard guard(lock_);
   if (devices_known_ == kMaxDevices) {
     why = "a service has at most " + std::to_string(kMaxDevices) + " devices";
@@ -40,7 +39,7 @@ int64_t Gate::add_device(const policy::DeviceConfig& config, std::string& why) {
   const int64_t id =
       recorder_ ? recorder_->add_device(config, why) : policy_.add_device(config, why);
   if (id >= 0) {
-    ++devices_known_;
+    devices_[devices_known_++].is_measured = is_measured;
   }
   return id;
 }
@@ -57,6 +56,7 @@ int64_t Gate::add_flow(const policy::FlowConfig& config, std::string& why) {
     return id;
   }
   flows_[known].device = config.device;
+  flows_[known].limit = policy_.explain(known).limit;  // of changes only the policy tells itself
   refresh_direct_flows();
   flows_known_.store(known + 1, std::memory_order_release);  // pairs with knows()
   if (config.priority != policy::Class::foreground &&
@@ -79,6 +79,16 @@ policy::Explanation Gate::explain(policy::FlowId flow) {
   return policy_.explain(flow);
 }
 
+std::string Gate::learned(policy::FlowId flow) {
+  const std::lock_guard guard(lock_);
+  return policy_.learned(flow);
+}
+
+FlowState Gate::state_of(policy::FlowId flow) {
+  const std::lock_guard guard(lock_);
+  return {policy_.flow_counts(flow), flows_[flow].limit};
+}
+
 // ---- Operations
 
 bool Gate::admit(const Asking& asking, OperationId& id) {
@@ -86,7 +96,7 @@ bool Gate::admit(const Asking& asking, OperationId& id) {
   bool may_start = false;
   {
     const std::lock_guard guard(lock_);
-    const uint64_t now = now_ns();
+    const uint64_t now = this->now();
     Entry& entry = *entries_.acquire();
     entry.id = id = next_id_++;
     entry.executor = &asking.executor;
@@ -112,7 +122,7 @@ void Gate::ended(OperationId id, int64_t result) {
   Starting starting;
   {
     const std::lock_guard guard(lock_);
-    const uint64_t now = now_ns();
+    const uint64_t now = this->now();
     Entry* const entry = operations_.find(id);
     IOW_ASSERT(entry != nullptr && entry->started);
     const policy::DeviceId device = entry->device;
@@ -124,7 +134,9 @@ void Gate::ended(OperationId id, int64_t result) {
     }
     forget(*entry);
     tell(event, device, now, starting);
-    sample(device, now, starting);
+    if (!devices_[device].is_measured) {
+      sample_ends(device, now, starting);
+    }
   }
   start_all(starting);
 }
@@ -134,7 +146,7 @@ bool Gate::withdraw(const OperationId& id) {
   bool withdrawn = false;
   {
     const std::lock_guard guard(lock_);
-    const uint64_t now = now_ns();
+    const uint64_t now = this->now();
     if (Entry* const entry = operations_.find(id)) {
       // What has ceased meanwhile comes first: it may start this very operation.
       const policy::DeviceId device = entry->device;
@@ -184,7 +196,7 @@ void Gate::activity_ceased(policy::DeviceId device) noexcept {
   Starting starting;
   {
     const std::lock_guard guard(lock_);
-    const uint64_t now = now_ns();
+    const uint64_t now = this->now();
     tell_activity(device, now);
     settle(device, now, starting);
   }
@@ -236,6 +248,9 @@ void Gate::carry_out(uint64_t now, Starting& starting) {
         starting.push(entry);
       }
       hear(policy::Started{entry.id}, now);
+    } else {
+      const auto& change = std::get<policy::SetLimit>(decisions_[i]);
+      flows_[change.flow].limit = change.limit;
     }
   }
   decisions_.clear();
@@ -252,8 +267,22 @@ void Gate::begin_samples(policy::DeviceId device, uint64_t now) {
   }
 }
 
-/// After an operation has ended.
-void Gate::sample(policy::DeviceId device, uint64_t now, Starting& starting) {
+bool Gate::needs_samples(policy::DeviceId device) {
+  const std::lock_guard guard(lock_);
+  return policy_.needs_samples(device);
+}
+
+void Gate::sample(policy::DeviceId device, double bytes_per_second, double seconds) {
+  Starting starting;
+  {
+    const std::lock_guard guard(lock_);
+    tell(policy::Sample{device, kThisNode, bytes_per_second, seconds}, device, now(), starting);
+  }
+  start_all(starting);
+}
+
+/// After an operation has ended: takes the throughput from what operations moved.
+void Gate::sample_ends(policy::DeviceId device, uint64_t now, Starting& starting) {
   Device& known = devices_[device];
   const uint64_t passed_ns = now - known.sampled_ns;
   const double period_ns = policy::sample_part(known.samples) * kSamplePeriodNs;

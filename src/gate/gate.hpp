@@ -7,7 +7,8 @@
 // for each device, and tells the policy Activity whenever that can change a decision.
 //
 // Flows with `climb` need the device's throughput. The gate takes it from what operations say that
-// they moved, whenever one ends: no thread, no system call.
+// they moved, whenever one ends: no thread, no system call. Whoever knows better, from the counters
+// of the disk, says so when he adds the device, and tells the gate by sample().
 
 #include <array>
 #include <atomic>
@@ -18,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "policy/event_log.hpp"
 #include "policy/id_map.hpp"
 #include "policy/policy.hpp"
@@ -46,6 +48,12 @@ struct Asking {
   uint64_t bytes;  ///< that it is to move
 };
 
+/// A flow as it is now.
+struct FlowState {
+  policy::Counts operations;
+  uint32_t limit = 0;  ///< operations at once that its constraint allows now; 0: any number
+};
+
 /// Thread-safe. No system call is made, and no executor called, under its lock.
 class Gate {
  public:
@@ -58,9 +66,15 @@ class Gate {
   /// is given the policy's event log line by line, under the lock.
   explicit Gate(policy::Recorder::Sink log);
 
-  [[nodiscard]] int64_t add_device(const policy::DeviceConfig& config, std::string& why);
+  /// `is_measured`: its throughput is told by sample(), and what operations say is ignored.
+  [[nodiscard]] int64_t add_device(const policy::DeviceConfig& config, std::string& why,
+                                   bool is_measured = false);
   [[nodiscard]] int64_t add_flow(const policy::FlowConfig& config, std::string& why);
 
+  [[nodiscard]] bool knows_device(uint32_t device) noexcept {
+    const std::lock_guard guard(lock_);
+    return device < devices_known_;
+  }
   [[nodiscard]] bool knows(uint32_t flow) const noexcept {
     return flow < flows_known_.load(std::memory_order_acquire);  // pairs with add_flow()
   }
@@ -103,8 +117,15 @@ class Gate {
   /// Operations that had to wait, ever.
   [[nodiscard]] uint64_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
 
-  /// Why the flow's constraint is what it is.
+  /// Whether sample() matters now: operations with `climb` wait or run on the device.
+  [[nodiscard]] bool needs_samples(policy::DeviceId device);
+  /// What the device moved in the last `seconds`, above 0, of whichever operations.
+  void sample(policy::DeviceId device, double bytes_per_second, double seconds);
+
+  /// Why the flow's constraint is what it is, and policy::Policy::learned().
   [[nodiscard]] policy::Explanation explain(policy::FlowId flow);
+  [[nodiscard]] std::string learned(policy::FlowId flow);
+  [[nodiscard]] FlowState state_of(policy::FlowId flow);
 
  private:
   struct alignas(64) Device {
@@ -112,7 +133,8 @@ class Gate {
     std::atomic<bool> tracked{false};    ///< has lower classes that must yield
     std::atomic<bool> lower_waiting{false};
     // Under the lock:
-    uint32_t told = 0;  ///< in_flight as the policy knows it
+    bool is_measured = false;  ///< by somebody else
+    uint32_t told = 0;         ///< in_flight as the policy knows it
     uint32_t samples = 0;
     uint64_t sampled_ns = 0;   ///< the last one, or when there was something to sample
     uint64_t moved_bytes = 0;  ///< since then, by operations that ended
@@ -120,6 +142,7 @@ class Gate {
   struct Flow {
     std::atomic<bool> direct{false};
     policy::DeviceId device = 0;
+    uint32_t limit = 0;  ///< under the lock
   };
   /// An operation that the policy knows.
   struct Entry {
@@ -152,7 +175,7 @@ class Gate {
   void tell_activity(policy::DeviceId device, uint64_t now);
   void carry_out(uint64_t now, Starting& starting);
   void begin_samples(policy::DeviceId device, uint64_t now);
-  void sample(policy::DeviceId device, uint64_t now, Starting& starting);
+  void sample_ends(policy::DeviceId device, uint64_t now, Starting& starting);
   void forget(Entry& entry);
   void hear(const policy::Event& event, uint64_t now) {
     if (recorder_) {
@@ -162,7 +185,9 @@ class Gate {
     }
   }
   void refresh_direct_flows();
+  [[nodiscard]] uint64_t now() const noexcept { return now_ns() - born_ns_; }
 
+  const uint64_t born_ns_ = now_ns();  ///< the policy's time begins here
   std::mutex lock_;
   policy::Policy policy_;
   std::optional<policy::Recorder> recorder_;

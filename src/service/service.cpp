@@ -263,11 +263,8 @@ engine::FixedTable& Service::fixed() noexcept {
   return impl_->fixed_;
 }
 
-int64_t Service::add_device(const policy::DeviceConfig& config, std::string& why) {
-  return impl_->gate_.add_device(config, why);
-}
-int64_t Service::add_flow(const policy::FlowConfig& config, std::string& why) {
-  return impl_->gate_.add_flow(config, why);
+gate::Gate& Service::gate() noexcept {
+  return impl_->gate_;
 }
 
 int64_t Service::admit(uint32_t flow, uint64_t bytes) noexcept {

@@ -28,6 +28,7 @@
 #include "engine/backend.hpp"
 #include "engine/fixed_table.hpp"
 #include "engine/shared_queue.hpp"
+#include "gate/gate.hpp"
 #include "ioweave/ioweave.h"
 #include "ioweave/tasks.h"
 #include "policy/event_log.hpp"
@@ -113,15 +114,14 @@ class Service {
   /// Whether the calling thread runs a task that transfer() would pause.
   [[nodiscard]] bool in_pausable_task() const noexcept;
 
-  /// In a child after fork(2): fixed(), add_device() and add_flow() take locks that a thread of the
-  /// parent may have held, and must not be called.
+  /// In a child after fork(2): fixed() and gate() have locks that a thread of the parent may have
+  /// held, and must not be used.
   [[nodiscard]] bool is_inherited() const noexcept;
 
   [[nodiscard]] engine::FixedTable& fixed() noexcept;
 
-  /// Ids as in policy::Policy; -EINVAL with the reason in `why`.
-  [[nodiscard]] int64_t add_device(const policy::DeviceConfig& config, std::string& why);
-  [[nodiscard]] int64_t add_flow(const policy::FlowConfig& config, std::string& why);
+  /// Where devices and flows are added and asked about.
+  [[nodiscard]] gate::Gate& gate() noexcept;
 
   /// Foreground I/O on `device` that somebody does by himself (the interposer's real calls): lower
   /// classes under `strict` yield meanwhile. About 10 ns each while no lower class waits. Begin

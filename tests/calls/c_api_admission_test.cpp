@@ -2,8 +2,11 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <mutex>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -15,6 +18,7 @@
 
 #include "fixture.hpp"
 #include "ioweave/ioweave.hpp"
+#include "policy/event_log.hpp"
 
 namespace ioweave::test {
 namespace {
@@ -273,6 +277,125 @@ TEST(CppAdmission, EndsWithItsBodyHoweverThatEnds) {
       std::runtime_error);
   EXPECT_EQ(service.admitted(flow, 10, [] { return size_t{7}; }), 7u) << "the room was given back";
   EXPECT_THROW(service.admitted(77, 10, [] { return 0; }), std::system_error);
+}
+
+// ---- What flows are asked about -----------------------------------------------------------------
+
+TEST_F(Admission, FlowsAreCountedWithTheLimitOfTheirConstraint) {
+  const uint32_t twenty = flow(0, "20", 40);
+  std::vector<int64_t> admitted;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_GT(iow_admit_async(service(), twenty, 1, &note, &admitted), 0);
+  }
+  iow_flow_stats stats{};
+  stats.size = sizeof stats;
+  ASSERT_EQ(iow_service_flow_stats(service(), twenty, &stats), 0);
+  EXPECT_EQ(stats.limit, 2u);
+  EXPECT_EQ(stats.waiting, 1u);
+  EXPECT_EQ(stats.running, 2u);
+  stats.size = 2;
+  EXPECT_EQ(iow_service_flow_stats(service(), twenty, &stats), -EINVAL);
+  stats.size = sizeof stats;
+  EXPECT_EQ(iow_service_flow_stats(service(), twenty + 1, &stats), -EINVAL) << "there is none";
+}
+
+TEST_F(Admission, FlowsExplainTheirConstraint) {
+  const uint32_t twenty = flow(0, "20", 40);
+  char* json = nullptr;
+  ASSERT_EQ(iow_flow_explain(service(), twenty, &json), 0);
+  EXPECT_THAT(json, HasSubstr("\"policy\":\"fixed\""));
+  free(json);
+  EXPECT_EQ(iow_flow_explain(service(), twenty + 1, &json), -EINVAL);
+  EXPECT_EQ(json, nullptr);
+  EXPECT_EQ(iow_flow_explain(service(), twenty, nullptr), -EINVAL);
+}
+
+TEST_F(Admission, WhatWasLearnedIsBegunWith) {
+  const uint32_t learns = flow(0, "auto(10,20,2)", 100);
+  char* text = nullptr;
+  ASSERT_EQ(iow_flow_learned(service(), learns, &text), 0);
+  EXPECT_STREQ(text, "");
+  free(text);
+  for (int i = 0; i < 100; ++i) {  // two epochs, of as many operations as it likes
+    const int64_t operation = iow_admit(service(), learns, 1);
+    ASSERT_EQ(iow_finish(service(), operation, 1), 0);
+  }
+  ASSERT_EQ(iow_flow_learned(service(), learns, &text), 0);
+  const std::string learned = text;
+  free(text);
+  EXPECT_NE(learned, "");
+
+  iow_device_options device{};
+  device.budget_mb_per_s = 100;
+  iow_flow_options options{};
+  options.device = static_cast<uint32_t>(iow_device_create(service(), "disk", &device, nullptr));
+  options.constraint = "auto(10,20,2)";
+  options.learned = learned.c_str();
+  ErrorText why;
+  const int again = iow_flow_create(service(), "again", &options, why.out());
+  ASSERT_GT(again, 0) << why.str();
+  ASSERT_EQ(iow_flow_explain(service(), static_cast<uint32_t>(again), &text), 0);
+  EXPECT_THAT(text, HasSubstr("\"phase\":\"chosen\""));
+  free(text);
+  options.learned = "nonsense";
+  EXPECT_EQ(iow_flow_create(service(), "again", &options, why.out()), -EINVAL);
+  EXPECT_THAT(why.str(), HasSubstr("learned"));
+}
+
+TEST_F(Admission, AMeasuredDeviceIsToldItsThroughput) {
+  iow_device_options device{};
+  device.is_measured = 1;
+  device.begins_at = 4;
+  const int on = iow_device_create(service(), "disk", &device, nullptr);
+  ASSERT_GT(on, 0);
+  const auto disk = static_cast<uint32_t>(on);
+  iow_flow_options options{};
+  options.device = disk;
+  options.constraint = "climb";
+  const auto climbs = static_cast<uint32_t>(iow_flow_create(service(), "flow", &options, nullptr));
+  EXPECT_EQ(iow_device_needs_samples(service(), disk), 0);
+  const int64_t operation = iow_admit(service(), climbs, 1);
+  EXPECT_EQ(iow_device_needs_samples(service(), disk), 1);
+  EXPECT_EQ(iow_device_sample(service(), disk, 1e8, 1), 0);
+  iow_flow_stats stats{};
+  stats.size = sizeof stats;
+  ASSERT_EQ(iow_service_flow_stats(service(), climbs, &stats), 0);
+  EXPECT_EQ(stats.limit, 4u);
+  EXPECT_EQ(iow_finish(service(), operation, 1), 0);
+  char* json = nullptr;
+  ASSERT_EQ(iow_flow_explain(service(), climbs, &json), 0);
+  EXPECT_THAT(json, HasSubstr("\"mb_per_s\":100,"));
+  free(json);
+
+  EXPECT_EQ(iow_device_sample(service(), disk, -1, 1), -EINVAL);
+  EXPECT_EQ(iow_device_sample(service(), disk, 1, 0), -EINVAL);
+  EXPECT_EQ(iow_device_sample(service(), disk, std::nan(""), 1), -EINVAL);
+  EXPECT_EQ(iow_device_sample(service(), disk + 1, 1, 1), -EINVAL) << "there is none";
+  EXPECT_EQ(iow_device_needs_samples(service(), disk + 1), -EINVAL);
+}
+
+TEST(AdmissionLog, HasTheLinesOfThePolicysEvents) {
+  std::string log;
+  iow_options options{};
+  options.engine = IOW_ENGINE_THREADS;
+  options.log_user = &log;
+  options.log = [](const char* line, size_t bytes, void* user) {
+    static_cast<std::string*>(user)->append(line, bytes).push_back('\n');
+  };
+  const OwnedService service = open_service(options);
+  ASSERT_NE(service, nullptr);
+  iow_device_options device{};
+  device.max_in_flight = 1;
+  iow_flow_options flow{};
+  flow.device = static_cast<uint32_t>(iow_device_create(service.get(), "disk", &device, nullptr));
+  const int id = iow_flow_create(service.get(), "saves", &flow, nullptr);
+  const int64_t operation = iow_admit(service.get(), static_cast<uint32_t>(id), 7);
+  ASSERT_EQ(iow_finish(service.get(), operation, 7), 0);
+  EXPECT_THAT(log, HasSubstr("saves"));
+  std::istringstream lines(log);
+  const policy::Replayed replayed = policy::replay(lines);
+  EXPECT_TRUE(replayed.same) << replayed.reason;
+  EXPECT_EQ(replayed.decisions, 1u);
 }
 
 }  // namespace

@@ -278,38 +278,40 @@ class Samples(unittest.TestCase):
         self.assertEqual(self.told, [(500.0, 1.0)])
 
 
-class FakePolicy:
-    """Stands before the real policy, as one that learns: it limits each flow to `limit` calls at
+class FakeGate:
+    """Stands before the real gate, as one that learns: it limits each flow to `limit` calls at
     once until it is told a sample, and has learned the number of samples."""
 
-    made: list[FakePolicy]
+    made: list[FakeGate]
 
     def __init__(self, log: Callable[[str], object] | None = None) -> None:
-        self._core = _core.Policy(log)
+        self._core = _core.Gate(log)
+        self._flows: list[int] = []
         self.samples: list[float] = []
         self.known: list[str] = []
-        FakePolicy.made.append(self)
+        FakeGate.made.append(self)
 
-    def add_flow(self, name: str, device: int, *, constraint: str, learned: str = "") -> int:
+    def add_flow(
+        self, name: str, device: int, *, constraint: str, max_in_flight: int, learned: str = ""
+    ) -> int:
         if learned == "bad":
             raise ValueError("these are no values of mine")
         self.known.append(learned)
-        return self._core.add_flow(name, device, max_in_flight=2)
+        self._flows.append(self._core.add_flow(name, device, max_in_flight=2))
+        return self._flows[-1]
 
     def needs_samples(self, device: int) -> bool:
-        return sum(self._core.device_counts(device)) > 0
+        return any(sum(self._core.flow_counts(flow)) > 0 for flow in self._flows)
 
-    def sample(
-        self, device: int, node: int, rate: float, now: int, seconds: float
-    ) -> Iterable[object]:
+    def sample(self, device: int, rate: float, seconds: float) -> Iterable[object]:
         self.samples.append(rate)
-        return [_core.SetLimit(0, 2)]
+        return [_core.SetLimit(self._flows[0], 2)]
 
     def explain(self, flow: int) -> str:
         return json.dumps({"flow": flow, "phase": "climbing", "limit": 0})
 
     def learned(self, flow: int) -> str:
-        return f"v{flow}"
+        return f"v{self._flows.index(flow)}"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)
@@ -355,10 +357,10 @@ class Rotational(unittest.TestCase):
 
 class Learning(unittest.TestCase):
     def setUp(self) -> None:
-        FakePolicy.made = []
+        FakeGate.made = []
         self.of_process = learning.Learned()
         for patch in (
-            mock.patch("ioweave.admission.Policy", FakePolicy),
+            mock.patch("ioweave.runtime.Gate", FakeGate),
             mock.patch("ioweave.runtime.of_this_process", self.of_process),
         ):
             patch.start()
@@ -371,7 +373,7 @@ class Learning(unittest.TestCase):
         for _ in range(2):
             with ioweave.Runtime(cpus=1):
                 write()
-        self.assertEqual([policy.known for policy in FakePolicy.made], [[""], ["v0"]])
+        self.assertEqual([gate.known for gate in FakeGate.made], [[""], ["v0"]])
 
     def test_learned_values_are_kept_in_a_file(self) -> None:
         with ioweave.Runtime(cpus=1, learned=self.file):
@@ -379,7 +381,7 @@ class Learning(unittest.TestCase):
         another_process = mock.patch("ioweave.runtime.of_this_process", learning.Learned())
         with another_process, ioweave.Runtime(cpus=1, learned=self.file):
             write()
-        self.assertEqual([policy.known for policy in FakePolicy.made], [[""], ["v0"]])
+        self.assertEqual([gate.known for gate in FakeGate.made], [[""], ["v0"]])
         self.assertEqual(list(self.file.parent.iterdir()), [self.file])
 
     def test_the_file_is_for_those_whom_it_was_for(self) -> None:
@@ -397,7 +399,7 @@ class Learning(unittest.TestCase):
         with self.assertLogs("ioweave") as logged, ioweave.Runtime(cpus=1):
             write()
         self.assertIn("no values of mine", logged.output[0])
-        self.assertEqual(FakePolicy.made[0].known, [""])
+        self.assertEqual(FakeGate.made[0].known, [""])
 
     def test_a_file_of_something_else_is_refused_when_the_runtime_starts(self) -> None:
         for text in ("{", "[]", '{"kind": "x"}', '{"kind": "ioweave-learned/1", "flows": [{}]}'):
@@ -420,9 +422,9 @@ class Learning(unittest.TestCase):
         with runtime:
             for _ in range(5):
                 hold()
-            policy = FakePolicy.made[0]
-            before = len(policy.samples)
-            while len(policy.samples) < before + 2:
+            gate = FakeGate.made[0]
+            before = len(gate.samples)
+            while len(gate.samples) < before + 2:
                 pass
             self.assertIsNotNone(runtime.stats().flows[0].device_mb_per_s)
             go.set()

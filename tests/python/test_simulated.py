@@ -572,7 +572,7 @@ class Simulated(unittest.TestCase):
             with runtime() as simulated:
                 for _ in range(50):
                     auto()
-            simulated._admission.keep_learned()
+            simulated._flows.keep_learned()
             simulated._learned.save(file)
             before = file.read_text()
             with runtime(learned=file) as simulated:

@@ -22,14 +22,14 @@ INSTANTIATE_TEST_SUITE_P(, ServiceAsDriver,
 
 uint32_t add_flow(Service& service, const policy::FlowConfig& config) {
   std::string why;
-  const int64_t id = service.add_flow(config, why);
+  const int64_t id = service.gate().add_flow(config, why);
   EXPECT_GT(id, 0) << why;
   return static_cast<uint32_t>(id);
 }
 
 uint32_t add_device(Service& service, const policy::DeviceConfig& config) {
   std::string why;
-  const int64_t id = service.add_device(config, why);
+  const int64_t id = service.gate().add_device(config, why);
   EXPECT_GT(id, 0) << why;
   return static_cast<uint32_t>(id);
 }

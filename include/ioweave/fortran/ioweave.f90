@@ -17,14 +17,15 @@
 ! have the attributes TARGET and ASYNCHRONOUS: without them the compiler may keep it elsewhere or
 ! pass a copy.
 module ioweave
-  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_int, c_int32_t, &
-    c_int64_t, c_loc, c_null_char, c_null_ptr, c_associated, c_ptr, c_size_t
+  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_funptr, c_int, &
+    c_int32_t, c_int64_t, c_loc, c_null_char, c_null_funptr, c_null_ptr, c_associated, c_ptr, &
+    c_size_t
   implicit none
   private
 
   public :: c_associated, c_null_ptr, c_ptr, c_int, c_int64_t, c_size_t, c_loc
   public :: iow_options, iow_device_options, iow_flow_options, iow_iovec, iow_task_stats
-  public :: iow_device_create, iow_flow_create, iow_admit, iow_finish
+  public :: iow_device_create, iow_flow_create, iow_flow_learned, iow_admit, iow_finish
   public :: iow_service_open, iow_service_close, iow_service_engine, iow_service_tasks
   public :: iow_version, iow_error_text
   public :: iow_open_file, iow_close_file
@@ -85,6 +86,8 @@ module ioweave
     integer(c_int32_t) :: poll_min_us = 0
     integer(c_int32_t) :: poll_max_us = 0
     integer(c_int32_t) :: reserved(3) = 0
+    type(c_funptr) :: log = c_null_funptr
+    type(c_ptr) :: log_user = c_null_ptr
   end type
 
   type, bind(C) :: iow_device_options
@@ -93,10 +96,13 @@ module ioweave
     real(c_double) :: budget_mb_per_s = 0
     integer(c_int32_t) :: max_in_flight = 0
     integer(c_int32_t) :: weights(3) = 0
-    integer(c_int32_t) :: reserved(8) = 0
+    integer(c_int32_t) :: begins_at = 0
+    integer(c_int32_t) :: is_measured = 0
+    integer(c_int32_t) :: reserved(6) = 0
   end type
 
-  ! The words of a constraint ("climb", "20") are an argument of iow_flow_create().
+  ! The words of a constraint ("climb", "20"), and what an earlier run learned, are arguments of
+  ! iow_flow_create().
   type, bind(C) :: iow_flow_options
     integer(c_int32_t) :: size = 0
     integer(c_int32_t) :: device = 0
@@ -105,7 +111,8 @@ module ioweave
     integer(c_int32_t) :: max_in_flight = 0
     integer(c_int32_t) :: reserved_word = 0
     type(c_ptr) :: constraint = c_null_ptr
-    integer(c_int32_t) :: reserved(6) = 0
+    type(c_ptr) :: learned = c_null_ptr
+    integer(c_int32_t) :: reserved(4) = 0
   end type
 
   ! struct iovec: c_loc() of a part of the data, and how long it is.
@@ -307,8 +314,7 @@ module ioweave
     ! `done` is c_funloc() of a bind(C) subroutine with one type(c_ptr), value argument.
     integer(c_int) function iow_task_begin(service, done, user) &
         bind(C, name="iow_task_begin") result(error)
-      use, intrinsic :: iso_c_binding, only: c_funptr
-      import :: c_ptr, c_int
+      import :: c_funptr, c_ptr, c_int
       type(c_ptr), value :: service
       type(c_funptr), value :: done
       type(c_ptr), value :: user
@@ -357,6 +363,13 @@ module ioweave
       character(kind=c_char), intent(in) :: name(*)
       type(c_ptr), value :: options
       type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_flow_learned(service, flow, text) bind(C, name="iow_flow_learned")
+      import :: c_int, c_int32_t, c_ptr
+      type(c_ptr), value :: service
+      integer(c_int32_t), value :: flow
+      type(c_ptr), intent(out) :: text
     end function
 
     type(c_ptr) function c_service_engine(service, why) bind(C, name="iow_service_engine")
@@ -434,15 +447,18 @@ contains
     if (c_associated(text)) call c_free(text)
   end function
 
-  ! The same for a flow; `constraint` has the words "climb", "20", "auto(2,256,2)".
-  integer(c_int) function iow_flow_create(service, name, options, constraint, error_text) result(id)
+  ! The same for a flow; `constraint` has the words "climb", "20", "auto(2,256,2)", and `learned`
+  ! what iow_flow_learned() said in an earlier run.
+  integer(c_int) function iow_flow_create(service, name, options, constraint, error_text, learned) &
+      result(id)
     type(c_ptr), intent(in) :: service
     character(*), intent(in) :: name
     type(iow_flow_options), intent(in), optional :: options
     character(*), intent(in), optional :: constraint
     character(:), allocatable, intent(out), optional :: error_text
+    character(*), intent(in), optional :: learned
     type(iow_flow_options), target :: given
-    character(kind=c_char), allocatable, target :: words(:)
+    character(kind=c_char), allocatable, target :: words(:), known(:)
     type(c_ptr) :: text
     integer :: i
     if (present(options)) given = options
@@ -450,8 +466,23 @@ contains
       words = [(constraint(i:i), i=1, len_trim(constraint)), c_null_char]
       given%constraint = c_loc(words)
     end if
+    if (present(learned)) then
+      known = [(learned(i:i), i=1, len_trim(learned)), c_null_char]
+      given%learned = c_loc(known)
+    end if
     id = c_flow_create(service, trim(name)//c_null_char, c_loc(given), text)
     if (present(error_text)) error_text = told(id, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! What "climb" or "auto" has learned, for iow_flow_create() in a later run; empty while nothing.
+  function iow_flow_learned(service, flow) result(learned)
+    type(c_ptr), intent(in) :: service
+    integer(c_int32_t), intent(in) :: flow
+    character(:), allocatable :: learned
+    type(c_ptr) :: text
+    if (c_flow_learned(service, flow, text) /= 0) continue
+    learned = text_at(text)
     if (c_associated(text)) call c_free(text)
   end function
 

@@ -38,7 +38,7 @@ from .._request import Request
 from ..admission import Names, unknown_device
 from ..arguments import Found, replace_requests
 from ..callbacks import Todo, carry_out
-from ..constraints import text_for
+from ..constraints import constraint_for
 from ..contents import update_in_place
 from ..devices import Device
 from ..errors import CancelledError, TaskTimeout, WorkerDied
@@ -242,7 +242,7 @@ class DaskRuntime(Runtime):
         self._handle: Handle
         self._reports: Reports
         self._lease: Lease | None = None
-        self._flows: dict[Task, int] = {}
+        self._flow_numbers: dict[Task, int] = {}
         self._names = Names()
         self._declaring = threading.Lock()  # of a flow, which asks the scheduler
         self._specs: dict[Task, bytes] = {}
@@ -345,7 +345,7 @@ class DaskRuntime(Runtime):
             self._lease = None
 
     def _take_leave(self) -> None:
-        for task, flow in self._flows.items():
+        for task, flow in self._flow_numbers.items():
             learned = self._ask("learned", flow=flow)
             if learned:
                 of_this_process.put(task.key, task.device, learned)
@@ -382,8 +382,8 @@ class DaskRuntime(Runtime):
             self._check_cpus(task)
         else:
             with self._declaring:
-                if task not in self._flows:
-                    self._flows[task] = self._make_flow(task)
+                if task not in self._flow_numbers:
+                    self._flow_numbers[task] = self._make_flow(task)
         if task not in self._specs:
             self._specs[task] = calls.dumps_task(task)
         uses = task.accesses(args, kwargs) if task.files or task.objects else {}
@@ -419,7 +419,7 @@ class DaskRuntime(Runtime):
         if device is None:
             budgets = self._ask("budgets")
             if task.device not in budgets:
-                raise unknown_device(task, task.device, {*self._devices, *budgets})
+                raise unknown_device(f"task {task.name!r}", task.device, {*self._devices, *budgets})
             budget = budgets[task.device]
         else:
             budget = device.bandwidth
@@ -432,7 +432,7 @@ class DaskRuntime(Runtime):
                 nodes=device.nodes,
             )
         name = self._names.new(task)
-        constraint = text_for(task, budget, int(self._handle.io_slots or 1))
+        constraint = constraint_for(task, budget).text(int(self._handle.io_slots or 1))
         try:
             flow: int = self._ask(
                 "flow",
@@ -590,7 +590,7 @@ class DaskRuntime(Runtime):
             size = None if call.has_futures else call.nbytes  # None: that of its inputs
             if type(task.bytes) is int:
                 size = task.bytes
-            resources = io_resources(self._flows[task], size, anywhere=self._anywhere)
+            resources = io_resources(self._flow_numbers[task], size, anywhere=self._anywhere)
         return self._client.submit(
             calls.run,
             self._specs[task],
@@ -798,7 +798,7 @@ class DaskRuntime(Runtime):
     # ---- Looking inside. ------------------------------------------------------------------------
 
     def explain(self, task: Task | str) -> dict[str, Any]:
-        flow = self._flows[self._names.find(task)]
+        flow = self._flow_numbers[self._names.find(task)]
         if self._reachable():
             self._explained[flow] = self._ask("explain_flow", flow=flow)
         if flow not in self._explained:
@@ -810,7 +810,7 @@ class DaskRuntime(Runtime):
         self._look_back()
         cluster = self._cluster
         flows = {flow["id"]: flow for flow in cluster["flows"]}
-        ours = [flows[n] for n in dict.fromkeys(self._flows.values()) if n in flows]
+        ours = [flows[n] for n in dict.fromkeys(self._flow_numbers.values()) if n in flows]
         with self._lock:
             return Stats(
                 **self._counts(),
@@ -853,7 +853,7 @@ class DaskRuntime(Runtime):
         with self._looking:
             if not self._reachable():
                 return
-            flows = list(self._flows.values())
+            flows = list(self._flow_numbers.values())
             found = self._ask("look", run=self._id, flows=flows)
             self._cluster = found["stats"]
             if found["retried"] is not None:  # else forgotten: what was known last is left

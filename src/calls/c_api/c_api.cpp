@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -16,6 +17,7 @@
 #include "ioweave/ioweave.h"
 #include "ioweave/tasks.h"
 #include "policy/constraint_text.hpp"
+#include "policy/explanation.hpp"
 #include "service/service.hpp"
 
 using namespace ioweave;
@@ -130,6 +132,11 @@ bool to_service_options(const iow_options& given, service::Options& options, std
   options.required = given.required != 0;
   options.queue_depth = given.queue_depth != 0 ? given.queue_depth : options.queue_depth;
   options.threads = given.threads != 0 ? given.threads : options.threads;
+  if (given.log != nullptr) {
+    options.policy_log = [log = given.log, user = given.log_user](std::string_view line) {
+      log(line.data(), line.size(), user);
+    };
+  }
   return to_task_options(given, options, why) &&
          in_range(options.queue_depth, 1, 4096, "queue_depth", why) &&
          in_range(options.threads, 1, 256, "threads", why);
@@ -196,6 +203,27 @@ bool is_inherited(const iow_service* service, char** text) noexcept {
     *text = ::strdup("this service was opened before fork(2): open one in this process");
   }
   return true;
+}
+
+/// Gives a text about a flow, to be freed with free(3).
+template <typename Tell>
+int tell_of_flow(iow_service* service, uint32_t flow, char** text, Tell tell) noexcept {
+  const ErrnoKept kept;
+  if (text == nullptr) {
+    return -EINVAL;
+  }
+  *text = nullptr;
+  if (is_inherited(service, nullptr)) {
+    return -ECANCELED;
+  }
+  gate::Gate& gate = service->service->gate();
+  if (!gate.knows(flow)) {
+    return -EINVAL;
+  }
+  return guarded(text, [&] {
+    *text = ::strdup(tell(gate).c_str());
+    return *text != nullptr ? 0 : -ENOMEM;
+  });
 }
 
 }  // namespace
@@ -375,10 +403,11 @@ int iow_device_create(iow_service* service, const char* name, const iow_device_o
     config.budget_mb_per_s = given.budget_mb_per_s;
     config.max_in_flight = given.max_in_flight;
     config.scheduling = static_cast<policy::Scheduling>(given.scheduling);
+    config.begins_at = given.begins_at;
     for (size_t i = 0; i < config.weights.size(); ++i) {
       config.weights[i] = given.weights[i] != 0 ? given.weights[i] : config.weights[i];
     }
-    const int64_t id = service->service->add_device(config, why);
+    const int64_t id = service->service->gate().add_device(config, why, given.is_measured != 0);
     if (id < 0) {
       give_text(error_text, why);
     }
@@ -406,6 +435,7 @@ int iow_flow_create(iow_service* service, const char* name, const iow_flow_optio
     config.device = given.device;
     config.priority = static_cast<policy::Class>(given.priority);
     config.max_in_flight = given.max_in_flight;
+    config.learned = given.learned != nullptr ? given.learned : "";
     if (given.constraint_mb_per_s != 0) {
       config.constraint = {policy::Constraint::Kind::fixed, given.constraint_mb_per_s};
     }
@@ -413,12 +443,47 @@ int iow_flow_create(iow_service* service, const char* name, const iow_flow_optio
       give_text(error_text, "flow '" + config.name + "': " + why);
       return -EINVAL;
     }
-    const int64_t id = service->service->add_flow(config, why);
+    const int64_t id = service->service->gate().add_flow(config, why);
     if (id < 0) {
       give_text(error_text, why);
     }
     return static_cast<int>(id);
   });
+}
+
+int iow_flow_explain(iow_service* service, uint32_t flow, char** json) noexcept {
+  return tell_of_flow(service, flow, json,
+                      [&](gate::Gate& gate) { return policy::to_json(gate.explain(flow)); });
+}
+
+int iow_flow_learned(iow_service* service, uint32_t flow, char** text) noexcept {
+  return tell_of_flow(service, flow, text, [&](gate::Gate& gate) { return gate.learned(flow); });
+}
+
+int iow_device_sample(iow_service* service, uint32_t device, double bytes_per_second,
+                      double seconds) noexcept {
+  const ErrnoKept kept;
+  if (is_inherited(service, nullptr)) {
+    return -ECANCELED;
+  }
+  const bool can_be = std::isfinite(bytes_per_second) && bytes_per_second >= 0 &&
+                      std::isfinite(seconds) && seconds > 0;
+  if (!can_be || !service->service->gate().knows_device(device)) {
+    return -EINVAL;
+  }
+  return guarded(nullptr, [&] {
+    service->service->gate().sample(device, bytes_per_second, seconds);
+    return 0;
+  });
+}
+
+int iow_device_needs_samples(iow_service* service, uint32_t device) noexcept {
+  const ErrnoKept kept;
+  if (is_inherited(service, nullptr)) {
+    return -ECANCELED;
+  }
+  gate::Gate& gate = service->service->gate();
+  return !gate.knows_device(device) ? -EINVAL : gate.needs_samples(device) ? 1 : 0;
 }
 
 int64_t iow_admit(iow_service* service, uint32_t flow, uint64_t bytes) noexcept {
@@ -448,6 +513,19 @@ int iow_service_stats(iow_service* service, iow_stats* stats) noexcept {
   const ErrnoKept kept;
   iow_stats now{};
   service->service->statistics(now);
+  return give_stats(stats, now);
+}
+
+int iow_service_flow_stats(iow_service* service, uint32_t flow, iow_flow_stats* stats) noexcept {
+  const ErrnoKept kept;
+  if (is_inherited(service, nullptr)) {
+    return -ECANCELED;
+  }
+  if (!service->service->gate().knows(flow)) {
+    return -EINVAL;
+  }
+  const gate::FlowState state = service->service->gate().state_of(flow);
+  iow_flow_stats now{0, state.limit, state.operations.waiting, state.operations.running};
   return give_stats(stats, now);
 }
 

@@ -1,0 +1,198 @@
+"""Flows: operations of one kind that take their turn at a storage device.
+
+What a task does that only moves bytes is an operation of the flow of its task (`@ioweave.io`). A
+`Flow` of the program's own is for I/O beside tasks: that of another library, and the requests of
+files. In a program with a Runtime on this machine all of them share the budgets of its devices.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from . import _core, tasks
+from ._service import default_service
+from .admission import unknown_device
+from .config import load_devices
+from .constraints import Constraint, constraint_of, no_budget
+from .devices import Device
+from .learning import learned_of_curve
+from .numeric import whole
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+PRIORITIES = ("foreground", "write_behind", "prefetch")
+
+
+class Operation:
+    """One that is under way.
+
+    Attributes:
+        nbytes: The bytes that it moves; to be set where they are known only now.
+    """
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+
+class Flow:
+    """Operations of one kind on one device, which start when the device has room for them.
+
+        saves = ioweave.Flow("save", device="pfs", policy="climb")
+        with saves.admitted(array.nbytes):
+            dataset[:] = array  # HDF5 writes
+        with ioweave.open("next.bin", flow=ioweave.Flow("ahead", priority="prefetch")) as file:
+            file.apread_into(buffer, 0)
+
+    While a Runtime on this machine is active, its operations take their turn beside the I/O tasks
+    of that runtime, on its devices. Otherwise they do so beside others of the process, on the
+    devices of ioweave.toml. Any thread may use it.
+
+    Args:
+        name: What run files and messages call it.
+        device: The name of a storage device; "default" has no budget.
+        bandwidth: As of `@ioweave.io`: MB/s that an operation holds, "auto(min,max,delta)", or
+            "auto", which needs `max_in_flight`. None: `policy` says.
+        policy: As of `@ioweave.io`, but "none" if left out.
+        priority: "foreground", "write_behind" or "prefetch": an operation starts only while none of
+            a higher class runs or waits on the device. I/O tasks are of the foreground.
+        max_in_flight: Operations of the flow at once; 0: as many as its constraint allows.
+
+    Raises:
+        ValueError: An argument is out of range, or two contradict each other.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        device: str = "default",
+        bandwidth: float | str | None = None,
+        policy: str | None = None,
+        priority: str = "foreground",
+        max_in_flight: int = 0,
+    ) -> None:
+        if priority not in PRIORITIES:
+            raise ValueError(
+                f"flow {name!r}: priority must be one of {', '.join(map(repr, PRIORITIES))}, "
+                f"not {priority!r}"
+            )
+        number = whole(max_in_flight)
+        if number is None or number < 0:
+            raise ValueError(
+                f"flow {name!r}: max_in_flight must be a whole number from 0 on, not "
+                f"{max_in_flight!r}"
+            )
+        self.name = name
+        self.device = device
+        self.priority = priority
+        self.max_in_flight = number
+        if bandwidth is None and policy is None:
+            policy = "none"
+        self.constraint: Constraint = constraint_of(bandwidth, policy)
+
+    @contextmanager
+    def admitted(self, nbytes: int = 0) -> Iterator[Operation]:
+        """Waits until an operation may start; it ends with the block, and has failed if the block
+        raises. One that asks again inside may wait for itself.
+
+        Args:
+            nbytes: What it is to move. `policy="climb"` goes by it on devices of the process.
+
+        Raises:
+            ValueError: The device is not known, or cannot hold the constraint.
+        """
+        service, number = self.place()
+        operation = Operation(nbytes)
+        admitted = _core.admit(service, number, nbytes)
+        try:
+            yield operation
+        except BaseException:
+            _core.finish(service, admitted, -errno.EIO)
+            raise
+        _core.finish(service, admitted, operation.nbytes)
+
+    def place(self) -> tuple[_core.Service, int]:
+        """Where its operations take their turn now, and the number of the flow there.
+
+        Raises:
+            ValueError: As admitted().
+        """
+        runtime: Runtime | None = tasks.active
+        found = None if runtime is None else runtime.place_of(self)
+        return _of_process.place_of(self) if found is None else found
+
+    def check_budget(self, device: Device) -> None:
+        """
+        Raises:
+            ValueError: The flow is to hold a part of a budget, and the device has none.
+        """
+        if self.constraint.policy == "fixed" and not device.bandwidth > 0:
+            raise ValueError(
+                f"flow {self.name!r} on device {self.device!r}: {no_budget(self.device)}"
+            )
+
+    def __repr__(self) -> str:
+        return f"<ioweave.Flow {self.name!r} on {self.device!r}>"
+
+
+class ProcessFlows:
+    """Flows of the program that belong to no Runtime, on devices of the default service."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, Device] | None = None
+        self._devices: dict[str, int] = {}
+        self._flows: dict[Flow, int] = {}
+
+    def place_of(self, flow: Flow) -> tuple[_core.Service, int]:
+        service = default_service()
+        with self._lock:
+            number = self._flows.get(flow)
+            if number is None:
+                number = self._flows[flow] = self._add(service, flow)
+        return service, number
+
+    def _add(self, service: _core.Service, flow: Flow) -> int:
+        if self._known is None:
+            self._known = {"default": Device("default")} | load_devices(None)
+        device = self._known.get(flow.device)
+        if device is None:
+            raise unknown_device(f"flow {flow.name!r}", flow.device, self._known)
+        flow.check_budget(device)
+        number = self._devices.get(device.name)
+        if number is None:
+            number = self._devices[device.name] = _core.create_device(
+                service,
+                device.name,
+                budget_mb_per_s=float(device.bandwidth),
+                max_in_flight=device.max_in_flight,
+            )
+        return _core.create_flow(
+            service,
+            flow.name,
+            number,
+            priority=flow.priority,
+            constraint=flow.constraint.words,
+            max_in_flight=flow.max_in_flight,
+            learned=learned_of_curve(flow.constraint, device),
+        )
+
+
+_of_process = ProcessFlows()
+
+
+def _forget() -> None:
+    """In a forked child, which has no default service yet."""
+    global _of_process
+    _of_process = ProcessFlows()
+
+
+os.register_at_fork(after_in_child=_forget)
