@@ -1,8 +1,7 @@
 // The policy core for Python: events in, decisions out. Conversions only, decided is in src/policy.
 //
-// Words (scope, class, constraint, ...) are read by the grammar of the event log: what it learns,
-// the binding knows. Every event is checked by Policy::accepts(), because the policy itself takes a
-// wrong one for an error of the program and aborts.
+// Words (scope, class, constraint, ...) are those of the event log. Every event is checked by
+// Policy::accepts(), because the policy takes a wrong one for an error of the program and aborts.
 
 #include "policy.hpp"
 
@@ -26,7 +25,9 @@
 #include "gil.hpp"
 #include "module.hpp"
 #include "policy/climb.hpp"
+#include "policy/constraint_text.hpp"
 #include "policy/explanation.hpp"
+#include "policy/words.hpp"
 
 namespace ioweave::python {
 namespace {
@@ -53,21 +54,14 @@ int64_t accepted(int64_t id, const std::string& why) {
   return id;
 }
 
-/// `config` with the value of one key replaced by `word`, as the event log would read it. `config`
-/// still has an empty name: `subject` is what an error calls it.
-template <class Config>
-Config with_word(const Config& config, const std::string& subject, const std::string& key,
-                 const std::string& word) {
-  std::string line;
-  policy::append_line(line, config);
-  const size_t value = line.find(" " + key + "=") + key.size() + 2;
-  line.replace(value, line.find(' ', value) - value, word);
-  policy::Record record;
+/// Reads a word of the configuration of `subject`, which an error names.
+template <class Value>
+void read_word(bool (*parse)(std::string_view, Value&, std::string&), const std::string& word,
+               Value& value, const std::string& subject) {
   std::string why;
-  if (!policy::parse_line(line, record, why)) {
+  if (!parse(word, value, why)) {
     refuse(subject + ": " + why);
   }
-  return std::get<Config>(record);
 }
 
 NodeId node_of(std::optional<NodeId> node) {
@@ -91,8 +85,9 @@ int64_t Policy::add_device(const std::string& name, const std::string& scope,
                            const std::array<uint32_t, policy::kClasses>& weights, bool everywhere,
                            uint32_t begins_at) {
   const std::string subject = "device '" + name + "'";
-  DeviceConfig config = with_word(DeviceConfig{}, subject, "scope", scope);
-  config = with_word(config, subject, "scheduling", scheduling);
+  DeviceConfig config;
+  read_word(policy::parse_word, scope, config.scope, subject);
+  read_word(policy::parse_word, scheduling, config.scheduling, subject);
   config.name = name;
   config.budget_mb_per_s = budget_mb_per_s;
   config.max_in_flight = max_in_flight;
@@ -109,8 +104,9 @@ int64_t Policy::add_flow(const std::string& name, DeviceId device, const std::st
                          const std::string& constraint, uint32_t max_in_flight,
                          const std::string& learned) {
   const std::string subject = "flow '" + name + "'";
-  FlowConfig config = with_word(FlowConfig{}, subject, "class", priority);
-  config = with_word(config, subject, "constraint", constraint);
+  FlowConfig config;
+  read_word(policy::parse_word, priority, config.priority, subject);
+  read_word(policy::parse_constraint, constraint, config.constraint, subject);
   config.name = name;
   config.device = device;
   config.max_in_flight = max_in_flight;

@@ -4,19 +4,15 @@
 
 #include <array>
 #include <charconv>
-#include <span>
 #include <utility>
 
 #include "policy/constraint_text.hpp"
 #include "policy/number_text.hpp"
+#include "policy/words.hpp"
 
 namespace ioweave::policy {
 namespace {
 
-constexpr std::array<std::string_view, 2> kScopes{"node", "shared"};
-constexpr std::array<std::string_view, 3> kSchedulings{"none", "strict", "weighted"};
-constexpr std::array<std::string_view, kClasses> kClassNames{"foreground", "write_behind",
-                                                             "prefetch"};
 constexpr std::string_view kAny = "any";
 constexpr std::string_view kDecisionMark = "> ";
 
@@ -93,7 +89,7 @@ struct AppendEvent {
     out += "activity";
     append_field(out, "device", event.device);
     append_node(out, event.node);
-    append_word(out, "class", kClassNames[static_cast<unsigned>(event.priority)]);
+    append_word(out, "class", word_of(event.priority));
     append_field(out, "in_flight", event.in_flight);
   }
   void operator()(const NodeUp& event) const {
@@ -142,7 +138,7 @@ class Fields {
   [[nodiscard]] bool ok() const { return ok_; }
 
   /// The next word, up to a space or the end.
-  std::string_view word() {
+  std::string_view next() {
     const size_t end = rest_.find(' ');
     const std::string_view taken = rest_.substr(0, end);
     rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
@@ -152,7 +148,7 @@ class Fields {
 
   /// The value of "key=value".
   std::string_view value(std::string_view key) {
-    const std::string_view found = ok_ && !at_end_ ? word() : std::string_view();
+    const std::string_view found = ok_ && !at_end_ ? next() : std::string_view();
     if (found.size() <= key.size() || found.substr(0, key.size()) != key ||
         found[key.size()] != '=') {
       expected(std::string(key) + "=...", found);
@@ -198,17 +194,9 @@ class Fields {
   }
 
   template <class Enum>
-  void choice(std::string_view key, std::span<const std::string_view> names, Enum& out) {
+  void word(std::string_view key, Enum& out) {
     const std::string_view found = value(key);
-    std::string known;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (found == names[i]) {
-        out = static_cast<Enum>(i);
-        return;
-      }
-      known += (i == 0 ? "" : "|") + std::string(names[i]);
-    }
-    expected(std::string(key) + "=" + known, found);
+    ok_ = ok_ && parse_word(found, out, why_);
   }
 
   /// Of keys that a line may end without.
@@ -289,10 +277,10 @@ class Fields {
 DeviceConfig read_device(Fields& fields) {
   DeviceConfig device;
   fields.name("name", device.name);
-  fields.choice("scope", kScopes, device.scope);
+  fields.word("scope", device.scope);
   fields.number("budget_mb_per_s", device.budget_mb_per_s);
   fields.number("max_in_flight", device.max_in_flight);
-  fields.choice("scheduling", kSchedulings, device.scheduling);
+  fields.word("scheduling", device.scheduling);
   fields.weights(device.weights);
   fields.last_flag("everywhere", device.everywhere);
   fields.last_number("begins_at", device.begins_at);
@@ -303,7 +291,7 @@ FlowConfig read_flow(Fields& fields) {
   FlowConfig flow;
   fields.name("name", flow.name);
   fields.number("device", flow.device);
-  fields.choice("class", kClassNames, flow.priority);
+  fields.word("class", flow.priority);
   fields.constraint(flow.constraint);
   fields.number("max_in_flight", flow.max_in_flight);
   fields.last_name("learned", flow.learned);
@@ -311,7 +299,7 @@ FlowConfig read_flow(Fields& fields) {
 }
 
 Decision read_decision(Fields& fields) {
-  const std::string_view verb = fields.word();
+  const std::string_view verb = fields.next();
   if (verb == "start") {
     Start start{};
     fields.number("operation", start.operation);
@@ -372,7 +360,7 @@ Event read_activity(Fields& fields) {
   Activity event{};
   fields.number("device", event.device);
   fields.node(event.node);
-  fields.choice("class", kClassNames, event.priority);
+  fields.word("class", event.priority);
   fields.number("in_flight", event.in_flight);
   return event;
 }
@@ -398,7 +386,7 @@ Event read_event(Fields& fields) {
       {"node_down", read_of_node<NodeDown>},
       {"device_up", read_device_up},
   }};
-  const std::string_view verb = fields.word();
+  const std::string_view verb = fields.next();
   for (const auto& [known, read] : kVerbs) {
     if (verb == known) {
       return read(fields);
@@ -410,10 +398,10 @@ Event read_event(Fields& fields) {
 
 Record read_record(std::string_view line, Fields& fields) {
   if (line.substr(0, kDecisionMark.size()) == kDecisionMark) {
-    fields.word();
+    fields.next();
     return read_decision(fields);
   }
-  const std::string_view first = fields.word();
+  const std::string_view first = fields.next();
   if (first == "device") {
     return read_device(fields);
   }
@@ -435,10 +423,10 @@ Record read_record(std::string_view line, Fields& fields) {
 void append_line(std::string& out, const DeviceConfig& device) {
   out += "device name=";
   append_name(out, device.name);
-  append_word(out, "scope", kScopes[static_cast<unsigned>(device.scope)]);
+  append_word(out, "scope", word_of(device.scope));
   append_field(out, "budget_mb_per_s", device.budget_mb_per_s);
   append_field(out, "max_in_flight", device.max_in_flight);
-  append_word(out, "scheduling", kSchedulings[static_cast<unsigned>(device.scheduling)]);
+  append_word(out, "scheduling", word_of(device.scheduling));
   for (unsigned i = 0; i < kClasses; ++i) {
     i == 0 ? append_key(out, "weights") : out.push_back(',');
     append_number(out, device.weights[i]);
@@ -455,7 +443,7 @@ void append_line(std::string& out, const FlowConfig& flow) {
   out += "flow name=";
   append_name(out, flow.name);
   append_field(out, "device", flow.device);
-  append_word(out, "class", kClassNames[static_cast<unsigned>(flow.priority)]);
+  append_word(out, "class", word_of(flow.priority));
   append_key(out, "constraint");
   append_constraint(out, flow.constraint);
   append_field(out, "max_in_flight", flow.max_in_flight);
