@@ -158,13 +158,6 @@ class Policy:
             ValueError: There is no such flow.
         """
 
-    def device_counts(self, device: int) -> tuple[int, int]:
-        """The same for all flows of a device.
-
-        Raises:
-            ValueError: There is no such device.
-        """
-
     def running_on(self, node: int) -> int:
         """How many operations run on a node.
 

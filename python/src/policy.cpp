@@ -140,7 +140,7 @@ void Policy::on(const Event& event, uint64_t now_ns, std::vector<Decision>& out)
   }
 }
 
-void Policy::check(FlowId flow) const {
+void Policy::check_flow(FlowId flow) const {
   if (flow >= policy_.flows()) {
     refuse("flow " + std::to_string(flow) + " does not exist");
   }
@@ -166,15 +166,8 @@ uint64_t Policy::nodes_with(DeviceId device) {
 
 std::pair<uint64_t, uint64_t> Policy::flow_counts(FlowId flow) {
   const Use use(*this);
-  check(flow);
+  check_flow(flow);
   const policy::Counts counts = policy_.flow_counts(flow);
-  return {counts.waiting, counts.running};
-}
-
-std::pair<uint64_t, uint64_t> Policy::device_counts(DeviceId device) {
-  const Use use(*this);
-  check_device(device);
-  const policy::Counts counts = policy_.device_counts(device);
   return {counts.waiting, counts.running};
 }
 
@@ -194,13 +187,13 @@ bool Policy::needs_samples(DeviceId device) {
 
 std::string Policy::explain(FlowId flow) {
   const Use use(*this);
-  check(flow);
+  check_flow(flow);
   return policy::to_json(policy_.explain(flow));
 }
 
 std::string Policy::learned(FlowId flow) {
   const Use use(*this);
-  check(flow);
+  check_flow(flow);
   return policy_.learned(flow);
 }
 
@@ -326,7 +319,6 @@ void bind_configuration(nb::class_<Policy>& type) {
                    [](Policy& self) { return self.ask<uint64_t>(&policy::Policy::waiting); });
   type.def_prop_ro("running", [](Policy& self) { return self.ask(&policy::Policy::running); });
   type.def("flow_counts", &Policy::flow_counts, nb::arg("flow"));
-  type.def("device_counts", &Policy::device_counts, nb::arg("device"));
   type.def("running_on", &Policy::running_on, nb::arg("node"));
   type.def("needs_samples", &Policy::needs_samples, nb::arg("device"));
 }

@@ -228,16 +228,6 @@ Counts Policy::flow_counts(FlowId id) const {
   return {flow.waiting, flow.running};
 }
 
-Counts Policy::device_counts(DeviceId id) const {
-  IOW_ASSERT(id < devices());
-  Counts sum;
-  for (const Flow* const flow : state_->scheduler.devices[id].flows) {
-    sum.waiting += flow->waiting;
-    sum.running += flow->running;
-  }
-  return sum;
-}
-
 bool Policy::needs_samples(DeviceId id) const {
   IOW_ASSERT(id < devices());
   return state_->scheduler.devices[id].climbing_known > 0;

@@ -187,11 +187,10 @@ class Policy {
   /// them brings it.
   [[nodiscard]] std::string learned(FlowId id) const;
 
-  /// Operations of all flows; of one flow; of a device's flows.
+  /// Operations of all flows, and of one flow.
   [[nodiscard]] uint64_t waiting() const;
   [[nodiscard]] uint64_t running() const;
   [[nodiscard]] Counts flow_counts(FlowId id) const;
-  [[nodiscard]] Counts device_counts(DeviceId id) const;
   /// Those of one class of a device that wait; those of all flows that run on a node, which is up.
   [[nodiscard]] uint64_t waiting(DeviceId device, Class priority) const;
   [[nodiscard]] uint64_t running_on(NodeId node) const;

@@ -23,7 +23,6 @@ class Operations(unittest.TestCase):
         self.assertEqual(policy.ready(12, flow, None, 1 << 20, 3), [])
         self.assertEqual((policy.running, policy.waiting), (2, 1))
         self.assertEqual(policy.flow_counts(flow), (1, 2))
-        self.assertEqual(policy.device_counts(disk), (1, 2))
         self.assertEqual(policy.running_on(0), 2)
         self.assertEqual(policy.finished(10, 0.5, 1 << 20, 4), [Start(12, 0)])
         self.assertEqual(policy.failed(11, 5), [])
@@ -194,8 +193,6 @@ class BadInput(unittest.TestCase):
             policy.finished(1, 0.1, 0, 1)
         with self.assertRaisesRegex(ValueError, "flow 5 does not exist"):
             policy.flow_counts(5)
-        with self.assertRaisesRegex(ValueError, "device 5 does not exist"):
-            policy.device_counts(5)
         with self.assertRaisesRegex(ValueError, "device 5 does not exist"):
             policy.needs_samples(5)
         with self.assertRaisesRegex(ValueError, "node 3 is not up"):

@@ -288,16 +288,22 @@ class FakePolicy:
         self._core = _core.Policy(log)
         self.samples: list[float] = []
         self.known: list[str] = []
+        self.device_of: list[int] = []  # by flow
         FakePolicy.made.append(self)
 
     def add_flow(self, name: str, device: int, *, constraint: str, learned: str = "") -> int:
         if learned == "bad":
             raise ValueError("these are no values of mine")
         self.known.append(learned)
+        self.device_of.append(device)
         return self._core.add_flow(name, device, max_in_flight=2)
 
     def needs_samples(self, device: int) -> bool:
-        return sum(self._core.device_counts(device)) > 0
+        return any(
+            sum(self._core.flow_counts(flow)) > 0
+            for flow, on in enumerate(self.device_of)
+            if on == device
+        )
 
     def sample(
         self, device: int, node: int, rate: float, now: int, seconds: float
