@@ -72,10 +72,8 @@ class Simulation {
   void set_curve(policy::DeviceId device, const std::vector<std::pair<double, double>>& points,
                  std::optional<double> at_s) {
     const Policy::Use use(policy_);
-    if (device >= policy_.core().devices()) {
-      throw nb::value_error(("device " + std::to_string(device) + " does not exist").c_str());
-    }
-    if (at_s && !(*at_s >= simulation_.now_s() && *at_s <= 1e9)) {
+    policy_.check_device(device);
+    if (at_s && !(*at_s >= simulation_.now_s() && *at_s <= simulator::kMostSeconds)) {
       throw nb::value_error("at_s has passed, or is above 1e9 s");
     }
     std::vector<simulator::Curve::Point> given;
