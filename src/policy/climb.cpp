@@ -16,7 +16,7 @@ constexpr double kToMove = 0.7;
 constexpr double kToTry = 1;
 constexpr double kToTryBeyond = 0.3;  ///< everything tried
 constexpr double kToGoOn = 0.6;
-constexpr double kLinear = 0.26;       ///< of a step, nearly; quite linear would be 0.35
+constexpr double kLinear = 0.26;  ///< of a step, nearly; quite linear would be 0.35
 constexpr double kSteep = 0.2;
 constexpr double kGentle = 0.05;  ///< half a step follows
 

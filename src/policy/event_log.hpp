@@ -2,7 +2,7 @@
 
 // The event log of a policy: one line of text per device, flow, event and decision, in the order
 // in which they came, so that a log needs nothing else to be replayed. No I/O here: lines are given
-// to a sink and taken from a stream.
+// to a sink and read from an istream.
 //
 //   ioweave-policy-log 2
 //   device name=ssd scope=node budget_mb_per_s=450 max_in_flight=0 scheduling=strict weights=16,4,1

@@ -4,7 +4,7 @@
 // Time is an argument, events go in, decisions come out.
 //
 // Vocabulary: a *device* is a storage target with a bandwidth budget, per node or shared by all
-// nodes. A *flow* is a named stream of similar operations on one device; it has a priority class
+// nodes. A *flow* is a named series of similar operations on one device; it has a priority class
 // and a constraint, the bandwidth one of its operations holds while it runs, given or found under
 // way. The sum held on a device never exceeds its budget. Between classes a device schedules by
 // `none`, `strict` or `weighted`.

@@ -10,15 +10,15 @@ namespace ioweave::policy {
 // ---- What limiters are told --------------------------------------------------------------------
 
 /// Rounded up; of a shared device all are one node's.
-uint64_t Scheduler::of_each_node(const Flow& flow, uint64_t operations) const {
+uint64_t Scheduler::divide_by_nodes(const Flow& flow, uint64_t operations) const {
   const uint64_t nodes = flow.device->shared != nullptr ? 1 : std::max(1u, flow.device->nodes);
   return (operations + nodes - 1) / nodes;
 }
 
 /// Before the operation that became ready is tried. True where the limit changed: others of the
 /// flow may go first then.
-bool Scheduler::heard_ready(Flow& flow, NodeId node, Decisions& out) {
-  flow.limiter->waiting(of_each_node(flow, flow.waiting + 1), now_ns);
+bool Scheduler::adapt_to_ready(Flow& flow, NodeId node, Decisions& out) {
+  flow.limiter->waiting(divide_by_nodes(flow, flow.waiting + 1), now_ns);
   if (flow.limiter->learning()) {
     settle_home(flow, node);
   }
@@ -26,8 +26,8 @@ bool Scheduler::heard_ready(Flow& flow, NodeId node, Decisions& out) {
 }
 
 /// After the operation has left its cell, which the caller schedules.
-void Scheduler::heard_end(Flow& flow, EpochId epoch, std::optional<double> seconds,
-                          Decisions& out) {
+void Scheduler::adapt_to_end(Flow& flow, EpochId epoch, std::optional<double> seconds,
+                             Decisions& out) {
   if (epoch != kNoEpoch) {
     flow.limiter->ended(epoch, seconds);
   }
@@ -36,10 +36,10 @@ void Scheduler::heard_end(Flow& flow, EpochId epoch, std::optional<double> secon
     learns_on ? review_home(flow) : leave_home(flow);
     if (!learns_on && flow.waiting > 0) {
       // What it has learned is for those that wait already: nobody else may ever come.
-      flow.limiter->waiting(of_each_node(flow, flow.waiting), now_ns);
+      flow.limiter->waiting(divide_by_nodes(flow, flow.waiting), now_ns);
     }
     const bool changed = take_limit(flow, out);
-    schedule(*home, out);
+    schedule_cell(*home, out);
     if (changed || !learns_on) {
       schedule_flow(flow, out);
     }
@@ -48,20 +48,20 @@ void Scheduler::heard_end(Flow& flow, EpochId epoch, std::optional<double> secon
 
 /// An operation starts in its flow's home.
 void Scheduler::count_start(Operation& operation) {
-  Limiter& limiter = *operation.lane->flow->limiter;
+  Limiter& limiter = *operation.queue->flow->limiter;
   operation.epoch = limiter.started();
   if (limiter.epoch_full()) {
-    hold_back_or_offer(*operation.lane->stream);
+    review_taker(*operation.queue->taker);
   }
 }
 
-void Scheduler::sample(const Sample& event, Decisions& out) {
+void Scheduler::hear_sample(const Sample& event, Decisions& out) {
   Device& device = devices[event.device];
-  Node& node = node_with(device, event.node);
+  Node& node = find_node_with(device, event.node);
   if (device.climber == nullptr) {
     return;
   }
-  Cell& cell = cell_of(device, node);
+  Cell& cell = open_cell(device, node);
   const Climbing seen = cell.climbing.end_sample(event, cell.waiting, device.waiting_anywhere,
                                                  device.climbing_since_ns, now_ns);
   device.climber->sample(event, seen, now_ns);
@@ -69,7 +69,7 @@ void Scheduler::sample(const Sample& event, Decisions& out) {
 }
 
 /// Before the operation leaves its cell. True where the limit of the device's climber changed.
-bool Scheduler::heard_climbing_end(const Flow& flow, Cell& cell, const Finished& finished) {
+bool Scheduler::tell_climber(const Flow& flow, Cell& cell, const Finished& finished) {
   cell.climbing.ended(finished.bytes);
   return flow.device->climber->ended({.seconds = finished.seconds,
                                       .bytes = finished.bytes,
@@ -107,17 +107,17 @@ bool Scheduler::take_limit(Flow& flow, Decisions& out) {
   flow.below_limit_built = flow.below_limit_built && flow.limit.at_once == before.at_once;
   if (flow.climbs || flow.waiting_bound > 0) {
     for (const Node* const node : order_) {
-      Lane* const lane = node == nullptr ? nullptr : find_lane(flow, node->id);
-      if (lane != nullptr) {
-        hold_anew(*lane);
-        relist(*lane);
-        offer(*lane->stream);
+      FlowQueue* const queue = node == nullptr ? nullptr : find_queue(flow, node->id);
+      if (queue != nullptr) {
+        adjust_held(*queue);
+        relist_queue(*queue);
+        offer_taker(*queue->taker);
       }
     }
   }
-  if (flow.any != nullptr) {
-    relist(*flow.any);
-    offer(*flow.any->stream);
+  if (flow.any_queue != nullptr) {
+    relist_queue(*flow.any_queue);
+    offer_taker(*flow.any_queue->taker);
   }
   return true;
 }
@@ -126,45 +126,45 @@ bool Scheduler::take_limit(Flow& flow, Decisions& out) {
 /// keep no more than the ones that join them. Where it falls they keep what they have, but on a
 /// device without a budget, where it is nobody else's, take as much as the new ones: else more
 /// would run than the limit says until the last of them has ended.
-void Scheduler::hold_anew(Lane& lane) {
-  if (!lane.flow->climbs) {
+void Scheduler::adjust_held(FlowQueue& queue) {
+  if (!queue.flow->climbs) {
     return;
   }
-  const bool may_take = lane.flow->device->config.budget_mb_per_s == 0;
-  const int64_t hold = lane.flow->limit.hold_bytes_per_s;
-  for (Operation* operation = lane.running.first(); operation != nullptr;
+  const bool may_take = queue.flow->device->config.budget_mb_per_s == 0;
+  const int64_t hold = queue.flow->limit.hold_bytes_per_s;
+  for (Operation* operation = queue.running.first(); operation != nullptr;
        operation = operation->next) {
     if (operation->hold_bytes_per_s > hold || may_take) {
-      lane.stream->cell->held_bytes_per_s += hold - operation->hold_bytes_per_s;
+      queue.taker->cell->held_bytes_per_s += hold - operation->hold_bytes_per_s;
       operation->hold_bytes_per_s = hold;
     }
   }
-  touch(*lane.stream->cell);
+  update_rooms(*queue.taker->cell);
 }
 
 /// Starts what can be started after the flow's limit, or where it waits, has changed.
 void Scheduler::schedule_flow(Flow& flow, Decisions& out) {
   Device& device = *flow.device;
   if (device.shared != nullptr) {
-    schedule(*device.shared, out);
+    schedule_cell(*device.shared, out);
     return;
   }
   if (flow.home != nullptr) {
-    schedule(*flow.home, out);
+    schedule_cell(*flow.home, out);
   }
   if (Cell* const promised = device.promised[flow.ring]) {
-    schedule(*promised, out);
+    schedule_cell(*promised, out);
   }
   if (flow.climbs || flow.waiting_bound > 0) {
     for (Node* const node : order_) {
-      if (node != nullptr && find_lane(flow, node->id) != nullptr) {
-        schedule(cell_of(device, *node), out);
+      if (node != nullptr && find_queue(flow, node->id) != nullptr) {
+        schedule_cell(open_cell(device, *node), out);
       }
     }
   }
   if (!device.placed.empty()) {
-    place(device, flow.ring, out);
-    release(device, out);
+    place_waiting(device, flow.ring, out);
+    release_held_back(device, out);
   }
 }
 
@@ -175,10 +175,10 @@ void Scheduler::schedule_flow(Flow& flow, Decisions& out) {
 Node* Scheduler::pick_home(Device& device, NodeId wanted) {
   Node* second_best = nullptr;
   const auto consider = [&](Node* node) {
-    if (node == nullptr || !has(*node, device)) {
+    if (node == nullptr || !has_device(*node, device)) {
       return false;
     }
-    const Cell* const cell = use_of(device, *node).cell;
+    const Cell* const cell = open_use(device, *node).cell;
     if (cell == nullptr || cell->learner == nullptr) {
       second_best = second_best == nullptr ? node : second_best;
     }
@@ -192,9 +192,9 @@ Node* Scheduler::pick_home(Device& device, NodeId wanted) {
 }
 
 bool Scheduler::busy_at_home(const Flow& flow) const {
-  const Lane* const lane = find_lane(flow, flow.home->node->id);
-  return lane->running_count > 0 || !lane->waiting.empty() ||
-         (flow.any != nullptr && !flow.any->waiting.empty());
+  const FlowQueue* const queue = find_queue(flow, flow.home->node->id);
+  return queue->running_count > 0 || !queue->waiting.empty() ||
+         (flow.any_queue != nullptr && !flow.any_queue->waiting.empty());
 }
 
 /// An operation of a flow that learns is about to wait or start on `wanted`, or on any node. The
@@ -222,12 +222,12 @@ void Scheduler::settle_home(Flow& flow, NodeId wanted) {
 }
 
 void Scheduler::enter_home(Flow& flow, Node& node) {
-  Lane& lane = lane_at(flow, node);
-  flow.home = lane.stream->cell;
+  FlowQueue& queue = open_queue_on(flow, node);
+  flow.home = queue.taker->cell;
   ++flow.home->homes;
-  hold_back_or_offer(*lane.stream);
-  if (flow.any != nullptr) {
-    move_any_lane(flow, *lane.stream);
+  review_taker(*queue.taker);
+  if (flow.any_queue != nullptr) {
+    move_any_queue(flow, *queue.taker);
   }
 }
 
@@ -236,15 +236,15 @@ void Scheduler::leave_home(Flow& flow) {
   give_up_claim(flow);
   flow.home = nullptr;
   if (home.node == nullptr) {
-    if (flow.shared != nullptr) {
-      hold_back_or_offer(*flow.shared);
+    if (flow.shared_taker != nullptr) {
+      review_taker(*flow.shared_taker);
     }
     return;
   }
   --home.homes;
-  hold_back_or_offer(*find_lane(flow, home.node->id)->stream);
-  if (flow.any != nullptr) {
-    move_any_lane(flow, stream_of(flow, nullptr));
+  review_taker(*find_queue(flow, home.node->id)->taker);
+  if (flow.any_queue != nullptr) {
+    move_any_queue(flow, open_taker(flow, nullptr));
   }
 }
 
@@ -265,7 +265,7 @@ void Scheduler::review_homes(Decisions& out) {
     if (!flow.limiter->learning() || flow.device->shared != nullptr) {
       continue;
     }
-    if (flow.home == nullptr && flow.any != nullptr && !flow.any->waiting.empty()) {
+    if (flow.home == nullptr && flow.any_queue != nullptr && !flow.any_queue->waiting.empty()) {
       settle_home(flow, kAnyNode);
     }
     if (flow.home != nullptr && flow.device->learners == flow.device->nodes) {
@@ -274,31 +274,31 @@ void Scheduler::review_homes(Decisions& out) {
   }
   for (Flow& flow : flows) {
     if (flow.home != nullptr) {
-      schedule(*flow.home, out);
+      schedule_cell(*flow.home, out);
     }
   }
 }
 
 /// Where operations for any node wait: in the home, or at the device.
-void Scheduler::move_any_lane(Flow& flow, Stream& to) {
-  Lane& any = *flow.any;
+void Scheduler::move_any_queue(Flow& flow, TurnTaker& to) {
+  FlowQueue& any = *flow.any_queue;
   if (any.listed) {
     any.listed = false;
-    unlink(any);
-    offer(*any.stream);
+    unlink_queue(any);
+    offer_taker(*any.taker);
   }
-  any.stream = &to;
-  relist(any);
+  any.taker = &to;
+  relist_queue(any);
 }
 
 /// After an end or a cancellation.
 void Scheduler::review_home(Flow& flow) {
   Cell& home = *flow.home;
   if (home.node == nullptr) {
-    hold_back_or_offer(*flow.shared);
+    review_taker(*flow.shared_taker);
     return;
   }
-  hold_back_or_offer(*find_lane(flow, home.node->id)->stream);
+  review_taker(*find_queue(flow, home.node->id)->taker);
   if (!busy_at_home(flow) || !flow.limiter->wants_own_node()) {
     give_up_claim(flow);
   }
@@ -317,14 +317,14 @@ void Scheduler::claim(Flow& flow) {
   for (Cell*& promised : device.promised) {
     promised = promised == &home ? nullptr : promised;  // The next that passes gives its own.
   }
-  review_streams(home);
+  review_takers(home);
 }
 
 void Scheduler::give_up_claim(Flow& flow) {
   if (flow.home->learner == &flow) {
     flow.home->learner = nullptr;
     --flow.device->learners;
-    review_streams(*flow.home);
+    review_takers(*flow.home);
   }
 }
 
@@ -333,30 +333,30 @@ bool Scheduler::keeps_out(const Cell& cell, unsigned ring) noexcept {
   return cell.learner != nullptr && !(cell.device->strict() && ring < cell.learner->ring);
 }
 
-bool Scheduler::is_held_back(const Stream& stream) noexcept {
-  const Flow& flow = *stream.flow;
-  const Cell* const cell = stream.cell;
+bool Scheduler::is_held_back(const TurnTaker& taker) noexcept {
+  const Flow& flow = *taker.flow;
+  const Cell* const cell = taker.cell;
   if (cell == nullptr) {
     return false;
   }
   if (flow.home == cell && flow.limiter->epoch_full()) {
     return true;
   }
-  return keeps_out(*cell, flow.ring) && cell->learner != &flow && !flow.free;
+  return keeps_out(*cell, flow.ring) && cell->learner != &flow && !flow.unconstrained;
 }
 
-void Scheduler::hold_back_or_offer(Stream& stream) {
-  stream.held_back = is_held_back(stream);
-  offer(stream);
+void Scheduler::review_taker(TurnTaker& taker) {
+  taker.held_back = is_held_back(taker);
+  offer_taker(taker);
 }
 
-void Scheduler::review_streams(Cell& cell) {
-  for (const auto& streams : cell.queues.streams) {
-    for (Stream* const stream : streams) {
-      hold_back_or_offer(*stream);
+void Scheduler::review_takers(Cell& cell) {
+  for (const auto& takers : cell.turns.takers) {
+    for (TurnTaker* const taker : takers) {
+      review_taker(*taker);
     }
   }
-  touch(cell);
+  update_rooms(cell);
 }
 
 void Scheduler::explain(const Flow& flow, Explanation& out) const {
