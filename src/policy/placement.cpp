@@ -68,6 +68,10 @@ FlowQueue& Scheduler::make_queue(Flow& flow, Cell* cell) {
   return queue;
 }
 
+TurnTaker* Scheduler::find_home_taker(const Flow& flow) noexcept {
+  return flow.home_queue != nullptr ? flow.home_queue->taker : flow.shared_taker;
+}
+
 /// That of the flow in this cell, or at the device.
 TurnTaker& Scheduler::open_taker(Flow& flow, Cell* cell) {
   if (cell != nullptr && cell->node != nullptr) {
@@ -90,7 +94,7 @@ TurnTaker& Scheduler::make_taker(Flow& flow, Cell* cell) {
   auto& takers = taker.turns->takers[flow.ring];
   taker.slot = static_cast<uint32_t>(takers.size());
   takers.push_back(&taker);
-  taker.held_back = is_held_back(taker);
+  taker.held_back = LearningNodes::holds_back(taker);
   return taker;
 }
 
@@ -256,7 +260,7 @@ void Scheduler::update_rooms(const Cell& cell) {
     return;
   }
   for (unsigned ring = 0; ring < kClasses; ++ring) {
-    const int64_t most = keeps_out(cell, ring) ? -1 : find_room(cell, ring).others;
+    const int64_t most = cell.keeps_out(ring) ? -1 : find_room(cell, ring).others;
     device.rooms[ring].set(cell.node->position, -most);
   }
 }
@@ -283,7 +287,7 @@ void Scheduler::build_rooms(Device& device) {
     tree.clear();
   }
   for (Node* const node : order_) {
-    if (node != nullptr && has_device(*node, device)) {
+    if (node != nullptr && node->has(device)) {
       add_to_rooms(device, *node);
     }
   }
@@ -304,7 +308,7 @@ void Scheduler::build_below_limit(Flow& flow) {
   flow.below_limit_built = true;
   flow.below_limit.clear();
   for (const Node* const node : order_) {
-    if (node != nullptr && has_device(*node, *flow.device) && is_below_limit(flow, *node)) {
+    if (node != nullptr && node->has(*flow.device) && is_below_limit(flow, *node)) {
       flow.below_limit.set(node->position, kBelowLimit);
     }
   }
@@ -343,24 +347,20 @@ void Scheduler::add_node(NodeId id, Decisions& out) {
 void Scheduler::hear_device_up(const DeviceUp& event, Decisions& out) {
   Device& device = devices[event.device];
   Node* const node = nodes_.find(event.node);
-  IOW_ASSERT(node != nullptr && !has_device(*node, device));
+  IOW_ASSERT(node != nullptr && !node->has(device));
   open_use(device, *node).told = true;
   give_device(device, *node, out);
 }
 
-bool Scheduler::has_device(const Node& node, const Device& device) noexcept {
-  return device.config.everywhere || (device.id < node.uses.size() && node.uses[device.id].told);
-}
-
 Node& Scheduler::find_node_with(const Device& device, NodeId id) {
   Node* const node = nodes_.find(id);
-  IOW_ASSERT(node != nullptr && has_device(*node, device));
+  IOW_ASSERT(node != nullptr && node->has(device));
   return *node;
 }
 
 bool Scheduler::has_device(NodeId id, const Device& device) const noexcept {
   const Node* const node = nodes_.find(id);
-  return node != nullptr && has_device(*node, device);
+  return node != nullptr && node->has(device);
 }
 
 uint64_t Scheduler::count_running_on(NodeId id) const {
@@ -375,9 +375,8 @@ uint64_t Scheduler::count_running_on(NodeId id) const {
 void Scheduler::give_device(Device& device, Node& node, Decisions& out) {
   ++device.nodes;
   for (Flow* const flow : device.flows) {
-    if (flow->limiter->learning() && flow->any_queue != nullptr &&
-        !flow->any_queue->waiting.empty()) {
-      settle_home(*flow, kAnyNode);
+    if (flow->limiter->is_learning() && flow->waits_for_any_node()) {
+      learning_nodes_.hear_ready(*flow, nullptr);
     }
     if (flow->below_limit_built) {
       flow->below_limit.set(node.position, kBelowLimit);
@@ -397,7 +396,7 @@ void Scheduler::give_device(Device& device, Node& node, Decisions& out) {
 
 void Scheduler::remove_node(NodeId id, Decisions& out) {
   Node& node = *nodes_.find(id);
-  leave_homes_at(node);
+  learning_nodes_.leave_node(node);
   nodes_.erase(id);
   for (FlowQueue* const queue : node.queues) {
     close_queue(*queue);
@@ -419,7 +418,12 @@ void Scheduler::remove_node(NodeId id, Decisions& out) {
       schedule_cell(*device.shared, out);
     }
   }
-  review_homes(out);
+  learning_nodes_.find_new_homes();
+  for (const Flow& flow : flows) {
+    if (flow.home != nullptr) {
+      schedule_cell(*flow.home, out);
+    }
+  }
 }
 
 void Scheduler::close_queue(FlowQueue& queue) {
@@ -429,7 +433,7 @@ void Scheduler::close_queue(FlowQueue& queue) {
   relist_queue(queue);
   while (Operation* const operation = queue.running.first()) {
     if (operation->epoch != kNoEpoch) {
-      queue.flow->limiter->ended(operation->epoch, std::nullopt);
+      queue.flow->limiter->count_end(operation->epoch, std::nullopt);
     }
     end_run(*operation);
     forget_operation(*operation);
@@ -445,7 +449,7 @@ void Scheduler::remove_from_order(const Node& node) {
   order_[node.position] = nullptr;
   --up_;
   for (Device& device : devices) {
-    device.nodes -= has_device(node, device) ? 1 : 0;
+    device.nodes -= node.has(device) ? 1 : 0;
   }
   while (first_up_ < order_.size() && order_[first_up_] == nullptr) {
     ++first_up_;

@@ -81,7 +81,7 @@ FlowId Scheduler::add_flow(const FlowConfig& config) {
   flow.limit = flow.limiter->limit();
   flow.told_limit = flow.limiter->told_limit();
   flow.adapts = flow.limiter->adapts();
-  flow.home = flow.limiter->learning() ? flow.device->shared.get() : nullptr;
+  flow.home = flow.limiter->is_learning() ? flow.device->shared.get() : nullptr;
   const Device& device = *flow.device;
   flow.unconstrained = flow.limit.hold_bytes_per_s == 0 && device.slots == 0 &&
                        config.max_in_flight == 0 && !flow.climbs &&
@@ -174,9 +174,7 @@ void Scheduler::hear_cancellation(Operation& operation, Decisions& out) {
   FlowQueue& queue = *operation.queue;
   forget_operation(dequeue(queue, operation));
   relist_queue(queue);
-  if (queue.flow->home != nullptr) {
-    review_home(*queue.flow);
-  }
+  learning_nodes_.hear_end(*queue.flow, kNoEpoch, std::nullopt);
   if (queue.taker->cell != nullptr) {
     schedule_cell(*queue.taker->cell, out);
   } else {
@@ -295,7 +293,7 @@ bool Scheduler::start_one_of(Cell& cell, unsigned ring, Decisions& out) {
 /// over, one by one.
 uint32_t Scheduler::pick_placed(const Cell& cell, unsigned ring, const Room& free) {
   Turns& placed = cell.device->placed;
-  if (keeps_out(cell, ring)) {
+  if (cell.keeps_out(ring)) {
     return TurnRing::kNone;
   }
   TurnRing& waiting_there = placed.rings[ring];
@@ -341,7 +339,7 @@ void Scheduler::begin_run(Operation& operation, FlowQueue& queue, Decisions& out
   ++running;
   out.emplace_back(Start{operation.id, queue.node->id});
   if (queue.flow->home == &cell) {
-    count_start(operation);
+    learning_nodes_.hear_start(operation);
   }
   if (!queue.is_below_limit()) {
     update_below_limit(queue);
@@ -397,7 +395,7 @@ void Scheduler::count_passed_over(Cell& cell, unsigned ring, const TurnRing* by_
       bound_ring.passed_over();
     }
     TurnRing& placed_ring = placed.rings[r];
-    if (&placed_ring == by_right || placed_ring.empty() || keeps_out(cell, r)) {
+    if (&placed_ring == by_right || placed_ring.empty() || cell.keeps_out(r)) {
       continue;
     }
     const Flow& flow = *placed.takers[r][placed_ring.holder()]->first->flow;

@@ -22,12 +22,10 @@
 //     *promised* to it;
 //   - under `strict`, cells in which a lower class could have started are *stalled*.
 //
-// A flow whose limiter learns in epochs has a *home*: on a device of scope node the cell of one
-// node, else the shared cell. Its epochs count there and its operations for any node wait there, in
-// its turn taker of that cell, as if they were bound to it. Turn takers are *held back*, not
-// offered to their ring, where the epoch of their flow is full, or where the cell is the home of a
-// learner that has it to itself (Cell::learner). tuning.cpp holds this and what follows from a
-// limit that changes.
+// A flow whose limiter learns in epochs has a *home*, a cell where LearningNodes lets it learn. Its
+// operations for any node wait there, in its turn taker of that cell. Turn takers are *held back*,
+// not offered to their ring, where the epoch of their flow is full, or where another flow has the
+// cell to itself. tuning.cpp holds what follows from a limit that changes.
 
 #include <array>
 #include <cstdint>
@@ -39,6 +37,7 @@
 #include "policy/backlog.hpp"
 #include "policy/climb.hpp"
 #include "policy/id_map.hpp"
+#include "policy/learning_nodes.hpp"
 #include "policy/limiter.hpp"
 #include "policy/min_tree.hpp"
 #include "policy/policy.hpp"
@@ -90,11 +89,11 @@ struct Node;
 
 struct Cell {
   Device* device = nullptr;
-  Node* node = nullptr;           ///< null: shared by all
-  const Flow* learner = nullptr;  ///< who has it to itself, if any
-  uint32_t homes = 0;             ///< flows that learn here
-  ClimbingCount climbing;         ///< operations of flows with `climb`
-  Backlog waiting;                ///< operations of all flows that may start here only
+  Node* node = nullptr;              ///< null: shared by all
+  const Flow* claimed_by = nullptr;  ///< who learns here and has it to itself, if any
+  uint32_t homes = 0;                ///< flows that learn here
+  ClimbingCount climbing;            ///< operations of flows with `climb`
+  Backlog waiting;                   ///< operations of all flows that may start here only
   int64_t held_bytes_per_s = 0;
   uint32_t in_flight = 0;
   std::array<uint32_t, kClasses> running{};
@@ -103,6 +102,9 @@ struct Cell {
   Turns turns;
   std::array<bool, kClasses> stalled{};  ///< is in Device::stalled
   bool placed_turn = false;              ///< the next start in a tie is one from Device::placed
+
+  /// Operations for any node of this ring stay away.
+  [[nodiscard]] bool keeps_out(unsigned ring) const noexcept;
 };
 
 struct Device {
@@ -120,7 +122,7 @@ struct Device {
   std::vector<Flow*> climbing;       ///< these flows
   uint64_t climbing_known = 0;       ///< their operations, waiting or running
   uint64_t climbing_since_ns = 0;    ///< when there was one again
-  uint32_t learners = 0;             ///< cells that a learner has to itself
+  uint32_t claims = 0;               ///< cells that are claimed
 
   // Scope node only, once an operation for any node has come (`places`).
   bool places = false;
@@ -151,6 +153,7 @@ struct Flow {
   bool unconstrained = false;  ///< Policy::unconstrained()
   uint32_t told_limit = 0;     ///< by the last SetLimit
   Cell* home = nullptr;  ///< while it learns: where; null until it is known, or if no node is up
+  FlowQueue* home_queue = nullptr;  ///< the flow's queue there, on a device of scope node
   uint64_t waiting = 0;
   uint64_t waiting_bound = 0;  ///< of these, not for any node
   uint64_t running = 0;
@@ -161,6 +164,8 @@ struct Flow {
   /// 0 at each position where the limit leaves room and the device is, nothing elsewhere.
   MinTree below_limit;
   bool below_limit_built = false;
+
+  [[nodiscard]] bool waits_for_any_node() const noexcept;
 };
 
 struct Node {
@@ -174,6 +179,14 @@ struct Node {
     bool told = false;                        ///< by DeviceUp
   };
   std::vector<Use> uses;
+
+  [[nodiscard]] bool has(const Device& device) const noexcept {
+    return device.config.everywhere || (device.id < uses.size() && uses[device.id].told);
+  }
+  /// Null where the device is shared, or its cell here was never used.
+  [[nodiscard]] Cell* find_cell(const Device& device) const noexcept {
+    return device.id < uses.size() ? uses[device.id].cell : nullptr;
+  }
 };
 
 struct FlowQueue {
@@ -200,6 +213,14 @@ struct TurnTaker {
   bool held_back = false;      ///< by learning, its own or that of another flow
   bool offered = false;        ///< to its ring
 };
+
+inline bool Cell::keeps_out(unsigned ring) const noexcept {
+  return claimed_by != nullptr && !(device->strict() && ring < claimed_by->ring);
+}
+
+inline bool Flow::waits_for_any_node() const noexcept {
+  return any_queue != nullptr && !any_queue->waiting.empty();
+}
 
 /// One thread at a time. The caller has checked ids and states.
 class Scheduler {
@@ -237,6 +258,14 @@ class Scheduler {
 
   void explain(const Flow& flow, Explanation& out) const;
 
+  // For LearningNodes.
+  /// By position; null where a node went down.
+  [[nodiscard]] const std::vector<Node*>& nodes_in_order() const noexcept { return order_; }
+  void move_home(Flow& flow, Node* to);
+  /// What holds back the flow in its home, or all flows in a cell, has changed.
+  static void review_home_taker(Flow& flow);
+  static void review_takers(Cell& cell);
+
  private:
   // scheduler.cpp: the rules of a cell.
   /// Bandwidth that one more operation may hold; -1: it may not start, whatever it holds.
@@ -270,31 +299,17 @@ class Scheduler {
   static void link_queue(FlowQueue& queue);
   static void unlink_queue(FlowQueue& queue);
 
-  // tuning.cpp: limits that change under way, and where flows learn.
+  // tuning.cpp: limits that change under way, and homes that move.
   [[nodiscard]] uint64_t divide_by_nodes(const Flow& flow, uint64_t operations) const;
   [[nodiscard]] bool adapt_to_ready(Flow& flow, NodeId node, Decisions& out);
   void adapt_to_end(Flow& flow, EpochId epoch, std::optional<double> seconds, Decisions& out);
   [[nodiscard]] bool tell_climber(const Flow& flow, Cell& cell, const Finished& finished);
   void take_limits(const Device& device, Decisions& out);
-  static void count_start(Operation& operation);
   bool take_limit(Flow& flow, Decisions& out);
   static void adjust_held(FlowQueue& queue);
   void schedule_flow(Flow& flow, Decisions& out);
-  [[nodiscard]] Node* pick_home(Device& device, NodeId wanted);
-  [[nodiscard]] bool busy_at_home(const Flow& flow) const;
-  void settle_home(Flow& flow, NodeId wanted);
-  void enter_home(Flow& flow, Node& node);
-  void leave_home(Flow& flow);
-  void leave_homes_at(const Node& node);
-  void review_homes(Decisions& out);
   void move_any_queue(Flow& flow, TurnTaker& to);
-  void claim(Flow& flow);
-  void give_up_claim(Flow& flow);
-  void review_home(Flow& flow);
-  [[nodiscard]] static bool keeps_out(const Cell& cell, unsigned ring) noexcept;
-  [[nodiscard]] static bool is_held_back(const TurnTaker& taker) noexcept;
   static void review_taker(TurnTaker& taker);
-  static void review_takers(Cell& cell);
 
   // placement.cpp: nodes, queues and operations for any node.
   [[nodiscard]] FlowQueue* find_queue(const Flow& flow, NodeId node) const noexcept;
@@ -302,6 +317,7 @@ class Scheduler {
   [[nodiscard]] FlowQueue& open_queue_on(Flow& flow, Node& node);
   [[nodiscard]] FlowQueue& open_any_queue(Flow& flow);
   [[nodiscard]] FlowQueue& make_queue(Flow& flow, Cell* cell);
+  [[nodiscard]] static TurnTaker* find_home_taker(const Flow& flow) noexcept;
   [[nodiscard]] TurnTaker& open_taker(Flow& flow, Cell* cell);
   [[nodiscard]] TurnTaker& make_taker(Flow& flow, Cell* cell);
   [[nodiscard]] Node* find_node_in(Flow& flow, const Cell& cell);
@@ -319,7 +335,6 @@ class Scheduler {
   void build_rooms(Device& device);
   static void add_to_rooms(Device& device, Node& node);
   void build_below_limit(Flow& flow);
-  [[nodiscard]] static bool has_device(const Node& node, const Device& device) noexcept;
   [[nodiscard]] Node& find_node_with(const Device& device, NodeId id);
   void give_device(Device& device, Node& node, Decisions& out);
   void close_queue(FlowQueue& queue);
@@ -336,9 +351,10 @@ class Scheduler {
   Pool<FlowQueue> queue_pool_;
   Pool<TurnTaker> taker_pool_;
   Pool<Cell> cell_pool_;
-  std::vector<Node*> order_;  ///< by position; null where a node went down
+  std::vector<Node*> order_;  ///< see nodes_in_order()
   size_t first_up_ = 0;       ///< position of the first node that is up
   size_t up_ = 0;
+  LearningNodes learning_nodes_{*this};
 };
 
 }  // namespace ioweave::policy

@@ -1,4 +1,4 @@
-// Limits that change under way, and where flows learn.
+// Limits that change under way, and what moves with the home of a flow that learns.
 
 #include <algorithm>
 
@@ -18,9 +18,9 @@ uint64_t Scheduler::divide_by_nodes(const Flow& flow, uint64_t operations) const
 /// Before the operation that became ready is tried. True where the limit changed: others of the
 /// flow may go first then.
 bool Scheduler::adapt_to_ready(Flow& flow, NodeId node, Decisions& out) {
-  flow.limiter->waiting(divide_by_nodes(flow, flow.waiting + 1), now_ns);
-  if (flow.limiter->learning()) {
-    settle_home(flow, node);
+  flow.limiter->hear_waiting(divide_by_nodes(flow, flow.waiting + 1), now_ns);
+  if (flow.limiter->is_learning()) {
+    learning_nodes_.hear_ready(flow, node == kAnyNode ? nullptr : nodes_.find(node));
   }
   return take_limit(flow, out);
 }
@@ -28,30 +28,20 @@ bool Scheduler::adapt_to_ready(Flow& flow, NodeId node, Decisions& out) {
 /// After the operation has left its cell, which the caller schedules.
 void Scheduler::adapt_to_end(Flow& flow, EpochId epoch, std::optional<double> seconds,
                              Decisions& out) {
-  if (epoch != kNoEpoch) {
-    flow.limiter->ended(epoch, seconds);
+  Cell* const home = flow.home;
+  learning_nodes_.hear_end(flow, epoch, seconds);
+  if (home == nullptr) {
+    return;
   }
-  if (Cell* const home = flow.home) {
-    const bool learns_on = flow.limiter->learning();
-    learns_on ? review_home(flow) : leave_home(flow);
-    if (!learns_on && flow.waiting > 0) {
-      // What it has learned is for those that wait already: nobody else may ever come.
-      flow.limiter->waiting(divide_by_nodes(flow, flow.waiting), now_ns);
-    }
-    const bool changed = take_limit(flow, out);
-    schedule_cell(*home, out);
-    if (changed || !learns_on) {
-      schedule_flow(flow, out);
-    }
+  const bool learns_on = flow.home != nullptr;
+  if (!learns_on && flow.waiting > 0) {
+    // What it has learned is for those that wait already: nobody else may ever come.
+    flow.limiter->hear_waiting(divide_by_nodes(flow, flow.waiting), now_ns);
   }
-}
-
-/// An operation starts in its flow's home.
-void Scheduler::count_start(Operation& operation) {
-  Limiter& limiter = *operation.queue->flow->limiter;
-  operation.epoch = limiter.started();
-  if (limiter.epoch_full()) {
-    review_taker(*operation.queue->taker);
+  const bool changed = take_limit(flow, out);
+  schedule_cell(*home, out);
+  if (changed || !learns_on) {
+    schedule_flow(flow, out);
   }
 }
 
@@ -168,118 +158,25 @@ void Scheduler::schedule_flow(Flow& flow, Decisions& out) {
   }
 }
 
-// ---- Where a flow learns -----------------------------------------------------------------------
+// ---- For LearningNodes -------------------------------------------------------------------------
 
-/// A node where nobody learns yet, the wanted one or else the first in order of NodeUp; failing
-/// that, one that no learner has to itself, which there always is where any node has the device.
-Node* Scheduler::pick_home(Device& device, NodeId wanted) {
-  Node* second_best = nullptr;
-  const auto consider = [&](Node* node) {
-    if (node == nullptr || !has_device(*node, device)) {
-      return false;
-    }
-    const Cell* const cell = open_use(device, *node).cell;
-    if (cell == nullptr || cell->learner == nullptr) {
-      second_best = second_best == nullptr ? node : second_best;
-    }
-    return cell == nullptr || cell->homes == 0;
-  };
-  if (Node* const node = wanted == kAnyNode ? nullptr : nodes_.find(wanted); consider(node)) {
-    return node;
+/// The flow learns on the node `to` from now on; null: no more. What it has for any node waits
+/// there, or at the device again.
+void Scheduler::move_home(Flow& flow, Node* to) {
+  TurnTaker* taker = find_home_taker(flow);
+  flow.home_queue = to == nullptr ? nullptr : &open_queue_on(flow, *to);
+  if (to != nullptr) {
+    taker = flow.home_queue->taker;
   }
-  const auto found = std::find_if(order_.begin(), order_.end(), consider);
-  return found != order_.end() ? *found : second_best;
-}
-
-bool Scheduler::busy_at_home(const Flow& flow) const {
-  const FlowQueue* const queue = find_queue(flow, flow.home->node->id);
-  return queue->running_count > 0 || !queue->waiting.empty() ||
-         (flow.any_queue != nullptr && !flow.any_queue->waiting.empty());
-}
-
-/// An operation of a flow that learns is about to wait or start on `wanted`, or on any node. The
-/// home follows operations that are bound elsewhere when it has none itself, or it would learn
-/// nothing.
-void Scheduler::settle_home(Flow& flow, NodeId wanted) {
-  if (flow.device->shared != nullptr) {
-    return;
+  flow.home = to == nullptr ? nullptr : taker->cell;
+  if (taker != nullptr) {
+    review_taker(*taker);
   }
-  const bool elsewhere =
-      flow.home != nullptr && wanted != kAnyNode && flow.home->node->id != wanted;
-  if (flow.home == nullptr || (elsewhere && !busy_at_home(flow))) {
-    Node* const node = pick_home(*flow.device, wanted);
-    if (node == nullptr) {
-      return;
-    }
-    if (flow.home != nullptr) {
-      leave_home(flow);
-    }
-    enter_home(flow, *node);
-  }
-  if (wanted == kAnyNode || wanted == flow.home->node->id) {
-    claim(flow);
+  if (flow.any_queue != nullptr && flow.device->shared == nullptr) {
+    move_any_queue(flow, to == nullptr ? open_taker(flow, nullptr) : *taker);
   }
 }
 
-void Scheduler::enter_home(Flow& flow, Node& node) {
-  FlowQueue& queue = open_queue_on(flow, node);
-  flow.home = queue.taker->cell;
-  ++flow.home->homes;
-  review_taker(*queue.taker);
-  if (flow.any_queue != nullptr) {
-    move_any_queue(flow, *queue.taker);
-  }
-}
-
-void Scheduler::leave_home(Flow& flow) {
-  Cell& home = *flow.home;
-  give_up_claim(flow);
-  flow.home = nullptr;
-  if (home.node == nullptr) {
-    if (flow.shared_taker != nullptr) {
-      review_taker(*flow.shared_taker);
-    }
-    return;
-  }
-  --home.homes;
-  review_taker(*find_queue(flow, home.node->id)->taker);
-  if (flow.any_queue != nullptr) {
-    move_any_queue(flow, open_taker(flow, nullptr));
-  }
-}
-
-/// The node goes down.
-void Scheduler::leave_homes_at(const Node& node) {
-  for (Flow& flow : flows) {
-    if (flow.home != nullptr && flow.home->node == &node) {
-      leave_home(flow);
-      flow.limiter->begin_epoch_again();
-    }
-  }
-}
-
-/// A node is gone: flows that learned there go on elsewhere, and of flows that have the nodes that
-/// are left to themselves, one gives its own up.
-void Scheduler::review_homes(Decisions& out) {
-  for (Flow& flow : flows) {
-    if (!flow.limiter->learning() || flow.device->shared != nullptr) {
-      continue;
-    }
-    if (flow.home == nullptr && flow.any_queue != nullptr && !flow.any_queue->waiting.empty()) {
-      settle_home(flow, kAnyNode);
-    }
-    if (flow.home != nullptr && flow.device->learners == flow.device->nodes) {
-      give_up_claim(flow);
-    }
-  }
-  for (Flow& flow : flows) {
-    if (flow.home != nullptr) {
-      schedule_cell(*flow.home, out);
-    }
-  }
-}
-
-/// Where operations for any node wait: in the home, or at the device.
 void Scheduler::move_any_queue(Flow& flow, TurnTaker& to) {
   FlowQueue& any = *flow.any_queue;
   if (any.listed) {
@@ -291,63 +188,8 @@ void Scheduler::move_any_queue(Flow& flow, TurnTaker& to) {
   relist_queue(any);
 }
 
-/// After an end or a cancellation.
-void Scheduler::review_home(Flow& flow) {
-  Cell& home = *flow.home;
-  if (home.node == nullptr) {
-    review_taker(*flow.shared_taker);
-    return;
-  }
-  review_taker(*find_queue(flow, home.node->id)->taker);
-  if (!busy_at_home(flow) || !flow.limiter->wants_own_node()) {
-    give_up_claim(flow);
-  }
-}
-
-/// Has the home to itself from now on, where somebody else's operations can go elsewhere.
-void Scheduler::claim(Flow& flow) {
-  Cell& home = *flow.home;
-  Device& device = *flow.device;
-  if (home.learner != nullptr || home.homes > 1 || !flow.limiter->wants_own_node() ||
-      device.nodes < device.learners + 2) {
-    return;
-  }
-  home.learner = &flow;
-  ++device.learners;
-  for (Cell*& promised : device.promised) {
-    promised = promised == &home ? nullptr : promised;  // The next that passes gives its own.
-  }
-  review_takers(home);
-}
-
-void Scheduler::give_up_claim(Flow& flow) {
-  if (flow.home->learner == &flow) {
-    flow.home->learner = nullptr;
-    --flow.device->learners;
-    review_takers(*flow.home);
-  }
-}
-
-/// Operations for any node of this class stay away.
-bool Scheduler::keeps_out(const Cell& cell, unsigned ring) noexcept {
-  return cell.learner != nullptr && !(cell.device->strict() && ring < cell.learner->ring);
-}
-
-bool Scheduler::is_held_back(const TurnTaker& taker) noexcept {
-  const Flow& flow = *taker.flow;
-  const Cell* const cell = taker.cell;
-  if (cell == nullptr) {
-    return false;
-  }
-  if (flow.home == cell && flow.limiter->epoch_full()) {
-    return true;
-  }
-  return keeps_out(*cell, flow.ring) && cell->learner != &flow && !flow.unconstrained;
-}
-
-void Scheduler::review_taker(TurnTaker& taker) {
-  taker.held_back = is_held_back(taker);
-  offer_taker(taker);
+void Scheduler::review_home_taker(Flow& flow) {
+  review_taker(*find_home_taker(flow));
 }
 
 void Scheduler::review_takers(Cell& cell) {
@@ -359,6 +201,11 @@ void Scheduler::review_takers(Cell& cell) {
   update_rooms(cell);
 }
 
+void Scheduler::review_taker(TurnTaker& taker) {
+  taker.held_back = LearningNodes::holds_back(taker);
+  offer_taker(taker);
+}
+
 void Scheduler::explain(const Flow& flow, Explanation& out) const {
   flow.limiter->explain(out);
   out.flow = flow.config.name;
@@ -367,7 +214,7 @@ void Scheduler::explain(const Flow& flow, Explanation& out) const {
   out.nodes = flow.device->nodes;
   if (flow.home != nullptr && flow.home->node != nullptr) {
     out.learning_node = flow.home->node->id;
-    out.keeps_others_out = flow.home->learner == &flow;
+    out.keeps_others_out = flow.home->claimed_by == &flow;
   }
 }
 
