@@ -65,19 +65,19 @@ struct AppendEvent {
   std::string& out;
 
   void operator()(const Ready& event) const {
-    of("ready", event.operation);
+    append_operation("ready", event.operation);
     append_field(out, "flow", event.flow);
     append_node(out, event.node);
     append_field(out, "bytes", event.bytes);
   }
-  void operator()(const Started& event) const { of("started", event.operation); }
+  void operator()(const Started& event) const { append_operation("started", event.operation); }
   void operator()(const Finished& event) const {
-    of("finished", event.operation);
+    append_operation("finished", event.operation);
     append_field(out, "seconds", event.seconds);
     append_field(out, "bytes", event.bytes);
   }
-  void operator()(const Failed& event) const { of("failed", event.operation); }
-  void operator()(const Cancelled& event) const { of("cancelled", event.operation); }
+  void operator()(const Failed& event) const { append_operation("failed", event.operation); }
+  void operator()(const Cancelled& event) const { append_operation("cancelled", event.operation); }
   void operator()(const Sample& event) const {
     out += "sample";
     append_field(out, "device", event.device);
@@ -106,7 +106,7 @@ struct AppendEvent {
     append_node(out, event.node);
   }
 
-  void of(std::string_view verb, OperationId operation) const {
+  void append_operation(std::string_view verb, OperationId operation) const {
     out += verb;
     append_field(out, "operation", operation);
   }
@@ -135,10 +135,10 @@ class Fields {
  public:
   Fields(std::string_view line, std::string& why) : rest_(line), why_(why) {}
 
-  [[nodiscard]] bool ok() const { return ok_; }
+  [[nodiscard]] bool is_ok() const { return ok_; }
 
   /// The next word, up to a space or the end.
-  std::string_view next() {
+  std::string_view take_word() {
     const size_t end = rest_.find(' ');
     const std::string_view taken = rest_.substr(0, end);
     rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
@@ -147,8 +147,8 @@ class Fields {
   }
 
   /// The value of "key=value".
-  std::string_view value(std::string_view key) {
-    const std::string_view found = ok_ && !at_end_ ? next() : std::string_view();
+  std::string_view take_value(std::string_view key) {
+    const std::string_view found = ok_ && !at_end_ ? take_word() : std::string_view();
     if (found.size() <= key.size() || found.substr(0, key.size()) != key ||
         found[key.size()] != '=') {
       expected(std::string(key) + "=...", found);
@@ -158,15 +158,15 @@ class Fields {
   }
 
   template <class Number>
-  void number(std::string_view key, Number& out) {
-    const std::string_view digits = value(key);
+  void read_number(std::string_view key, Number& out) {
+    const std::string_view digits = take_value(key);
     if (ok_) {
-      to_number(key, digits, out);
+      convert_number(key, digits, out);
     }
   }
 
   template <class Number>
-  void to_number(std::string_view key, std::string_view digits, Number& out) {
+  void convert_number(std::string_view key, std::string_view digits, Number& out) {
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
     if (error == std::errc::result_out_of_range) {
       expected(std::string(key) + " within its range", digits);
@@ -175,53 +175,53 @@ class Fields {
     }
   }
 
-  void flag(std::string_view key, bool& out) {
+  void read_flag(std::string_view key, bool& out) {
     uint32_t number_found = 0;
-    number(key, number_found);
+    read_number(key, number_found);
     if (ok_ && number_found > 1) {
       expected("0 or 1 as " + std::string(key), std::to_string(number_found));
     }
     out = number_found == 1;
   }
 
-  void node(NodeId& out) {
-    const std::string_view found = value("node");
+  void read_node(NodeId& out) {
+    const std::string_view found = take_value("node");
     if (found == kAny) {
       out = kAnyNode;
     } else if (ok_) {
-      to_number("node", found, out);
+      convert_number("node", found, out);
     }
   }
 
   template <class Enum>
-  void word(std::string_view key, Enum& out) {
-    const std::string_view found = value(key);
+  void read_word(std::string_view key, Enum& out) {
+    const std::string_view found = take_value(key);
     ok_ = ok_ && parse_word(found, out, why_);
   }
 
   /// Of keys that a line may end without.
-  [[nodiscard]] bool next_is(std::string_view key) const {
+  [[nodiscard]] bool is_next(std::string_view key) const {
     return !at_end_ && rest_.starts_with(key) && rest_.substr(key.size()).starts_with('=');
   }
-  void last_name(std::string_view key, std::string& out) {
+  void read_last_name(std::string_view key, std::string& out) {
     if (ok_ && !at_end_) {
-      name(key, out);
+      read_name(key, out);
     }
   }
-  void last_flag(std::string_view key, bool& out) {
-    if (ok_ && next_is(key)) {
-      flag(key, out);
+  void read_last_flag(std::string_view key, bool& out) {
+    if (ok_ && is_next(key)) {
+      read_flag(key, out);
     }
   }
   template <class Number>
-  void last_number(std::string_view key, Number& out) {
+  void read_last_number(std::string_view key, Number& out) {
     if (ok_ && !at_end_) {
-      number(key, out);
+      read_number(key, out);
     }
   }
 
-  void name(std::string_view key, std::string& out) {
-    const std::string_view found = value(key);
+  void read_name(std::string_view key, std::string& out) {
+    const std::string_view found = take_value(key);
     out.clear();
     for (size_t i = 0; ok_ && i < found.size(); ++i) {
       if (found[i] != '%') {
@@ -240,21 +240,21 @@ class Fields {
     }
   }
 
-  void constraint(Constraint& out) {
-    const std::string_view found = value("constraint");
+  void read_constraint(Constraint& out) {
+    const std::string_view found = take_value("constraint");
     ok_ = ok_ && parse_constraint(found, out, why_);
   }
 
-  void weights(std::array<uint32_t, kClasses>& out) {
-    std::string_view found = value("weights");
+  void read_weights(std::array<uint32_t, kClasses>& out) {
+    std::string_view found = take_value("weights");
     for (unsigned i = 0; ok_ && i < kClasses; ++i) {
       const size_t end = i + 1 < kClasses ? found.find(',') : std::string_view::npos;
-      to_number("weights", found.substr(0, end), out[i]);
+      convert_number("weights", found.substr(0, end), out[i]);
       found = end == std::string_view::npos ? std::string_view() : found.substr(end + 1);
     }
   }
 
-  void end() {
+  void expect_end() {
     if (ok_ && !at_end_) {
       expected("the end of the line", rest_);
     }
@@ -276,42 +276,42 @@ class Fields {
 
 DeviceConfig read_device(Fields& fields) {
   DeviceConfig device;
-  fields.name("name", device.name);
-  fields.word("scope", device.scope);
-  fields.number("budget_mb_per_s", device.budget_mb_per_s);
-  fields.number("max_in_flight", device.max_in_flight);
-  fields.word("scheduling", device.scheduling);
-  fields.weights(device.weights);
-  fields.last_flag("everywhere", device.everywhere);
-  fields.last_number("begins_at", device.begins_at);
+  fields.read_name("name", device.name);
+  fields.read_word("scope", device.scope);
+  fields.read_number("budget_mb_per_s", device.budget_mb_per_s);
+  fields.read_number("max_in_flight", device.max_in_flight);
+  fields.read_word("scheduling", device.scheduling);
+  fields.read_weights(device.weights);
+  fields.read_last_flag("everywhere", device.everywhere);
+  fields.read_last_number("begins_at", device.begins_at);
   return device;
 }
 
 FlowConfig read_flow(Fields& fields) {
   FlowConfig flow;
-  fields.name("name", flow.name);
-  fields.number("device", flow.device);
-  fields.word("class", flow.priority);
-  fields.constraint(flow.constraint);
-  fields.number("max_in_flight", flow.max_in_flight);
-  fields.last_name("learned", flow.learned);
+  fields.read_name("name", flow.name);
+  fields.read_number("device", flow.device);
+  fields.read_word("class", flow.priority);
+  fields.read_constraint(flow.constraint);
+  fields.read_number("max_in_flight", flow.max_in_flight);
+  fields.read_last_name("learned", flow.learned);
   return flow;
 }
 
 Decision read_decision(Fields& fields) {
-  const std::string_view verb = fields.next();
+  const std::string_view verb = fields.take_word();
   if (verb == "start") {
     Start start{};
-    fields.number("operation", start.operation);
-    fields.node(start.node);
+    fields.read_number("operation", start.operation);
+    fields.read_node(start.node);
     return start;
   }
   SetLimit limit{};
   if (verb != "limit") {
     fields.expected("start or limit", verb);
   }
-  fields.number("flow", limit.flow);
-  fields.number("limit", limit.limit);
+  fields.read_number("flow", limit.flow);
+  fields.read_number("limit", limit.limit);
   return limit;
 }
 
@@ -319,56 +319,56 @@ Decision read_decision(Fields& fields) {
 template <class OfOperation>
 Event read_of_operation(Fields& fields) {
   OfOperation event{};
-  fields.number("operation", event.operation);
+  fields.read_number("operation", event.operation);
   return event;
 }
 
 template <class OfNode>
 Event read_of_node(Fields& fields) {
   OfNode event{};
-  fields.node(event.node);
+  fields.read_node(event.node);
   return event;
 }
 
 Event read_ready(Fields& fields) {
   Ready event{};
-  fields.number("operation", event.operation);
-  fields.number("flow", event.flow);
-  fields.node(event.node);
-  fields.number("bytes", event.bytes);
+  fields.read_number("operation", event.operation);
+  fields.read_number("flow", event.flow);
+  fields.read_node(event.node);
+  fields.read_number("bytes", event.bytes);
   return event;
 }
 
 Event read_finished(Fields& fields) {
   Finished event{};
-  fields.number("operation", event.operation);
-  fields.number("seconds", event.seconds);
-  fields.number("bytes", event.bytes);
+  fields.read_number("operation", event.operation);
+  fields.read_number("seconds", event.seconds);
+  fields.read_number("bytes", event.bytes);
   return event;
 }
 
 Event read_sample(Fields& fields) {
   Sample event{};
-  fields.number("device", event.device);
-  fields.node(event.node);
-  fields.number("bytes_per_second", event.bytes_per_second);
-  fields.number("seconds", event.seconds);
+  fields.read_number("device", event.device);
+  fields.read_node(event.node);
+  fields.read_number("bytes_per_second", event.bytes_per_second);
+  fields.read_number("seconds", event.seconds);
   return event;
 }
 
 Event read_activity(Fields& fields) {
   Activity event{};
-  fields.number("device", event.device);
-  fields.node(event.node);
-  fields.word("class", event.priority);
-  fields.number("in_flight", event.in_flight);
+  fields.read_number("device", event.device);
+  fields.read_node(event.node);
+  fields.read_word("class", event.priority);
+  fields.read_number("in_flight", event.in_flight);
   return event;
 }
 
 Event read_device_up(Fields& fields) {
   DeviceUp event{};
-  fields.number("device", event.device);
-  fields.node(event.node);
+  fields.read_number("device", event.device);
+  fields.read_node(event.node);
   return event;
 }
 
@@ -386,7 +386,7 @@ Event read_event(Fields& fields) {
       {"node_down", read_of_node<NodeDown>},
       {"device_up", read_device_up},
   }};
-  const std::string_view verb = fields.next();
+  const std::string_view verb = fields.take_word();
   for (const auto& [known, read] : kVerbs) {
     if (verb == known) {
       return read(fields);
@@ -398,10 +398,10 @@ Event read_event(Fields& fields) {
 
 Record read_record(std::string_view line, Fields& fields) {
   if (line.substr(0, kDecisionMark.size()) == kDecisionMark) {
-    fields.next();
+    fields.take_word();
     return read_decision(fields);
   }
-  const std::string_view first = fields.next();
+  const std::string_view first = fields.take_word();
   if (first == "device") {
     return read_device(fields);
   }
@@ -409,8 +409,8 @@ Record read_record(std::string_view line, Fields& fields) {
     return read_flow(fields);
   }
   TimedEvent timed;
-  fields.to_number("time in ns", first, timed.now_ns);
-  if (fields.ok()) {
+  fields.convert_number("time in ns", first, timed.now_ns);
+  if (fields.is_ok()) {
     timed.event = read_event(fields);
   }
   return timed;
@@ -479,11 +479,11 @@ void append_line(std::string& out, const Record& record) {
 bool parse_line(std::string_view line, Record& record, std::string& why) {
   Fields fields(line, why);
   Record read = read_record(line, fields);
-  fields.end();
-  if (fields.ok()) {
+  fields.expect_end();
+  if (fields.is_ok()) {
     record = std::move(read);
   }
-  return fields.ok();
+  return fields.is_ok();
 }
 
 std::string upgrade_line(std::string_view line) {

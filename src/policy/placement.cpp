@@ -184,7 +184,7 @@ void Scheduler::place_waiting(Device& device, unsigned ring, Decisions& out) {
       if (node != nullptr) {
         break;
       }
-      slot = waiting_here.next(slot + 1, most_room);
+      slot = waiting_here.find_next(slot + 1, most_room);
       slot = slot == first ? TurnRing::kNone : slot;
     }
     if (node == nullptr) {
@@ -197,7 +197,7 @@ void Scheduler::place_waiting(Device& device, unsigned ring, Decisions& out) {
 
 /// Strict: an operation of a higher class waits for any node, so no lower one may start on any.
 bool Scheduler::waits_above(const Device& device, unsigned ring) noexcept {
-  if (!device.strict() || device.placed.empty()) {
+  if (!device.is_strict() || device.placed.empty()) {
     return false;
   }
   const auto& rings = device.placed.rings;
@@ -235,7 +235,7 @@ void Scheduler::release_held_back(Device& device, Decisions& out) {
 Cell* Scheduler::take_next_released(Device& device) {
   for (unsigned ring = 0; ring < kClasses; ++ring) {
     Cell*& promised = device.promised[ring];
-    if (promised != nullptr && !device.placed.rings[ring].closed()) {
+    if (promised != nullptr && !device.placed.rings[ring].is_closed()) {
       Cell* const cell = std::exchange(promised, nullptr);
       update_rooms(*cell);
       return cell;

@@ -85,7 +85,7 @@ FlowId Scheduler::add_flow(const FlowConfig& config) {
   const Device& device = *flow.device;
   flow.unconstrained = flow.limit.hold_bytes_per_s == 0 && device.slots == 0 &&
                        config.max_in_flight == 0 && !flow.climbs &&
-                       (!device.strict() || flow.priority == 0);
+                       (!device.is_strict() || flow.priority == 0);
   return flow.id;
 }
 
@@ -142,7 +142,7 @@ void Scheduler::hear_ready(const Ready& event, Decisions& out) {
     return;
   }
   TurnTaker& taker = *waits_in->taker;
-  taker.turns->rings[taker.ring].served(taker.slot);
+  taker.turns->rings[taker.ring].serve(taker.slot);
   begin_run(operation, *runs_in, out);
   charge_start(*runs_in->taker->cell, operation, nullptr);
 }
@@ -190,7 +190,7 @@ Scheduler::Room Scheduler::find_room(const Cell& cell, unsigned ring) noexcept {
   if (device.slots != 0 && cell.in_flight >= device.slots) {
     return kNothingMayStart;
   }
-  if (device.strict()) {
+  if (device.is_strict()) {
     for (unsigned higher = 0; higher < ring; ++higher) {
       if (cell.running[higher] != 0 || cell.active[higher] != 0 ||
           !cell.turns.rings[higher].empty()) {
@@ -204,14 +204,15 @@ Scheduler::Room Scheduler::find_room(const Cell& cell, unsigned ring) noexcept {
   // Operations of `climb` may hold more than there is once its limit has fallen.
   const int64_t left = std::max<int64_t>(0, device.budget_bytes_per_s - cell.held_bytes_per_s);
   const auto reserved = [&](unsigned r) {
-    return cell.turns.rings[r].closed() || device.promised[r] == &cell;
+    return cell.turns.rings[r].is_closed() || device.promised[r] == &cell;
   };
   const bool some_reserved =
-      device.weighted() ? reserved(0) || reserved(1) || reserved(2) : reserved(ring);
+      device.is_weighted() ? reserved(0) || reserved(1) || reserved(2) : reserved(ring);
   if (!some_reserved) {
     return {left, left, left};
   }
-  return {cell.turns.rings[ring].closed() ? left : 0, device.promised[ring] == &cell ? left : 0, 0};
+  return {cell.turns.rings[ring].is_closed() ? left : 0, device.promised[ring] == &cell ? left : 0,
+          0};
 }
 
 bool Scheduler::admits(Cell& cell, const FlowQueue& queue) {
@@ -241,9 +242,9 @@ void Scheduler::start_all_in(Cell& cell, Decisions& out) {
 /// one that has closed the cell until it has been served.
 std::array<unsigned, kClasses> Scheduler::order_rings(const Cell& cell) {
   std::array<unsigned, kClasses> order{0, 1, 2};
-  if (cell.device->weighted()) {
+  if (cell.device->is_weighted()) {
     const auto rank = [&](unsigned ring) {
-      return std::tuple(!cell.turns.rings[ring].closed(), cell.lag[ring], ring);
+      return std::tuple(!cell.turns.rings[ring].is_closed(), cell.lag[ring], ring);
     };
     std::sort(order.begin(), order.end(),
               [&](unsigned a, unsigned b) { return rank(a) < rank(b); });
@@ -301,7 +302,7 @@ uint32_t Scheduler::pick_placed(const Cell& cell, unsigned ring, const Room& fre
   uint32_t slot = first;
   while (slot != TurnRing::kNone &&
          !is_below_limit(*placed.takers[ring][slot]->first->flow, *cell.node)) {
-    slot = waiting_there.next(slot + 1, free.others);
+    slot = waiting_there.find_next(slot + 1, free.others);
     slot = slot == first ? TurnRing::kNone : slot;
   }
   return slot;
@@ -316,7 +317,7 @@ void Scheduler::start_next(Turns& turns, unsigned ring, uint32_t slot, FlowQueue
   FlowQueue& queue = *taker.first;
   Operation& operation = dequeue(queue, *queue.waiting.first());
   taker.first = queue.next;  // The nodes of a flow take turns, too.
-  const bool by_right = turns.rings[ring].served(slot);
+  const bool by_right = turns.rings[ring].serve(slot);
   begin_run(operation, target, out);
   relist_queue(queue);
   charge_start(*target.taker->cell, operation, by_right ? &turns.rings[ring] : nullptr);
@@ -376,7 +377,7 @@ void Scheduler::charge_start(Cell& cell, const Operation& operation, const TurnR
     if (operation.hold_bytes_per_s > 0) {
       count_passed_over(cell, ring, by_right);
     }
-    if (cell.device->weighted()) {
+    if (cell.device->is_weighted()) {
       charge_class(cell, ring, operation.bytes);
     }
   }
@@ -387,21 +388,21 @@ void Scheduler::charge_start(Cell& cell, const Operation& operation, const TurnR
 void Scheduler::count_passed_over(Cell& cell, unsigned ring, const TurnRing* by_right) {
   Turns& placed = cell.device->placed;
   for (unsigned r = 0; r < kClasses; ++r) {
-    if (r != ring && (!cell.device->weighted() || cell.lag[r] > cell.lag[ring])) {
+    if (r != ring && (!cell.device->is_weighted() || cell.lag[r] > cell.lag[ring])) {
       continue;
     }
     TurnRing& bound_ring = cell.turns.rings[r];
     if (&bound_ring != by_right && !bound_ring.empty()) {
-      bound_ring.passed_over();
+      bound_ring.pass_holder();
     }
     TurnRing& placed_ring = placed.rings[r];
     if (&placed_ring == by_right || placed_ring.empty() || cell.keeps_out(r)) {
       continue;
     }
-    const Flow& flow = *placed.takers[r][placed_ring.holder()]->first->flow;
+    const Flow& flow = *placed.takers[r][placed_ring.find_holder()]->first->flow;
     if (is_below_limit(flow, *cell.node)) {
-      placed_ring.passed_over();
-      if (placed_ring.closed() && cell.device->promised[r] == nullptr) {
+      placed_ring.pass_holder();
+      if (placed_ring.is_closed() && cell.device->promised[r] == nullptr) {
         cell.device->promised[r] = &cell;
       }
     }
@@ -482,9 +483,9 @@ void Scheduler::offer_taker(TurnTaker& taker) {
   TurnRing& ring = taker.turns->rings[taker.ring];
   const bool offered = taker.first != nullptr && !taker.held_back;
   if (offered) {
-    ring.wait(taker.slot, taker.flow->limit.hold_bytes_per_s);
+    ring.set_waiting(taker.slot, taker.flow->limit.hold_bytes_per_s);
   } else {
-    ring.idle(taker.slot);
+    ring.set_idle(taker.slot);
   }
   taker.turns->listed += offered ? 1 : 0;
   taker.turns->listed -= taker.offered ? 1 : 0;

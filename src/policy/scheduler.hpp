@@ -136,8 +136,10 @@ struct Device {
   std::array<MinTree, kClasses> rooms;
   bool rooms_built = false;
 
-  [[nodiscard]] bool strict() const noexcept { return config.scheduling == Scheduling::strict; }
-  [[nodiscard]] bool weighted() const noexcept { return config.scheduling == Scheduling::weighted; }
+  [[nodiscard]] bool is_strict() const noexcept { return config.scheduling == Scheduling::strict; }
+  [[nodiscard]] bool is_weighted() const noexcept {
+    return config.scheduling == Scheduling::weighted;
+  }
 };
 
 struct Flow {
@@ -215,7 +217,7 @@ struct TurnTaker {
 };
 
 inline bool Cell::keeps_out(unsigned ring) const noexcept {
-  return claimed_by != nullptr && !(device->strict() && ring < claimed_by->ring);
+  return claimed_by != nullptr && !(device->is_strict() && ring < claimed_by->ring);
 }
 
 inline bool Flow::waits_for_any_node() const noexcept {

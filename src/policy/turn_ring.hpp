@@ -21,13 +21,13 @@ class TurnRing {
   static constexpr uint32_t kMostPassed = 16;
 
   [[nodiscard]] bool empty() const noexcept { return needs_.smallest() == MinTree::kNothing; }
-  [[nodiscard]] bool closed() const noexcept { return passed_ >= kMostPassed; }
+  [[nodiscard]] bool is_closed() const noexcept { return passed_ >= kMostPassed; }
 
   /// The taker in `slot` waits, with this need.
-  void wait(uint32_t slot, int64_t need) { needs_.set(slot, need); }
+  void set_waiting(uint32_t slot, int64_t need) { needs_.set(slot, need); }
 
   /// It does not wait any more.
-  void idle(uint32_t slot) {
+  void set_idle(uint32_t slot) {
     needs_.set(slot, MinTree::kNothing);
     if (slot == turn_) {
       passed_ = 0;
@@ -36,8 +36,8 @@ class TurnRing {
 
   /// Whose turn it is; kNone where the ring is empty. The turn stays there until it is served or
   /// idle: a taker that begins to wait later does not get in front.
-  [[nodiscard]] uint32_t holder() noexcept {
-    const uint32_t slot = next(turn_, MinTree::kNothing - 1);
+  [[nodiscard]] uint32_t find_holder() noexcept {
+    const uint32_t slot = find_next(turn_, MinTree::kNothing - 1);
     turn_ = slot == kNone ? turn_ : slot;
     return slot;
   }
@@ -45,22 +45,22 @@ class TurnRing {
   /// Who goes next: the holder where its need is at most `room`, else somebody who fills in with
   /// at most `room_to_pass`, else kNone.
   [[nodiscard]] uint32_t pick(int64_t room, int64_t room_to_pass) noexcept {
-    const uint32_t first = holder();
+    const uint32_t first = find_holder();
     if (first == kNone || needs_.get(first) <= room) {
       return first;
     }
-    return next(fill_, room_to_pass);
+    return find_next(fill_, room_to_pass);
   }
 
   /// The first waiting taker from slot `from` on, and around, whose need is at most `room`.
-  [[nodiscard]] uint32_t next(uint32_t from, int64_t room) const noexcept {
+  [[nodiscard]] uint32_t find_next(uint32_t from, int64_t room) const noexcept {
     const uint32_t slot = needs_.find(from, room);
     return slot != kNone || from == 0 ? slot : needs_.find(0, room);
   }
 
   /// One operation of the taker in `slot` was started, whether it had waited or not. True where
   /// it was the holder.
-  bool served(uint32_t slot) noexcept {
+  bool serve(uint32_t slot) noexcept {
     if (slot != turn_) {
       fill_ = slot + 1;
       return false;
@@ -71,8 +71,8 @@ class TurnRing {
   }
 
   /// Somebody who holds bandwidth started while the holder waits for bandwidth.
-  void passed_over() noexcept {
-    (void)holder();  // Settles who it is, so that idle() knows whose count to forget.
+  void pass_holder() noexcept {
+    (void)find_holder();  // Settles who it is, so that set_idle() knows whose count to forget.
     ++passed_;
   }
 
