@@ -33,7 +33,7 @@
 
 namespace ioweave::policy {
 
-/// Also for a validated flow only; where it learns is the business of LearningNodes.
+/// For a validated flow. Where it learns is the business of LearningNodes.
 class AutoConstraint final : public Limiter {
  public:
   /// Begins with what flow.learned registered, if that fits the budget; else it learns.

@@ -45,13 +45,12 @@ class Limiter {
   /// Whether the limit may change. Only then the rest is called.
   [[nodiscard]] virtual bool adapts() const noexcept { return false; }
 
-  /// So many operations of the flow wait for each node (on a shared device, for the device): one
-  /// became ready and is among them, or the learning has ended while some waited.
+  /// Hears how many operations of the flow wait for each node (on a shared device: for the device).
+  /// One of them became ready just now, or the learning has ended while they waited.
   virtual void hear_waiting(uint64_t /*operations*/, uint64_t /*now_ns*/) {}
 
-  // Learning in epochs. Where the scheduler counts an operation of the flow (on its learning node,
-  // or anywhere on a shared device), it asks count_start() for the epoch, and tells its end with
-  // that.
+  // Learning in epochs. Where an operation of the flow counts (on its learning node, or anywhere on
+  // a shared device), count_start() says for which epoch, and its end is told with that.
 
   [[nodiscard]] virtual bool is_learning() const noexcept { return false; }
   /// No more operations belong to this epoch; those that would be counted wait for the next.
