@@ -144,13 +144,6 @@ class Policy:
             ValueError: There is no such device.
         """
 
-    def nodes_with(self, device: int) -> int:
-        """How many nodes are up and have it; if none, what is for any node waits for one.
-
-        Raises:
-            ValueError: There is no such device.
-        """
-
     def flow_counts(self, flow: int) -> tuple[int, int]:
         """How many operations of a flow wait, and how many run.
 
@@ -292,7 +285,6 @@ class Simulation:
 
     def record(self, task: int) -> Record: ...
     def counts_of(self, flow: int) -> FlowCounts: ...
-    def moved_bytes(self, device: int) -> float: ...
     @property
     def now_s(self) -> float: ...
     @property

@@ -158,12 +158,6 @@ bool Policy::has(NodeId node, DeviceId device) {
   return policy_.has(node, device);
 }
 
-uint64_t Policy::nodes_with(DeviceId device) {
-  const Use use(*this);
-  check_device(device);
-  return policy_.nodes_with(device);
-}
-
 std::pair<uint64_t, uint64_t> Policy::flow_counts(FlowId flow) {
   const Use use(*this);
   check_flow(flow);
@@ -310,7 +304,6 @@ void bind_configuration(nb::class_<Policy>& type) {
            nb::arg("priority") = "foreground", nb::arg("constraint") = "none",
            nb::arg("max_in_flight") = 0, nb::arg("learned") = "");
   type.def("has", &Policy::has, nb::arg("node"), nb::arg("device"));
-  type.def("nodes_with", &Policy::nodes_with, nb::arg("device"));
   type.def("explain", &Policy::explain, nb::arg("flow"));
   type.def("learned", &Policy::learned, nb::arg("flow"));
   type.def_prop_ro("devices", [](Policy& self) { return self.ask(&policy::Policy::devices); });

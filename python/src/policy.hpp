@@ -48,7 +48,6 @@ class Policy {
 
   /// nb::value_error where there is no such device.
   bool has(policy::NodeId node, policy::DeviceId device);
-  uint64_t nodes_with(policy::DeviceId device);
   /// (waiting, running); nb::value_error where there is no such flow or node.
   std::pair<uint64_t, uint64_t> flow_counts(policy::FlowId flow);
   uint64_t running_on(policy::NodeId node);

@@ -251,12 +251,6 @@ void bind_simulation(nb::module_& module) {
           "counts_of",
           [](Simulation& self, policy::FlowId flow) { return self.ask(&Core::counts_of, flow); },
           nb::arg("flow"))
-      .def(
-          "moved_bytes",
-          [](Simulation& self, policy::DeviceId device) {
-            return self.ask(&Core::moved_bytes, device);
-          },
-          nb::arg("device"))
       .def_prop_ro("now_s", [](Simulation& self) { return self.ask(&Core::now_s); })
       .def_prop_ro("free_cores", [](Simulation& self) { return self.ask(&Core::free_cores); })
       .def_prop_ro("unfinished", [](Simulation& self) { return self.ask(&Core::unfinished); })
