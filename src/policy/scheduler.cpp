@@ -32,6 +32,68 @@ bool nobody_waits(const Cell& cell) {
   return cell.turns.empty() && cell.device->placed.empty();
 }
 
+void add_climber(Flow& flow) {
+  Device& device = *flow.device;
+  device.climbing.push_back(&flow);
+  if (device.climber != nullptr) {
+    return;
+  }
+  device.climber = std::make_unique<Climber>(device.config);
+  device.climber->begin_with(flow.config.learned);
+  if (device.budget_bytes_per_s == 0) {
+    device.budget_bytes_per_s = ClimbConstraint::kNominalBudget;  // Others hold nothing of it.
+    device.rooms_built = false;
+  }
+}
+
+/// Which class is asked first. Weighted: who is furthest behind its share, but before all others
+/// one that has closed the cell until it has been served.
+std::array<unsigned, kClasses> order_rings(const Cell& cell) {
+  std::array<unsigned, kClasses> order{0, 1, 2};
+  if (cell.device->is_weighted()) {
+    const auto rank = [&](unsigned ring) {
+      return std::tuple(!cell.turns.rings[ring].is_closed(), cell.lag[ring], ring);
+    };
+    std::sort(order.begin(), order.end(),
+              [&](unsigned a, unsigned b) { return rank(a) < rank(b); });
+  }
+  return order;
+}
+
+/// Start-time fair queueing: lag is kept relative to the class that is furthest behind among those
+/// that wait, so a class that was away comes back without credit.
+void charge_class(Cell& cell, unsigned ring, uint64_t bytes) {
+  const uint64_t cost =
+      std::clamp(bytes, kLeastChargedBytes, kMostChargedBytes) * cell.device->stride[ring];
+  uint64_t& mine = cell.lag[ring];
+  mine = std::max(mine, std::min(mine + cost, kMostOwed * cost));
+  uint64_t behind = std::numeric_limits<uint64_t>::max();
+  for (unsigned r = 0; r < kClasses; ++r) {
+    behind = waits(cell, r) ? std::min(behind, cell.lag[r]) : behind;
+  }
+  for (uint64_t& lag : cell.lag) {
+    lag -= std::min(lag, behind);
+  }
+}
+
+/// Where an operation of the queue counts while it waits, wherever its flow learns.
+Backlog& find_backlog(const FlowQueue& queue) noexcept {
+  Device& device = *queue.flow->device;
+  const bool is_anywhere = queue.node == nullptr && device.shared == nullptr;
+  return is_anywhere ? device.waiting_anywhere : queue.taker->cell->waiting;
+}
+
+void link_queue(FlowQueue& queue) {
+  FlowQueue*& first = queue.taker->first;
+  if (first == nullptr) {
+    first = queue.next = queue.previous = &queue;
+    return;
+  }
+  queue.next = first;
+  queue.previous = first->previous;
+  queue.previous->next = first->previous = &queue;
+}
+
 }  // namespace
 
 void OperationList::push_back(Operation& operation) noexcept {
@@ -87,20 +149,6 @@ FlowId Scheduler::add_flow(const FlowConfig& config) {
                        config.max_in_flight == 0 && !flow.climbs &&
                        (!device.is_strict() || flow.priority == 0);
   return flow.id;
-}
-
-void Scheduler::add_climber(Flow& flow) {
-  Device& device = *flow.device;
-  device.climbing.push_back(&flow);
-  if (device.climber != nullptr) {
-    return;
-  }
-  device.climber = std::make_unique<Climber>(device.config);
-  device.climber->begin_with(flow.config.learned);
-  if (device.budget_bytes_per_s == 0) {
-    device.budget_bytes_per_s = ClimbConstraint::kNominalBudget;  // Others hold nothing of it.
-    device.rooms_built = false;
-  }
 }
 
 // ---- Events of operations ----------------------------------------------------------------------
@@ -236,20 +284,6 @@ void Scheduler::schedule_cell(Cell& cell, Decisions& out) {
 void Scheduler::start_all_in(Cell& cell, Decisions& out) {
   while (!nobody_waits(cell) && start_one_in(cell, out)) {
   }
-}
-
-/// Which class is asked first. Weighted: who is furthest behind its share, but before all others
-/// one that has closed the cell until it has been served.
-std::array<unsigned, kClasses> Scheduler::order_rings(const Cell& cell) {
-  std::array<unsigned, kClasses> order{0, 1, 2};
-  if (cell.device->is_weighted()) {
-    const auto rank = [&](unsigned ring) {
-      return std::tuple(!cell.turns.rings[ring].is_closed(), cell.lag[ring], ring);
-    };
-    std::sort(order.begin(), order.end(),
-              [&](unsigned a, unsigned b) { return rank(a) < rank(b); });
-  }
-  return order;
 }
 
 bool Scheduler::start_one_in(Cell& cell, Decisions& out) {
@@ -409,22 +443,6 @@ void Scheduler::count_passed_over(Cell& cell, unsigned ring, const TurnRing* by_
   }
 }
 
-/// Start-time fair queueing: lag is kept relative to the class that is furthest behind among those
-/// that wait, so a class that was away comes back without credit.
-void Scheduler::charge_class(Cell& cell, unsigned ring, uint64_t bytes) {
-  const uint64_t cost =
-      std::clamp(bytes, kLeastChargedBytes, kMostChargedBytes) * cell.device->stride[ring];
-  uint64_t& mine = cell.lag[ring];
-  mine = std::max(mine, std::min(mine + cost, kMostOwed * cost));
-  uint64_t behind = std::numeric_limits<uint64_t>::max();
-  for (unsigned r = 0; r < kClasses; ++r) {
-    behind = waits(cell, r) ? std::min(behind, cell.lag[r]) : behind;
-  }
-  for (uint64_t& lag : cell.lag) {
-    lag -= std::min(lag, behind);
-  }
-}
-
 // ---- Queues ------------------------------------------------------------------------------------
 
 void Scheduler::enqueue(Operation& operation, FlowQueue& queue) {
@@ -447,13 +465,6 @@ Operation& Scheduler::dequeue(FlowQueue& queue, Operation& operation) {
   --queue.flow->device->waiting[queue.flow->priority];
   find_backlog(queue).remove(now_ns);
   return operation;
-}
-
-/// Where an operation of the queue counts while it waits, wherever its flow learns.
-Backlog& Scheduler::find_backlog(const FlowQueue& queue) noexcept {
-  Device& device = *queue.flow->device;
-  const bool is_anywhere = queue.node == nullptr && device.shared == nullptr;
-  return is_anywhere ? device.waiting_anywhere : queue.taker->cell->waiting;
 }
 
 void Scheduler::forget_operation(Operation& operation) {
@@ -493,17 +504,6 @@ void Scheduler::offer_taker(TurnTaker& taker) {
   if (taker.cell != nullptr) {
     update_rooms(*taker.cell);
   }
-}
-
-void Scheduler::link_queue(FlowQueue& queue) {
-  FlowQueue*& first = queue.taker->first;
-  if (first == nullptr) {
-    first = queue.next = queue.previous = &queue;
-    return;
-  }
-  queue.next = first;
-  queue.previous = first->previous;
-  queue.previous->next = first->previous = &queue;
 }
 
 void Scheduler::unlink_queue(FlowQueue& queue) {

@@ -281,28 +281,22 @@ class Scheduler {
   void begin_run(Operation& operation, FlowQueue& queue, Decisions& out);
   void start_next(Turns& turns, unsigned ring, uint32_t slot, FlowQueue& target, Decisions& out);
   void charge_start(Cell& cell, const Operation& operation, const TurnRing* by_right);
-  static void charge_class(Cell& cell, unsigned ring, uint64_t bytes);
   void count_passed_over(Cell& cell, unsigned ring, const TurnRing* by_right);
   void schedule_cell(Cell& cell, Decisions& out);
   void start_all_in(Cell& cell, Decisions& out);
   [[nodiscard]] bool start_one_in(Cell& cell, Decisions& out);
   [[nodiscard]] bool start_one_of(Cell& cell, unsigned ring, Decisions& out);
-  [[nodiscard]] static std::array<unsigned, kClasses> order_rings(const Cell& cell);
   [[nodiscard]] uint32_t pick_placed(const Cell& cell, unsigned ring, const Room& free);
 
-  static void add_climber(Flow& flow);
   void enqueue(Operation& operation, FlowQueue& queue);
   Operation& dequeue(FlowQueue& queue, Operation& operation);
   void end_run(Operation& operation);
   void forget_operation(Operation& operation);
-  [[nodiscard]] static Backlog& find_backlog(const FlowQueue& queue) noexcept;
   void relist_queue(FlowQueue& queue);
   static void offer_taker(TurnTaker& taker);
-  static void link_queue(FlowQueue& queue);
   static void unlink_queue(FlowQueue& queue);
 
   // tuning.cpp: limits that change under way, and homes that move.
-  [[nodiscard]] uint64_t divide_by_nodes(const Flow& flow, uint64_t operations) const;
   [[nodiscard]] bool adapt_to_ready(Flow& flow, NodeId node, Decisions& out);
   void adapt_to_end(Flow& flow, EpochId epoch, std::optional<double> seconds, Decisions& out);
   [[nodiscard]] bool tell_climber(const Flow& flow, Cell& cell, const Finished& finished);

@@ -6,14 +6,17 @@
 #include "policy/scheduler.hpp"
 
 namespace ioweave::policy {
-
-// ---- What limiters are told --------------------------------------------------------------------
+namespace {
 
 /// Rounded up; of a shared device all are one node's.
-uint64_t Scheduler::divide_by_nodes(const Flow& flow, uint64_t operations) const {
+uint64_t divide_by_nodes(const Flow& flow, uint64_t operations) {
   const uint64_t nodes = flow.device->shared != nullptr ? 1 : std::max(1u, flow.device->nodes);
   return (operations + nodes - 1) / nodes;
 }
+
+}  // namespace
+
+// ---- What limiters are told --------------------------------------------------------------------
 
 /// Before the operation that became ready is tried. True where the limit changed: others of the
 /// flow may go first then.
