@@ -257,40 +257,26 @@ policy::Replayed replay(const std::filesystem::path& path) {
   return replayed;
 }
 
-void bind_decisions(nb::module_& module) {
-  nb::class_<Start> start(module, "Start");
-  start.def(
+/// A decision of two numbers, as a value of Python.
+template <class Decided, class First, class Second>
+void bind_decision(nb::module_& module, const char* name, const char* first_name,
+                   First Decided::*first, const char* second_name, Second Decided::*second) {
+  nb::class_<Decided> type(module, name);
+  type.def(
       "__init__",
-      [](Start* self, OperationId operation, NodeId node) {
-        new (self) Start{operation, node};
+      [](Decided* self, First its_first, Second its_second) {
+        new (self) Decided{its_first, its_second};
       },
-      nb::arg("operation"), nb::arg("node"));
-  start.def_ro("operation", &Start::operation)
-      .def_ro("node", &Start::node)
-      .def(nb::self == nb::self);
-  start.def("__hash__",
-            [](const Start& self) { return nb::hash(nb::make_tuple(self.operation, self.node)); });
-  start.def("__repr__", [](const Start& self) {
-    return "Start(operation=" + std::to_string(self.operation) +
-           ", node=" + std::to_string(self.node) + ")";
+      nb::arg(first_name), nb::arg(second_name));
+  type.def_ro(first_name, first).def_ro(second_name, second).def(nb::self == nb::self);
+  type.def("__hash__", [=](const Decided& self) {
+    return nb::hash(nb::make_tuple(self.*first, self.*second));
   });
-  start.attr("__match_args__") = nb::make_tuple("operation", "node");
-
-  nb::class_<SetLimit> limit(module, "SetLimit");
-  limit.def(
-      "__init__",
-      [](SetLimit* self, FlowId flow, uint32_t most) {
-        new (self) SetLimit{flow, most};
-      },
-      nb::arg("flow"), nb::arg("limit"));
-  limit.def_ro("flow", &SetLimit::flow).def_ro("limit", &SetLimit::limit).def(nb::self == nb::self);
-  limit.def("__hash__",
-            [](const SetLimit& self) { return nb::hash(nb::make_tuple(self.flow, self.limit)); });
-  limit.def("__repr__", [](const SetLimit& self) {
-    return "SetLimit(flow=" + std::to_string(self.flow) + ", limit=" + std::to_string(self.limit) +
-           ")";
+  type.def("__repr__", [=](const Decided& self) {
+    return std::string(name) + "(" + first_name + "=" + std::to_string(self.*first) + ", " +
+           second_name + "=" + std::to_string(self.*second) + ")";
   });
-  limit.attr("__match_args__") = nb::make_tuple("flow", "limit");
+  type.attr("__match_args__") = nb::make_tuple(first_name, second_name);
 }
 
 void bind_configuration(nb::class_<Policy>& type) {
@@ -316,6 +302,17 @@ void bind_configuration(nb::class_<Policy>& type) {
   type.def("needs_samples", &Policy::needs_samples, nb::arg("device"));
 }
 
+/// An event whose fields are the arguments.
+template <class Told, class... Fields, class... Names>
+void bind_event(nb::class_<Policy>& type, const char* what, Names... names) {
+  type.def(
+      what,
+      [](Policy& self, Fields... fields, uint64_t now_ns) {
+        return self.hear(Told{fields...}, now_ns);
+      },
+      nb::arg(names)..., nb::arg("now_ns"));
+}
+
 void bind_events(nb::class_<Policy>& type) {
   type.def(
       "ready",
@@ -326,24 +323,6 @@ void bind_events(nb::class_<Policy>& type) {
       nb::arg("operation"), nb::arg("flow"), nb::arg("node").none(), nb::arg("bytes"),
       nb::arg("now_ns"));
   type.def(
-      "finished",
-      [](Policy& self, OperationId operation, double seconds, uint64_t bytes, uint64_t now_ns) {
-        return self.hear(policy::Finished{operation, seconds, bytes}, now_ns);
-      },
-      nb::arg("operation"), nb::arg("seconds"), nb::arg("bytes"), nb::arg("now_ns"));
-  type.def(
-      "failed",
-      [](Policy& self, OperationId operation, uint64_t now_ns) {
-        return self.hear(policy::Failed{operation}, now_ns);
-      },
-      nb::arg("operation"), nb::arg("now_ns"));
-  type.def(
-      "cancelled",
-      [](Policy& self, OperationId operation, uint64_t now_ns) {
-        return self.hear(policy::Cancelled{operation}, now_ns);
-      },
-      nb::arg("operation"), nb::arg("now_ns"));
-  type.def(
       "sample",
       [](Policy& self, DeviceId device, NodeId node, double bytes_per_second, uint64_t now_ns,
          double seconds) {
@@ -351,30 +330,20 @@ void bind_events(nb::class_<Policy>& type) {
       },
       nb::arg("device"), nb::arg("node"), nb::arg("bytes_per_second"), nb::arg("now_ns"),
       nb::arg("seconds") = 1.0);
-  type.def(
-      "node_up",
-      [](Policy& self, NodeId node, uint64_t now_ns) {
-        return self.hear(policy::NodeUp{node}, now_ns);
-      },
-      nb::arg("node"), nb::arg("now_ns"));
-  type.def(
-      "node_down",
-      [](Policy& self, NodeId node, uint64_t now_ns) {
-        return self.hear(policy::NodeDown{node}, now_ns);
-      },
-      nb::arg("node"), nb::arg("now_ns"));
-  type.def(
-      "device_up",
-      [](Policy& self, DeviceId device, NodeId node, uint64_t now_ns) {
-        return self.hear(policy::DeviceUp{device, node}, now_ns);
-      },
-      nb::arg("device"), nb::arg("node"), nb::arg("now_ns"));
+  bind_event<policy::Finished, OperationId, double, uint64_t>(type, "finished", "operation",
+                                                              "seconds", "bytes");
+  bind_event<policy::Failed, OperationId>(type, "failed", "operation");
+  bind_event<policy::Cancelled, OperationId>(type, "cancelled", "operation");
+  bind_event<policy::NodeUp, NodeId>(type, "node_up", "node");
+  bind_event<policy::NodeDown, NodeId>(type, "node_down", "node");
+  bind_event<policy::DeviceUp, DeviceId, NodeId>(type, "device_up", "device", "node");
 }
 
 }  // namespace
 
 void bind_policy(nb::module_& module) {
-  bind_decisions(module);
+  bind_decision(module, "Start", "operation", &Start::operation, "node", &Start::node);
+  bind_decision(module, "SetLimit", "flow", &SetLimit::flow, "limit", &SetLimit::limit);
   nb::class_<Policy> type(module, "Policy", nb::type_slots(policy_slots));
   bind_configuration(type);
   bind_events(type);
