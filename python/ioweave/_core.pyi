@@ -144,25 +144,11 @@ class Policy:
             ValueError: There is no such device.
         """
 
-    def nodes_with(self, device: int) -> int:
-        """How many nodes are up and have it; if none, what is for any node waits for one.
-
-        Raises:
-            ValueError: There is no such device.
-        """
-
     def flow_counts(self, flow: int) -> tuple[int, int]:
         """How many operations of a flow wait, and how many run.
 
         Raises:
             ValueError: There is no such flow.
-        """
-
-    def device_counts(self, device: int) -> tuple[int, int]:
-        """The same for all flows of a device.
-
-        Raises:
-            ValueError: There is no such device.
         """
 
     def running_on(self, node: int) -> int:
@@ -418,7 +404,6 @@ class Simulation:
 
     def record(self, task: int) -> Record: ...
     def counts_of(self, flow: int) -> FlowCounts: ...
-    def moved_bytes(self, device: int) -> float: ...
     @property
     def now_s(self) -> float: ...
     @property

@@ -1,8 +1,7 @@
 // The policy core for Python: events in, decisions out. Conversions only, decided is in src/policy.
 //
-// Words (scope, class, constraint, ...) are read by the grammar of the event log: what it learns,
-// the binding knows. Every event is checked by Policy::accepts(), because the policy itself takes a
-// wrong one for an error of the program and aborts.
+// Words (scope, class, constraint, ...) are those of the event log. Every event is checked by
+// Policy::accepts(), because the policy takes a wrong one for an error of the program and aborts.
 
 #include "policy.hpp"
 
@@ -26,7 +25,9 @@
 #include "gil.hpp"
 #include "module.hpp"
 #include "policy/climb.hpp"
+#include "policy/constraint_text.hpp"
 #include "policy/explanation.hpp"
+#include "policy/words.hpp"
 
 namespace ioweave::python {
 namespace {
@@ -53,21 +54,14 @@ int64_t accepted(int64_t id, const std::string& why) {
   return id;
 }
 
-/// `config` with the value of one key replaced by `word`, as the event log would read it. `config`
-/// still has an empty name: `subject` is what an error calls it.
-template <class Config>
-Config with_word(const Config& config, const std::string& subject, const std::string& key,
-                 const std::string& word) {
-  std::string line;
-  policy::append_line(line, config);
-  const size_t value = line.find(" " + key + "=") + key.size() + 2;
-  line.replace(value, line.find(' ', value) - value, word);
-  policy::Record record;
+/// Reads a word of the configuration of `subject`, which an error names.
+template <class Value>
+void read_word(bool (*parse)(std::string_view, Value&, std::string&), const std::string& word,
+               Value& value, const std::string& subject) {
   std::string why;
-  if (!policy::parse_line(line, record, why)) {
+  if (!parse(word, value, why)) {
     refuse(subject + ": " + why);
   }
-  return std::get<Config>(record);
 }
 
 NodeId node_of(std::optional<NodeId> node) {
@@ -91,8 +85,9 @@ int64_t Policy::add_device(const std::string& name, const std::string& scope,
                            const std::array<uint32_t, policy::kClasses>& weights, bool everywhere,
                            uint32_t begins_at) {
   const std::string subject = "device '" + name + "'";
-  DeviceConfig config = with_word(DeviceConfig{}, subject, "scope", scope);
-  config = with_word(config, subject, "scheduling", scheduling);
+  DeviceConfig config;
+  read_word(policy::parse_word, scope, config.scope, subject);
+  read_word(policy::parse_word, scheduling, config.scheduling, subject);
   config.name = name;
   config.budget_mb_per_s = budget_mb_per_s;
   config.max_in_flight = max_in_flight;
@@ -109,8 +104,9 @@ int64_t Policy::add_flow(const std::string& name, DeviceId device, const std::st
                          const std::string& constraint, uint32_t max_in_flight,
                          const std::string& learned) {
   const std::string subject = "flow '" + name + "'";
-  FlowConfig config = with_word(FlowConfig{}, subject, "class", priority);
-  config = with_word(config, subject, "constraint", constraint);
+  FlowConfig config;
+  read_word(policy::parse_word, priority, config.priority, subject);
+  read_word(policy::parse_constraint, constraint, config.constraint, subject);
   config.name = name;
   config.device = device;
   config.max_in_flight = max_in_flight;
@@ -144,7 +140,7 @@ void Policy::on(const Event& event, uint64_t now_ns, std::vector<Decision>& out)
   }
 }
 
-void Policy::check(FlowId flow) const {
+void Policy::check_flow(FlowId flow) const {
   if (flow >= policy_.flows()) {
     refuse("flow " + std::to_string(flow) + " does not exist");
   }
@@ -162,23 +158,10 @@ bool Policy::has(NodeId node, DeviceId device) {
   return policy_.has(node, device);
 }
 
-uint64_t Policy::nodes_with(DeviceId device) {
-  const Use use(*this);
-  check_device(device);
-  return policy_.nodes_with(device);
-}
-
 std::pair<uint64_t, uint64_t> Policy::flow_counts(FlowId flow) {
   const Use use(*this);
-  check(flow);
+  check_flow(flow);
   const policy::Counts counts = policy_.flow_counts(flow);
-  return {counts.waiting, counts.running};
-}
-
-std::pair<uint64_t, uint64_t> Policy::device_counts(DeviceId device) {
-  const Use use(*this);
-  check_device(device);
-  const policy::Counts counts = policy_.device_counts(device);
   return {counts.waiting, counts.running};
 }
 
@@ -198,13 +181,13 @@ bool Policy::needs_samples(DeviceId device) {
 
 std::string Policy::explain(FlowId flow) {
   const Use use(*this);
-  check(flow);
+  check_flow(flow);
   return policy::to_json(policy_.explain(flow));
 }
 
 std::string Policy::learned(FlowId flow) {
   const Use use(*this);
-  check(flow);
+  check_flow(flow);
   return policy_.learned(flow);
 }
 
@@ -274,40 +257,26 @@ policy::Replayed replay(const std::filesystem::path& path) {
   return replayed;
 }
 
-void bind_decisions(nb::module_& module) {
-  nb::class_<Start> start(module, "Start");
-  start.def(
+/// A decision of two numbers, as a value of Python.
+template <class Decided, class First, class Second>
+void bind_decision(nb::module_& module, const char* name, const char* first_name,
+                   First Decided::*first, const char* second_name, Second Decided::*second) {
+  nb::class_<Decided> type(module, name);
+  type.def(
       "__init__",
-      [](Start* self, OperationId operation, NodeId node) {
-        new (self) Start{operation, node};
+      [](Decided* self, First its_first, Second its_second) {
+        new (self) Decided{its_first, its_second};
       },
-      nb::arg("operation"), nb::arg("node"));
-  start.def_ro("operation", &Start::operation)
-      .def_ro("node", &Start::node)
-      .def(nb::self == nb::self);
-  start.def("__hash__",
-            [](const Start& self) { return nb::hash(nb::make_tuple(self.operation, self.node)); });
-  start.def("__repr__", [](const Start& self) {
-    return "Start(operation=" + std::to_string(self.operation) +
-           ", node=" + std::to_string(self.node) + ")";
+      nb::arg(first_name), nb::arg(second_name));
+  type.def_ro(first_name, first).def_ro(second_name, second).def(nb::self == nb::self);
+  type.def("__hash__", [=](const Decided& self) {
+    return nb::hash(nb::make_tuple(self.*first, self.*second));
   });
-  start.attr("__match_args__") = nb::make_tuple("operation", "node");
-
-  nb::class_<SetLimit> limit(module, "SetLimit");
-  limit.def(
-      "__init__",
-      [](SetLimit* self, FlowId flow, uint32_t most) {
-        new (self) SetLimit{flow, most};
-      },
-      nb::arg("flow"), nb::arg("limit"));
-  limit.def_ro("flow", &SetLimit::flow).def_ro("limit", &SetLimit::limit).def(nb::self == nb::self);
-  limit.def("__hash__",
-            [](const SetLimit& self) { return nb::hash(nb::make_tuple(self.flow, self.limit)); });
-  limit.def("__repr__", [](const SetLimit& self) {
-    return "SetLimit(flow=" + std::to_string(self.flow) + ", limit=" + std::to_string(self.limit) +
-           ")";
+  type.def("__repr__", [=](const Decided& self) {
+    return std::string(name) + "(" + first_name + "=" + std::to_string(self.*first) + ", " +
+           second_name + "=" + std::to_string(self.*second) + ")";
   });
-  limit.attr("__match_args__") = nb::make_tuple("flow", "limit");
+  type.attr("__match_args__") = nb::make_tuple(first_name, second_name);
 }
 
 void bind_configuration(nb::class_<Policy>& type) {
@@ -321,7 +290,6 @@ void bind_configuration(nb::class_<Policy>& type) {
            nb::arg("priority") = "foreground", nb::arg("constraint") = "none",
            nb::arg("max_in_flight") = 0, nb::arg("learned") = "");
   type.def("has", &Policy::has, nb::arg("node"), nb::arg("device"));
-  type.def("nodes_with", &Policy::nodes_with, nb::arg("device"));
   type.def("explain", &Policy::explain, nb::arg("flow"));
   type.def("learned", &Policy::learned, nb::arg("flow"));
   type.def_prop_ro("devices", [](Policy& self) { return self.ask(&policy::Policy::devices); });
@@ -330,9 +298,19 @@ void bind_configuration(nb::class_<Policy>& type) {
                    [](Policy& self) { return self.ask<uint64_t>(&policy::Policy::waiting); });
   type.def_prop_ro("running", [](Policy& self) { return self.ask(&policy::Policy::running); });
   type.def("flow_counts", &Policy::flow_counts, nb::arg("flow"));
-  type.def("device_counts", &Policy::device_counts, nb::arg("device"));
   type.def("running_on", &Policy::running_on, nb::arg("node"));
   type.def("needs_samples", &Policy::needs_samples, nb::arg("device"));
+}
+
+/// An event whose fields are the arguments.
+template <class Told, class... Fields, class... Names>
+void bind_event(nb::class_<Policy>& type, const char* what, Names... names) {
+  type.def(
+      what,
+      [](Policy& self, Fields... fields, uint64_t now_ns) {
+        return self.hear(Told{fields...}, now_ns);
+      },
+      nb::arg(names)..., nb::arg("now_ns"));
 }
 
 void bind_events(nb::class_<Policy>& type) {
@@ -345,24 +323,6 @@ void bind_events(nb::class_<Policy>& type) {
       nb::arg("operation"), nb::arg("flow"), nb::arg("node").none(), nb::arg("bytes"),
       nb::arg("now_ns"));
   type.def(
-      "finished",
-      [](Policy& self, OperationId operation, double seconds, uint64_t bytes, uint64_t now_ns) {
-        return self.hear(policy::Finished{operation, seconds, bytes}, now_ns);
-      },
-      nb::arg("operation"), nb::arg("seconds"), nb::arg("bytes"), nb::arg("now_ns"));
-  type.def(
-      "failed",
-      [](Policy& self, OperationId operation, uint64_t now_ns) {
-        return self.hear(policy::Failed{operation}, now_ns);
-      },
-      nb::arg("operation"), nb::arg("now_ns"));
-  type.def(
-      "cancelled",
-      [](Policy& self, OperationId operation, uint64_t now_ns) {
-        return self.hear(policy::Cancelled{operation}, now_ns);
-      },
-      nb::arg("operation"), nb::arg("now_ns"));
-  type.def(
       "sample",
       [](Policy& self, DeviceId device, NodeId node, double bytes_per_second, uint64_t now_ns,
          double seconds) {
@@ -370,30 +330,20 @@ void bind_events(nb::class_<Policy>& type) {
       },
       nb::arg("device"), nb::arg("node"), nb::arg("bytes_per_second"), nb::arg("now_ns"),
       nb::arg("seconds") = 1.0);
-  type.def(
-      "node_up",
-      [](Policy& self, NodeId node, uint64_t now_ns) {
-        return self.hear(policy::NodeUp{node}, now_ns);
-      },
-      nb::arg("node"), nb::arg("now_ns"));
-  type.def(
-      "node_down",
-      [](Policy& self, NodeId node, uint64_t now_ns) {
-        return self.hear(policy::NodeDown{node}, now_ns);
-      },
-      nb::arg("node"), nb::arg("now_ns"));
-  type.def(
-      "device_up",
-      [](Policy& self, DeviceId device, NodeId node, uint64_t now_ns) {
-        return self.hear(policy::DeviceUp{device, node}, now_ns);
-      },
-      nb::arg("device"), nb::arg("node"), nb::arg("now_ns"));
+  bind_event<policy::Finished, OperationId, double, uint64_t>(type, "finished", "operation",
+                                                              "seconds", "bytes");
+  bind_event<policy::Failed, OperationId>(type, "failed", "operation");
+  bind_event<policy::Cancelled, OperationId>(type, "cancelled", "operation");
+  bind_event<policy::NodeUp, NodeId>(type, "node_up", "node");
+  bind_event<policy::NodeDown, NodeId>(type, "node_down", "node");
+  bind_event<policy::DeviceUp, DeviceId, NodeId>(type, "device_up", "device", "node");
 }
 
 }  // namespace
 
 void bind_policy(nb::module_& module) {
-  bind_decisions(module);
+  bind_decision(module, "Start", "operation", &Start::operation, "node", &Start::node);
+  bind_decision(module, "SetLimit", "flow", &SetLimit::flow, "limit", &SetLimit::limit);
   nb::class_<Policy> type(module, "Policy", nb::type_slots(policy_slots));
   bind_configuration(type);
   bind_events(type);

@@ -48,10 +48,8 @@ class Policy {
 
   /// nb::value_error where there is no such device.
   bool has(policy::NodeId node, policy::DeviceId device);
-  uint64_t nodes_with(policy::DeviceId device);
-  /// (waiting, running); nb::value_error where there is no such flow, device or node.
+  /// (waiting, running); nb::value_error where there is no such flow or node.
   std::pair<uint64_t, uint64_t> flow_counts(policy::FlowId flow);
-  std::pair<uint64_t, uint64_t> device_counts(policy::DeviceId device);
   uint64_t running_on(policy::NodeId node);
   bool needs_samples(policy::DeviceId device);
   /// JSON, as policy::to_json(); nb::value_error where there is no such flow.
@@ -64,6 +62,9 @@ class Policy {
     return (policy_.*question)();
   }
   [[nodiscard]] const policy::Policy& core() const { return policy_; }
+  /// nb::value_error where there is no such flow or device; of who has a Use.
+  void check_flow(policy::FlowId flow) const;
+  void check_device(policy::DeviceId device) const;
 
   // For the garbage collector: the log may lead back to whoever holds the policy.
   [[nodiscard]] PyObject* log() const { return log_.ptr(); }
@@ -71,8 +72,6 @@ class Policy {
 
  private:
   void tell(std::string_view line);
-  void check(policy::FlowId flow) const;
-  void check_device(policy::DeviceId device) const;
 
   nb::object log_;
   policy::Policy policy_;

@@ -72,10 +72,8 @@ class Simulation {
   void set_curve(policy::DeviceId device, const std::vector<std::pair<double, double>>& points,
                  std::optional<double> at_s) {
     const Policy::Use use(policy_);
-    if (device >= policy_.core().devices()) {
-      throw nb::value_error(("device " + std::to_string(device) + " does not exist").c_str());
-    }
-    if (at_s && !(*at_s >= simulation_.now_s() && *at_s <= 1e9)) {
+    policy_.check_device(device);
+    if (at_s && !(*at_s >= simulation_.now_s() && *at_s <= simulator::kMostSeconds)) {
       throw nb::value_error("at_s has passed, or is above 1e9 s");
     }
     std::vector<simulator::Curve::Point> given;
@@ -253,12 +251,6 @@ void bind_simulation(nb::module_& module) {
           "counts_of",
           [](Simulation& self, policy::FlowId flow) { return self.ask(&Core::counts_of, flow); },
           nb::arg("flow"))
-      .def(
-          "moved_bytes",
-          [](Simulation& self, policy::DeviceId device) {
-            return self.ask(&Core::moved_bytes, device);
-          },
-          nb::arg("device"))
       .def_prop_ro("now_s", [](Simulation& self) { return self.ask(&Core::now_s); })
       .def_prop_ro("free_cores", [](Simulation& self) { return self.ask(&Core::free_cores); })
       .def_prop_ro("unfinished", [](Simulation& self) { return self.ask(&Core::unfinished); })

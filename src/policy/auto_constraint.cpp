@@ -88,7 +88,7 @@ void AutoConstraint::begin_epoch() {
   sum_s_ = 0;
 }
 
-bool AutoConstraint::epoch_full() const noexcept {
+bool AutoConstraint::is_epoch_full() const noexcept {
   return learning_ && started_ == wanted_;
 }
 
@@ -96,13 +96,13 @@ bool AutoConstraint::wants_own_node() const noexcept {
   return learning_ && lost_ < wanted_;
 }
 
-EpochId AutoConstraint::started() {
+EpochId AutoConstraint::count_start() {
   IOW_ASSERT(learning_ && started_ < wanted_);
   ++started_;
   return epoch_;
 }
 
-void AutoConstraint::ended(EpochId epoch, std::optional<double> seconds) {
+void AutoConstraint::count_end(EpochId epoch, std::optional<double> seconds) {
   if (!learning_ || epoch != epoch_) {
     return;
   }
@@ -180,7 +180,7 @@ double AutoConstraint::estimate(uint64_t operations, size_t index) const {
   return static_cast<double>(groups) * known.mean_s + rest_s;
 }
 
-void AutoConstraint::waiting(uint64_t operations, uint64_t now_ns) {
+void AutoConstraint::hear_waiting(uint64_t operations, uint64_t now_ns) {
   if (!learning_) {
     choose(operations, now_ns);
   }
@@ -222,7 +222,7 @@ void AutoConstraint::explain(Explanation& out) const {
   }
   out.phase = learning_ ? Explanation::Phase::learning : Explanation::Phase::chosen;
   out.constraint_mb_per_s = mb_per_s_;
-  out.epoch_full = epoch_full();
+  out.epoch_full = is_epoch_full();
   out.epochs = epochs_;
   if (learning_) {
     const std::string so_far = std::to_string(ended_) + " of " + std::to_string(wanted_) + " ended";

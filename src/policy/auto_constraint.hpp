@@ -33,7 +33,7 @@
 
 namespace ioweave::policy {
 
-/// Also for a validated flow only; where it learns is the scheduler's business.
+/// For a validated flow. Where it learns is the business of LearningNodes.
 class AutoConstraint final : public Limiter {
  public:
   /// Begins with what flow.learned registered, if that fits the budget; else it learns.
@@ -45,13 +45,13 @@ class AutoConstraint final : public Limiter {
   [[nodiscard]] std::string learned() const override;
 
   [[nodiscard]] bool adapts() const noexcept override { return true; }
-  void waiting(uint64_t operations, uint64_t now_ns) override;
-  [[nodiscard]] bool learning() const noexcept override { return learning_; }
-  [[nodiscard]] bool epoch_full() const noexcept override;
+  void hear_waiting(uint64_t operations, uint64_t now_ns) override;
+  [[nodiscard]] bool is_learning() const noexcept override { return learning_; }
+  [[nodiscard]] bool is_epoch_full() const noexcept override;
   /// Until it has lost as many operations as it wants: what fails all the time keeps nobody out.
   [[nodiscard]] bool wants_own_node() const noexcept override;
-  [[nodiscard]] EpochId started() override;
-  void ended(EpochId epoch, std::optional<double> seconds) override;
+  [[nodiscard]] EpochId count_start() override;
+  void count_end(EpochId epoch, std::optional<double> seconds) override;
   void begin_epoch_again() override;
 
   /// T(n, c) in seconds, for registry()[index].

@@ -16,8 +16,7 @@ constexpr double kToMove = 0.7;
 constexpr double kToTry = 1;
 constexpr double kToTryBeyond = 0.3;  ///< everything tried
 constexpr double kToGoOn = 0.6;
-constexpr double kLinear = 0.26;       ///< of a step, nearly; quite linear would be 0.35
-constexpr uint32_t kMostLeaping = 16;  ///< operations at once: what has begun cannot be stopped
+constexpr double kLinear = 0.26;  ///< of a step, nearly; quite linear would be 0.35
 constexpr double kSteep = 0.2;
 constexpr double kGentle = 0.05;  ///< half a step follows
 
@@ -479,7 +478,7 @@ uint32_t Climber::trial_limit() {
   const double slope = way_ == Way::down
                            ? curve_.gain(base_, to)
                            : curve_.gain(before, base_) - curve_.unsure(before, base_);
-  const bool leaps = way_ == Way::up && curve_.limit_at(base_) <= kMostLeaping;
+  const bool leaps = way_ == Way::up && curve_.limit_at(base_) <= Opening::kMostLeaping;
   const int most = leaps && slope >= kLinear ? 3 : slope >= kSteep ? 1 : 0;
   for (int further = 0; further < most; ++further) {
     const uint32_t beyond = next(to, way_);

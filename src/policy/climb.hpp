@@ -4,8 +4,8 @@
 // throughput (Sample) while every node works on.
 //
 // Every sample is of some number of operations at once, also while the surplus of a higher limit
-// drains, and goes into an estimate of the device's curve (curve_estimate.hpp), which knows how
-// sure it is. By that, after each sample:
+// drains. It goes into an estimate of the device's curve (curve_estimate.hpp), which knows how sure
+// it is. From that follow, after each sample:
 //   base   is the fewest operations known to be within 2 % of the best; the limit, while nothing is
 //          on trial. There it is *settled*.
 //   trial  of one step up or down (by 1.4, by 2 while the curve is steep, and up by 4 from 16 or
@@ -32,17 +32,17 @@
 // next one that did: counters of calls see nothing of a long call before its end. On the way up a
 // part of a second is enough where it shows a steep gain beyond what parts differ by.
 //
-// Where operations end of whose bytes the device knows next to nothing (metadata, what the page
-// cache has, storage that no counter sees), operations a second are its throughput.
+// Operations a second are its throughput where operations end of whose bytes the device knows next
+// to nothing (metadata, what the page cache has, storage that no counter sees).
 //
 // Where operations are quick, all this begins only when the search by operations that end has found
 // a limit (climb_opening.hpp); what that heard of other limits gives the curve its first shape. The
 // first whole sample under one limit ends that search, for it is as slow.
 //
-// What an earlier run learned is where it begins, but with 8 operations at once at most: if these
-// are as fast as they were then, it goes on with all that is known of the curve
-// (learned_curve.hpp), else it searches from there.
-// The device may be another one, and operations that have begun cannot be stopped.
+// It begins where an earlier run ended, but with 8 operations at once at most: the device may be
+// another one, and operations that have begun cannot be stopped. If these are as fast as they were
+// then, it goes on with all that is known of the curve (learned_curve.hpp), else it searches from
+// there.
 //
 // One climber per device, shared by its flows with this constraint: they are limited together. The
 // nodes of a device of scope node are taken for equal: one limit for all, and every sample counts.

@@ -8,9 +8,8 @@
 namespace ioweave::policy {
 namespace {
 
-constexpr double kBetter = 1.05;  ///< a doubling pays
-constexpr double kLinear = 1.8;   ///< nearly; two doublings follow
-constexpr uint32_t kMostLeaping = 16;
+constexpr double kBetter = 1.05;     ///< a doubling pays
+constexpr double kLinear = 1.8;      ///< nearly; two doublings follow
 constexpr double kAsGood = 0.97;     ///< of the best: fewer at once are preferred
 constexpr uint32_t kFewest = 4;      ///< operations of a step
 constexpr uint32_t kMostRounds = 4;  ///< of as many operations as the limit

@@ -45,6 +45,9 @@ class Opening {
     double mb_per_s = 0;
   };
 
+  /// The highest limit that may more than double at once: what has begun cannot be stopped.
+  static constexpr uint32_t kMostLeaping = 16;
+
   Opening(uint32_t first, uint32_t most) noexcept : limit_(first), most_(most) {}
 
   [[nodiscard]] bool searching() const noexcept { return way_ != Way::found; }

@@ -12,6 +12,7 @@ namespace ioweave::policy {
 using DeviceId = uint32_t;
 using FlowId = uint32_t;
 using NodeId = uint32_t;
+inline constexpr NodeId kAnyNode = 0xFFFFFFFFu;
 /// Chosen by the driver, opaque to the policy; unique among the operations it knows.
 using OperationId = uint64_t;
 
@@ -25,7 +26,7 @@ inline constexpr unsigned kClasses = 3;
 struct Ready {
   OperationId operation;
   FlowId flow;
-  NodeId node;  ///< where it may run, which has the device; kAnyNode lets the policy place it
+  NodeId node;  ///< where it is to run, which has the device; kAnyNode: the policy chooses
   uint64_t bytes;
   bool operator==(const Ready&) const = default;
 };
@@ -58,8 +59,8 @@ struct Cancelled {
 };
 
 /// Throughput of a device as measured from outside, about once a second; at first more often
-/// (`sample_part`). How many operations ran meanwhile, and whether others waited, the policy
-/// counts.
+/// (`sample_part`). The policy itself counts how many operations ran meanwhile, and whether others
+/// waited.
 struct Sample {
   DeviceId device;
   NodeId node;
@@ -68,8 +69,8 @@ struct Sample {
   bool operator==(const Sample&) const = default;
 };
 
-/// The part of the period of samples that passes until the next one, when there have been so many:
-/// from the short ones `climb` sees a steep beginning.
+/// Returns the part of the sampling period that passes until the next sample, after so many. The
+/// first ones are short: they show `climb` a steep beginning.
 constexpr double sample_part(unsigned samples) {
   return samples < 20 ? 0.25 : 1;
 }
@@ -97,8 +98,8 @@ struct NodeDown {
   bool operator==(const NodeDown&) const = default;
 };
 
-/// The node, which is up, has this device, which is not on every node (DeviceConfig::everywhere);
-/// it has it until it goes down.
+/// The node, which is up, has this device from now on until it goes down. Only for devices that are
+/// not on every node (DeviceConfig::everywhere).
 struct DeviceUp {
   DeviceId device;
   NodeId node;
@@ -127,7 +128,5 @@ struct SetLimit {
 };
 
 using Decision = std::variant<Start, SetLimit>;
-
-inline constexpr NodeId kAnyNode = 0xFFFFFFFFu;
 
 }  // namespace ioweave::policy

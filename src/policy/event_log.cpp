@@ -1,24 +1,30 @@
 // The text of a log, written and read. Recording and replaying are in event_replay.cpp.
+//
+// pass_fields() and its like list the fields of each line once: a Writer takes them from the record
+// to the text, a Reader from the text to the record.
 
 #include "policy/event_log.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <span>
 #include <utility>
 
 #include "policy/constraint_text.hpp"
 #include "policy/number_text.hpp"
+#include "policy/words.hpp"
 
 namespace ioweave::policy {
 namespace {
 
-constexpr std::array<std::string_view, 2> kScopes{"node", "shared"};
-constexpr std::array<std::string_view, 3> kSchedulings{"none", "strict", "weighted"};
-constexpr std::array<std::string_view, kClasses> kClassNames{"foreground", "write_behind",
-                                                             "prefetch"};
 constexpr std::string_view kAny = "any";
 constexpr std::string_view kDecisionMark = "> ";
+
+// By the alternatives of Event and Decision.
+constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{
+    "ready",  "started",  "finished", "failed",    "cancelled",
+    "sample", "activity", "node_up",  "node_down", "device_up"};
+constexpr std::array<std::string_view, std::variant_size_v<Decision>> kDecisions{"start", "limit"};
 
 // ---- Writing -----------------------------------------------------------------------------------
 
@@ -26,123 +32,89 @@ bool is_plain(char c) {
   return static_cast<unsigned char>(c) > ' ' && c != '%' && c != '\x7f';
 }
 
-void append_name(std::string& out, std::string_view name) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  for (const char c : name) {
-    if (is_plain(c)) {
-      out += c;
+class Writer {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
+
+  template <class Number>
+  void pass_number(std::string_view key, Number number) {
+    append_key(key);
+    append_number(out_, number);
+  }
+  void pass_node(NodeId node) {
+    if (node == kAnyNode) {
+      append_key("node");
+      out_ += kAny;
     } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += '%';
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15];
+      pass_number("node", node);
     }
   }
-}
-
-void append_key(std::string& out, std::string_view key) {
-  out += ' ';
-  out += key;
-  out += '=';
-}
-
-template <class Number>
-void append_field(std::string& out, std::string_view key, Number number) {
-  append_key(out, key);
-  append_number(out, number);
-}
-
-void append_word(std::string& out, std::string_view key, std::string_view word) {
-  append_key(out, key);
-  out += word;
-}
-
-void append_node(std::string& out, NodeId node) {
-  if (node == kAnyNode) {
-    append_word(out, "node", kAny);
-  } else {
-    append_field(out, "node", node);
+  template <class Enum>
+  void pass_word(Enum value) {
+    append_key(Words<Enum>::kKey);
+    out_ += Words<Enum>::kAll[static_cast<unsigned>(value)];
   }
-}
-
-struct AppendEvent {
-  std::string& out;
-
-  void operator()(const Ready& event) const {
-    of("ready", event.operation);
-    append_field(out, "flow", event.flow);
-    append_node(out, event.node);
-    append_field(out, "bytes", event.bytes);
+  void pass_name(std::string_view key, std::string_view name) {
+    constexpr std::string_view kHex = "0123456789ABCDEF";
+    append_key(key);
+    for (const char c : name) {
+      if (is_plain(c)) {
+        out_ += c;
+      } else {
+        const auto byte = static_cast<unsigned char>(c);
+        out_ += '%';
+        out_ += kHex[byte >> 4];
+        out_ += kHex[byte & 15];
+      }
+    }
   }
-  void operator()(const Started& event) const { of("started", event.operation); }
-  void operator()(const Finished& event) const {
-    of("finished", event.operation);
-    append_field(out, "seconds", event.seconds);
-    append_field(out, "bytes", event.bytes);
+  void pass_constraint(const Constraint& constraint) {
+    append_key("constraint");
+    append_constraint(out_, constraint);
   }
-  void operator()(const Failed& event) const { of("failed", event.operation); }
-  void operator()(const Cancelled& event) const { of("cancelled", event.operation); }
-  void operator()(const Sample& event) const {
-    out += "sample";
-    append_field(out, "device", event.device);
-    append_node(out, event.node);
-    append_field(out, "bytes_per_second", event.bytes_per_second);
-    append_field(out, "seconds", event.seconds);
-  }
-  void operator()(const Activity& event) const {
-    out += "activity";
-    append_field(out, "device", event.device);
-    append_node(out, event.node);
-    append_word(out, "class", kClassNames[static_cast<unsigned>(event.priority)]);
-    append_field(out, "in_flight", event.in_flight);
-  }
-  void operator()(const NodeUp& event) const {
-    out += "node_up";
-    append_node(out, event.node);
-  }
-  void operator()(const NodeDown& event) const {
-    out += "node_down";
-    append_node(out, event.node);
-  }
-  void operator()(const DeviceUp& event) const {
-    out += "device_up";
-    append_field(out, "device", event.device);
-    append_node(out, event.node);
+  void pass_weights(const std::array<uint32_t, kClasses>& weights) {
+    pass_number("weights", weights[0]);
+    for (unsigned i = 1; i < kClasses; ++i) {
+      out_ += ',';
+      append_number(out_, weights[i]);
+    }
   }
 
-  void of(std::string_view verb, OperationId operation) const {
-    out += verb;
-    append_field(out, "operation", operation);
+  // What a line ends without where it is as usual.
+  void pass_last_name(std::string_view key, std::string_view name) {
+    if (!name.empty()) {
+      pass_name(key, name);
+    }
   }
-};
+  void pass_last_flag(std::string_view key, bool flag) {
+    if (!flag) {
+      pass_number(key, 0);
+    }
+  }
+  void pass_last_number(std::string_view key, uint32_t number) {
+    if (number != 0) {
+      pass_number(key, number);
+    }
+  }
 
-struct AppendDecision {
-  std::string& out;
+ private:
+  void append_key(std::string_view key) { out_.append(" ").append(key).append("="); }
 
-  void operator()(const Start& decision) const {
-    out += "start";
-    append_field(out, "operation", decision.operation);
-    append_node(out, decision.node);
-  }
-  void operator()(const SetLimit& decision) const {
-    out += "limit";
-    append_field(out, "flow", decision.flow);
-    append_field(out, "limit", decision.limit);
-  }
+  std::string& out_;
 };
 
 // ---- Reading -----------------------------------------------------------------------------------
 
 /// Takes a line apart from left to right. After the first mismatch nothing more is taken and `why`
 /// says what was expected; callers read all fields and look once, at the end.
-class Fields {
+class Reader {
  public:
-  Fields(std::string_view line, std::string& why) : rest_(line), why_(why) {}
+  Reader(std::string_view line, std::string& why) : rest_(line), why_(why) {}
 
-  [[nodiscard]] bool ok() const { return ok_; }
+  [[nodiscard]] bool is_ok() const { return ok_; }
 
   /// The next word, up to a space or the end.
-  std::string_view word() {
+  std::string_view take_word() {
     const size_t end = rest_.find(' ');
     const std::string_view taken = rest_.substr(0, end);
     rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
@@ -151,8 +123,8 @@ class Fields {
   }
 
   /// The value of "key=value".
-  std::string_view value(std::string_view key) {
-    const std::string_view found = ok_ && !at_end_ ? word() : std::string_view();
+  std::string_view take_value(std::string_view key) {
+    const std::string_view found = ok_ && !at_end_ ? take_word() : std::string_view();
     if (found.size() <= key.size() || found.substr(0, key.size()) != key ||
         found[key.size()] != '=') {
       expected(std::string(key) + "=...", found);
@@ -162,15 +134,15 @@ class Fields {
   }
 
   template <class Number>
-  void number(std::string_view key, Number& out) {
-    const std::string_view digits = value(key);
+  void pass_number(std::string_view key, Number& out) {
+    const std::string_view digits = take_value(key);
     if (ok_) {
-      to_number(key, digits, out);
+      convert_number(key, digits, out);
     }
   }
 
   template <class Number>
-  void to_number(std::string_view key, std::string_view digits, Number& out) {
+  void convert_number(std::string_view key, std::string_view digits, Number& out) {
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
     if (error == std::errc::result_out_of_range) {
       expected(std::string(key) + " within its range", digits);
@@ -179,61 +151,53 @@ class Fields {
     }
   }
 
-  void flag(std::string_view key, bool& out) {
+  void pass_flag(std::string_view key, bool& out) {
     uint32_t number_found = 0;
-    number(key, number_found);
+    pass_number(key, number_found);
     if (ok_ && number_found > 1) {
       expected("0 or 1 as " + std::string(key), std::to_string(number_found));
     }
     out = number_found == 1;
   }
 
-  void node(NodeId& out) {
-    const std::string_view found = value("node");
+  void pass_node(NodeId& out) {
+    const std::string_view found = take_value("node");
     if (found == kAny) {
       out = kAnyNode;
     } else if (ok_) {
-      to_number("node", found, out);
+      convert_number("node", found, out);
     }
   }
 
   template <class Enum>
-  void choice(std::string_view key, std::span<const std::string_view> names, Enum& out) {
-    const std::string_view found = value(key);
-    std::string known;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (found == names[i]) {
-        out = static_cast<Enum>(i);
-        return;
-      }
-      known += (i == 0 ? "" : "|") + std::string(names[i]);
-    }
-    expected(std::string(key) + "=" + known, found);
+  void pass_word(Enum& out) {
+    const std::string_view found = take_value(Words<Enum>::kKey);
+    ok_ = ok_ && parse_word(found, out, why_);
   }
 
   /// Of keys that a line may end without.
-  [[nodiscard]] bool next_is(std::string_view key) const {
+  [[nodiscard]] bool is_next(std::string_view key) const {
     return !at_end_ && rest_.starts_with(key) && rest_.substr(key.size()).starts_with('=');
   }
-  void last_name(std::string_view key, std::string& out) {
+  void pass_last_name(std::string_view key, std::string& out) {
     if (ok_ && !at_end_) {
-      name(key, out);
+      pass_name(key, out);
     }
   }
-  void last_flag(std::string_view key, bool& out) {
-    if (ok_ && next_is(key)) {
-      flag(key, out);
+  void pass_last_flag(std::string_view key, bool& out) {
+    if (ok_ && is_next(key)) {
+      pass_flag(key, out);
     }
   }
   template <class Number>
-  void last_number(std::string_view key, Number& out) {
+  void pass_last_number(std::string_view key, Number& out) {
     if (ok_ && !at_end_) {
-      number(key, out);
+      pass_number(key, out);
     }
   }
 
-  void name(std::string_view key, std::string& out) {
-    const std::string_view found = value(key);
+  void pass_name(std::string_view key, std::string& out) {
+    const std::string_view found = take_value(key);
     out.clear();
     for (size_t i = 0; ok_ && i < found.size(); ++i) {
       if (found[i] != '%') {
@@ -252,21 +216,21 @@ class Fields {
     }
   }
 
-  void constraint(Constraint& out) {
-    const std::string_view found = value("constraint");
+  void pass_constraint(Constraint& out) {
+    const std::string_view found = take_value("constraint");
     ok_ = ok_ && parse_constraint(found, out, why_);
   }
 
-  void weights(std::array<uint32_t, kClasses>& out) {
-    std::string_view found = value("weights");
+  void pass_weights(std::array<uint32_t, kClasses>& out) {
+    std::string_view found = take_value("weights");
     for (unsigned i = 0; ok_ && i < kClasses; ++i) {
       const size_t end = i + 1 < kClasses ? found.find(',') : std::string_view::npos;
-      to_number("weights", found.substr(0, end), out[i]);
+      convert_number("weights", found.substr(0, end), out[i]);
       found = end == std::string_view::npos ? std::string_view() : found.substr(end + 1);
     }
   }
 
-  void end() {
+  void expect_end() {
     if (ok_ && !at_end_) {
       expected("the end of the line", rest_);
     }
@@ -286,144 +250,116 @@ class Fields {
   bool at_end_ = false;
 };
 
-DeviceConfig read_device(Fields& fields) {
-  DeviceConfig device;
-  fields.name("name", device.name);
-  fields.choice("scope", kScopes, device.scope);
-  fields.number("budget_mb_per_s", device.budget_mb_per_s);
-  fields.number("max_in_flight", device.max_in_flight);
-  fields.choice("scheduling", kSchedulings, device.scheduling);
-  fields.weights(device.weights);
-  fields.last_flag("everywhere", device.everywhere);
-  fields.last_number("begins_at", device.begins_at);
-  return device;
+// ---- The fields of each line -------------------------------------------------------------------
+
+template <class Line, class Device>
+void pass_device(Line& line, Device& device) {
+  line.pass_name("name", device.name);
+  line.pass_word(device.scope);
+  line.pass_number("budget_mb_per_s", device.budget_mb_per_s);
+  line.pass_number("max_in_flight", device.max_in_flight);
+  line.pass_word(device.scheduling);
+  line.pass_weights(device.weights);
+  line.pass_last_flag("everywhere", device.everywhere);
+  line.pass_last_number("begins_at", device.begins_at);
 }
 
-FlowConfig read_flow(Fields& fields) {
-  FlowConfig flow;
-  fields.name("name", flow.name);
-  fields.number("device", flow.device);
-  fields.choice("class", kClassNames, flow.priority);
-  fields.constraint(flow.constraint);
-  fields.number("max_in_flight", flow.max_in_flight);
-  fields.last_name("learned", flow.learned);
-  return flow;
+template <class Line, class Flow>
+void pass_flow(Line& line, Flow& flow) {
+  line.pass_name("name", flow.name);
+  line.pass_number("device", flow.device);
+  line.pass_word(flow.priority);
+  line.pass_constraint(flow.constraint);
+  line.pass_number("max_in_flight", flow.max_in_flight);
+  line.pass_last_name("learned", flow.learned);
 }
 
-Decision read_decision(Fields& fields) {
-  const std::string_view verb = fields.word();
-  if (verb == "start") {
-    Start start{};
-    fields.number("operation", start.operation);
-    fields.node(start.node);
-    return start;
+/// Of an event or a decision: those of this list that it has.
+template <class Line, class Told>
+void pass_fields(Line& line, Told& told) {
+  if constexpr (requires { told.operation; }) {
+    line.pass_number("operation", told.operation);
   }
-  SetLimit limit{};
-  if (verb != "limit") {
-    fields.expected("start or limit", verb);
+  if constexpr (requires { told.device; }) {
+    line.pass_number("device", told.device);
   }
-  fields.number("flow", limit.flow);
-  fields.number("limit", limit.limit);
-  return limit;
-}
-
-/// Events that say no more than which operation.
-template <class OfOperation>
-Event read_of_operation(Fields& fields) {
-  OfOperation event{};
-  fields.number("operation", event.operation);
-  return event;
-}
-
-template <class OfNode>
-Event read_of_node(Fields& fields) {
-  OfNode event{};
-  fields.node(event.node);
-  return event;
-}
-
-Event read_ready(Fields& fields) {
-  Ready event{};
-  fields.number("operation", event.operation);
-  fields.number("flow", event.flow);
-  fields.node(event.node);
-  fields.number("bytes", event.bytes);
-  return event;
-}
-
-Event read_finished(Fields& fields) {
-  Finished event{};
-  fields.number("operation", event.operation);
-  fields.number("seconds", event.seconds);
-  fields.number("bytes", event.bytes);
-  return event;
-}
-
-Event read_sample(Fields& fields) {
-  Sample event{};
-  fields.number("device", event.device);
-  fields.node(event.node);
-  fields.number("bytes_per_second", event.bytes_per_second);
-  fields.number("seconds", event.seconds);
-  return event;
-}
-
-Event read_activity(Fields& fields) {
-  Activity event{};
-  fields.number("device", event.device);
-  fields.node(event.node);
-  fields.choice("class", kClassNames, event.priority);
-  fields.number("in_flight", event.in_flight);
-  return event;
-}
-
-Event read_device_up(Fields& fields) {
-  DeviceUp event{};
-  fields.number("device", event.device);
-  fields.node(event.node);
-  return event;
-}
-
-Event read_event(Fields& fields) {
-  using Read = Event (*)(Fields&);
-  static constexpr std::array<std::pair<std::string_view, Read>, 10> kVerbs{{
-      {"ready", read_ready},
-      {"started", read_of_operation<Started>},
-      {"finished", read_finished},
-      {"failed", read_of_operation<Failed>},
-      {"cancelled", read_of_operation<Cancelled>},
-      {"sample", read_sample},
-      {"activity", read_activity},
-      {"node_up", read_of_node<NodeUp>},
-      {"node_down", read_of_node<NodeDown>},
-      {"device_up", read_device_up},
-  }};
-  const std::string_view verb = fields.word();
-  for (const auto& [known, read] : kVerbs) {
-    if (verb == known) {
-      return read(fields);
-    }
+  if constexpr (requires { told.flow; }) {
+    line.pass_number("flow", told.flow);
   }
-  fields.expected("an event (ready, finished, ...)", verb);
-  return Started{};
+  if constexpr (requires { told.node; }) {
+    line.pass_node(told.node);
+  }
+  if constexpr (requires { told.priority; }) {
+    line.pass_word(told.priority);
+  }
+  if constexpr (requires { told.in_flight; }) {
+    line.pass_number("in_flight", told.in_flight);
+  }
+  if constexpr (requires { told.bytes_per_second; }) {
+    line.pass_number("bytes_per_second", told.bytes_per_second);
+  }
+  if constexpr (requires { told.seconds; }) {
+    line.pass_number("seconds", told.seconds);
+  }
+  if constexpr (requires { told.bytes; }) {
+    line.pass_number("bytes", told.bytes);
+  }
+  if constexpr (requires { told.limit; }) {
+    line.pass_number("limit", told.limit);
+  }
 }
 
-Record read_record(std::string_view line, Fields& fields) {
-  if (line.substr(0, kDecisionMark.size()) == kDecisionMark) {
-    fields.word();
-    return read_decision(fields);
+/// An event or a decision, by its word in `words`.
+template <class Kinds, size_t kKinds>
+void append_kind(std::string& out, const std::array<std::string_view, kKinds>& words,
+                 const Kinds& kinds) {
+  out += words[kinds.index()];
+  Writer writer(out);
+  std::visit([&writer](const auto& kind) { pass_fields(writer, kind); }, kinds);
+}
+
+/// Gives `kinds` its alternative of this number, in its first state.
+template <size_t... I, class... Kind>
+void emplace_kind(std::variant<Kind...>& kinds, size_t number, std::index_sequence<I...>) {
+  ((number == I ? static_cast<void>(kinds.template emplace<I>()) : void()), ...);
+}
+
+template <class Kinds, size_t kKinds>
+void read_kind(Reader& reader, const std::array<std::string_view, kKinds>& words,
+               const char* expected, Kinds& kinds) {
+  const std::string_view word = reader.take_word();
+  const auto found = std::find(words.begin(), words.end(), word);
+  if (found == words.end()) {
+    reader.expected(expected, word);
+    return;
   }
-  const std::string_view first = fields.word();
+  emplace_kind(kinds, static_cast<size_t>(found - words.begin()),
+               std::make_index_sequence<kKinds>());
+  std::visit([&reader](auto& kind) { pass_fields(reader, kind); }, kinds);
+}
+
+Record read_record(std::string_view line, Reader& reader) {
+  if (line.starts_with(kDecisionMark)) {
+    reader.take_word();
+    Decision decision;
+    read_kind(reader, kDecisions, "start or limit", decision);
+    return decision;
+  }
+  const std::string_view first = reader.take_word();
   if (first == "device") {
-    return read_device(fields);
+    DeviceConfig device;
+    pass_device(reader, device);
+    return device;
   }
   if (first == "flow") {
-    return read_flow(fields);
+    FlowConfig flow;
+    pass_flow(reader, flow);
+    return flow;
   }
   TimedEvent timed;
-  fields.to_number("time in ns", first, timed.now_ns);
-  if (fields.ok()) {
-    timed.event = read_event(fields);
+  reader.convert_number("time in ns", first, timed.now_ns);
+  if (reader.is_ok()) {
+    read_kind(reader, kEvents, "an event (ready, finished, ...)", timed.event);
   }
   return timed;
 }
@@ -433,47 +369,26 @@ Record read_record(std::string_view line, Fields& fields) {
 // ---- Lines -------------------------------------------------------------------------------------
 
 void append_line(std::string& out, const DeviceConfig& device) {
-  out += "device name=";
-  append_name(out, device.name);
-  append_word(out, "scope", kScopes[static_cast<unsigned>(device.scope)]);
-  append_field(out, "budget_mb_per_s", device.budget_mb_per_s);
-  append_field(out, "max_in_flight", device.max_in_flight);
-  append_word(out, "scheduling", kSchedulings[static_cast<unsigned>(device.scheduling)]);
-  for (unsigned i = 0; i < kClasses; ++i) {
-    i == 0 ? append_key(out, "weights") : out.push_back(',');
-    append_number(out, device.weights[i]);
-  }
-  if (!device.everywhere) {
-    append_field(out, "everywhere", 0);
-  }
-  if (device.begins_at != 0) {
-    append_field(out, "begins_at", device.begins_at);
-  }
+  out += "device";
+  Writer writer(out);
+  pass_device(writer, device);
 }
 
 void append_line(std::string& out, const FlowConfig& flow) {
-  out += "flow name=";
-  append_name(out, flow.name);
-  append_field(out, "device", flow.device);
-  append_word(out, "class", kClassNames[static_cast<unsigned>(flow.priority)]);
-  append_key(out, "constraint");
-  append_constraint(out, flow.constraint);
-  append_field(out, "max_in_flight", flow.max_in_flight);
-  if (!flow.learned.empty()) {
-    append_key(out, "learned");
-    append_name(out, flow.learned);
-  }
+  out += "flow";
+  Writer writer(out);
+  pass_flow(writer, flow);
 }
 
 void append_line(std::string& out, const Event& event, uint64_t now_ns) {
   append_number(out, now_ns);
   out += ' ';
-  std::visit(AppendEvent{out}, event);
+  append_kind(out, kEvents, event);
 }
 
 void append_line(std::string& out, const Decision& decision) {
   out += kDecisionMark;
-  std::visit(AppendDecision{out}, decision);
+  append_kind(out, kDecisions, decision);
 }
 
 void append_line(std::string& out, const Record& record) {
@@ -489,13 +404,13 @@ void append_line(std::string& out, const Record& record) {
 }
 
 bool parse_line(std::string_view line, Record& record, std::string& why) {
-  Fields fields(line, why);
-  Record read = read_record(line, fields);
-  fields.end();
-  if (fields.ok()) {
+  Reader reader(line, why);
+  Record read = read_record(line, reader);
+  reader.expect_end();
+  if (reader.is_ok()) {
     record = std::move(read);
   }
-  return fields.ok();
+  return reader.is_ok();
 }
 
 std::string upgrade_line(std::string_view line) {

@@ -2,7 +2,7 @@
 
 // The event log of a policy: one line of text per device, flow, event and decision, in the order
 // in which they came, so that a log needs nothing else to be replayed. No I/O here: lines are given
-// to a sink and taken from a stream.
+// to a sink and read from an istream.
 //
 //   ioweave-policy-log 2
 //   device name=ssd scope=node budget_mb_per_s=450 max_in_flight=0 scheduling=strict weights=16,4,1
@@ -12,13 +12,13 @@
 //   95031 finished operation=17 seconds=9.2e-05 bytes=4096
 //
 // The n-th device line is device n, flows likewise. An event begins with its time in ns, a decision
-// with '>'. Keys come in this order, always all of them, but that a flow ends with learned=...
-// where an earlier run knew something, and a device with everywhere=0 where it is not, and then
-// with begins_at=8 where `climb` is told where to begin. Constraints are written as in
+// with '>'. Keys come in this order, and all of them. Some lines have more at the end: learned=...
+// of a flow of which an earlier run knew something; everywhere=0 of a device that is not, and then
+// begins_at=8 where `climb` is told where to begin. Constraints are written as in
 // constraint_text.hpp. Doubles are the shortest decimal that reads back to the same bits. In names
 // and what was learned, controls, spaces and '%' are written as %XX.
 //
-// replay() reads version 1, too, in which drivers said how many operations ran. Where a flow with
+// replay() also reads version 1, in which drivers said how many operations ran. Where a flow with
 // `climb` heard samples, decisions may differ from such a log.
 
 #include <cstdint>
@@ -51,12 +51,11 @@ void append_line(std::string& out, const Event& event, uint64_t now_ns);
 void append_line(std::string& out, const Decision& decision);
 void append_line(std::string& out, const Record& record);
 
-/// False, and in `why` what was expected where, if `line` is no record.
+/// Reads a line. False if it is no record; then `why` says what was expected where.
 [[nodiscard]] bool parse_line(std::string_view line, Record& record, std::string& why);
 
-/// The line of a log of version 1 as version 2 has it; empty where it is of an event that is no
-/// more (`tick`). What drivers counted then, the policy counts by itself: `concurrency` and
-/// `limit_reached` are left out.
+/// Returns a line of version 1 as version 2 has it; empty for an event that no longer exists
+/// (`tick`). `concurrency` and `limit_reached` are left out: the policy itself counts them.
 [[nodiscard]] std::string upgrade_line(std::string_view line_of_version_1);
 
 /// Stands before a policy and gives every line to `sink`. Attach it to a policy that has heard

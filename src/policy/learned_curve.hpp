@@ -1,8 +1,8 @@
 #pragma once
 
-// What an earlier run with `climb`, or a measurement, found out of a device, as a text between
-// runs: "climb 45:361.5 1:20 8:112 64:350", operations at once and MB/s, of the best number and
-// then of the others that are known, ascending.
+// What an earlier run with `climb`, or a measurement, found out about a device. It goes from run to
+// run as text: "climb 45:361.5 1:20 8:112 64:350", operations at once and MB/s, of the best number
+// and then of the others that are known, ascending.
 
 #include <cstddef>
 #include <cstdint>

@@ -45,21 +45,21 @@ class Limiter {
   /// Whether the limit may change. Only then the rest is called.
   [[nodiscard]] virtual bool adapts() const noexcept { return false; }
 
-  /// So many operations of the flow wait for each node (on a shared device, for the device): one
-  /// became ready and is among them, or the learning has ended while some waited.
-  virtual void waiting(uint64_t /*operations*/, uint64_t /*now_ns*/) {}
+  /// Hears how many operations of the flow wait for each node (on a shared device: for the device).
+  /// One of them became ready just now, or the learning has ended while they waited.
+  virtual void hear_waiting(uint64_t /*operations*/, uint64_t /*now_ns*/) {}
 
-  // Learning in epochs. Where the scheduler counts an operation of the flow (on its learning node,
-  // or anywhere on a shared device), it asks started() for the epoch, and tells its end with that.
+  // Learning in epochs. Where an operation of the flow counts (on its learning node, or anywhere on
+  // a shared device), count_start() says for which epoch, and its end is told with that.
 
-  [[nodiscard]] virtual bool learning() const noexcept { return false; }
+  [[nodiscard]] virtual bool is_learning() const noexcept { return false; }
   /// No more operations belong to this epoch; those that would be counted wait for the next.
-  [[nodiscard]] virtual bool epoch_full() const noexcept { return false; }
+  [[nodiscard]] virtual bool is_epoch_full() const noexcept { return false; }
   /// Whether the epoch is worth a node of its own.
   [[nodiscard]] virtual bool wants_own_node() const noexcept { return false; }
-  [[nodiscard]] virtual EpochId started() { return kNoEpoch; }
+  [[nodiscard]] virtual EpochId count_start() { return kNoEpoch; }
   /// `seconds` is empty where it failed or was cancelled.
-  virtual void ended(EpochId /*epoch*/, std::optional<double> /*seconds*/) {}
+  virtual void count_end(EpochId /*epoch*/, std::optional<double> /*seconds*/) {}
   /// The node where it counted is gone.
   virtual void begin_epoch_again() {}
 

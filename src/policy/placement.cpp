@@ -1,4 +1,4 @@
-// Nodes, lanes, and the operations that may run on any node.
+// Nodes, queues, and the operations that may run on any node.
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@ constexpr int64_t kBelowLimit = 0;  ///< the value of Flow::below_limit where th
 /// Positions are never reused; they are renumbered when most belong to nodes that are gone.
 constexpr size_t kPositionsToSpare = 64;
 
-uint64_t lane_key(FlowId flow, NodeId node) {
+uint64_t queue_key(FlowId flow, NodeId node) {
   return (uint64_t{flow} << 32) | node;
 }
 
@@ -28,83 +28,88 @@ bool is_limited(const Flow& flow) {
 
 }  // namespace
 
-// ---- Lanes, streams and cells, opened when first used ------------------------------------------
+// ---- Queues, turn takers and cells, opened when first used -------------------------------------
 
-Lane* Scheduler::find_lane(const Flow& flow, NodeId node) const noexcept {
-  return lanes_.find(lane_key(flow.id, node));
+FlowQueue* Scheduler::find_queue(const Flow& flow, NodeId node) const noexcept {
+  return queues_.find(queue_key(flow.id, node));
 }
 
-bool Scheduler::below_limit(const Flow& flow, const Node& node) const noexcept {
-  const Lane* const lane = find_lane(flow, node.id);
-  return lane == nullptr || lane->below_limit();
+bool Scheduler::is_below_limit(const Flow& flow, const Node& node) const noexcept {
+  const FlowQueue* const queue = find_queue(flow, node.id);
+  return queue == nullptr || queue->is_below_limit();
 }
 
-Lane& Scheduler::lane_at(Flow& flow, Node& node) {
-  if (Lane* const lane = find_lane(flow, node.id)) {
-    return *lane;
+FlowQueue& Scheduler::open_queue_on(Flow& flow, Node& node) {
+  if (FlowQueue* const queue = find_queue(flow, node.id)) {
+    return *queue;
   }
-  Lane& lane = open_lane(flow, &cell_of(*flow.device, node));
-  lane.node = &node;
-  node.lanes.push_back(&lane);
-  const bool is_new = lanes_.insert(lane_key(flow.id, node.id), &lane);
+  FlowQueue& queue = make_queue(flow, &open_cell(*flow.device, node));
+  queue.node = &node;
+  node.queues.push_back(&queue);
+  const bool is_new = queues_.insert(queue_key(flow.id, node.id), &queue);
   IOW_ASSERT(is_new);
-  return lane;
+  return queue;
 }
 
-Lane& Scheduler::any_lane(Flow& flow) {
-  if (flow.any == nullptr) {
-    flow.any = &open_lane(flow, flow.home != nullptr ? flow.home : flow.device->shared.get());
+FlowQueue& Scheduler::open_any_queue(Flow& flow) {
+  if (flow.any_queue == nullptr) {
+    flow.any_queue =
+        &make_queue(flow, flow.home != nullptr ? flow.home : flow.device->shared.get());
     flow.device->places = flow.device->shared == nullptr;
   }
-  return *flow.any;
+  return *flow.any_queue;
 }
 
 /// `cell` is null for operations that wait at the device.
-Lane& Scheduler::open_lane(Flow& flow, Cell* cell) {
-  Lane& lane = *lane_pool_.acquire();
-  lane.flow = &flow;
-  lane.stream = &stream_of(flow, cell);
-  return lane;
+FlowQueue& Scheduler::make_queue(Flow& flow, Cell* cell) {
+  FlowQueue& queue = *queue_pool_.acquire();
+  queue.flow = &flow;
+  queue.taker = &open_taker(flow, cell);
+  return queue;
+}
+
+TurnTaker* Scheduler::find_home_taker(const Flow& flow) noexcept {
+  return flow.home_queue != nullptr ? flow.home_queue->taker : flow.shared_taker;
 }
 
 /// That of the flow in this cell, or at the device.
-Stream& Scheduler::stream_of(Flow& flow, Cell* cell) {
+TurnTaker& Scheduler::open_taker(Flow& flow, Cell* cell) {
   if (cell != nullptr && cell->node != nullptr) {
-    const Lane* const lane = find_lane(flow, cell->node->id);
-    return lane != nullptr ? *lane->stream : open_stream(flow, cell);
+    const FlowQueue* const queue = find_queue(flow, cell->node->id);
+    return queue != nullptr ? *queue->taker : make_taker(flow, cell);
   }
-  Stream*& stream = cell != nullptr ? flow.shared : flow.placed;
-  if (stream == nullptr) {
-    stream = &open_stream(flow, cell);
+  TurnTaker*& taker = cell != nullptr ? flow.shared_taker : flow.placed_taker;
+  if (taker == nullptr) {
+    taker = &make_taker(flow, cell);
   }
-  return *stream;
+  return *taker;
 }
 
-Stream& Scheduler::open_stream(Flow& flow, Cell* cell) {
-  Stream& stream = *stream_pool_.acquire();
-  stream.flow = &flow;
-  stream.queues = cell != nullptr ? &cell->queues : &flow.device->placed;
-  stream.cell = cell;
-  stream.ring = flow.ring;
-  auto& streams = stream.queues->streams[flow.ring];
-  stream.slot = static_cast<uint32_t>(streams.size());
-  streams.push_back(&stream);
-  stream.held_back = is_held_back(stream);
-  return stream;
+TurnTaker& Scheduler::make_taker(Flow& flow, Cell* cell) {
+  TurnTaker& taker = *taker_pool_.acquire();
+  taker.flow = &flow;
+  taker.turns = cell != nullptr ? &cell->turns : &flow.device->placed;
+  taker.cell = cell;
+  taker.ring = flow.ring;
+  auto& takers = taker.turns->takers[flow.ring];
+  taker.slot = static_cast<uint32_t>(takers.size());
+  takers.push_back(&taker);
+  taker.held_back = LearningNodes::holds_back(taker);
+  return taker;
 }
 
-Node::Use& Scheduler::use_of(const Device& device, Node& node) {
+Node::Use& Scheduler::open_use(const Device& device, Node& node) {
   if (node.uses.size() <= device.id) {
     node.uses.resize(device.id + 1);
   }
   return node.uses[device.id];
 }
 
-Cell& Scheduler::cell_of(Device& device, Node& node) {
+Cell& Scheduler::open_cell(Device& device, Node& node) {
   if (device.shared != nullptr) {
     return *device.shared;
   }
-  Cell*& cell = use_of(device, node).cell;
+  Cell*& cell = open_use(device, node).cell;
   if (cell == nullptr) {
     cell = cell_pool_.acquire();
     cell->device = &device;
@@ -116,11 +121,11 @@ Cell& Scheduler::cell_of(Device& device, Node& node) {
 // ---- Where an operation for any node goes ------------------------------------------------------
 
 /// The first node, in order of NodeUp, where the flow's next operation for any node may start now.
-Node* Scheduler::first_node(Flow& flow) {
+Node* Scheduler::find_first_node(Flow& flow) {
   Device& device = *flow.device;
-  if (Cell* const cell = flow.any->stream->cell) {
-    Node* const node = node_for_any(flow, *cell);
-    return node != nullptr && admits(*cell, *flow.any) ? node : nullptr;
+  if (Cell* const cell = flow.any_queue->taker->cell) {
+    Node* const node = find_node_in(flow, *cell);
+    return node != nullptr && admits(*cell, *flow.any_queue) ? node : nullptr;
   }
   if (waits_above(device, flow.ring)) {
     device.held_back[flow.ring] = true;
@@ -149,14 +154,14 @@ Node* Scheduler::first_node(Flow& flow) {
 }
 
 /// Where in this cell the flow's next operation for any node goes, if its limit lets it.
-Node* Scheduler::node_for_any(Flow& flow, const Cell& cell) {
+Node* Scheduler::find_node_in(Flow& flow, const Cell& cell) {
   if (cell.node == nullptr) {
-    return first_below_limit(flow);
+    return find_first_below_limit(flow);
   }
-  return below_limit(flow, *cell.node) ? cell.node : nullptr;
+  return is_below_limit(flow, *cell.node) ? cell.node : nullptr;
 }
 
-Node* Scheduler::first_below_limit(Flow& flow) {
+Node* Scheduler::find_first_below_limit(Flow& flow) {
   if (!is_limited(flow)) {
     return up_ == 0 ? nullptr : order_[first_up_];
   }
@@ -166,7 +171,7 @@ Node* Scheduler::first_below_limit(Flow& flow) {
 }
 
 /// Starts what can be started of the operations for any node, wherever there is room.
-void Scheduler::place(Device& device, unsigned ring, Decisions& out) {
+void Scheduler::place_waiting(Device& device, unsigned ring, Decisions& out) {
   build_rooms(device);
   TurnRing& waiting_here = device.placed.rings[ring];
   for (;;) {
@@ -175,24 +180,24 @@ void Scheduler::place(Device& device, unsigned ring, Decisions& out) {
     uint32_t slot = first;
     Node* node = nullptr;
     while (slot != TurnRing::kNone) {
-      node = first_node(*device.placed.streams[ring][slot]->first->flow);
+      node = find_first_node(*device.placed.takers[ring][slot]->first->flow);
       if (node != nullptr) {
         break;
       }
-      slot = waiting_here.next(slot + 1, most_room);
+      slot = waiting_here.find_next(slot + 1, most_room);
       slot = slot == first ? TurnRing::kNone : slot;
     }
     if (node == nullptr) {
       return;
     }
-    Flow& flow = *device.placed.streams[ring][slot]->first->flow;
-    run_next(device.placed, ring, slot, lane_at(flow, *node), out);
+    Flow& flow = *device.placed.takers[ring][slot]->first->flow;
+    start_next(device.placed, ring, slot, open_queue_on(flow, *node), out);
   }
 }
 
 /// Strict: an operation of a higher class waits for any node, so no lower one may start on any.
 bool Scheduler::waits_above(const Device& device, unsigned ring) noexcept {
-  if (!device.strict() || device.placed.empty()) {
+  if (!device.is_strict() || device.placed.empty()) {
     return false;
   }
   const auto& rings = device.placed.rings;
@@ -200,7 +205,7 @@ bool Scheduler::waits_above(const Device& device, unsigned ring) noexcept {
                      [](const TurnRing& higher) { return !higher.empty(); });
 }
 
-void Scheduler::stall(Cell& cell, unsigned ring) {
+void Scheduler::stall_cell(Cell& cell, unsigned ring) {
   if (!cell.stalled[ring]) {
     cell.stalled[ring] = true;
     cell.device->stalled[ring].push_back(&cell);
@@ -209,10 +214,10 @@ void Scheduler::stall(Cell& cell, unsigned ring) {
 
 /// Lets those go on whom operations for any node had held back and hold back no more. Each was
 /// noted by an event of its own, which pays for looking at it again.
-void Scheduler::release(Device& device, Decisions& out) {
+void Scheduler::release_held_back(Device& device, Decisions& out) {
   while (device.places) {
-    if (Cell* const cell = next_released(device)) {
-      start_all(*cell, out);
+    if (Cell* const cell = take_next_released(device)) {
+      start_all_in(*cell, out);
       continue;
     }
     unsigned ring = 0;
@@ -223,16 +228,16 @@ void Scheduler::release(Device& device, Decisions& out) {
       return;
     }
     device.held_back[ring] = false;
-    place(device, ring, out);
+    place_waiting(device, ring, out);
   }
 }
 
-Cell* Scheduler::next_released(Device& device) {
+Cell* Scheduler::take_next_released(Device& device) {
   for (unsigned ring = 0; ring < kClasses; ++ring) {
     Cell*& promised = device.promised[ring];
-    if (promised != nullptr && !device.placed.rings[ring].closed()) {
+    if (promised != nullptr && !device.placed.rings[ring].is_closed()) {
       Cell* const cell = std::exchange(promised, nullptr);
-      touch(*cell);
+      update_rooms(*cell);
       return cell;
     }
     std::vector<Cell*>& stalled = device.stalled[ring];
@@ -249,26 +254,27 @@ Cell* Scheduler::next_released(Device& device) {
 // ---- Trees over the nodes ----------------------------------------------------------------------
 
 /// The room in a cell has changed.
-void Scheduler::touch(const Cell& cell) {
+void Scheduler::update_rooms(const Cell& cell) {
   Device& device = *cell.device;
   if (!device.rooms_built) {
     return;
   }
   for (unsigned ring = 0; ring < kClasses; ++ring) {
-    const int64_t most = keeps_out(cell, ring) ? -1 : room(cell, ring).others;
+    const int64_t most = cell.keeps_out(ring) ? -1 : find_room(cell, ring).others;
     device.rooms[ring].set(cell.node->position, -most);
   }
 }
 
-/// A lane has reached its limit, or is below it again.
-void Scheduler::limit_changed(Lane& lane) {
-  Flow& flow = *lane.flow;
+/// A queue has reached its limit, or is below it again.
+void Scheduler::update_below_limit(FlowQueue& queue) {
+  Flow& flow = *queue.flow;
   if (flow.below_limit_built) {
-    flow.below_limit.set(lane.node->position, lane.below_limit() ? kBelowLimit : MinTree::kNothing);
+    flow.below_limit.set(queue.node->position,
+                         queue.is_below_limit() ? kBelowLimit : MinTree::kNothing);
   }
-  relist(lane);
-  if (flow.any != nullptr) {
-    relist(*flow.any);
+  relist_queue(queue);
+  if (flow.any_queue != nullptr) {
+    relist_queue(*flow.any_queue);
   }
 }
 
@@ -281,7 +287,7 @@ void Scheduler::build_rooms(Device& device) {
     tree.clear();
   }
   for (Node* const node : order_) {
-    if (node != nullptr && has(*node, device)) {
+    if (node != nullptr && node->has(device)) {
       add_to_rooms(device, *node);
     }
   }
@@ -291,8 +297,8 @@ void Scheduler::add_to_rooms(Device& device, Node& node) {
   Cell unused;
   unused.device = &device;
   unused.node = &node;
-  Cell* const cell = use_of(device, node).cell;
-  touch(cell != nullptr ? *cell : unused);
+  Cell* const cell = open_use(device, node).cell;
+  update_rooms(cell != nullptr ? *cell : unused);
 }
 
 void Scheduler::build_below_limit(Flow& flow) {
@@ -302,7 +308,7 @@ void Scheduler::build_below_limit(Flow& flow) {
   flow.below_limit_built = true;
   flow.below_limit.clear();
   for (const Node* const node : order_) {
-    if (node != nullptr && has(*node, *flow.device) && below_limit(flow, *node)) {
+    if (node != nullptr && node->has(*flow.device) && is_below_limit(flow, *node)) {
       flow.below_limit.set(node->position, kBelowLimit);
     }
   }
@@ -310,20 +316,20 @@ void Scheduler::build_below_limit(Flow& flow) {
 
 // ---- Events of nodes ---------------------------------------------------------------------------
 
-void Scheduler::activity(const Activity& event, Decisions& out) {
+void Scheduler::hear_activity(const Activity& event, Decisions& out) {
   Device& device = devices[event.device];
-  Node& node = node_with(device, event.node);
-  Cell& cell = cell_of(device, node);
+  Node& node = find_node_with(device, event.node);
+  Cell& cell = open_cell(device, node);
   const auto priority = static_cast<unsigned>(event.priority);
-  uint32_t& told = use_of(device, node).active[priority];
+  uint32_t& told = open_use(device, node).active[priority];
   cell.active[priority] += event.in_flight;
   cell.active[priority] -= told;
   told = event.in_flight;
-  touch(cell);
-  schedule(cell, out);
+  update_rooms(cell);
+  schedule_cell(cell, out);
 }
 
-void Scheduler::node_up(NodeId id, Decisions& out) {
+void Scheduler::add_node(NodeId id, Decisions& out) {
   Node& node = *node_pool_.acquire();
   const bool is_new = nodes_.insert(id, &node);
   IOW_ASSERT(is_new);
@@ -333,79 +339,75 @@ void Scheduler::node_up(NodeId id, Decisions& out) {
   ++up_;
   for (Device& device : devices) {
     if (device.config.everywhere) {
-      enter(device, node, out);
+      give_device(device, node, out);
     }
   }
 }
 
-void Scheduler::device_up(const DeviceUp& event, Decisions& out) {
+void Scheduler::hear_device_up(const DeviceUp& event, Decisions& out) {
   Device& device = devices[event.device];
   Node* const node = nodes_.find(event.node);
-  IOW_ASSERT(node != nullptr && !has(*node, device));
-  use_of(device, *node).told = true;
-  enter(device, *node, out);
+  IOW_ASSERT(node != nullptr && !node->has(device));
+  open_use(device, *node).told = true;
+  give_device(device, *node, out);
 }
 
-bool Scheduler::has(const Node& node, const Device& device) noexcept {
-  return device.config.everywhere || (device.id < node.uses.size() && node.uses[device.id].told);
-}
-
-Node& Scheduler::node_with(const Device& device, NodeId id) {
+Node& Scheduler::find_node_with(const Device& device, NodeId id) {
   Node* const node = nodes_.find(id);
-  IOW_ASSERT(node != nullptr && has(*node, device));
+  IOW_ASSERT(node != nullptr && node->has(device));
   return *node;
 }
 
-bool Scheduler::has(NodeId id, const Device& device) const noexcept {
+bool Scheduler::has_device(NodeId id, const Device& device) const noexcept {
   const Node* const node = nodes_.find(id);
-  return node != nullptr && has(*node, device);
+  return node != nullptr && node->has(device);
 }
 
-uint64_t Scheduler::running_on(NodeId id) const {
+uint64_t Scheduler::count_running_on(NodeId id) const {
   uint64_t running_there = 0;
-  for (const Lane* const lane : nodes_.find(id)->lanes) {
-    running_there += lane->running_count;
+  for (const FlowQueue* const queue : nodes_.find(id)->queues) {
+    running_there += queue->running_count;
   }
   return running_there;
 }
 
 /// The node has the device from now on.
-void Scheduler::enter(Device& device, Node& node, Decisions& out) {
+void Scheduler::give_device(Device& device, Node& node, Decisions& out) {
   ++device.nodes;
   for (Flow* const flow : device.flows) {
-    if (flow->limiter->learning() && flow->any != nullptr && !flow->any->waiting.empty()) {
-      settle_home(*flow, kAnyNode);
+    if (flow->limiter->is_learning() && flow->waits_for_any_node()) {
+      learning_nodes_.hear_ready(*flow, nullptr);
     }
     if (flow->below_limit_built) {
       flow->below_limit.set(node.position, kBelowLimit);
     }
-    if (flow->any != nullptr) {
-      relist(*flow->any);
+    if (flow->any_queue != nullptr) {
+      relist_queue(*flow->any_queue);
     }
   }
   if (device.rooms_built) {
     add_to_rooms(device, node);
   }
-  const bool is_home = use_of(device, node).cell != nullptr;
+  const bool is_home = open_use(device, node).cell != nullptr;
   if (device.shared != nullptr || !device.placed.empty() || is_home) {
-    schedule(cell_of(device, node), out);
+    schedule_cell(open_cell(device, node), out);
   }
 }
 
-void Scheduler::node_down(NodeId id, Decisions& out) {
+void Scheduler::remove_node(NodeId id, Decisions& out) {
   Node& node = *nodes_.find(id);
-  leave_homes_at(node);
+  learning_nodes_.leave_node(node);
   nodes_.erase(id);
-  for (Lane* const lane : node.lanes) {
-    close_lane(*lane);
+  for (FlowQueue* const queue : node.queues) {
+    close_queue(*queue);
   }
   remove_from_order(node);
   close_cells(node);
   node_pool_.release(&node);
 
   for (Flow& flow : flows) {
-    if (flow.any != nullptr) {
-      relist(*flow.any);
+    if (flow.any_queue != nullptr) {
+      relist_queue(*flow.any_queue);
     }
   }
   for (Device& device : devices) {
@@ -413,36 +415,41 @@ void Scheduler::node_down(NodeId id, Decisions& out) {
       device.climber->node_down(id);
     }
     if (device.shared != nullptr) {
-      schedule(*device.shared, out);
+      schedule_cell(*device.shared, out);
     }
   }
-  review_homes(out);
+  learning_nodes_.find_new_homes();
+  for (const Flow& flow : flows) {
+    if (flow.home != nullptr) {
+      schedule_cell(*flow.home, out);
+    }
+  }
 }
 
-void Scheduler::close_lane(Lane& lane) {
-  while (Operation* const operation = lane.waiting.first()) {
-    forget(dequeue(lane, *operation));
+void Scheduler::close_queue(FlowQueue& queue) {
+  while (Operation* const operation = queue.waiting.first()) {
+    forget_operation(dequeue(queue, *operation));
   }
-  relist(lane);
-  while (Operation* const operation = lane.running.first()) {
+  relist_queue(queue);
+  while (Operation* const operation = queue.running.first()) {
     if (operation->epoch != kNoEpoch) {
-      lane.flow->limiter->ended(operation->epoch, std::nullopt);
+      queue.flow->limiter->count_end(operation->epoch, std::nullopt);
     }
-    leave(*operation);
-    forget(*operation);
+    end_run(*operation);
+    forget_operation(*operation);
   }
-  if (lane.stream == lane.flow->shared) {
-    hold_back_or_offer(*lane.stream);
+  if (queue.taker == queue.flow->shared_taker) {
+    review_taker(*queue.taker);
   }
-  lanes_.erase(lane_key(lane.flow->id, lane.node->id));
-  lane_pool_.release(&lane);
+  queues_.erase(queue_key(queue.flow->id, queue.node->id));
+  queue_pool_.release(&queue);
 }
 
 void Scheduler::remove_from_order(const Node& node) {
   order_[node.position] = nullptr;
   --up_;
   for (Device& device : devices) {
-    device.nodes -= has(node, device) ? 1 : 0;
+    device.nodes -= node.has(device) ? 1 : 0;
   }
   while (first_up_ < order_.size() && order_[first_up_] == nullptr) {
     ++first_up_;
@@ -460,11 +467,11 @@ void Scheduler::remove_from_order(const Node& node) {
     }
   }
   if (order_.size() > 2 * up_ + kPositionsToSpare) {
-    renumber();
+    renumber_nodes();
   }
 }
 
-void Scheduler::renumber() {
+void Scheduler::renumber_nodes() {
   std::erase(order_, nullptr);
   for (size_t i = 0; i < order_.size(); ++i) {
     order_[i]->position = static_cast<uint32_t>(i);
@@ -493,8 +500,8 @@ void Scheduler::close_cells(Node& node) {
 
 void Scheduler::close_cell(Cell& cell) {
   for (unsigned ring = 0; ring < kClasses; ++ring) {
-    for (Stream* const stream : cell.queues.streams[ring]) {
-      stream_pool_.release(stream);
+    for (TurnTaker* const taker : cell.turns.takers[ring]) {
+      taker_pool_.release(taker);
     }
     if (cell.stalled[ring]) {
       std::erase(cell.device->stalled[ring], &cell);

@@ -140,7 +140,7 @@ struct Policy::State {
 
 Policy::Policy() : state_(std::make_unique<State>()) {
   std::vector<Decision> none;
-  state_->scheduler.node_up(0, none);
+  state_->scheduler.add_node(0, none);
 }
 
 Policy::~Policy() = default;
@@ -185,7 +185,7 @@ const FlowConfig& Policy::flow(FlowId id) const {
 
 bool Policy::unconstrained(FlowId id) const {
   IOW_ASSERT(id < flows());
-  return state_->scheduler.flows[id].free;
+  return state_->scheduler.flows[id].unconstrained;
 }
 
 bool Policy::is_up(NodeId node) const {
@@ -194,7 +194,7 @@ bool Policy::is_up(NodeId node) const {
 
 bool Policy::has(NodeId node, DeviceId device) const {
   IOW_ASSERT(device < devices());
-  return state_->scheduler.has(node, state_->scheduler.devices[device]);
+  return state_->scheduler.has_device(node, state_->scheduler.devices[device]);
 }
 
 uint64_t Policy::nodes_with(DeviceId device) const {
@@ -228,16 +228,6 @@ Counts Policy::flow_counts(FlowId id) const {
   return {flow.waiting, flow.running};
 }
 
-Counts Policy::device_counts(DeviceId id) const {
-  IOW_ASSERT(id < devices());
-  Counts sum;
-  for (const Flow* const flow : state_->scheduler.devices[id].flows) {
-    sum.waiting += flow->waiting;
-    sum.running += flow->running;
-  }
-  return sum;
-}
-
 bool Policy::needs_samples(DeviceId id) const {
   IOW_ASSERT(id < devices());
   return state_->scheduler.devices[id].climbing_known > 0;
@@ -250,7 +240,7 @@ uint64_t Policy::waiting(DeviceId id, Class priority) const {
 
 uint64_t Policy::running_on(NodeId node) const {
   IOW_ASSERT(state_->scheduler.is_up(node));
-  return state_->scheduler.running_on(node);
+  return state_->scheduler.count_running_on(node);
 }
 
 // ---- Events ------------------------------------------------------------------------------------
@@ -269,49 +259,49 @@ struct Hear {
 
   void operator()(const Ready& event) const {
     IOW_ASSERT(event.flow < scheduler.flows.size());
-    scheduler.ready(event, out);
+    scheduler.hear_ready(event, out);
   }
   void operator()(const Started& event) const {
-    Operation* const operation = scheduler.find(event.operation);
+    Operation* const operation = scheduler.find_operation(event.operation);
     IOW_ASSERT(operation != nullptr && operation->state == Operation::State::decided);
     operation->state = Operation::State::started;
   }
   void operator()(const Finished& event) const { ended(event.operation, &event); }
   void operator()(const Failed& event) const { ended(event.operation, nullptr); }
   void operator()(const Cancelled& event) const {
-    Operation* const operation = scheduler.find(event.operation);
+    Operation* const operation = scheduler.find_operation(event.operation);
     IOW_ASSERT(operation != nullptr);
-    scheduler.cancelled(*operation, out);
+    scheduler.hear_cancellation(*operation, out);
   }
   void operator()(const Sample& event) const {
     IOW_ASSERT(event.device < scheduler.devices.size());
     IOW_ASSERT(is_measure(event.bytes_per_second));
     IOW_ASSERT(is_measure(event.seconds) && event.seconds > 0);
-    scheduler.sample(event, out);
+    scheduler.hear_sample(event, out);
   }
   void operator()(const Activity& event) const {
     IOW_ASSERT(event.device < scheduler.devices.size());
     IOW_ASSERT(static_cast<unsigned>(event.priority) < kClasses);
-    scheduler.activity(event, out);
+    scheduler.hear_activity(event, out);
   }
   void operator()(const NodeUp& event) const {
     IOW_ASSERT(event.node != kAnyNode && !scheduler.is_up(event.node));
-    scheduler.node_up(event.node, out);
+    scheduler.add_node(event.node, out);
   }
   void operator()(const NodeDown& event) const {
     IOW_ASSERT(scheduler.is_up(event.node));
-    scheduler.node_down(event.node, out);
+    scheduler.remove_node(event.node, out);
   }
   void operator()(const DeviceUp& event) const {
     IOW_ASSERT(event.device < scheduler.devices.size());
-    scheduler.device_up(event, out);
+    scheduler.hear_device_up(event, out);
   }
 
   void ended(OperationId id, const Finished* finished) const {
-    Operation* const operation = scheduler.find(id);
+    Operation* const operation = scheduler.find_operation(id);
     IOW_ASSERT(operation != nullptr && operation->state != Operation::State::waiting);
     IOW_ASSERT(finished == nullptr || is_measure(finished->seconds));
-    scheduler.ended(*operation, finished, out);
+    scheduler.hear_end(*operation, finished, out);
   }
 };
 
@@ -327,7 +317,7 @@ struct Check {
     if (event.flow >= scheduler.flows.size()) {
       return "flow " + std::to_string(event.flow) + " does not exist";
     }
-    if (scheduler.find(event.operation) != nullptr) {
+    if (scheduler.find_operation(event.operation) != nullptr) {
       return operation_text(event.operation) + " is already known";
     }
     return event.node == kAnyNode ? std::string()
@@ -335,8 +325,8 @@ struct Check {
   }
   std::string operator()(const Started& event) const {
     const std::string problem = decided(event.operation);
-    const bool again =
-        problem.empty() && scheduler.find(event.operation)->state == Operation::State::started;
+    const bool again = problem.empty() && scheduler.find_operation(event.operation)->state ==
+                                              Operation::State::started;
     return again ? operation_text(event.operation) + " has already started" : problem;
   }
   std::string operator()(const Finished& event) const {
@@ -374,7 +364,7 @@ struct Check {
     if (device.config.everywhere) {
       return "device '" + device.config.name + "' is on every node";
     }
-    return scheduler.has(event.node, device)
+    return scheduler.has_device(event.node, device)
                ? "node " + std::to_string(event.node) + " already has device '" +
                      device.config.name + "'"
                : up(event.node);
@@ -385,10 +375,11 @@ struct Check {
                              : between(what, "0 or more, and finite", number_text(value));
   }
   [[nodiscard]] std::string known(OperationId id) const {
-    return scheduler.find(id) == nullptr ? operation_text(id) + " is not known" : std::string();
+    return scheduler.find_operation(id) == nullptr ? operation_text(id) + " is not known"
+                                                   : std::string();
   }
   [[nodiscard]] std::string decided(OperationId id) const {
-    const Operation* const operation = scheduler.find(id);
+    const Operation* const operation = scheduler.find_operation(id);
     const bool waits = operation != nullptr && operation->state == Operation::State::waiting;
     return waits ? operation_text(id) + " has not been started by the policy" : known(id);
   }
@@ -403,7 +394,7 @@ struct Check {
       return no_device(id);
     }
     const Device& device = scheduler.devices[id];
-    return !scheduler.is_up(node) || scheduler.has(node, device)
+    return !scheduler.is_up(node) || scheduler.has_device(node, device)
                ? up(node)
                : "node " + std::to_string(node) + " does not have device '" + device.config.name +
                      "'";

@@ -25,11 +25,73 @@ constexpr uint64_t kMostChargedBytes = uint64_t{1} << 36;
 constexpr uint64_t kMostOwed = 16;
 
 bool waits(const Cell& cell, unsigned ring) {
-  return !cell.queues.rings[ring].empty() || !cell.device->placed.rings[ring].empty();
+  return !cell.turns.rings[ring].empty() || !cell.device->placed.rings[ring].empty();
 }
 
 bool nobody_waits(const Cell& cell) {
-  return cell.queues.empty() && cell.device->placed.empty();
+  return cell.turns.empty() && cell.device->placed.empty();
+}
+
+void add_climber(Flow& flow) {
+  Device& device = *flow.device;
+  device.climbing.push_back(&flow);
+  if (device.climber != nullptr) {
+    return;
+  }
+  device.climber = std::make_unique<Climber>(device.config);
+  device.climber->begin_with(flow.config.learned);
+  if (device.budget_bytes_per_s == 0) {
+    device.budget_bytes_per_s = ClimbConstraint::kNominalBudget;  // Others hold nothing of it.
+    device.rooms_built = false;
+  }
+}
+
+/// Which class is asked first. Weighted: who is furthest behind its share, but before all others
+/// one that has closed the cell until it has been served.
+std::array<unsigned, kClasses> order_rings(const Cell& cell) {
+  std::array<unsigned, kClasses> order{0, 1, 2};
+  if (cell.device->is_weighted()) {
+    const auto rank = [&](unsigned ring) {
+      return std::tuple(!cell.turns.rings[ring].is_closed(), cell.lag[ring], ring);
+    };
+    std::sort(order.begin(), order.end(),
+              [&](unsigned a, unsigned b) { return rank(a) < rank(b); });
+  }
+  return order;
+}
+
+/// Start-time fair queueing: lag is kept relative to the class that is furthest behind among those
+/// that wait, so a class that was away comes back without credit.
+void charge_class(Cell& cell, unsigned ring, uint64_t bytes) {
+  const uint64_t cost =
+      std::clamp(bytes, kLeastChargedBytes, kMostChargedBytes) * cell.device->stride[ring];
+  uint64_t& mine = cell.lag[ring];
+  mine = std::max(mine, std::min(mine + cost, kMostOwed * cost));
+  uint64_t behind = std::numeric_limits<uint64_t>::max();
+  for (unsigned r = 0; r < kClasses; ++r) {
+    behind = waits(cell, r) ? std::min(behind, cell.lag[r]) : behind;
+  }
+  for (uint64_t& lag : cell.lag) {
+    lag -= std::min(lag, behind);
+  }
+}
+
+/// Where an operation of the queue counts while it waits, wherever its flow learns.
+Backlog& find_backlog(const FlowQueue& queue) noexcept {
+  Device& device = *queue.flow->device;
+  const bool is_anywhere = queue.node == nullptr && device.shared == nullptr;
+  return is_anywhere ? device.waiting_anywhere : queue.taker->cell->waiting;
+}
+
+void link_queue(FlowQueue& queue) {
+  FlowQueue*& first = queue.taker->first;
+  if (first == nullptr) {
+    first = queue.next = queue.previous = &queue;
+    return;
+  }
+  queue.next = first;
+  queue.previous = first->previous;
+  queue.previous->next = first->previous = &queue;
 }
 
 }  // namespace
@@ -81,30 +143,17 @@ FlowId Scheduler::add_flow(const FlowConfig& config) {
   flow.limit = flow.limiter->limit();
   flow.told_limit = flow.limiter->told_limit();
   flow.adapts = flow.limiter->adapts();
-  flow.home = flow.limiter->learning() ? flow.device->shared.get() : nullptr;
+  flow.home = flow.limiter->is_learning() ? flow.device->shared.get() : nullptr;
   const Device& device = *flow.device;
-  flow.free = flow.limit.hold_bytes_per_s == 0 && device.slots == 0 && config.max_in_flight == 0 &&
-              !flow.climbs && (!device.strict() || flow.priority == 0);
+  flow.unconstrained = flow.limit.hold_bytes_per_s == 0 && device.slots == 0 &&
+                       config.max_in_flight == 0 && !flow.climbs &&
+                       (!device.is_strict() || flow.priority == 0);
   return flow.id;
-}
-
-void Scheduler::add_climber(Flow& flow) {
-  Device& device = *flow.device;
-  device.climbing.push_back(&flow);
-  if (device.climber != nullptr) {
-    return;
-  }
-  device.climber = std::make_unique<Climber>(device.config);
-  device.climber->begin_with(flow.config.learned);
-  if (device.budget_bytes_per_s == 0) {
-    device.budget_bytes_per_s = ClimbConstraint::kNominalBudget;  // Others hold nothing of it.
-    device.rooms_built = false;
-  }
 }
 
 // ---- Events of operations ----------------------------------------------------------------------
 
-void Scheduler::ready(const Ready& event, Decisions& out) {
+void Scheduler::hear_ready(const Ready& event, Decisions& out) {
   Flow& flow = flows[event.flow];
   Operation& operation = *operation_pool_.acquire();
   const bool is_new = operations_.insert(event.operation, &operation);
@@ -115,22 +164,22 @@ void Scheduler::ready(const Ready& event, Decisions& out) {
   if (flow.climbs && flow.device->climbing_known++ == 0) {
     flow.device->climbing_since_ns = now_ns;
   }
-  const bool retuned = flow.adapts && heard_ready(flow, event.node, out);
+  const bool retuned = flow.adapts && adapt_to_ready(flow, event.node, out);
 
-  Lane* waits_in = nullptr;
-  Lane* runs_in = nullptr;
+  FlowQueue* waits_in = nullptr;
+  FlowQueue* runs_in = nullptr;
   if (event.node == kAnyNode) {
-    waits_in = &any_lane(flow);
+    waits_in = &open_any_queue(flow);
     const bool is_next = waits_in->waiting.empty() && !retuned;
-    Node* const node = is_next ? first_node(flow) : nullptr;
-    runs_in = node == nullptr ? nullptr : &lane_at(flow, *node);
+    Node* const node = is_next ? find_first_node(flow) : nullptr;
+    runs_in = node == nullptr ? nullptr : &open_queue_on(flow, *node);
   } else {
-    waits_in = find_lane(flow, event.node);
+    waits_in = find_queue(flow, event.node);
     if (waits_in == nullptr) {
-      waits_in = &lane_at(flow, node_with(*flow.device, event.node));
+      waits_in = &open_queue_on(flow, find_node_with(*flow.device, event.node));
     }
-    const bool starts = waits_in->waiting.empty() && !retuned && waits_in->below_limit() &&
-                        admits(*waits_in->stream->cell, *waits_in);
+    const bool starts = waits_in->waiting.empty() && !retuned && waits_in->is_below_limit() &&
+                        admits(*waits_in->taker->cell, *waits_in);
     runs_in = starts ? waits_in : nullptr;
   }
   if (runs_in == nullptr) {
@@ -140,62 +189,59 @@ void Scheduler::ready(const Ready& event, Decisions& out) {
     }
     return;
   }
-  Stream& stream = *waits_in->stream;
-  stream.queues->rings[stream.ring].served(stream.slot);
-  run(operation, *runs_in, out);
-  settle(*runs_in->stream->cell, operation, nullptr);
+  TurnTaker& taker = *waits_in->taker;
+  taker.turns->rings[taker.ring].serve(taker.slot);
+  begin_run(operation, *runs_in, out);
+  charge_start(*runs_in->taker->cell, operation, nullptr);
 }
 
-void Scheduler::ended(Operation& operation, const Finished* finished, Decisions& out) {
-  Flow& flow = *operation.lane->flow;
-  Cell& cell = *operation.lane->stream->cell;
+void Scheduler::hear_end(Operation& operation, const Finished* finished, Decisions& out) {
+  Flow& flow = *operation.queue->flow;
+  Cell& cell = *operation.queue->taker->cell;
   const EpochId epoch = operation.epoch;
-  const bool climbed =
-      flow.climbs && finished != nullptr && heard_climbing_end(flow, cell, *finished);
-  leave(operation);
-  forget(operation);
-  touch(cell);
+  const bool climbed = flow.climbs && finished != nullptr && tell_climber(flow, cell, *finished);
+  end_run(operation);
+  forget_operation(operation);
+  update_rooms(cell);
   if (flow.adapts) {
     const auto seconds = finished != nullptr ? std::optional(finished->seconds) : std::nullopt;
-    heard_end(flow, epoch, seconds, out);
+    adapt_to_end(flow, epoch, seconds, out);
   }
   if (climbed) {
     take_limits(*flow.device, out);
   }
-  schedule(cell, out);
+  schedule_cell(cell, out);
 }
 
-void Scheduler::cancelled(Operation& operation, Decisions& out) {
+void Scheduler::hear_cancellation(Operation& operation, Decisions& out) {
   if (operation.state != Operation::State::waiting) {
-    ended(operation, nullptr, out);
+    hear_end(operation, nullptr, out);
     return;
   }
   // Whoever waited behind it, or because of it, may be able to start now.
-  Lane& lane = *operation.lane;
-  forget(dequeue(lane, operation));
-  relist(lane);
-  if (lane.flow->home != nullptr) {
-    review_home(*lane.flow);
-  }
-  if (lane.stream->cell != nullptr) {
-    schedule(*lane.stream->cell, out);
+  FlowQueue& queue = *operation.queue;
+  forget_operation(dequeue(queue, operation));
+  relist_queue(queue);
+  learning_nodes_.hear_end(*queue.flow, kNoEpoch, std::nullopt);
+  if (queue.taker->cell != nullptr) {
+    schedule_cell(*queue.taker->cell, out);
   } else {
-    release(*lane.flow->device, out);
+    release_held_back(*queue.flow->device, out);
   }
 }
 
 // ---- What may start ----------------------------------------------------------------------------
 
-Scheduler::Room Scheduler::room(const Cell& cell, unsigned ring) noexcept {
+Scheduler::Room Scheduler::find_room(const Cell& cell, unsigned ring) noexcept {
   constexpr Room kNothingMayStart = {-1, -1, -1};
   const Device& device = *cell.device;
   if (device.slots != 0 && cell.in_flight >= device.slots) {
     return kNothingMayStart;
   }
-  if (device.strict()) {
+  if (device.is_strict()) {
     for (unsigned higher = 0; higher < ring; ++higher) {
       if (cell.running[higher] != 0 || cell.active[higher] != 0 ||
-          !cell.queues.rings[higher].empty()) {
+          !cell.turns.rings[higher].empty()) {
         return kNothingMayStart;
       }
     }
@@ -206,107 +252,91 @@ Scheduler::Room Scheduler::room(const Cell& cell, unsigned ring) noexcept {
   // Operations of `climb` may hold more than there is once its limit has fallen.
   const int64_t left = std::max<int64_t>(0, device.budget_bytes_per_s - cell.held_bytes_per_s);
   const auto reserved = [&](unsigned r) {
-    return cell.queues.rings[r].closed() || device.promised[r] == &cell;
+    return cell.turns.rings[r].is_closed() || device.promised[r] == &cell;
   };
   const bool some_reserved =
-      device.weighted() ? reserved(0) || reserved(1) || reserved(2) : reserved(ring);
+      device.is_weighted() ? reserved(0) || reserved(1) || reserved(2) : reserved(ring);
   if (!some_reserved) {
     return {left, left, left};
   }
-  return {cell.queues.rings[ring].closed() ? left : 0, device.promised[ring] == &cell ? left : 0,
+  return {cell.turns.rings[ring].is_closed() ? left : 0, device.promised[ring] == &cell ? left : 0,
           0};
 }
 
-bool Scheduler::admits(Cell& cell, const Lane& lane) {
-  const unsigned ring = lane.flow->ring;
-  if (lane.stream->held_back || room(cell, ring).others < lane.flow->limit.hold_bytes_per_s) {
+bool Scheduler::admits(Cell& cell, const FlowQueue& queue) {
+  const unsigned ring = queue.flow->ring;
+  if (queue.taker->held_back || find_room(cell, ring).others < queue.flow->limit.hold_bytes_per_s) {
     return false;
   }
   if (waits_above(*cell.device, ring)) {
-    stall(cell, ring);
+    stall_cell(cell, ring);
     return false;
   }
   return true;
 }
 
 /// Starts what can be started after something in the cell has changed.
-void Scheduler::schedule(Cell& cell, Decisions& out) {
-  start_all(cell, out);
-  release(*cell.device, out);
+void Scheduler::schedule_cell(Cell& cell, Decisions& out) {
+  start_all_in(cell, out);
+  release_held_back(*cell.device, out);
 }
 
-void Scheduler::start_all(Cell& cell, Decisions& out) {
-  while (!nobody_waits(cell) && start_one(cell, out)) {
+void Scheduler::start_all_in(Cell& cell, Decisions& out) {
+  while (!nobody_waits(cell) && start_one_in(cell, out)) {
   }
 }
 
-/// Which class is asked first. Weighted: who is furthest behind its share, but before all others
-/// one that has closed the cell until it has been served.
-std::array<unsigned, kClasses> Scheduler::ring_order(const Cell& cell) {
-  std::array<unsigned, kClasses> order{0, 1, 2};
-  if (cell.device->weighted()) {
-    const auto rank = [&](unsigned ring) {
-      return std::tuple(!cell.queues.rings[ring].closed(), cell.lag[ring], ring);
-    };
-    std::sort(order.begin(), order.end(),
-              [&](unsigned a, unsigned b) { return rank(a) < rank(b); });
-  }
-  return order;
-}
-
-bool Scheduler::start_one(Cell& cell, Decisions& out) {
-  const auto order = ring_order(cell);
+bool Scheduler::start_one_in(Cell& cell, Decisions& out) {
+  const auto order = order_rings(cell);
   return std::any_of(order.begin(), order.end(),
-                     [&](unsigned ring) { return start_one(cell, ring, out); });
+                     [&](unsigned ring) { return start_one_of(cell, ring, out); });
 }
 
-bool Scheduler::start_one(Cell& cell, unsigned ring, Decisions& out) {
+bool Scheduler::start_one_of(Cell& cell, unsigned ring, Decisions& out) {
   if (!waits(cell, ring)) {
     return false;
   }
-  const Room free = room(cell, ring);
+  const Room free = find_room(cell, ring);
   if (free.others < 0) {
     return false;
   }
-  Queues& placed = cell.device->placed;
-  const uint32_t bound_slot = cell.queues.rings[ring].pick(free.bound_holder, free.others);
+  Turns& placed = cell.device->placed;
+  const uint32_t bound_slot = cell.turns.rings[ring].pick(free.bound_holder, free.others);
   const uint32_t placed_slot = pick_placed(cell, ring, free);
   if (bound_slot == TurnRing::kNone && placed_slot == TurnRing::kNone) {
     return false;
   }
   if (waits_above(*cell.device, ring)) {
-    stall(cell, ring);
+    stall_cell(cell, ring);
     return false;
   }
   // Operations for this node and operations for any node take turns.
   const bool from_placed =
       placed_slot != TurnRing::kNone && (bound_slot == TurnRing::kNone || cell.placed_turn);
   cell.placed_turn = !from_placed;
-  Queues& queues = from_placed ? placed : cell.queues;
+  Turns& turns = from_placed ? placed : cell.turns;
   const uint32_t slot = from_placed ? placed_slot : bound_slot;
-  Lane& lane = *queues.streams[ring][slot]->first;
-  run_next(queues, ring, slot, lane.node != nullptr ? lane : target_in(cell, *lane.flow), out);
+  FlowQueue& queue = *turns.takers[ring][slot]->first;
+  // An operation for any node gets its node here.
+  FlowQueue& target =
+      queue.node != nullptr ? queue : open_queue_on(*queue.flow, *find_node_in(*queue.flow, cell));
+  start_next(turns, ring, slot, target, out);
   return true;
-}
-
-/// The lane in this cell for an operation that may run on any node.
-Lane& Scheduler::target_in(const Cell& cell, Flow& flow) {
-  return lane_at(flow, *node_for_any(flow, cell));
 }
 
 /// Who of those for any node starts here: flows that are at their limit on this node are stepped
 /// over, one by one.
 uint32_t Scheduler::pick_placed(const Cell& cell, unsigned ring, const Room& free) {
-  Queues& placed = cell.device->placed;
-  if (keeps_out(cell, ring)) {
+  Turns& placed = cell.device->placed;
+  if (cell.keeps_out(ring)) {
     return TurnRing::kNone;
   }
   TurnRing& waiting_there = placed.rings[ring];
   const uint32_t first = waiting_there.pick(free.placed_holder, free.others);
   uint32_t slot = first;
   while (slot != TurnRing::kNone &&
-         !below_limit(*placed.streams[ring][slot]->first->flow, *cell.node)) {
-    slot = waiting_there.next(slot + 1, free.others);
+         !is_below_limit(*placed.takers[ring][slot]->first->flow, *cell.node)) {
+    slot = waiting_there.find_next(slot + 1, free.others);
     slot = slot == first ? TurnRing::kNone : slot;
   }
   return slot;
@@ -314,211 +344,178 @@ uint32_t Scheduler::pick_placed(const Cell& cell, unsigned ring, const Room& fre
 
 // ---- What a start changes ----------------------------------------------------------------------
 
-/// Starts the next operation of the stream in `slot`, in lane `target`.
-void Scheduler::run_next(Queues& queues, unsigned ring, uint32_t slot, Lane& target,
-                         Decisions& out) {
-  Stream& stream = *queues.streams[ring][slot];
-  Lane& lane = *stream.first;
-  Operation& operation = dequeue(lane, *lane.waiting.first());
-  stream.first = lane.next;  // The nodes of a flow take turns, too.
-  const bool by_right = queues.rings[ring].served(slot);
-  run(operation, target, out);
-  relist(lane);
-  settle(*target.stream->cell, operation, by_right ? &queues.rings[ring] : nullptr);
+/// Starts the next operation of the turn taker in `slot`; it runs in the queue `target`.
+void Scheduler::start_next(Turns& turns, unsigned ring, uint32_t slot, FlowQueue& target,
+                           Decisions& out) {
+  TurnTaker& taker = *turns.takers[ring][slot];
+  FlowQueue& queue = *taker.first;
+  Operation& operation = dequeue(queue, *queue.waiting.first());
+  taker.first = queue.next;  // The nodes of a flow take turns, too.
+  const bool by_right = turns.rings[ring].serve(slot);
+  begin_run(operation, target, out);
+  relist_queue(queue);
+  charge_start(*target.taker->cell, operation, by_right ? &turns.rings[ring] : nullptr);
 }
 
-void Scheduler::run(Operation& operation, Lane& lane, Decisions& out) {
-  Cell& cell = *lane.stream->cell;
+void Scheduler::begin_run(Operation& operation, FlowQueue& queue, Decisions& out) {
+  Cell& cell = *queue.taker->cell;
   operation.state = Operation::State::decided;
-  operation.lane = &lane;
-  operation.hold_bytes_per_s = lane.flow->limit.hold_bytes_per_s;
-  lane.running.push_back(operation);
-  ++lane.running_count;
+  operation.queue = &queue;
+  operation.hold_bytes_per_s = queue.flow->limit.hold_bytes_per_s;
+  queue.running.push_back(operation);
+  ++queue.running_count;
   cell.held_bytes_per_s += operation.hold_bytes_per_s;
   ++cell.in_flight;
-  ++cell.running[lane.flow->priority];
-  if (lane.flow->climbs) {
-    cell.climbing.started(now_ns, lane.flow->device->climbing_since_ns);
+  ++cell.running[queue.flow->priority];
+  if (queue.flow->climbs) {
+    cell.climbing.started(now_ns, queue.flow->device->climbing_since_ns);
   }
-  ++lane.flow->running;
+  ++queue.flow->running;
   ++running;
-  out.emplace_back(Start{operation.id, lane.node->id});
-  if (lane.flow->home == &cell) {
-    count_start(operation);
+  out.emplace_back(Start{operation.id, queue.node->id});
+  if (queue.flow->home == &cell) {
+    learning_nodes_.hear_start(operation);
   }
-  if (!lane.below_limit()) {
-    limit_changed(lane);
+  if (!queue.is_below_limit()) {
+    update_below_limit(queue);
   }
 }
 
-/// The reverse of run().
-void Scheduler::leave(Operation& operation) {
-  Lane& lane = *operation.lane;
-  Cell& cell = *lane.stream->cell;
-  const bool was_at_limit = !lane.below_limit();
-  lane.running.remove(operation);
-  --lane.running_count;
+/// The reverse of begin_run().
+void Scheduler::end_run(Operation& operation) {
+  FlowQueue& queue = *operation.queue;
+  Cell& cell = *queue.taker->cell;
+  const bool was_at_limit = !queue.is_below_limit();
+  queue.running.remove(operation);
+  --queue.running_count;
   cell.held_bytes_per_s -= operation.hold_bytes_per_s;
   --cell.in_flight;
-  --cell.running[lane.flow->priority];
-  if (lane.flow->climbs) {
+  --cell.running[queue.flow->priority];
+  if (queue.flow->climbs) {
     cell.climbing.left(now_ns);
   }
-  --lane.flow->running;
+  --queue.flow->running;
   --running;
   if (was_at_limit) {
-    limit_changed(lane);
+    update_below_limit(queue);
   }
 }
 
-/// Books a start with those who wait on. `by_right` is the ring whose turn it was, if any.
-void Scheduler::settle(Cell& cell, const Operation& operation, const TurnRing* by_right) {
-  const unsigned ring = operation.lane->flow->ring;
+/// Charges a start to its class, and counts it for those whom it overtook. `by_right` is the ring
+/// whose turn it was, if any.
+void Scheduler::charge_start(Cell& cell, const Operation& operation, const TurnRing* by_right) {
+  const unsigned ring = operation.queue->flow->ring;
   if (nobody_waits(cell)) {
     cell.lag.fill(0);  // Nobody was kept waiting: nobody owes anything.
   } else {
     if (operation.hold_bytes_per_s > 0) {
-      pass_over(cell, ring, by_right);
+      count_passed_over(cell, ring, by_right);
     }
-    if (cell.device->weighted()) {
-      charge(cell, ring, operation.bytes);
+    if (cell.device->is_weighted()) {
+      charge_class(cell, ring, operation.bytes);
     }
   }
-  touch(cell);
+  update_rooms(cell);
 }
 
-/// Everybody who was to go before this start, and still waits, waits for bandwidth.
-void Scheduler::pass_over(Cell& cell, unsigned ring, const TurnRing* by_right) {
-  Queues& placed = cell.device->placed;
+/// Counts a start for those who were to go before it, and still wait: they wait for bandwidth.
+void Scheduler::count_passed_over(Cell& cell, unsigned ring, const TurnRing* by_right) {
+  Turns& placed = cell.device->placed;
   for (unsigned r = 0; r < kClasses; ++r) {
-    if (r != ring && (!cell.device->weighted() || cell.lag[r] > cell.lag[ring])) {
+    if (r != ring && (!cell.device->is_weighted() || cell.lag[r] > cell.lag[ring])) {
       continue;
     }
-    TurnRing& bound_ring = cell.queues.rings[r];
+    TurnRing& bound_ring = cell.turns.rings[r];
     if (&bound_ring != by_right && !bound_ring.empty()) {
-      bound_ring.passed_over();
+      bound_ring.pass_holder();
     }
     TurnRing& placed_ring = placed.rings[r];
-    if (&placed_ring == by_right || placed_ring.empty() || keeps_out(cell, r)) {
+    if (&placed_ring == by_right || placed_ring.empty() || cell.keeps_out(r)) {
       continue;
     }
-    const Flow& flow = *placed.streams[r][placed_ring.holder()]->first->flow;
-    if (below_limit(flow, *cell.node)) {
-      placed_ring.passed_over();
-      if (placed_ring.closed() && cell.device->promised[r] == nullptr) {
+    const Flow& flow = *placed.takers[r][placed_ring.find_holder()]->first->flow;
+    if (is_below_limit(flow, *cell.node)) {
+      placed_ring.pass_holder();
+      if (placed_ring.is_closed() && cell.device->promised[r] == nullptr) {
         cell.device->promised[r] = &cell;
       }
     }
   }
 }
 
-/// Start-time fair queueing: lag is kept relative to the class that is furthest behind among those
-/// that wait, so a class that was away comes back without credit.
-void Scheduler::charge(Cell& cell, unsigned ring, uint64_t bytes) {
-  const uint64_t cost =
-      std::clamp(bytes, kLeastChargedBytes, kMostChargedBytes) * cell.device->stride[ring];
-  uint64_t& mine = cell.lag[ring];
-  mine = std::max(mine, std::min(mine + cost, kMostOwed * cost));
-  uint64_t behind = std::numeric_limits<uint64_t>::max();
-  for (unsigned r = 0; r < kClasses; ++r) {
-    behind = waits(cell, r) ? std::min(behind, cell.lag[r]) : behind;
-  }
-  for (uint64_t& lag : cell.lag) {
-    lag -= std::min(lag, behind);
-  }
-}
-
 // ---- Queues ------------------------------------------------------------------------------------
 
-void Scheduler::enqueue(Operation& operation, Lane& lane) {
-  operation.lane = &lane;
-  lane.waiting.push_back(operation);
+void Scheduler::enqueue(Operation& operation, FlowQueue& queue) {
+  operation.queue = &queue;
+  queue.waiting.push_back(operation);
   ++waiting;
-  ++lane.flow->waiting;
-  lane.flow->waiting_bound += lane.node != nullptr ? 1 : 0;
-  ++lane.flow->device->waiting[lane.flow->priority];
-  backlog_of(lane).add(now_ns);
-  relist(lane);
+  ++queue.flow->waiting;
+  queue.flow->waiting_bound += queue.node != nullptr ? 1 : 0;
+  ++queue.flow->device->waiting[queue.flow->priority];
+  find_backlog(queue).add(now_ns);
+  relist_queue(queue);
 }
 
-/// The caller relists the lane.
-Operation& Scheduler::dequeue(Lane& lane, Operation& operation) {
-  lane.waiting.remove(operation);
+/// The caller relists the queue.
+Operation& Scheduler::dequeue(FlowQueue& queue, Operation& operation) {
+  queue.waiting.remove(operation);
   --waiting;
-  --lane.flow->waiting;
-  lane.flow->waiting_bound -= lane.node != nullptr ? 1 : 0;
-  --lane.flow->device->waiting[lane.flow->priority];
-  backlog_of(lane).remove(now_ns);
+  --queue.flow->waiting;
+  queue.flow->waiting_bound -= queue.node != nullptr ? 1 : 0;
+  --queue.flow->device->waiting[queue.flow->priority];
+  find_backlog(queue).remove(now_ns);
   return operation;
 }
 
-/// Where an operation of the lane counts while it waits, wherever its flow learns.
-Backlog& Scheduler::backlog_of(const Lane& lane) noexcept {
-  Device& device = *lane.flow->device;
-  const bool is_anywhere = lane.node == nullptr && device.shared == nullptr;
-  return is_anywhere ? device.waiting_anywhere : lane.stream->cell->waiting;
-}
-
-void Scheduler::forget(Operation& operation) {
+void Scheduler::forget_operation(Operation& operation) {
   operation.flow->device->climbing_known -= operation.flow->climbs ? 1 : 0;
   operations_.erase(operation.id);
   operation_pool_.release(&operation);
 }
 
-/// Brings the lane's place in its stream, and the stream's in its ring, in line with whether its
-/// next operation could start as far as its own limit goes.
-void Scheduler::relist(Lane& lane) {
-  Cell* const cell = lane.stream->cell;
-  const bool may_run = lane.node != nullptr
-                           ? lane.below_limit()
-                           : cell == nullptr || node_for_any(*lane.flow, *cell) != nullptr;
-  const bool listed = may_run && !lane.waiting.empty();
-  if (listed == lane.listed) {
+/// Lists the queue at its turn taker, or not: whether its next operation could start as far as its
+/// own limit goes. The taker's place in its ring follows.
+void Scheduler::relist_queue(FlowQueue& queue) {
+  Cell* const cell = queue.taker->cell;
+  const bool may_run = queue.node != nullptr
+                           ? queue.is_below_limit()
+                           : cell == nullptr || find_node_in(*queue.flow, *cell) != nullptr;
+  const bool listed = may_run && !queue.waiting.empty();
+  if (listed == queue.listed) {
     return;
   }
-  lane.listed = listed;
-  listed ? link(lane) : unlink(lane);
-  offer(*lane.stream);
+  queue.listed = listed;
+  listed ? link_queue(queue) : unlink_queue(queue);
+  offer_taker(*queue.taker);
 }
 
-/// Brings the stream's place in its ring in line with its first lane and what its flow needs now.
-void Scheduler::offer(Stream& stream) {
-  TurnRing& ring = stream.queues->rings[stream.ring];
-  const bool offered = stream.first != nullptr && !stream.held_back;
+/// Offers the turn taker to its ring, or not, with what its flow needs now.
+void Scheduler::offer_taker(TurnTaker& taker) {
+  TurnRing& ring = taker.turns->rings[taker.ring];
+  const bool offered = taker.first != nullptr && !taker.held_back;
   if (offered) {
-    ring.wait(stream.slot, stream.flow->limit.hold_bytes_per_s);
+    ring.set_waiting(taker.slot, taker.flow->limit.hold_bytes_per_s);
   } else {
-    ring.idle(stream.slot);
+    ring.set_idle(taker.slot);
   }
-  stream.queues->listed += offered ? 1 : 0;
-  stream.queues->listed -= stream.offered ? 1 : 0;
-  stream.offered = offered;
-  if (stream.cell != nullptr) {
-    touch(*stream.cell);
+  taker.turns->listed += offered ? 1 : 0;
+  taker.turns->listed -= taker.offered ? 1 : 0;
+  taker.offered = offered;
+  if (taker.cell != nullptr) {
+    update_rooms(*taker.cell);
   }
 }
 
-void Scheduler::link(Lane& lane) {
-  Lane*& first = lane.stream->first;
-  if (first == nullptr) {
-    first = lane.next = lane.previous = &lane;
-    return;
-  }
-  lane.next = first;
-  lane.previous = first->previous;
-  lane.previous->next = first->previous = &lane;
-}
-
-void Scheduler::unlink(Lane& lane) {
-  Lane*& first = lane.stream->first;
-  if (lane.next == &lane) {
+void Scheduler::unlink_queue(FlowQueue& queue) {
+  FlowQueue*& first = queue.taker->first;
+  if (queue.next == &queue) {
     first = nullptr;
   } else {
-    lane.previous->next = lane.next;
-    lane.next->previous = lane.previous;
-    first = first == &lane ? lane.next : first;
+    queue.previous->next = queue.next;
+    queue.next->previous = queue.previous;
+    first = first == &queue ? queue.next : first;
   }
-  lane.next = lane.previous = nullptr;
+  queue.next = queue.previous = nullptr;
 }
 
 }  // namespace ioweave::policy

@@ -1,4 +1,4 @@
-// Limits that change under way, and where flows learn.
+// Limits that change under way, and what moves with the home of a flow that learns.
 
 #include <algorithm>
 
@@ -6,62 +6,55 @@
 #include "policy/scheduler.hpp"
 
 namespace ioweave::policy {
-
-// ---- What limiters are told --------------------------------------------------------------------
+namespace {
 
 /// Rounded up; of a shared device all are one node's.
-uint64_t Scheduler::of_each_node(const Flow& flow, uint64_t operations) const {
+uint64_t divide_by_nodes(const Flow& flow, uint64_t operations) {
   const uint64_t nodes = flow.device->shared != nullptr ? 1 : std::max(1u, flow.device->nodes);
   return (operations + nodes - 1) / nodes;
 }
 
+}  // namespace
+
+// ---- What limiters are told --------------------------------------------------------------------
+
 /// Before the operation that became ready is tried. True where the limit changed: others of the
 /// flow may go first then.
-bool Scheduler::heard_ready(Flow& flow, NodeId node, Decisions& out) {
-  flow.limiter->waiting(of_each_node(flow, flow.waiting + 1), now_ns);
-  if (flow.limiter->learning()) {
-    settle_home(flow, node);
+bool Scheduler::adapt_to_ready(Flow& flow, NodeId node, Decisions& out) {
+  flow.limiter->hear_waiting(divide_by_nodes(flow, flow.waiting + 1), now_ns);
+  if (flow.limiter->is_learning()) {
+    learning_nodes_.hear_ready(flow, node == kAnyNode ? nullptr : nodes_.find(node));
   }
   return take_limit(flow, out);
 }
 
 /// After the operation has left its cell, which the caller schedules.
-void Scheduler::heard_end(Flow& flow, EpochId epoch, std::optional<double> seconds,
-                          Decisions& out) {
-  if (epoch != kNoEpoch) {
-    flow.limiter->ended(epoch, seconds);
+void Scheduler::adapt_to_end(Flow& flow, EpochId epoch, std::optional<double> seconds,
+                             Decisions& out) {
+  Cell* const home = flow.home;
+  learning_nodes_.hear_end(flow, epoch, seconds);
+  if (home == nullptr) {
+    return;
   }
-  if (Cell* const home = flow.home) {
-    const bool learns_on = flow.limiter->learning();
-    learns_on ? review_home(flow) : leave_home(flow);
-    if (!learns_on && flow.waiting > 0) {
-      // What it has learned is for those that wait already: nobody else may ever come.
-      flow.limiter->waiting(of_each_node(flow, flow.waiting), now_ns);
-    }
-    const bool changed = take_limit(flow, out);
-    schedule(*home, out);
-    if (changed || !learns_on) {
-      schedule_flow(flow, out);
-    }
+  const bool learns_on = flow.home != nullptr;
+  if (!learns_on && flow.waiting > 0) {
+    // What it has learned is for those that wait already: nobody else may ever come.
+    flow.limiter->hear_waiting(divide_by_nodes(flow, flow.waiting), now_ns);
   }
-}
-
-/// An operation starts in its flow's home.
-void Scheduler::count_start(Operation& operation) {
-  Limiter& limiter = *operation.lane->flow->limiter;
-  operation.epoch = limiter.started();
-  if (limiter.epoch_full()) {
-    hold_back_or_offer(*operation.lane->stream);
+  const bool changed = take_limit(flow, out);
+  schedule_cell(*home, out);
+  if (changed || !learns_on) {
+    schedule_flow(flow, out);
   }
 }
 
-void Scheduler::sample(const Sample& event, Decisions& out) {
+void Scheduler::hear_sample(const Sample& event, Decisions& out) {
   Device& device = devices[event.device];
-  Node& node = node_with(device, event.node);
+  Node& node = find_node_with(device, event.node);
   if (device.climber == nullptr) {
     return;
   }
-  Cell& cell = cell_of(device, node);
+  Cell& cell = open_cell(device, node);
   const Climbing seen = cell.climbing.end_sample(event, cell.waiting, device.waiting_anywhere,
                                                  device.climbing_since_ns, now_ns);
   device.climber->sample(event, seen, now_ns);
@@ -69,7 +62,7 @@ void Scheduler::sample(const Sample& event, Decisions& out) {
 }
 
 /// Before the operation leaves its cell. True where the limit of the device's climber changed.
-bool Scheduler::heard_climbing_end(const Flow& flow, Cell& cell, const Finished& finished) {
+bool Scheduler::tell_climber(const Flow& flow, Cell& cell, const Finished& finished) {
   cell.climbing.ended(finished.bytes);
   return flow.device->climber->ended({.seconds = finished.seconds,
                                       .bytes = finished.bytes,
@@ -107,17 +100,17 @@ bool Scheduler::take_limit(Flow& flow, Decisions& out) {
   flow.below_limit_built = flow.below_limit_built && flow.limit.at_once == before.at_once;
   if (flow.climbs || flow.waiting_bound > 0) {
     for (const Node* const node : order_) {
-      Lane* const lane = node == nullptr ? nullptr : find_lane(flow, node->id);
-      if (lane != nullptr) {
-        hold_anew(*lane);
-        relist(*lane);
-        offer(*lane->stream);
+      FlowQueue* const queue = node == nullptr ? nullptr : find_queue(flow, node->id);
+      if (queue != nullptr) {
+        adjust_held(*queue);
+        relist_queue(*queue);
+        offer_taker(*queue->taker);
       }
     }
   }
-  if (flow.any != nullptr) {
-    relist(*flow.any);
-    offer(*flow.any->stream);
+  if (flow.any_queue != nullptr) {
+    relist_queue(*flow.any_queue);
+    offer_taker(*flow.any_queue->taker);
   }
   return true;
 }
@@ -126,237 +119,94 @@ bool Scheduler::take_limit(Flow& flow, Decisions& out) {
 /// keep no more than the ones that join them. Where it falls they keep what they have, but on a
 /// device without a budget, where it is nobody else's, take as much as the new ones: else more
 /// would run than the limit says until the last of them has ended.
-void Scheduler::hold_anew(Lane& lane) {
-  if (!lane.flow->climbs) {
+void Scheduler::adjust_held(FlowQueue& queue) {
+  if (!queue.flow->climbs) {
     return;
   }
-  const bool may_take = lane.flow->device->config.budget_mb_per_s == 0;
-  const int64_t hold = lane.flow->limit.hold_bytes_per_s;
-  for (Operation* operation = lane.running.first(); operation != nullptr;
+  const bool may_take = queue.flow->device->config.budget_mb_per_s == 0;
+  const int64_t hold = queue.flow->limit.hold_bytes_per_s;
+  for (Operation* operation = queue.running.first(); operation != nullptr;
        operation = operation->next) {
     if (operation->hold_bytes_per_s > hold || may_take) {
-      lane.stream->cell->held_bytes_per_s += hold - operation->hold_bytes_per_s;
+      queue.taker->cell->held_bytes_per_s += hold - operation->hold_bytes_per_s;
       operation->hold_bytes_per_s = hold;
     }
   }
-  touch(*lane.stream->cell);
+  update_rooms(*queue.taker->cell);
 }
 
 /// Starts what can be started after the flow's limit, or where it waits, has changed.
 void Scheduler::schedule_flow(Flow& flow, Decisions& out) {
   Device& device = *flow.device;
   if (device.shared != nullptr) {
-    schedule(*device.shared, out);
+    schedule_cell(*device.shared, out);
     return;
   }
   if (flow.home != nullptr) {
-    schedule(*flow.home, out);
+    schedule_cell(*flow.home, out);
   }
   if (Cell* const promised = device.promised[flow.ring]) {
-    schedule(*promised, out);
+    schedule_cell(*promised, out);
   }
   if (flow.climbs || flow.waiting_bound > 0) {
     for (Node* const node : order_) {
-      if (node != nullptr && find_lane(flow, node->id) != nullptr) {
-        schedule(cell_of(device, *node), out);
+      if (node != nullptr && find_queue(flow, node->id) != nullptr) {
+        schedule_cell(open_cell(device, *node), out);
       }
     }
   }
   if (!device.placed.empty()) {
-    place(device, flow.ring, out);
-    release(device, out);
+    place_waiting(device, flow.ring, out);
+    release_held_back(device, out);
   }
 }
 
-// ---- Where a flow learns -----------------------------------------------------------------------
+// ---- For LearningNodes -------------------------------------------------------------------------
 
-/// A node where nobody learns yet, the wanted one or else the first in order of NodeUp; failing
-/// that, one that no learner has to itself, which there always is where any node has the device.
-Node* Scheduler::pick_home(Device& device, NodeId wanted) {
-  Node* second_best = nullptr;
-  const auto consider = [&](Node* node) {
-    if (node == nullptr || !has(*node, device)) {
-      return false;
-    }
-    const Cell* const cell = use_of(device, *node).cell;
-    if (cell == nullptr || cell->learner == nullptr) {
-      second_best = second_best == nullptr ? node : second_best;
-    }
-    return cell == nullptr || cell->homes == 0;
-  };
-  if (Node* const node = wanted == kAnyNode ? nullptr : nodes_.find(wanted); consider(node)) {
-    return node;
+/// The flow learns on the node `to` from now on; null: no more. What it has for any node waits
+/// there, or at the device again.
+void Scheduler::move_home(Flow& flow, Node* to) {
+  TurnTaker* taker = find_home_taker(flow);
+  flow.home_queue = to == nullptr ? nullptr : &open_queue_on(flow, *to);
+  if (to != nullptr) {
+    taker = flow.home_queue->taker;
   }
-  const auto found = std::find_if(order_.begin(), order_.end(), consider);
-  return found != order_.end() ? *found : second_best;
-}
-
-bool Scheduler::busy_at_home(const Flow& flow) const {
-  const Lane* const lane = find_lane(flow, flow.home->node->id);
-  return lane->running_count > 0 || !lane->waiting.empty() ||
-         (flow.any != nullptr && !flow.any->waiting.empty());
-}
-
-/// An operation of a flow that learns is about to wait or start on `wanted`, or on any node. The
-/// home follows operations that are bound elsewhere when it has none itself, or it would learn
-/// nothing.
-void Scheduler::settle_home(Flow& flow, NodeId wanted) {
-  if (flow.device->shared != nullptr) {
-    return;
+  flow.home = to == nullptr ? nullptr : taker->cell;
+  if (taker != nullptr) {
+    review_taker(*taker);
   }
-  const bool elsewhere =
-      flow.home != nullptr && wanted != kAnyNode && flow.home->node->id != wanted;
-  if (flow.home == nullptr || (elsewhere && !busy_at_home(flow))) {
-    Node* const node = pick_home(*flow.device, wanted);
-    if (node == nullptr) {
-      return;
-    }
-    if (flow.home != nullptr) {
-      leave_home(flow);
-    }
-    enter_home(flow, *node);
-  }
-  if (wanted == kAnyNode || wanted == flow.home->node->id) {
-    claim(flow);
+  if (flow.any_queue != nullptr && flow.device->shared == nullptr) {
+    move_any_queue(flow, to == nullptr ? open_taker(flow, nullptr) : *taker);
   }
 }
 
-void Scheduler::enter_home(Flow& flow, Node& node) {
-  Lane& lane = lane_at(flow, node);
-  flow.home = lane.stream->cell;
-  ++flow.home->homes;
-  hold_back_or_offer(*lane.stream);
-  if (flow.any != nullptr) {
-    move_any_lane(flow, *lane.stream);
-  }
-}
-
-void Scheduler::leave_home(Flow& flow) {
-  Cell& home = *flow.home;
-  give_up_claim(flow);
-  flow.home = nullptr;
-  if (home.node == nullptr) {
-    if (flow.shared != nullptr) {
-      hold_back_or_offer(*flow.shared);
-    }
-    return;
-  }
-  --home.homes;
-  hold_back_or_offer(*find_lane(flow, home.node->id)->stream);
-  if (flow.any != nullptr) {
-    move_any_lane(flow, stream_of(flow, nullptr));
-  }
-}
-
-/// The node goes down.
-void Scheduler::leave_homes_at(const Node& node) {
-  for (Flow& flow : flows) {
-    if (flow.home != nullptr && flow.home->node == &node) {
-      leave_home(flow);
-      flow.limiter->begin_epoch_again();
-    }
-  }
-}
-
-/// A node is gone: flows that learned there go on elsewhere, and of flows that have the nodes that
-/// are left to themselves, one gives its own up.
-void Scheduler::review_homes(Decisions& out) {
-  for (Flow& flow : flows) {
-    if (!flow.limiter->learning() || flow.device->shared != nullptr) {
-      continue;
-    }
-    if (flow.home == nullptr && flow.any != nullptr && !flow.any->waiting.empty()) {
-      settle_home(flow, kAnyNode);
-    }
-    if (flow.home != nullptr && flow.device->learners == flow.device->nodes) {
-      give_up_claim(flow);
-    }
-  }
-  for (Flow& flow : flows) {
-    if (flow.home != nullptr) {
-      schedule(*flow.home, out);
-    }
-  }
-}
-
-/// Where operations for any node wait: in the home, or at the device.
-void Scheduler::move_any_lane(Flow& flow, Stream& to) {
-  Lane& any = *flow.any;
+void Scheduler::move_any_queue(Flow& flow, TurnTaker& to) {
+  FlowQueue& any = *flow.any_queue;
   if (any.listed) {
     any.listed = false;
-    unlink(any);
-    offer(*any.stream);
+    unlink_queue(any);
+    offer_taker(*any.taker);
   }
-  any.stream = &to;
-  relist(any);
+  any.taker = &to;
+  relist_queue(any);
 }
 
-/// After an end or a cancellation.
-void Scheduler::review_home(Flow& flow) {
-  Cell& home = *flow.home;
-  if (home.node == nullptr) {
-    hold_back_or_offer(*flow.shared);
-    return;
-  }
-  hold_back_or_offer(*find_lane(flow, home.node->id)->stream);
-  if (!busy_at_home(flow) || !flow.limiter->wants_own_node()) {
-    give_up_claim(flow);
-  }
+void Scheduler::review_home_taker(Flow& flow) {
+  review_taker(*find_home_taker(flow));
 }
 
-/// Has the home to itself from now on, where somebody else's operations can go elsewhere.
-void Scheduler::claim(Flow& flow) {
-  Cell& home = *flow.home;
-  Device& device = *flow.device;
-  if (home.learner != nullptr || home.homes > 1 || !flow.limiter->wants_own_node() ||
-      device.nodes < device.learners + 2) {
-    return;
-  }
-  home.learner = &flow;
-  ++device.learners;
-  for (Cell*& promised : device.promised) {
-    promised = promised == &home ? nullptr : promised;  // The next that passes gives its own.
-  }
-  review_streams(home);
-}
-
-void Scheduler::give_up_claim(Flow& flow) {
-  if (flow.home->learner == &flow) {
-    flow.home->learner = nullptr;
-    --flow.device->learners;
-    review_streams(*flow.home);
-  }
-}
-
-/// Operations for any node of this class stay away.
-bool Scheduler::keeps_out(const Cell& cell, unsigned ring) noexcept {
-  return cell.learner != nullptr && !(cell.device->strict() && ring < cell.learner->ring);
-}
-
-bool Scheduler::is_held_back(const Stream& stream) noexcept {
-  const Flow& flow = *stream.flow;
-  const Cell* const cell = stream.cell;
-  if (cell == nullptr) {
-    return false;
-  }
-  if (flow.home == cell && flow.limiter->epoch_full()) {
-    return true;
-  }
-  return keeps_out(*cell, flow.ring) && cell->learner != &flow && !flow.free;
-}
-
-void Scheduler::hold_back_or_offer(Stream& stream) {
-  stream.held_back = is_held_back(stream);
-  offer(stream);
-}
-
-void Scheduler::review_streams(Cell& cell) {
-  for (const auto& streams : cell.queues.streams) {
-    for (Stream* const stream : streams) {
-      hold_back_or_offer(*stream);
+void Scheduler::review_takers(Cell& cell) {
+  for (const auto& takers : cell.turns.takers) {
+    for (TurnTaker* const taker : takers) {
+      review_taker(*taker);
     }
   }
-  touch(cell);
+  update_rooms(cell);
+}
+
+void Scheduler::review_taker(TurnTaker& taker) {
+  taker.held_back = LearningNodes::holds_back(taker);
+  offer_taker(taker);
 }
 
 void Scheduler::explain(const Flow& flow, Explanation& out) const {
@@ -367,7 +217,7 @@ void Scheduler::explain(const Flow& flow, Explanation& out) const {
   out.nodes = flow.device->nodes;
   if (flow.home != nullptr && flow.home->node != nullptr) {
     out.learning_node = flow.home->node->id;
-    out.keeps_others_out = flow.home->learner == &flow;
+    out.keeps_others_out = flow.home->claimed_by == &flow;
   }
 }
 

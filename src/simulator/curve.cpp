@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policy/limiter.hpp"
+
 namespace ioweave::simulator {
 namespace {
 
-constexpr double kBytesPerMb = 1e6;
 constexpr double kMostStreams = 1e6;  // of a table in memory
 
 }  // namespace
@@ -37,7 +38,7 @@ bool Curve::make(std::span<const Point> points, Curve& curve, std::string& why) 
     const Point& to = points[next];
     const double part = std::min(1.0, (streams - from.streams) / (to.streams - from.streams));
     curve.bytes_per_s_.push_back((from.mb_per_s + part * (to.mb_per_s - from.mb_per_s)) *
-                                 kBytesPerMb);
+                                 policy::kBytesPerMb);
     if (streams >= points.back().streams) {
       break;
     }
@@ -47,11 +48,6 @@ bool Curve::make(std::span<const Point> points, Curve& curve, std::string& why) 
 
 double Curve::bytes_per_s(uint32_t streams) const noexcept {
   return bytes_per_s_[std::min<size_t>(streams, bytes_per_s_.size() - 1)];
-}
-
-uint32_t Curve::best_streams() const noexcept {
-  return static_cast<uint32_t>(std::max_element(bytes_per_s_.begin(), bytes_per_s_.end()) -
-                               bytes_per_s_.begin());
 }
 
 }  // namespace ioweave::simulator

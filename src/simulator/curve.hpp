@@ -24,9 +24,6 @@ class Curve {
   /// All streams together, in bytes per second.
   [[nodiscard]] double bytes_per_s(uint32_t streams) const noexcept;
 
-  /// The number of streams with the greatest throughput; the smallest of several.
-  [[nodiscard]] uint32_t best_streams() const noexcept;
-
  private:
   std::vector<double> bytes_per_s_{0, 0};  ///< by whole streams, up to the last point
 };

@@ -13,7 +13,6 @@ namespace {
 constexpr uint32_t kNoCell = 0xFFFFFFFFU;
 constexpr policy::DeviceId kNoDevice = 0xFFFFFFFFU;
 constexpr double kNsPerSecond = 1e9;
-constexpr double kMostSeconds = 1e9;  // 30 years: fits into 64 bits of ns
 
 uint64_t to_ns(double seconds) {
   return static_cast<uint64_t>(std::ceil(seconds * kNsPerSecond));
@@ -387,7 +386,7 @@ void Simulation::start(const policy::Start& decision) {
 /// Tells the policy what each device has moved since the last time, while there is anything to say.
 void Simulation::sample() {
   bool any_moved = false;
-  const double seconds = static_cast<double>(now_ns_ - sampled_ns_) / 1e9;
+  const double seconds = to_s(now_ns_ - sampled_ns_);
   for (size_t i = 0; i < cells_.size(); ++i) {
     Cell& cell = cells_[i];
     advance(cell);

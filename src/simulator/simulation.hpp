@@ -30,6 +30,8 @@ namespace ioweave::simulator {
 
 using TaskId = uint32_t;
 inline constexpr TaskId kNoTask = 0xFFFFFFFFU;
+/// Of a task, and of virtual time when a curve changes: 30 years, which 64 bits of ns hold.
+inline constexpr double kMostSeconds = 1e9;
 
 struct Task {
   enum class Kind : uint8_t {

@@ -88,49 +88,49 @@ TEST(MinTree, AgreesWithALinearSearch) {
 TEST(TurnRing, TurnsGoAroundAmongThoseWhoWait) {
   TurnRing ring;
   for (const uint32_t slot : {0u, 1u, 3u}) {
-    ring.wait(slot, 1);
+    ring.set_waiting(slot, 1);
   }
   std::vector<uint32_t> order;
   for (int i = 0; i < 6; ++i) {
     order.push_back(ring.pick(1, 1));
-    ring.served(order.back());
+    ring.serve(order.back());
   }
   EXPECT_EQ(order, (std::vector<uint32_t>{0, 1, 3, 0, 1, 3}));
 }
 
 TEST(TurnRing, WhoFillsInTakesTurnsWhileTheHolderKeepsItsTurn) {
   TurnRing ring;
-  ring.wait(0, 100);
-  ring.wait(1, 1);
-  ring.wait(2, 1);
+  ring.set_waiting(0, 100);
+  ring.set_waiting(1, 1);
+  ring.set_waiting(2, 1);
   std::vector<uint32_t> order;
   for (int i = 0; i < 4; ++i) {
     order.push_back(ring.pick(10, 10));
-    EXPECT_FALSE(ring.served(order.back()));
+    EXPECT_FALSE(ring.serve(order.back()));
   }
   EXPECT_EQ(order, (std::vector<uint32_t>{1, 2, 1, 2}));
   EXPECT_EQ(ring.pick(100, 100), 0u);
-  EXPECT_TRUE(ring.served(0));
+  EXPECT_TRUE(ring.serve(0));
 }
 
 TEST(TurnRing, OpensAgainWhenTheHolderLeavesWithoutBeingServed) {
   TurnRing ring;
-  ring.wait(5, 100);
+  ring.set_waiting(5, 100);
   for (uint32_t i = 0; i < TurnRing::kMostPassed; ++i) {
-    EXPECT_FALSE(ring.closed());
-    ring.passed_over();
+    EXPECT_FALSE(ring.is_closed());
+    ring.pass_holder();
   }
-  EXPECT_TRUE(ring.closed());
-  ring.idle(5);
-  EXPECT_FALSE(ring.closed());
+  EXPECT_TRUE(ring.is_closed());
+  ring.set_idle(5);
+  EXPECT_FALSE(ring.is_closed());
 }
 
 TEST(TurnRing, WhoBeginsToWaitLaterDoesNotGetInFrontOfTheHolder) {
   TurnRing ring;
-  ring.wait(5, 100);
-  EXPECT_EQ(ring.holder(), 5u);
-  ring.wait(2, 1);
-  EXPECT_EQ(ring.holder(), 5u);
+  ring.set_waiting(5, 100);
+  EXPECT_EQ(ring.find_holder(), 5u);
+  ring.set_waiting(2, 1);
+  EXPECT_EQ(ring.find_holder(), 5u);
 }
 
 }  // namespace

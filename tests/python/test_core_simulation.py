@@ -35,7 +35,6 @@ class SimulationTest(unittest.TestCase):
         self.assertAlmostEqual(simulation.record(blocking).end_s, 5)
         self.assertEqual(simulation.record(blocking).state, "ended")
         self.assertAlmostEqual(simulation.now_s, 5)
-        self.assertAlmostEqual(simulation.moved_bytes(self.device), 2e8, delta=1)
         self.assertEqual(simulation.tasks, 3)
 
     def test_it_runs_until_a_task_has_ended(self) -> None:

@@ -286,7 +286,7 @@ class FakeGate:
 
     def __init__(self, log: Callable[[str], object] | None = None) -> None:
         self._core = _core.Gate(log)
-        self._flows: list[int] = []
+        self._devices: dict[int, int] = {}  # of flows
         self.samples: list[float] = []
         self.known: list[str] = []
         FakeGate.made.append(self)
@@ -297,21 +297,23 @@ class FakeGate:
         if learned == "bad":
             raise ValueError("these are no values of mine")
         self.known.append(learned)
-        self._flows.append(self._core.add_flow(name, device, max_in_flight=2))
-        return self._flows[-1]
+        flow = self._core.add_flow(name, device, max_in_flight=2)
+        self._devices[flow] = device
+        return flow
 
     def needs_samples(self, device: int) -> bool:
-        return any(sum(self._core.flow_counts(flow)) > 0 for flow in self._flows)
+        flows = [flow for flow, on in self._devices.items() if on == device]
+        return any(sum(self._core.flow_counts(flow)) > 0 for flow in flows)
 
     def sample(self, device: int, rate: float, seconds: float) -> Iterable[object]:
         self.samples.append(rate)
-        return [_core.SetLimit(self._flows[0], 2)]
+        return [_core.SetLimit(min(self._devices), 2)]
 
     def explain(self, flow: int) -> str:
         return json.dumps({"flow": flow, "phase": "climbing", "limit": 0})
 
     def learned(self, flow: int) -> str:
-        return f"v{self._flows.index(flow)}"
+        return f"v{[*self._devices].index(flow)}"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)

@@ -42,10 +42,6 @@ TEST(Curve, PointsMayLieBetweenWholeStreams) {
   EXPECT_DOUBLE_EQ(made.bytes_per_s(3), 250e6);
 }
 
-TEST(Curve, KnowsItsSmallestBestNumberOfStreams) {
-  EXPECT_EQ(curve({{1, 100}, {6, 450}, {24, 450}, {48, 200}}).best_streams(), 6U);
-}
-
 TEST(Curve, RefusesWhatIsNone) {
   Curve made;
   std::string why;
