@@ -1,4 +1,4 @@
-#include "preload/run.hpp"
+#include "calls/preload/run.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "preload/run.hpp"
+#include "calls/preload/run.hpp"
 
 namespace ioweave::test {
 namespace {

@@ -1,8 +1,8 @@
+#include "calls/task_preload/report.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include "calls/task_preload/report.hpp"
 
 namespace ioweave::calls {
 namespace {

@@ -19,8 +19,8 @@
 #include "calls/preload/observe.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/real.hpp"
+#include "calls/preload/run.hpp"
 #include "calls/preload/table.hpp"
-#include "preload/run.hpp"
 
 namespace ioweave::calls {
 namespace {
