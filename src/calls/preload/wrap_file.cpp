@@ -8,10 +8,10 @@
 #include <sys/mman.h>
 
 #include "base/private_descriptors.hpp"
+#include "calls/libc/real.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/preload/observe.hpp"
-#include "calls/preload/real.hpp"
 #include "calls/preload/release.hpp"
-#include "calls/preload/wrap.hpp"
 
 namespace ioweave::calls {
 namespace {
@@ -53,14 +53,12 @@ IOWEAVE_WRAP(int, open, (const char* path, int flags, ...)) {
   const uint64_t begin = call_ticks();
   return after_open(real::open(path, flags, mode), path, flags, begin);
 }
-IOWEAVE_ALIAS(int, open64, (const char*, int, ...), open);
 
 IOWEAVE_WRAP(int, openat, (int dir, const char* path, int flags, ...)) {
   IOWEAVE_OPTIONAL_MODE(flags, mode)
   const uint64_t begin = call_ticks();
   return after_open(real::openat(dir, path, flags, mode), path, flags, begin);
 }
-IOWEAVE_ALIAS(int, openat64, (int, const char*, int, ...), openat);
 
 // NOLINTEND(clang-analyzer-valist.Uninitialized)
 // NOLINTEND(bugprone-macro-parentheses)
@@ -69,20 +67,18 @@ IOWEAVE_WRAP(int, creat, (const char* path, mode_t mode)) {
   const uint64_t begin = call_ticks();
   return after_open(real::creat(path, mode), path, O_CREAT | O_WRONLY | O_TRUNC, begin);
 }
-IOWEAVE_ALIAS(int, creat64, (const char*, mode_t), creat);
 
 // These abort where a mode is missing.
 IOWEAVE_WRAP(int, __open_2, (const char* path, int flags)) {
   const uint64_t begin = call_ticks();
   return after_open(real::__open_2(path, flags), path, flags, begin);
 }
-IOWEAVE_ALIAS(int, __open64_2, (const char*, int), __open_2);
 
 IOWEAVE_WRAP(int, __openat_2, (int dir, const char* path, int flags)) {
   const uint64_t begin = call_ticks();
   return after_open(real::__openat_2(dir, path, flags), path, flags, begin);
 }
-IOWEAVE_ALIAS(int, __openat64_2, (int, const char*, int), __openat_2);
+IOWEAVE_VARIANTS(IOWEAVE_OPENS)
 
 // ---- Close --------------------------------------------------------------------------------------
 
@@ -160,13 +156,12 @@ IOWEAVE_WRAP(off_t, lseek, (int fd, off_t offset, int whence)) {
   }
   return result;
 }
-IOWEAVE_ALIAS(off_t, lseek64, (int, off_t, int), lseek);
 
 IOWEAVE_WRAP(int, ftruncate, (int fd, off_t bytes)) {
   return static_cast<int>(
       counted(fd, CallClass::other, [=] { return ssize_t{real::ftruncate(fd, bytes)}; }));
 }
-IOWEAVE_ALIAS(int, ftruncate64, (int, off_t), ftruncate);
+IOWEAVE_VARIANTS(IOWEAVE_POSITIONS)
 
 // ---- Flush --------------------------------------------------------------------------------------
 
@@ -238,7 +233,6 @@ IOWEAVE_WRAP(int, fcntl, (int fd, int command, ...)) {
   }
   return result;
 }
-IOWEAVE_ALIAS(int, fcntl64, (int, int, ...), fcntl);
 
 IOWEAVE_WRAP(FILE*, fdopen, (int fd, const char* mode)) {
   FILE* const file = real::fdopen(fd, mode);
@@ -259,6 +253,6 @@ IOWEAVE_WRAP(void*, mmap,
   }
   return real::mmap(address, bytes, protection, flags, fd, offset);
 }
-IOWEAVE_ALIAS(void*, mmap64, (void*, size_t, int, int, int, off_t), mmap);
+IOWEAVE_VARIANTS(IOWEAVE_SHARES)
 
 }  // namespace ioweave::calls

@@ -11,11 +11,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "calls/libc/real.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/preload/engine_calls.hpp"
 #include "calls/preload/process.hpp"
-#include "calls/preload/real.hpp"
 #include "calls/preload/table.hpp"
-#include "calls/preload/wrap.hpp"
 
 namespace ioweave::calls {
 
@@ -193,7 +193,7 @@ IOWEAVE_WRAP(void, _exit, (int status)) {
     syscall(SYS_exit_group, status);
   }
 }
-IOWEAVE_ALIAS(void, _Exit, (int), _exit);
+IOWEAVE_ALIAS(_Exit, _exit)
 
 IOWEAVE_WRAP(void, quick_exit, (int status)) {
   process.mark(State::exited);

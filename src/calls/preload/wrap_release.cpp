@@ -14,10 +14,10 @@
 
 #include "base/clock.hpp"
 #include "base/file_system_kind.hpp"
+#include "calls/libc/real.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/preload/process.hpp"
-#include "calls/preload/real.hpp"
 #include "calls/preload/release.hpp"
-#include "calls/preload/wrap.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::calls {

@@ -2,9 +2,9 @@
 
 #include <cstddef>
 
+#include "calls/libc/real.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/preload/observe.hpp"
-#include "calls/preload/real.hpp"
-#include "calls/preload/wrap.hpp"
 
 namespace ioweave::calls {
 namespace {
@@ -53,7 +53,6 @@ IOWEAVE_WRAP(ssize_t, pread, (int fd, void* buffer, size_t bytes, off_t offset))
         return Transfer{Op::read, fd, buffer, bytes, positional(offset)};
       });
 }
-IOWEAVE_ALIAS(ssize_t, pread64, (int, void*, size_t, off_t), pread);
 
 // The checked variants abort where the buffer is too small: then the real one must see the call.
 IOWEAVE_WRAP(ssize_t, __read_chk, (int fd, void* buffer, size_t bytes, size_t size)) {
@@ -66,7 +65,6 @@ IOWEAVE_WRAP(ssize_t, __pread_chk,
   return bytes <= size ? wrapped_pread(fd, buffer, bytes, offset)
                        : real::__pread_chk(fd, buffer, bytes, offset, size);
 }
-IOWEAVE_ALIAS(ssize_t, __pread64_chk, (int, void*, size_t, off_t, size_t), __pread_chk);
 
 IOWEAVE_WRAP(ssize_t, readv, (int fd, const iovec* vectors, int count)) {
   return transferred<CallClass::read>(
@@ -79,14 +77,12 @@ IOWEAVE_WRAP(ssize_t, preadv, (int fd, const iovec* vectors, int count, off_t of
       fd, positional(offset), [=] { return real::preadv(fd, vectors, count, offset); },
       [=] { return vectored(Op::readv, fd, vectors, count, positional(offset)); });
 }
-IOWEAVE_ALIAS(ssize_t, preadv64, (int, const iovec*, int, off_t), preadv);
 
 IOWEAVE_WRAP(ssize_t, preadv2, (int fd, const iovec* vectors, int count, off_t offset, int flags)) {
   return transferred<CallClass::read>(
       fd, offset, [=] { return real::preadv2(fd, vectors, count, offset, flags); },
       [=] { return flagged(vectored(Op::readv, fd, vectors, count, offset), flags); });
 }
-IOWEAVE_ALIAS(ssize_t, preadv64v2, (int, const iovec*, int, off_t, int), preadv2);
 
 // ---- Writes -------------------------------------------------------------------------------------
 
@@ -105,7 +101,6 @@ IOWEAVE_WRAP(ssize_t, pwrite, (int fd, const void* buffer, size_t bytes, off_t o
         return Transfer{Op::write, fd, writable(buffer), bytes, positional(offset)};
       });
 }
-IOWEAVE_ALIAS(ssize_t, pwrite64, (int, const void*, size_t, off_t), pwrite);
 
 IOWEAVE_WRAP(ssize_t, writev, (int fd, const iovec* vectors, int count)) {
   return transferred<CallClass::write>(
@@ -118,7 +113,6 @@ IOWEAVE_WRAP(ssize_t, pwritev, (int fd, const iovec* vectors, int count, off_t o
       fd, positional(offset), [=] { return real::pwritev(fd, vectors, count, offset); },
       [=] { return vectored(Op::writev, fd, vectors, count, positional(offset)); });
 }
-IOWEAVE_ALIAS(ssize_t, pwritev64, (int, const iovec*, int, off_t), pwritev);
 
 IOWEAVE_WRAP(ssize_t, pwritev2,
              (int fd, const iovec* vectors, int count, off_t offset, int flags)) {
@@ -126,7 +120,6 @@ IOWEAVE_WRAP(ssize_t, pwritev2,
       fd, offset, [=] { return real::pwritev2(fd, vectors, count, offset, flags); },
       [=] { return flagged(vectored(Op::writev, fd, vectors, count, offset), flags); });
 }
-IOWEAVE_ALIAS(ssize_t, pwritev64v2, (int, const iovec*, int, off_t, int), pwritev2);
 
 // ---- Between descriptors ------------------------------------------------------------------------
 
@@ -143,7 +136,6 @@ IOWEAVE_WRAP(ssize_t, sendfile, (int to, int from, off_t* offset, size_t bytes))
   return counted(counted_end(from, to), CallClass::other,
                  [=] { return real::sendfile(to, from, offset, bytes); });
 }
-IOWEAVE_ALIAS(ssize_t, sendfile64, (int, int, off_t*, size_t), sendfile);
 
 IOWEAVE_WRAP(ssize_t, copy_file_range,
              (int from, off_t* from_at, int to, off_t* to_at, size_t bytes, unsigned flags)) {
@@ -156,5 +148,8 @@ IOWEAVE_WRAP(ssize_t, splice,
   return counted(counted_end(from, to), CallClass::other,
                  [=] { return real::splice(from, from_at, to, to_at, bytes, flags); });
 }
+
+IOWEAVE_VARIANTS(IOWEAVE_TASK_CALLS)
+IOWEAVE_VARIANTS(IOWEAVE_TRANSFERS)
 
 }  // namespace ioweave::calls

@@ -23,10 +23,10 @@
 #include <unistd.h>
 
 #include "base/clock.hpp"
-#include "calls/file_size_limit.hpp"
-#include "calls/preload/real.hpp"
-#include "calls/preload/signal_context.hpp"
-#include "calls/preload/wrap.hpp"
+#include "calls/libc/file_size_limit.hpp"
+#include "calls/libc/real.hpp"
+#include "calls/libc/signal_context.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/task_preload/report.hpp"
 #include "calls/task_preload/settings.hpp"
 #include "calls/thread_errno.hpp"
@@ -210,7 +210,6 @@ IOWEAVE_WRAP(ssize_t, pread, (int fd, void* buffer, size_t bytes, off_t offset))
   return pauses_a_task() ? in_task(Op::read, fd, buffer, bytes, offset)
                          : real::pread(fd, buffer, bytes, offset);
 }
-IOWEAVE_ALIAS(ssize_t, pread64, (int, void*, size_t, off_t), pread);
 
 // The checked variants abort where the buffer is too small: then the real one must see the call.
 IOWEAVE_WRAP(ssize_t, __pread_chk,
@@ -218,13 +217,11 @@ IOWEAVE_WRAP(ssize_t, __pread_chk,
   return bytes <= size ? wrapped_pread(fd, buffer, bytes, offset)
                        : real::__pread_chk(fd, buffer, bytes, offset, size);
 }
-IOWEAVE_ALIAS(ssize_t, __pread64_chk, (int, void*, size_t, off_t, size_t), __pread_chk);
 
 IOWEAVE_WRAP(ssize_t, pwrite, (int fd, const void* buffer, size_t bytes, off_t offset)) {
   return write_pauses_a_task() ? in_task(Op::write, fd, buffer, bytes, offset)
                                : real::pwrite(fd, buffer, bytes, offset);
 }
-IOWEAVE_ALIAS(ssize_t, pwrite64, (int, const void*, size_t, off_t), pwrite);
 
 // A count below zero is the kernel's to refuse.
 IOWEAVE_WRAP(ssize_t, preadv, (int fd, const iovec* vectors, int count, off_t offset)) {
@@ -232,14 +229,12 @@ IOWEAVE_WRAP(ssize_t, preadv, (int fd, const iovec* vectors, int count, off_t of
              ? in_task(Op::readv, fd, vectors, static_cast<uint64_t>(count), offset)
              : real::preadv(fd, vectors, count, offset);
 }
-IOWEAVE_ALIAS(ssize_t, preadv64, (int, const iovec*, int, off_t), preadv);
 
 IOWEAVE_WRAP(ssize_t, pwritev, (int fd, const iovec* vectors, int count, off_t offset)) {
   return count >= 0 && write_pauses_a_task()
              ? in_task(Op::writev, fd, vectors, static_cast<uint64_t>(count), offset)
              : real::pwritev(fd, vectors, count, offset);
 }
-IOWEAVE_ALIAS(ssize_t, pwritev64, (int, const iovec*, int, off_t), pwritev);
 
 IOWEAVE_WRAP(int, fsync, (int fd)) {
   return pauses_a_task() ? static_cast<int>(in_task(Op::fsync, fd, nullptr, 0, 0))
@@ -250,5 +245,6 @@ IOWEAVE_WRAP(int, fdatasync, (int fd)) {
   return pauses_a_task() ? static_cast<int>(in_task(Op::fdatasync, fd, nullptr, 0, 0))
                          : real::fdatasync(fd);
 }
+IOWEAVE_VARIANTS(IOWEAVE_TASK_CALLS)
 
 }  // namespace ioweave::calls

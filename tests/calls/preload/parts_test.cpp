@@ -15,10 +15,10 @@
 #include <gtest/gtest.h>
 
 #include "base/private_descriptors.hpp"
+#include "calls/libc/real.hpp"
 #include "calls/preload/lane_trial.hpp"
 #include "calls/preload/observe.hpp"
 #include "calls/preload/process.hpp"
-#include "calls/preload/real.hpp"
 #include "calls/preload/run.hpp"
 #include "calls/preload/table.hpp"
 
