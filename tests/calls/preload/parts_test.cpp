@@ -153,7 +153,7 @@ TEST_F(Attached, ReadsAtAnOffsetOfReadableFilesLeaveTheirPlaces) {
   Entry& entry = *table.find(fd);
   const stats::FileRecord& record = *entry.record.load();
   for (uint64_t i = 0; i < stats::FileRecord::kPlaces + 2; ++i) {
-    account(entry, stats::CallClass::read, static_cast<int64_t>(i * 100), 10, 0);
+    account_for_call(entry, stats::CallClass::read, static_cast<int64_t>(i * 100), 10, 0);
   }
   EXPECT_EQ(record.places.load(), stats::FileRecord::kPlaces + 2);
   EXPECT_EQ(record.place[1].offset.load(), (stats::FileRecord::kPlaces + 1) * 100);
@@ -161,9 +161,9 @@ TEST_F(Attached, ReadsAtAnOffsetOfReadableFilesLeaveTheirPlaces) {
   EXPECT_EQ(record.place[2].offset.load(), 200u);
 
   const uint32_t before = record.places.load();
-  account(entry, stats::CallClass::read, engine::kCurrentPosition, 10, 0);  // fdinfo tells
-  account(entry, stats::CallClass::read, 0, 0, 0);
-  account(entry, stats::CallClass::write, 0, 10, 0);
+  account_for_call(entry, stats::CallClass::read, engine::kCurrentPosition, 10, 0);  // fdinfo tells
+  account_for_call(entry, stats::CallClass::read, 0, 0, 0);
+  account_for_call(entry, stats::CallClass::write, 0, 10, 0);
   EXPECT_EQ(record.places.load(), before);
   tracked_close(fd);
 }
@@ -184,7 +184,7 @@ TEST_F(Attached, ThreadsThatShareAFileCountItsPlacesSafely) {
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 0; i < 1000; ++i) {
-        account(*table.find(fd), stats::CallClass::read, static_cast<int64_t>(t * i), 10, 0);
+        account_for_call(*table.find(fd), stats::CallClass::read, static_cast<int64_t>(t * i), 10, 0);
       }
     });
   }
