@@ -2,7 +2,6 @@
 // watch them.
 
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -89,16 +88,16 @@ class Attached : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     run_directory = new TemporaryDirectory(true);
-    stats::RunConfig config;
-    std::ofstream(*run_directory / "config", std::ios::binary)
-        .write(reinterpret_cast<const char*>(&config), sizeof config);
+    testing::write_config(*run_directory, {});
     setenv(stats::kRunDirVariable, run_directory->path().c_str(), 1);
     real::resolve();
-    ASSERT_TRUE(process.attach());
-    ASSERT_TRUE(table.start());
+    is_attached = process.attach() && table.start();
   }
+  // Not in SetUpTestSuite(): a failure there counts as tests that are skipped.
+  void SetUp() override { ASSERT_TRUE(is_attached); }
   static void TearDownTestSuite() { delete run_directory; }
   static TemporaryDirectory* run_directory;
+  static bool is_attached;
 
   static int tracked_open(const std::string& path) {
     const int fd = real::open(path.c_str(), O_RDONLY | O_CLOEXEC, 0);
@@ -112,6 +111,7 @@ class Attached : public ::testing::Test {
   const TemporaryDirectory directory;
 };
 TemporaryDirectory* Attached::run_directory = nullptr;
+bool Attached::is_attached = false;
 
 TEST_F(Attached, OneFileHasOneRecordHoweverItIsOpened) {
   testing::write_pattern(directory / "a", 4096);
@@ -184,7 +184,8 @@ TEST_F(Attached, ThreadsThatShareAFileCountItsPlacesSafely) {
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 0; i < 1000; ++i) {
-        account_for_call(*table.find(fd), stats::CallClass::read, static_cast<int64_t>(t * i), 10, 0);
+        account_for_call(*table.find(fd), stats::CallClass::read, static_cast<int64_t>(t * i), 10,
+                         0);
       }
     });
   }
