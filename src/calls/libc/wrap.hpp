@@ -6,14 +6,10 @@
 
 #include "calls/libc/wrapped_calls.hpp"
 
-namespace ioweave::calls {
-
-/// The names of the table.
 #define IOWEAVE_MEMBER(name, ...) name,
+namespace ioweave::calls {
 enum class WrappedName { IOWEAVE_WRAPPED_CALLS(IOWEAVE_MEMBER, IOWEAVE_MEMBER, IOWEAVE_MEMBER) };
-#undef IOWEAVE_MEMBER
-
-}  // namespace ioweave::calls
+}
 
 #define IOWEAVE_WRAP(result, name, parameters)                           \
   static_assert(WrappedName::name >= WrappedName{}, "not in the table"); \

@@ -46,10 +46,10 @@ inline void note_alive(uint64_t ticks) noexcept {
 
 /// Makes the real call and accounts for it.
 template <class Call>
-[[gnu::always_inline]] inline ssize_t observe_call(Entry& entry, stats::CallClass call,
-                                                   int64_t offset, Call real_call) {
+[[gnu::always_inline]] inline auto observe_call(Entry& entry, stats::CallClass call, int64_t offset,
+                                                Call real_call) {
   const uint64_t begin = call_ticks();
-  const ssize_t result = real_call();
+  const auto result = real_call();
   account_for_call(entry, call, offset, result, begin);
   return result;
 }
@@ -98,7 +98,7 @@ template <stats::CallClass call, class Call, class Describe>
 
 /// A call that is counted and never replaced.
 template <class Call>
-ssize_t make_counted_call(int fd, stats::CallClass call, Call real_call) {
+auto make_counted_call(int fd, stats::CallClass call, Call real_call) {
   Entry* const entry = table.find(fd);
   return entry == nullptr ? real_call() : observe_call(*entry, call, 0, real_call);
 }

@@ -158,27 +158,23 @@ IOWEAVE_WRAP(off_t, lseek, (int fd, off_t offset, int whence)) {
 }
 
 IOWEAVE_WRAP(int, ftruncate, (int fd, off_t bytes)) {
-  return static_cast<int>(
-      make_counted_call(fd, CallClass::other, [=] { return ssize_t{real::ftruncate(fd, bytes)}; }));
+  return make_counted_call(fd, CallClass::other, [=] { return real::ftruncate(fd, bytes); });
 }
 IOWEAVE_VARIANTS(IOWEAVE_POSITIONS)
 
 // ---- Flush --------------------------------------------------------------------------------------
 
 IOWEAVE_WRAP(int, fsync, (int fd)) {
-  return static_cast<int>(
-      make_counted_call(fd, CallClass::sync, [=] { return ssize_t{real::fsync(fd)}; }));
+  return make_counted_call(fd, CallClass::sync, [=] { return real::fsync(fd); });
 }
 
 IOWEAVE_WRAP(int, fdatasync, (int fd)) {
-  return static_cast<int>(
-      make_counted_call(fd, CallClass::sync, [=] { return ssize_t{real::fdatasync(fd)}; }));
+  return make_counted_call(fd, CallClass::sync, [=] { return real::fdatasync(fd); });
 }
 
 IOWEAVE_WRAP(int, sync_file_range, (int fd, off_t offset, off_t bytes, unsigned flags)) {
-  return static_cast<int>(make_counted_call(fd, CallClass::sync, [=] {
-    return ssize_t{real::sync_file_range(fd, offset, bytes, flags)};
-  }));
+  return make_counted_call(fd, CallClass::sync,
+                           [=] { return real::sync_file_range(fd, offset, bytes, flags); });
 }
 
 // ---- Sharing ------------------------------------------------------------------------------------

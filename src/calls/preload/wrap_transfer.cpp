@@ -19,13 +19,13 @@ constexpr int64_t make_positional(off_t offset) {
   return offset < 0 ? -2 : offset;
 }
 
-void* remove_const(const void* buffer) {
-  return const_cast<void*>(buffer);
+Transfer describe_buffer(Op op, int fd, const void* buffer, size_t bytes, int64_t offset) {
+  return {op, fd, const_cast<void*>(buffer), bytes, offset};
 }
 
 /// A count the kernel would refuse is passed on as no vectors at all: the real call refuses it.
 Transfer describe_vectors(Op op, int fd, const iovec* vectors, int count, int64_t offset) {
-  return {op, fd, remove_const(vectors), count > 0 ? static_cast<size_t>(count) : 0, offset};
+  return describe_buffer(op, fd, vectors, count > 0 ? static_cast<size_t>(count) : 0, offset);
 }
 
 /// preadv2(2) with flags asks for more than a plain transfer.
@@ -41,17 +41,13 @@ Transfer describe_flagged(Transfer transfer, int flags) {
 IOWEAVE_WRAP(ssize_t, read, (int fd, void* buffer, size_t bytes)) {
   return perform_transfer<CallClass::read>(
       fd, kPosition, [=] { return real::read(fd, buffer, bytes); },
-      [=] {
-        return Transfer{Op::read, fd, buffer, bytes, kPosition};
-      });
+      [=] { return describe_buffer(Op::read, fd, buffer, bytes, kPosition); });
 }
 
 IOWEAVE_WRAP(ssize_t, pread, (int fd, void* buffer, size_t bytes, off_t offset)) {
   return perform_transfer<CallClass::read>(
       fd, make_positional(offset), [=] { return real::pread(fd, buffer, bytes, offset); },
-      [=] {
-        return Transfer{Op::read, fd, buffer, bytes, make_positional(offset)};
-      });
+      [=] { return describe_buffer(Op::read, fd, buffer, bytes, make_positional(offset)); });
 }
 
 // The checked variants abort where the buffer is too small: then the real one must see the call.
@@ -91,17 +87,13 @@ IOWEAVE_WRAP(ssize_t, preadv2, (int fd, const iovec* vectors, int count, off_t o
 IOWEAVE_WRAP(ssize_t, write, (int fd, const void* buffer, size_t bytes)) {
   return perform_transfer<CallClass::write>(
       fd, kPosition, [=] { return real::write(fd, buffer, bytes); },
-      [=] {
-        return Transfer{Op::write, fd, remove_const(buffer), bytes, kPosition};
-      });
+      [=] { return describe_buffer(Op::write, fd, buffer, bytes, kPosition); });
 }
 
 IOWEAVE_WRAP(ssize_t, pwrite, (int fd, const void* buffer, size_t bytes, off_t offset)) {
   return perform_transfer<CallClass::write>(
       fd, make_positional(offset), [=] { return real::pwrite(fd, buffer, bytes, offset); },
-      [=] {
-        return Transfer{Op::write, fd, remove_const(buffer), bytes, make_positional(offset)};
-      });
+      [=] { return describe_buffer(Op::write, fd, buffer, bytes, make_positional(offset)); });
 }
 
 IOWEAVE_WRAP(ssize_t, writev, (int fd, const iovec* vectors, int count)) {

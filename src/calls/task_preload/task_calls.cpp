@@ -113,9 +113,6 @@ void write_report() noexcept {
 
 /// Finds the runtime and opens the service. False where the calls stay plain for good.
 bool open_service() {
-  if (beginning == nullptr) {
-    read_beginning();  // called before our constructor, by that of another library
-  }
   const TaskSettings& settings = beginning->settings;
   std::string text = beginning->warnings;
   std::string why;
@@ -181,10 +178,11 @@ __attribute__((noinline)) bool is_in_signal_handler() noexcept {
   return true;
 }
 
-/// The first call in the process. Those that come meanwhile stay plain.
+/// The first call in the process. Those that come meanwhile stay plain, and those of constructors
+/// before ours.
 void start_service() noexcept {
   Phase fresh = Phase::fresh;
-  if (is_in_signal_handler() ||
+  if (beginning == nullptr || is_in_signal_handler() ||
       !phase.compare_exchange_strong(fresh, Phase::starting, std::memory_order_acq_rel)) {
     return;
   }
@@ -229,11 +227,9 @@ __attribute__((constructor)) void begin_process() noexcept {
   const int kept = errno;
   real::resolve();
   try {
-    if (beginning == nullptr) {
-      read_beginning();
-    }
+    read_beginning();
   } catch (const std::bad_alloc&) {
-    // Tried again at the first call.
+    // The calls stay plain.
   }
   errno = kept;
 }
