@@ -16,8 +16,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "calls/preload/run.hpp"
 #include "cli/command_runner.hpp"
-#include "preload/run.hpp"
 #include "stats/text_file.hpp"
 #include "support/child.hpp"
 #include "support/small_filesystem.hpp"

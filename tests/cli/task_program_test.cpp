@@ -1,13 +1,12 @@
 #include "cli/task_program.hpp"
 
-#include <regex>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "calls/libc/wrapped_calls.hpp"
 #include "cli/doctor.hpp"
-#include "stats/text_file.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -132,14 +131,9 @@ TEST(TaskProgram, LinkedToOurLibraryBehindLibcIsTold) {
 }
 
 TEST(TaskProgram, TheCallsAreThoseThatTheLibraryExports) {
-  const std::string map = test::read_text(IOWEAVE_TASK_EXPORTS);
-  const std::string global =
-      map.substr(map.find("global:"), map.find("local:") - map.find("global:"));
-  std::set<std::string> exported;
-  const std::regex name("(\\w+);");
-  for (std::sregex_iterator found(global.begin(), global.end(), name), end; found != end; ++found) {
-    exported.insert((*found)[1]);
-  }
+#define IOWEAVE_TEXT(name, ...) #name,
+  const std::set<std::string> exported{
+      IOWEAVE_TASK_CALLS(IOWEAVE_TEXT, IOWEAVE_TEXT, IOWEAVE_TEXT)};
   EXPECT_EQ(exported, std::set<std::string>(kTaskCalls.begin(), kTaskCalls.end()));
 }
 

@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "calls/preload/signal_context.hpp"
+#include "calls/libc/signal_context.hpp"
 #include "engine/aio_context.hpp"
 #include "engine/raw_syscall.hpp"
 

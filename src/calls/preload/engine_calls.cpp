@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "calls/file_size_limit.hpp"
+#include "calls/libc/file_size_limit.hpp"
+#include "calls/libc/signal_context.hpp"
 #include "calls/preload/process.hpp"
-#include "calls/preload/signal_context.hpp"
 #include "engine/lane.hpp"
 #include "engine/probe.hpp"
 #include "engine/raw_syscall.hpp"

@@ -29,8 +29,9 @@ inline void note_alive(uint64_t ticks) noexcept {
 }
 
 /// Accounts for a call that took from `begin` until now, and notes where a read at an offset was.
-[[gnu::always_inline]] inline void account(Entry& entry, stats::CallClass call, int64_t offset,
-                                           int64_t result, uint64_t begin) noexcept {
+[[gnu::always_inline]] inline void account_for_call(Entry& entry, stats::CallClass call,
+                                                    int64_t offset, int64_t result,
+                                                    uint64_t begin) noexcept {
   const uint64_t end = call_ticks();
   stats::FileRecord* const record = entry.record.load(std::memory_order_relaxed);
   if (record == nullptr || process.left_alone()) [[unlikely]] {
@@ -45,19 +46,19 @@ inline void note_alive(uint64_t ticks) noexcept {
 
 /// Makes the real call and accounts for it.
 template <class Call>
-[[gnu::always_inline]] inline ssize_t observed(Entry& entry, stats::CallClass call, int64_t offset,
-                                               Call real_call) {
+[[gnu::always_inline]] inline auto observe_call(Entry& entry, stats::CallClass call, int64_t offset,
+                                                Call real_call) {
   const uint64_t begin = call_ticks();
-  const ssize_t result = real_call();
-  account(entry, call, offset, result, begin);
+  const auto result = real_call();
+  account_for_call(entry, call, offset, result, begin);
   return result;
 }
 
 /// By the engine where that is possible, else the real call.
 template <class Call>
-[[gnu::noinline]] ssize_t by_engine(Entry& entry, stats::CallClass call, const Transfer& transfer,
-                                    Call real_call) {
-  return observed(entry, call, transfer.offset, [&]() -> ssize_t {
+[[gnu::noinline]] ssize_t transfer_by_engine(Entry& entry, stats::CallClass call,
+                                             const Transfer& transfer, Call real_call) {
+  return observe_call(entry, call, transfer.offset, [&]() -> ssize_t {
     int64_t result = 0;
     const stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
     LaneTrial* trial = nullptr;
@@ -81,8 +82,8 @@ template <class Call>
 /// A read or write on a descriptor, tracked or not. `transfer` makes the description that only the
 /// engine needs.
 template <stats::CallClass call, class Call, class Describe>
-[[gnu::always_inline]] inline ssize_t transferred(int fd, int64_t offset, Call real_call,
-                                                  Describe describe) {
+[[gnu::always_inline]] inline ssize_t perform_transfer(int fd, int64_t offset, Call real_call,
+                                                       Describe describe) {
   Entry* const entry = table.find(fd);
   if (entry == nullptr) {
     return real_call();
@@ -90,16 +91,16 @@ template <stats::CallClass call, class Call, class Describe>
   constexpr Entry::Flag kByEngine =
       call == stats::CallClass::read ? Entry::engine_reads : Entry::engine_writes;
   if (entry->has(kByEngine)) [[unlikely]] {
-    return by_engine(*entry, call, describe(), real_call);
+    return transfer_by_engine(*entry, call, describe(), real_call);
   }
-  return observed(*entry, call, offset, real_call);
+  return observe_call(*entry, call, offset, real_call);
 }
 
 /// A call that is counted and never replaced.
 template <class Call>
-ssize_t counted(int fd, stats::CallClass call, Call real_call) {
+auto make_counted_call(int fd, stats::CallClass call, Call real_call) {
   Entry* const entry = table.find(fd);
-  return entry == nullptr ? real_call() : observed(*entry, call, 0, real_call);
+  return entry == nullptr ? real_call() : observe_call(*entry, call, 0, real_call);
 }
 
 }  // namespace ioweave::calls

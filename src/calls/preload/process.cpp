@@ -13,7 +13,7 @@
 
 #include "base/append_number.hpp"
 #include "base/clock.hpp"
-#include "calls/preload/real.hpp"
+#include "calls/libc/real.hpp"
 #include "calls/preload/records.hpp"
 #include "calls/preload/table.hpp"
 

@@ -27,7 +27,7 @@ bool ask_for_release(Asks asks) noexcept;
 
 /// Makes a call, and once more where it failed with `error` because of the command.
 template <class Call>
-int past_release(int error, Call call) {
+int call_past_release(int error, Call call) {
   const int saved = errno;
   int result = call();
   if (result != -1 || errno != error || !ask_for_release(Asks::once)) {

@@ -8,10 +8,10 @@
 #include <sys/mman.h>
 
 #include "base/private_descriptors.hpp"
+#include "calls/libc/real.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/preload/observe.hpp"
-#include "calls/preload/real.hpp"
 #include "calls/preload/release.hpp"
-#include "calls/preload/wrap.hpp"
 
 namespace ioweave::calls {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using stats::CallClass;
 
 /// Tracks what a successful open returned; errno stays as it is.
-int after_open(int fd, const char* path, int flags, uint64_t begin) noexcept {
+int track_opened(int fd, const char* path, int flags, uint64_t begin) noexcept {
   if (fd >= 0) {
     const int saved = errno;
     table.opened(fd, path, flags, call_ticks() - begin);
@@ -51,38 +51,34 @@ bool needs_mode(int flags) {
 IOWEAVE_WRAP(int, open, (const char* path, int flags, ...)) {
   IOWEAVE_OPTIONAL_MODE(flags, mode)
   const uint64_t begin = call_ticks();
-  return after_open(real::open(path, flags, mode), path, flags, begin);
+  return track_opened(real::open(path, flags, mode), path, flags, begin);
 }
-IOWEAVE_ALIAS(int, open64, (const char*, int, ...), open);
 
 IOWEAVE_WRAP(int, openat, (int dir, const char* path, int flags, ...)) {
   IOWEAVE_OPTIONAL_MODE(flags, mode)
   const uint64_t begin = call_ticks();
-  return after_open(real::openat(dir, path, flags, mode), path, flags, begin);
+  return track_opened(real::openat(dir, path, flags, mode), path, flags, begin);
 }
-IOWEAVE_ALIAS(int, openat64, (int, const char*, int, ...), openat);
 
 // NOLINTEND(clang-analyzer-valist.Uninitialized)
 // NOLINTEND(bugprone-macro-parentheses)
 
 IOWEAVE_WRAP(int, creat, (const char* path, mode_t mode)) {
   const uint64_t begin = call_ticks();
-  return after_open(real::creat(path, mode), path, O_CREAT | O_WRONLY | O_TRUNC, begin);
+  return track_opened(real::creat(path, mode), path, O_CREAT | O_WRONLY | O_TRUNC, begin);
 }
-IOWEAVE_ALIAS(int, creat64, (const char*, mode_t), creat);
 
 // These abort where a mode is missing.
 IOWEAVE_WRAP(int, __open_2, (const char* path, int flags)) {
   const uint64_t begin = call_ticks();
-  return after_open(real::__open_2(path, flags), path, flags, begin);
+  return track_opened(real::__open_2(path, flags), path, flags, begin);
 }
-IOWEAVE_ALIAS(int, __open64_2, (const char*, int), __open_2);
 
 IOWEAVE_WRAP(int, __openat_2, (int dir, const char* path, int flags)) {
   const uint64_t begin = call_ticks();
-  return after_open(real::__openat_2(dir, path, flags), path, flags, begin);
+  return track_opened(real::__openat_2(dir, path, flags), path, flags, begin);
 }
-IOWEAVE_ALIAS(int, __openat64_2, (int, const char*, int), __openat_2);
+IOWEAVE_VARIANTS(IOWEAVE_OPENS)
 
 // ---- Close --------------------------------------------------------------------------------------
 
@@ -91,7 +87,7 @@ namespace {
 /// Closes a range around the descriptors that the engine keeps in this process: the program does
 /// not know them, and what it does not know must look closed to it.
 template <class CloseRange>
-int around_private(unsigned first, unsigned last, CloseRange close_range) {
+int close_around_private(unsigned first, unsigned last, CloseRange close_range) {
   unsigned from = first;
   for (unsigned fd = first; fd < kPrivateDescriptorEnd && fd <= last; ++fd) {
     if (is_private_descriptor(static_cast<int>(fd))) {
@@ -127,14 +123,14 @@ IOWEAVE_WRAP(int, close_range, (unsigned first, unsigned last, int flags)) {
     return real::close_range(first, last, flags);
   }
   table.closing_range(first, last);
-  return around_private(
+  return close_around_private(
       first, last, [=](unsigned from, unsigned to) { return real::close_range(from, to, flags); });
 }
 
 IOWEAVE_WRAP(void, closefrom, (int first)) {
   const unsigned from = first > 0 ? static_cast<unsigned>(first) : 0;
   table.closing_range(from, ~0u);
-  if (around_private(from, ~0u, [](unsigned begin, unsigned end) {
+  if (close_around_private(from, ~0u, [](unsigned begin, unsigned end) {
         return real::close_range(begin, end, 0);
       }) != 0) {
     real::closefrom(first);  // a kernel without close_range(2), before 5.9
@@ -160,36 +156,32 @@ IOWEAVE_WRAP(off_t, lseek, (int fd, off_t offset, int whence)) {
   }
   return result;
 }
-IOWEAVE_ALIAS(off_t, lseek64, (int, off_t, int), lseek);
 
 IOWEAVE_WRAP(int, ftruncate, (int fd, off_t bytes)) {
-  return static_cast<int>(
-      counted(fd, CallClass::other, [=] { return ssize_t{real::ftruncate(fd, bytes)}; }));
+  return make_counted_call(fd, CallClass::other, [=] { return real::ftruncate(fd, bytes); });
 }
-IOWEAVE_ALIAS(int, ftruncate64, (int, off_t), ftruncate);
+IOWEAVE_VARIANTS(IOWEAVE_POSITIONS)
 
 // ---- Flush --------------------------------------------------------------------------------------
 
 IOWEAVE_WRAP(int, fsync, (int fd)) {
-  return static_cast<int>(counted(fd, CallClass::sync, [=] { return ssize_t{real::fsync(fd)}; }));
+  return make_counted_call(fd, CallClass::sync, [=] { return real::fsync(fd); });
 }
 
 IOWEAVE_WRAP(int, fdatasync, (int fd)) {
-  return static_cast<int>(
-      counted(fd, CallClass::sync, [=] { return ssize_t{real::fdatasync(fd)}; }));
+  return make_counted_call(fd, CallClass::sync, [=] { return real::fdatasync(fd); });
 }
 
 IOWEAVE_WRAP(int, sync_file_range, (int fd, off_t offset, off_t bytes, unsigned flags)) {
-  return static_cast<int>(counted(fd, CallClass::sync, [=] {
-    return ssize_t{real::sync_file_range(fd, offset, bytes, flags)};
-  }));
+  return make_counted_call(fd, CallClass::sync,
+                           [=] { return real::sync_file_range(fd, offset, bytes, flags); });
 }
 
 // ---- Sharing ------------------------------------------------------------------------------------
 
 namespace {
 
-int after_dup(int from, int to) noexcept {
+int track_duplicate(int from, int to) noexcept {
   if (to >= 0) {
     table.duplicated(from, to);
   }
@@ -199,21 +191,21 @@ int after_dup(int from, int to) noexcept {
 }  // namespace
 
 IOWEAVE_WRAP(int, dup, (int fd)) {
-  return after_dup(fd, real::dup(fd));
+  return track_duplicate(fd, real::dup(fd));
 }
 
 IOWEAVE_WRAP(int, dup2, (int fd, int to)) {
   if (fd != to) {
     (void)table.closing(to);
   }
-  return after_dup(fd, real::dup2(fd, to));
+  return track_duplicate(fd, real::dup2(fd, to));
 }
 
 IOWEAVE_WRAP(int, dup3, (int fd, int to, int flags)) {
   if (fd != to) {
     (void)table.closing(to);
   }
-  return after_dup(fd, real::dup3(fd, to, flags));
+  return track_duplicate(fd, real::dup3(fd, to, flags));
 }
 
 // The third argument is an int or a pointer or missing; a pointer's worth carries each of them, as
@@ -226,19 +218,18 @@ IOWEAVE_WRAP(int, fcntl, (int fd, int command, ...)) {
   const auto call = [=] { return real::fcntl(fd, command, argument); };
   // One for reading is in nobody's way.
   const bool is_alone = command == F_SETLEASE && reinterpret_cast<intptr_t>(argument) == F_WRLCK;
-  const int result = is_alone ? past_release(EAGAIN, call) : call();
+  const int result = is_alone ? call_past_release(EAGAIN, call) : call();
   if (result < 0) {
     return result;
   }
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
-    return after_dup(fd, result);
+    return track_duplicate(fd, result);
   }
   if (command == F_SETFL) {
     table.flags_changed(fd, static_cast<int>(reinterpret_cast<intptr_t>(argument)));
   }
   return result;
 }
-IOWEAVE_ALIAS(int, fcntl64, (int, int, ...), fcntl);
 
 IOWEAVE_WRAP(FILE*, fdopen, (int fd, const char* mode)) {
   FILE* const file = real::fdopen(fd, mode);
@@ -259,6 +250,6 @@ IOWEAVE_WRAP(void*, mmap,
   }
   return real::mmap(address, bytes, protection, flags, fd, offset);
 }
-IOWEAVE_ALIAS(void*, mmap64, (void*, size_t, int, int, int, off_t), mmap);
+IOWEAVE_VARIANTS(IOWEAVE_SHARES)
 
 }  // namespace ioweave::calls

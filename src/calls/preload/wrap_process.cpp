@@ -11,11 +11,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "calls/libc/real.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/preload/engine_calls.hpp"
 #include "calls/preload/process.hpp"
-#include "calls/preload/real.hpp"
 #include "calls/preload/table.hpp"
-#include "calls/preload/wrap.hpp"
 
 namespace ioweave::calls {
 
@@ -42,7 +42,7 @@ void became_child() noexcept {
   forget_engine();
 }
 
-__attribute__((constructor(101))) void start() noexcept {
+__attribute__((constructor(101))) void attach_to_run() noexcept {
   const int saved = errno;
   real::resolve();
   ioweave_real_syscall = dlsym(RTLD_NEXT, "syscall");
@@ -61,13 +61,13 @@ __attribute__((constructor(101))) void start() noexcept {
   errno = saved;
 }
 
-__attribute__((destructor(101))) void end() noexcept {
+__attribute__((destructor(101))) void mark_end() noexcept {
   process.mark(State::exited);
 }
 
 /// Before an image is replaced; undone where that fails.
 template <class Exec>
-int replaced(Exec exec) {
+int replace_image(Exec exec) {
   process.mark(State::replaced);
   const int result = exec();
   const int saved = errno;
@@ -128,23 +128,23 @@ __asm__(
 // ---- exec ---------------------------------------------------------------------------------------
 
 IOWEAVE_WRAP(int, execve, (const char* path, char* const* argv, char* const* envp)) {
-  return replaced([=] { return real::execve(path, argv, envp); });
+  return replace_image([=] { return real::execve(path, argv, envp); });
 }
 IOWEAVE_WRAP(int, execv, (const char* path, char* const* argv)) {
-  return replaced([=] { return real::execve(path, argv, environ); });
+  return replace_image([=] { return real::execve(path, argv, environ); });
 }
 IOWEAVE_WRAP(int, execvpe, (const char* file, char* const* argv, char* const* envp)) {
-  return replaced([=] { return real::execvpe(file, argv, envp); });
+  return replace_image([=] { return real::execvpe(file, argv, envp); });
 }
 IOWEAVE_WRAP(int, execvp, (const char* file, char* const* argv)) {
-  return replaced([=] { return real::execvpe(file, argv, environ); });
+  return replace_image([=] { return real::execvpe(file, argv, environ); });
 }
 IOWEAVE_WRAP(int, fexecve, (int fd, char* const* argv, char* const* envp)) {
-  return replaced([=] { return real::fexecve(fd, argv, envp); });
+  return replace_image([=] { return real::fexecve(fd, argv, envp); });
 }
 IOWEAVE_WRAP(int, execveat,
              (int dir, const char* path, char* const* argv, char* const* envp, int flags)) {
-  return replaced([=] { return real::execveat(dir, path, argv, envp, flags); });
+  return replace_image([=] { return real::execveat(dir, path, argv, envp, flags); });
 }
 
 // The list forms put their arguments into an array on the stack, as the C library does: exec is
@@ -193,7 +193,7 @@ IOWEAVE_WRAP(void, _exit, (int status)) {
     syscall(SYS_exit_group, status);
   }
 }
-IOWEAVE_ALIAS(void, _Exit, (int), _exit);
+IOWEAVE_ALIAS(_Exit, _exit)
 
 IOWEAVE_WRAP(void, quick_exit, (int status)) {
   process.mark(State::exited);
@@ -208,7 +208,7 @@ IOWEAVE_WRAP(void, quick_exit, (int status)) {
 
 namespace {
 
-bool confines(long option, unsigned long argument) noexcept {
+bool confines_itself(long option, unsigned long argument) noexcept {
   return option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS ||
          (option == PR_SET_TSC && argument == PR_TSC_SIGSEGV);
 }
@@ -251,7 +251,7 @@ IOWEAVE_WRAP(int, prctl, (int option, ...)) {
   const unsigned long c = va_arg(arguments, unsigned long);
   const unsigned long d = va_arg(arguments, unsigned long);
   va_end(arguments);
-  if (confines(option, a)) {
+  if (confines_itself(option, a)) {
     leave_alone(option == PR_SET_SECCOMP);
   }
   return real::prctl(option, a, b, c, d);
@@ -266,7 +266,7 @@ static_assert(SYS_prctl == 157 && SYS_seccomp == 317);
 
 extern "C" void ioweave_before_syscall(long number, long a, unsigned long b) noexcept {
   constexpr long kSetModeStrict = 0, kSetModeFilter = 1;
-  if (number == SYS_prctl ? confines(a, b) : a == kSetModeStrict || a == kSetModeFilter) {
+  if (number == SYS_prctl ? confines_itself(a, b) : a == kSetModeStrict || a == kSetModeFilter) {
     leave_alone(number == SYS_seccomp || a == PR_SET_SECCOMP);
   }
 }

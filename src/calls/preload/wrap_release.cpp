@@ -14,10 +14,10 @@
 
 #include "base/clock.hpp"
 #include "base/file_system_kind.hpp"
+#include "calls/libc/real.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/preload/process.hpp"
-#include "calls/preload/real.hpp"
 #include "calls/preload/release.hpp"
-#include "calls/preload/wrap.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::calls {
@@ -40,7 +40,7 @@ bool is_kept_or_dots(const char* name) noexcept {
 }
 
 /// Whether a path leads to such a file system. Nobody hears of it.
-bool is_on_such(int dir, const char* path) noexcept {
+bool keeps_removed_files(int dir, const char* path) noexcept {
   struct statfs status {};
   const bool known =
       (dir == AT_FDCWD || path[0] == '/' ? statfs(path, &status) : fstatfs(dir, &status)) == 0;
@@ -69,12 +69,12 @@ bool has_kept_files_only(int dir, const char* path) noexcept {
 constinit std::atomic<bool> waited_in_vain{false};
 
 /// Whether the command may be why a directory is not empty; by now it has closed what it had open.
-bool was_held(int dir, const char* path) noexcept {
+bool was_held_by_command(int dir, const char* path) noexcept {
   if (!had_kept_files() || waited_in_vain.load(std::memory_order_relaxed)) {
     return false;
   }
   const int saved = errno;
-  const bool was = is_on_such(dir, path) && has_kept_files_only(dir, path);
+  const bool was = keeps_removed_files(dir, path) && has_kept_files_only(dir, path);
   if (was) {
     (void)ask_for_release(Asks::once);
   }
@@ -84,10 +84,10 @@ bool was_held(int dir, const char* path) noexcept {
 
 /// Removes a directory.
 template <class Call>
-int removed(int dir, const char* path, Call call) {
+int remove_directory(int dir, const char* path, Call call) {
   const int saved = errno;
   int result = call();
-  if (result != -1 || errno != ENOTEMPTY || !was_held(dir, path)) {
+  if (result != -1 || errno != ENOTEMPTY || !was_held_by_command(dir, path)) {
     return result;
   }
   const uint64_t begin = now_ns();
@@ -105,7 +105,7 @@ int removed(int dir, const char* path, Call call) {
 }
 
 /// Who hears of files being opened must not hear of the command's.
-int listening(int fd) noexcept {
+int announce_listener(int fd) noexcept {
   if (fd >= 0) {
     (void)ask_for_release(Asks::forever);
   }
@@ -115,30 +115,30 @@ int listening(int fd) noexcept {
 }  // namespace
 
 IOWEAVE_WRAP(int, umount2, (const char* target, int flags)) {
-  return past_release(EBUSY, [=] { return real::umount2(target, flags); });
+  return call_past_release(EBUSY, [=] { return real::umount2(target, flags); });
 }
 IOWEAVE_WRAP(int, umount, (const char* target)) {
-  return past_release(EBUSY, [=] { return real::umount(target); });
+  return call_past_release(EBUSY, [=] { return real::umount(target); });
 }
 
 IOWEAVE_WRAP(int, rmdir, (const char* path)) {
-  return removed(AT_FDCWD, path, [=] { return real::rmdir(path); });
+  return remove_directory(AT_FDCWD, path, [=] { return real::rmdir(path); });
 }
 IOWEAVE_WRAP(int, unlinkat, (int dir, const char* path, int flags)) {
-  return removed(dir, path, [=] { return real::unlinkat(dir, path, flags); });
+  return remove_directory(dir, path, [=] { return real::unlinkat(dir, path, flags); });
 }
 IOWEAVE_WRAP(int, remove, (const char* path)) {
-  return removed(AT_FDCWD, path, [=] { return real::remove(path); });
+  return remove_directory(AT_FDCWD, path, [=] { return real::remove(path); });
 }
 
 IOWEAVE_WRAP(int, inotify_init1, (int flags)) {
-  return listening(real::inotify_init1(flags));
+  return announce_listener(real::inotify_init1(flags));
 }
 IOWEAVE_WRAP(int, inotify_init, ()) {
-  return listening(real::inotify_init());
+  return announce_listener(real::inotify_init());
 }
 IOWEAVE_WRAP(int, fanotify_init, (unsigned flags, unsigned event_flags)) {
-  return listening(real::fanotify_init(flags, event_flags));
+  return announce_listener(real::fanotify_init(flags, event_flags));
 }
 
 }  // namespace ioweave::calls

@@ -2,9 +2,9 @@
 
 #include <cstddef>
 
+#include "calls/libc/real.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/preload/observe.hpp"
-#include "calls/preload/real.hpp"
-#include "calls/preload/wrap.hpp"
 
 namespace ioweave::calls {
 namespace {
@@ -15,21 +15,21 @@ using stats::CallClass;
 constexpr int64_t kPosition = engine::kCurrentPosition;
 
 /// In a positional call a negative offset is the kernel's to refuse, -1 included.
-constexpr int64_t positional(off_t offset) {
+constexpr int64_t make_positional(off_t offset) {
   return offset < 0 ? -2 : offset;
 }
 
-void* writable(const void* buffer) {
-  return const_cast<void*>(buffer);
+Transfer describe_buffer(Op op, int fd, const void* buffer, size_t bytes, int64_t offset) {
+  return {op, fd, const_cast<void*>(buffer), bytes, offset};
 }
 
 /// A count the kernel would refuse is passed on as no vectors at all: the real call refuses it.
-Transfer vectored(Op op, int fd, const iovec* vectors, int count, int64_t offset) {
-  return {op, fd, writable(vectors), count > 0 ? static_cast<size_t>(count) : 0, offset};
+Transfer describe_vectors(Op op, int fd, const iovec* vectors, int count, int64_t offset) {
+  return describe_buffer(op, fd, vectors, count > 0 ? static_cast<size_t>(count) : 0, offset);
 }
 
 /// preadv2(2) with flags asks for more than a plain transfer.
-Transfer flagged(Transfer transfer, int flags) {
+Transfer describe_flagged(Transfer transfer, int flags) {
   transfer.bytes = flags == 0 ? transfer.bytes : 0;
   return transfer;
 }
@@ -39,21 +39,16 @@ Transfer flagged(Transfer transfer, int flags) {
 // ---- Reads --------------------------------------------------------------------------------------
 
 IOWEAVE_WRAP(ssize_t, read, (int fd, void* buffer, size_t bytes)) {
-  return transferred<CallClass::read>(
+  return perform_transfer<CallClass::read>(
       fd, kPosition, [=] { return real::read(fd, buffer, bytes); },
-      [=] {
-        return Transfer{Op::read, fd, buffer, bytes, kPosition};
-      });
+      [=] { return describe_buffer(Op::read, fd, buffer, bytes, kPosition); });
 }
 
 IOWEAVE_WRAP(ssize_t, pread, (int fd, void* buffer, size_t bytes, off_t offset)) {
-  return transferred<CallClass::read>(
-      fd, positional(offset), [=] { return real::pread(fd, buffer, bytes, offset); },
-      [=] {
-        return Transfer{Op::read, fd, buffer, bytes, positional(offset)};
-      });
+  return perform_transfer<CallClass::read>(
+      fd, make_positional(offset), [=] { return real::pread(fd, buffer, bytes, offset); },
+      [=] { return describe_buffer(Op::read, fd, buffer, bytes, make_positional(offset)); });
 }
-IOWEAVE_ALIAS(ssize_t, pread64, (int, void*, size_t, off_t), pread);
 
 // The checked variants abort where the buffer is too small: then the real one must see the call.
 IOWEAVE_WRAP(ssize_t, __read_chk, (int fd, void* buffer, size_t bytes, size_t size)) {
@@ -66,95 +61,92 @@ IOWEAVE_WRAP(ssize_t, __pread_chk,
   return bytes <= size ? wrapped_pread(fd, buffer, bytes, offset)
                        : real::__pread_chk(fd, buffer, bytes, offset, size);
 }
-IOWEAVE_ALIAS(ssize_t, __pread64_chk, (int, void*, size_t, off_t, size_t), __pread_chk);
 
 IOWEAVE_WRAP(ssize_t, readv, (int fd, const iovec* vectors, int count)) {
-  return transferred<CallClass::read>(
+  return perform_transfer<CallClass::read>(
       fd, kPosition, [=] { return real::readv(fd, vectors, count); },
-      [=] { return vectored(Op::readv, fd, vectors, count, kPosition); });
+      [=] { return describe_vectors(Op::readv, fd, vectors, count, kPosition); });
 }
 
 IOWEAVE_WRAP(ssize_t, preadv, (int fd, const iovec* vectors, int count, off_t offset)) {
-  return transferred<CallClass::read>(
-      fd, positional(offset), [=] { return real::preadv(fd, vectors, count, offset); },
-      [=] { return vectored(Op::readv, fd, vectors, count, positional(offset)); });
+  return perform_transfer<CallClass::read>(
+      fd, make_positional(offset), [=] { return real::preadv(fd, vectors, count, offset); },
+      [=] { return describe_vectors(Op::readv, fd, vectors, count, make_positional(offset)); });
 }
-IOWEAVE_ALIAS(ssize_t, preadv64, (int, const iovec*, int, off_t), preadv);
 
 IOWEAVE_WRAP(ssize_t, preadv2, (int fd, const iovec* vectors, int count, off_t offset, int flags)) {
-  return transferred<CallClass::read>(
+  return perform_transfer<CallClass::read>(
       fd, offset, [=] { return real::preadv2(fd, vectors, count, offset, flags); },
-      [=] { return flagged(vectored(Op::readv, fd, vectors, count, offset), flags); });
+      [=] {
+        return describe_flagged(describe_vectors(Op::readv, fd, vectors, count, offset), flags);
+      });
 }
-IOWEAVE_ALIAS(ssize_t, preadv64v2, (int, const iovec*, int, off_t, int), preadv2);
 
 // ---- Writes -------------------------------------------------------------------------------------
 
 IOWEAVE_WRAP(ssize_t, write, (int fd, const void* buffer, size_t bytes)) {
-  return transferred<CallClass::write>(
+  return perform_transfer<CallClass::write>(
       fd, kPosition, [=] { return real::write(fd, buffer, bytes); },
-      [=] {
-        return Transfer{Op::write, fd, writable(buffer), bytes, kPosition};
-      });
+      [=] { return describe_buffer(Op::write, fd, buffer, bytes, kPosition); });
 }
 
 IOWEAVE_WRAP(ssize_t, pwrite, (int fd, const void* buffer, size_t bytes, off_t offset)) {
-  return transferred<CallClass::write>(
-      fd, positional(offset), [=] { return real::pwrite(fd, buffer, bytes, offset); },
-      [=] {
-        return Transfer{Op::write, fd, writable(buffer), bytes, positional(offset)};
-      });
+  return perform_transfer<CallClass::write>(
+      fd, make_positional(offset), [=] { return real::pwrite(fd, buffer, bytes, offset); },
+      [=] { return describe_buffer(Op::write, fd, buffer, bytes, make_positional(offset)); });
 }
-IOWEAVE_ALIAS(ssize_t, pwrite64, (int, const void*, size_t, off_t), pwrite);
 
 IOWEAVE_WRAP(ssize_t, writev, (int fd, const iovec* vectors, int count)) {
-  return transferred<CallClass::write>(
+  return perform_transfer<CallClass::write>(
       fd, kPosition, [=] { return real::writev(fd, vectors, count); },
-      [=] { return vectored(Op::writev, fd, vectors, count, kPosition); });
+      [=] { return describe_vectors(Op::writev, fd, vectors, count, kPosition); });
 }
 
 IOWEAVE_WRAP(ssize_t, pwritev, (int fd, const iovec* vectors, int count, off_t offset)) {
-  return transferred<CallClass::write>(
-      fd, positional(offset), [=] { return real::pwritev(fd, vectors, count, offset); },
-      [=] { return vectored(Op::writev, fd, vectors, count, positional(offset)); });
+  return perform_transfer<CallClass::write>(
+      fd, make_positional(offset), [=] { return real::pwritev(fd, vectors, count, offset); },
+      [=] { return describe_vectors(Op::writev, fd, vectors, count, make_positional(offset)); });
 }
-IOWEAVE_ALIAS(ssize_t, pwritev64, (int, const iovec*, int, off_t), pwritev);
 
 IOWEAVE_WRAP(ssize_t, pwritev2,
              (int fd, const iovec* vectors, int count, off_t offset, int flags)) {
-  return transferred<CallClass::write>(
+  return perform_transfer<CallClass::write>(
       fd, offset, [=] { return real::pwritev2(fd, vectors, count, offset, flags); },
-      [=] { return flagged(vectored(Op::writev, fd, vectors, count, offset), flags); });
+      [=] {
+        return describe_flagged(describe_vectors(Op::writev, fd, vectors, count, offset), flags);
+      });
 }
-IOWEAVE_ALIAS(ssize_t, pwritev64v2, (int, const iovec*, int, off_t, int), pwritev2);
 
 // ---- Between descriptors ------------------------------------------------------------------------
 
 namespace {
 
 /// Counted on the file that is read from, or else on the one written to.
-int counted_end(int from, int to) {
+int choose_counted_end(int from, int to) {
   return table.find(from) != nullptr ? from : to;
 }
 
 }  // namespace
 
 IOWEAVE_WRAP(ssize_t, sendfile, (int to, int from, off_t* offset, size_t bytes)) {
-  return counted(counted_end(from, to), CallClass::other,
-                 [=] { return real::sendfile(to, from, offset, bytes); });
+  return make_counted_call(choose_counted_end(from, to), CallClass::other,
+                           [=] { return real::sendfile(to, from, offset, bytes); });
 }
-IOWEAVE_ALIAS(ssize_t, sendfile64, (int, int, off_t*, size_t), sendfile);
 
 IOWEAVE_WRAP(ssize_t, copy_file_range,
              (int from, off_t* from_at, int to, off_t* to_at, size_t bytes, unsigned flags)) {
-  return counted(counted_end(from, to), CallClass::other,
-                 [=] { return real::copy_file_range(from, from_at, to, to_at, bytes, flags); });
+  return make_counted_call(choose_counted_end(from, to), CallClass::other, [=] {
+    return real::copy_file_range(from, from_at, to, to_at, bytes, flags);
+  });
 }
 
 IOWEAVE_WRAP(ssize_t, splice,
              (int from, off_t* from_at, int to, off_t* to_at, size_t bytes, unsigned flags)) {
-  return counted(counted_end(from, to), CallClass::other,
-                 [=] { return real::splice(from, from_at, to, to_at, bytes, flags); });
+  return make_counted_call(choose_counted_end(from, to), CallClass::other,
+                           [=] { return real::splice(from, from_at, to, to_at, bytes, flags); });
 }
+
+IOWEAVE_VARIANTS(IOWEAVE_TASK_CALLS)
+IOWEAVE_VARIANTS(IOWEAVE_TRANSFERS)
 
 }  // namespace ioweave::calls

@@ -4,7 +4,7 @@
 
 namespace ioweave::calls {
 
-std::string report_line(const TaskReport& report) {
+std::string format_report(const TaskReport& report) {
   std::string line = "{\"tasks\":";
   append_json_string(line, report.tasks);
   const auto add = [&](const char* name, uint64_t value) {
@@ -21,7 +21,7 @@ std::string report_line(const TaskReport& report) {
   return line.append("}\n");
 }
 
-std::string room_warning(const TaskReport& report) {
+std::string describe_lack_of_room(const TaskReport& report) {
   if (!report.lacked_room()) {
     return {};
   }

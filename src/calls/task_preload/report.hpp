@@ -19,9 +19,9 @@ struct TaskReport {
 };
 
 /// The line of IOWEAVE_TASK_REPORT, an object of JSON with the end of the line.
-[[nodiscard]] std::string report_line(const TaskReport& report);
+[[nodiscard]] std::string format_report(const TaskReport& report);
 
 /// What to say on standard error where calls lacked room, a line; else empty.
-[[nodiscard]] std::string room_warning(const TaskReport& report);
+[[nodiscard]] std::string describe_lack_of_room(const TaskReport& report);
 
 }  // namespace ioweave::calls

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -18,15 +19,16 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.hpp"
-#include "calls/file_size_limit.hpp"
-#include "calls/preload/real.hpp"
-#include "calls/preload/signal_context.hpp"
-#include "calls/preload/wrap.hpp"
+#include "calls/libc/file_size_limit.hpp"
+#include "calls/libc/real.hpp"
+#include "calls/libc/signal_context.hpp"
+#include "calls/libc/wrap.hpp"
 #include "calls/task_preload/report.hpp"
 #include "calls/task_preload/settings.hpp"
 #include "calls/thread_errno.hpp"
@@ -42,27 +44,48 @@ using engine::Op;
 enum class Phase : uint32_t { fresh, starting, without, ready };
 std::atomic<Phase> phase{Phase::fresh};
 service::Service* task_service = nullptr;
-std::string* report_path = nullptr;  ///< empty: no report, but maybe a warning
 std::string* why_without = nullptr;  ///< where there is no service
 pid_t reporter = 0;
-struct stat standard_error {};
 
-void say(const std::string& text) noexcept {
-  static_cast<void>(real::write(STDERR_FILENO, text.data(), text.size()));
+/// What held when the process started, as a run of the interposer's does: from then on the program
+/// may change its environment, folder and descriptors, and fork.
+struct Beginning {
+  TaskSettings settings;
+  std::string warnings;
+  struct stat standard_error {};
+};
+Beginning* beginning = nullptr;
+
+void read_beginning() {
+  auto read = std::make_unique<Beginning>();
+  ::fstat(STDERR_FILENO, &read->standard_error);
+  if (::getauxval(AT_SECURE) == 0) {  // else its environment is not to be trusted
+    read->settings = task_settings(read->warnings);
+  }
+  std::string& report = read->settings.report;
+  char folder[PATH_MAX];
+  if (!report.empty() && report[0] != '/' && ::getcwd(folder, sizeof folder) != nullptr) {
+    report.insert(0, std::string(folder) + "/");
+  }
+  beginning = read.release();
 }
 
-/// Whether descriptor 2 is what it was at the first call: a program may close it and open a file of
-/// its own there, which a word of ours would spoil.
-bool is_still_standard_error() noexcept {
+/// Prints nothing where descriptor 2 is no longer what it was: a program may close it and open a
+/// file of its own there, which a word of ours would spoil.
+void print_message(const std::string& text) noexcept {
+  const struct stat& before = beginning->standard_error;
   struct stat now {};
-  return ::fstat(STDERR_FILENO, &now) == 0 && now.st_dev == standard_error.st_dev &&
-         now.st_ino == standard_error.st_ino;
+  if (::fstat(STDERR_FILENO, &now) == 0 && now.st_dev == before.st_dev &&
+      now.st_ino == before.st_ino) {
+    static_cast<void>(real::write(STDERR_FILENO, text.data(), text.size()));
+  }
 }
 
 void add_to_report(const std::string& line) noexcept {
-  const int fd = real::open(report_path->c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const std::string& path = beginning->settings.report;
+  const int fd = real::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0 || real::write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    say("ioweave: " + *report_path + " could not be written: " + std::strerror(errno) + "\n");
+    print_message("ioweave: " + path + " could not be written: " + std::strerror(errno) + "\n");
   }
   if (fd >= 0) {
     real::close(fd);
@@ -80,19 +103,18 @@ void write_report() noexcept {
     report.why = task_service->task_host_reason();
     task_service->task_statistics(report.stats);
   }
-  if (!report_path->empty()) {
-    add_to_report(report_line(report));
+  if (!beginning->settings.report.empty()) {
+    add_to_report(format_report(report));
   }
-  if (const std::string warning = room_warning(report);
-      !warning.empty() && is_still_standard_error()) {
-    say(warning);
+  if (const std::string warning = describe_lack_of_room(report); !warning.empty()) {
+    print_message(warning);
   }
 }
 
 /// Finds the runtime and opens the service. False where the calls stay plain for good.
 bool open_service() {
-  std::string text;
-  const TaskSettings settings = task_settings(text);
+  const TaskSettings& settings = beginning->settings;
+  std::string text = beginning->warnings;
   std::string why;
   auto found = tasking::open_task_host(settings.service.tasks, why);
   if (settings.service.tasks == tasking::HostKind::none) {
@@ -110,13 +132,11 @@ bool open_service() {
     }
   }
   if (!text.empty()) {
-    say(text);
+    print_message(text);
   }
   if (task_service != nullptr || !settings.report.empty()) {
-    report_path = new std::string(settings.report);
     why_without = new std::string(why);
     reporter = ::getpid();
-    ::fstat(STDERR_FILENO, &standard_error);
     std::atexit([] { write_report(); });
   }
   return task_service != nullptr;
@@ -135,7 +155,7 @@ struct UsualMask {
 thread_local constinit UsualMask usual{};
 
 /// One system call, as a rule. Not to be inlined: the thread is another one after a pause.
-__attribute__((noinline)) bool in_signal_handler() noexcept {
+__attribute__((noinline)) bool is_in_signal_handler() noexcept {
   uint64_t blocked = 0;
   ::syscall(SYS_rt_sigprocmask, SIG_BLOCK, nullptr, &blocked, sizeof blocked);
   if (blocked == usual.mask || blocked == 0) [[likely]] {
@@ -158,10 +178,11 @@ __attribute__((noinline)) bool in_signal_handler() noexcept {
   return true;
 }
 
-/// The first call in the process. Those that come meanwhile stay plain.
-void start() noexcept {
+/// The first call in the process. Those that come meanwhile stay plain, and those of constructors
+/// before ours.
+void start_service() noexcept {
   Phase fresh = Phase::fresh;
-  if (in_signal_handler() ||
+  if (beginning == nullptr || is_in_signal_handler() ||
       !phase.compare_exchange_strong(fresh, Phase::starting, std::memory_order_acq_rel)) {
     return;
   }
@@ -178,16 +199,16 @@ void start() noexcept {
 
 /// Whether this call is one of a task, which can be paused.
 bool pauses_a_task() noexcept {
-  Phase now = phase.load(std::memory_order_acquire);  // pairs with start()
+  Phase now = phase.load(std::memory_order_acquire);  // pairs with start_service()
   if (now == Phase::fresh) [[unlikely]] {
-    start();
+    start_service();
     now = phase.load(std::memory_order_acquire);
   }
-  return now == Phase::ready && task_service->in_pausable_task() && !in_signal_handler();
+  return now == Phase::ready && task_service->in_pausable_task() && !is_in_signal_handler();
 }
 
 /// As a system call: -1 and errno for an error, errno untouched otherwise.
-ssize_t in_task(Op op, int fd, const void* buffer, uint64_t bytes, off_t offset) {
+ssize_t transfer_in_task(Op op, int fd, const void* buffer, uint64_t bytes, off_t offset) {
   pthread_testcancel();  // the call it stands for is a cancellation point; nothing below is one
   const int kept = errno_of_this_thread();
   const int64_t result =
@@ -202,15 +223,21 @@ bool write_pauses_a_task() noexcept {
 
 }  // namespace
 
-__attribute__((constructor)) void resolve_real_calls() noexcept {
+__attribute__((constructor)) void begin_process() noexcept {
+  const int kept = errno;
   real::resolve();
+  try {
+    read_beginning();
+  } catch (const std::bad_alloc&) {
+    // The calls stay plain.
+  }
+  errno = kept;
 }
 
 IOWEAVE_WRAP(ssize_t, pread, (int fd, void* buffer, size_t bytes, off_t offset)) {
-  return pauses_a_task() ? in_task(Op::read, fd, buffer, bytes, offset)
+  return pauses_a_task() ? transfer_in_task(Op::read, fd, buffer, bytes, offset)
                          : real::pread(fd, buffer, bytes, offset);
 }
-IOWEAVE_ALIAS(ssize_t, pread64, (int, void*, size_t, off_t), pread);
 
 // The checked variants abort where the buffer is too small: then the real one must see the call.
 IOWEAVE_WRAP(ssize_t, __pread_chk,
@@ -218,37 +245,34 @@ IOWEAVE_WRAP(ssize_t, __pread_chk,
   return bytes <= size ? wrapped_pread(fd, buffer, bytes, offset)
                        : real::__pread_chk(fd, buffer, bytes, offset, size);
 }
-IOWEAVE_ALIAS(ssize_t, __pread64_chk, (int, void*, size_t, off_t, size_t), __pread_chk);
 
 IOWEAVE_WRAP(ssize_t, pwrite, (int fd, const void* buffer, size_t bytes, off_t offset)) {
-  return write_pauses_a_task() ? in_task(Op::write, fd, buffer, bytes, offset)
+  return write_pauses_a_task() ? transfer_in_task(Op::write, fd, buffer, bytes, offset)
                                : real::pwrite(fd, buffer, bytes, offset);
 }
-IOWEAVE_ALIAS(ssize_t, pwrite64, (int, const void*, size_t, off_t), pwrite);
 
 // A count below zero is the kernel's to refuse.
 IOWEAVE_WRAP(ssize_t, preadv, (int fd, const iovec* vectors, int count, off_t offset)) {
   return count >= 0 && pauses_a_task()
-             ? in_task(Op::readv, fd, vectors, static_cast<uint64_t>(count), offset)
+             ? transfer_in_task(Op::readv, fd, vectors, static_cast<uint64_t>(count), offset)
              : real::preadv(fd, vectors, count, offset);
 }
-IOWEAVE_ALIAS(ssize_t, preadv64, (int, const iovec*, int, off_t), preadv);
 
 IOWEAVE_WRAP(ssize_t, pwritev, (int fd, const iovec* vectors, int count, off_t offset)) {
   return count >= 0 && write_pauses_a_task()
-             ? in_task(Op::writev, fd, vectors, static_cast<uint64_t>(count), offset)
+             ? transfer_in_task(Op::writev, fd, vectors, static_cast<uint64_t>(count), offset)
              : real::pwritev(fd, vectors, count, offset);
 }
-IOWEAVE_ALIAS(ssize_t, pwritev64, (int, const iovec*, int, off_t), pwritev);
 
 IOWEAVE_WRAP(int, fsync, (int fd)) {
-  return pauses_a_task() ? static_cast<int>(in_task(Op::fsync, fd, nullptr, 0, 0))
+  return pauses_a_task() ? static_cast<int>(transfer_in_task(Op::fsync, fd, nullptr, 0, 0))
                          : real::fsync(fd);
 }
 
 IOWEAVE_WRAP(int, fdatasync, (int fd)) {
-  return pauses_a_task() ? static_cast<int>(in_task(Op::fdatasync, fd, nullptr, 0, 0))
+  return pauses_a_task() ? static_cast<int>(transfer_in_task(Op::fdatasync, fd, nullptr, 0, 0))
                          : real::fdatasync(fd);
 }
+IOWEAVE_VARIANTS(IOWEAVE_TASK_CALLS)
 
 }  // namespace ioweave::calls

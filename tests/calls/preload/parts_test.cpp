@@ -2,7 +2,6 @@
 // watch them.
 
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,12 +14,12 @@
 #include <gtest/gtest.h>
 
 #include "base/private_descriptors.hpp"
+#include "calls/libc/real.hpp"
 #include "calls/preload/lane_trial.hpp"
 #include "calls/preload/observe.hpp"
 #include "calls/preload/process.hpp"
-#include "calls/preload/real.hpp"
+#include "calls/preload/run.hpp"
 #include "calls/preload/table.hpp"
-#include "preload/run.hpp"
 
 namespace ioweave::calls {
 namespace {
@@ -89,16 +88,16 @@ class Attached : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     run_directory = new TemporaryDirectory(true);
-    stats::RunConfig config;
-    std::ofstream(*run_directory / "config", std::ios::binary)
-        .write(reinterpret_cast<const char*>(&config), sizeof config);
+    testing::write_config(*run_directory, {});
     setenv(stats::kRunDirVariable, run_directory->path().c_str(), 1);
     real::resolve();
-    ASSERT_TRUE(process.attach());
-    ASSERT_TRUE(table.start());
+    is_attached = process.attach() && table.start();
   }
+  // Not in SetUpTestSuite(): a failure there counts as tests that are skipped.
+  void SetUp() override { ASSERT_TRUE(is_attached); }
   static void TearDownTestSuite() { delete run_directory; }
   static TemporaryDirectory* run_directory;
+  static bool is_attached;
 
   static int tracked_open(const std::string& path) {
     const int fd = real::open(path.c_str(), O_RDONLY | O_CLOEXEC, 0);
@@ -112,6 +111,7 @@ class Attached : public ::testing::Test {
   const TemporaryDirectory directory;
 };
 TemporaryDirectory* Attached::run_directory = nullptr;
+bool Attached::is_attached = false;
 
 TEST_F(Attached, OneFileHasOneRecordHoweverItIsOpened) {
   testing::write_pattern(directory / "a", 4096);
@@ -153,7 +153,7 @@ TEST_F(Attached, ReadsAtAnOffsetOfReadableFilesLeaveTheirPlaces) {
   Entry& entry = *table.find(fd);
   const stats::FileRecord& record = *entry.record.load();
   for (uint64_t i = 0; i < stats::FileRecord::kPlaces + 2; ++i) {
-    account(entry, stats::CallClass::read, static_cast<int64_t>(i * 100), 10, 0);
+    account_for_call(entry, stats::CallClass::read, static_cast<int64_t>(i * 100), 10, 0);
   }
   EXPECT_EQ(record.places.load(), stats::FileRecord::kPlaces + 2);
   EXPECT_EQ(record.place[1].offset.load(), (stats::FileRecord::kPlaces + 1) * 100);
@@ -161,9 +161,9 @@ TEST_F(Attached, ReadsAtAnOffsetOfReadableFilesLeaveTheirPlaces) {
   EXPECT_EQ(record.place[2].offset.load(), 200u);
 
   const uint32_t before = record.places.load();
-  account(entry, stats::CallClass::read, engine::kCurrentPosition, 10, 0);  // fdinfo tells
-  account(entry, stats::CallClass::read, 0, 0, 0);
-  account(entry, stats::CallClass::write, 0, 10, 0);
+  account_for_call(entry, stats::CallClass::read, engine::kCurrentPosition, 10, 0);  // fdinfo tells
+  account_for_call(entry, stats::CallClass::read, 0, 0, 0);
+  account_for_call(entry, stats::CallClass::write, 0, 10, 0);
   EXPECT_EQ(record.places.load(), before);
   tracked_close(fd);
 }
@@ -184,7 +184,8 @@ TEST_F(Attached, ThreadsThatShareAFileCountItsPlacesSafely) {
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 0; i < 1000; ++i) {
-        account(*table.find(fd), stats::CallClass::read, static_cast<int64_t>(t * i), 10, 0);
+        account_for_call(*table.find(fd), stats::CallClass::read, static_cast<int64_t>(t * i), 10,
+                         0);
       }
     });
   }

@@ -1,14 +1,19 @@
 // libioweave_tasks.so: an unchanged program does with it what it does without.
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "preload/run.hpp"
+#include "calls/preload/run.hpp"
 
 namespace ioweave::test {
 namespace {
@@ -178,6 +183,43 @@ TEST_F(TaskPreload, AForkedChildReportsNothing) {
   EXPECT_EQ(report().pauses, 2u);
   expect_same(plain, with(alpi("fork"), {"IOWEAVE_TASKS=none"}));
   EXPECT_EQ(report().lines, 1);
+}
+
+TEST_F(TaskPreload, SettingsAreThoseOfTheStartInAForkedChildToo) {
+  const Finished plain = without(alpi("daemon"));
+  RunOptions options;
+  options.interposed = false;
+  options.work_directory = dir_.path();
+  options.environment = {"IOWEAVE_TASK_REPORT=report", "IOWEAVE_TASK_REAPER=task",
+                         "LD_PRELOAD=" IOWEAVE_TASKS_LIBRARY};
+  expect_same(plain, ioweave::testing::run(options, alpi("daemon")));
+  EXPECT_EQ(report().lines, 1);
+  EXPECT_GE(report().pauses, kPausesOfIo);
+  expect_same(plain, with(alpi("daemon"), {"IOWEAVE_TASKS=none"}));
+  EXPECT_THAT(report().last, HasSubstr("IOWEAVE_TASKS is none"));
+}
+
+TEST_F(TaskPreload, AWrongSettingIsNotSaidIntoAFileOfTheProgramsOwn) {
+  const Finished plain = without(alpi("daemon"));
+  expect_same(plain, with(alpi("daemon"), {"IOWEAVE_TASKS=alp", "IOWEAVE_MAX_PAUSED=0"}));
+  EXPECT_GE(report().pauses, kPausesOfIo);
+  std::ifstream own(file_ + ".own");
+  EXPECT_EQ(own.peek(), std::ifstream::traits_type::eof());
+}
+
+// As of the interposer, who might have set them is not the one whose rights the program has.
+TEST_F(TaskPreload, AProgramWithRightsOfOthersTakesNoSettings) {
+  const std::string program = dir_ / "program";
+  std::filesystem::copy_file(IOWEAVE_ALPI_IO_LINKED, program);
+  struct statvfs place {};
+  if (geteuid() != 0 || chown(program.c_str(), static_cast<uid_t>(-1), 65534) != 0 ||
+      chmod(program.c_str(), 02755) != 0 || statvfs(program.c_str(), &place) != 0 ||
+      (place.f_flag & ST_NOSUID) != 0) {
+    GTEST_SKIP() << "no program with the rights of another group can be made here";
+  }
+  const Finished plain = without(alpi("io"));
+  expect_same(plain, with({program, "io", file_}, {"IOWEAVE_TASKS=alp"}, ""));
+  EXPECT_EQ(report().lines, 0);
 }
 
 TEST_F(TaskPreload, OutsideTasksNothingChanges) {

@@ -1,11 +1,11 @@
+#include "calls/task_preload/settings.hpp"
+
 #include <cstdlib>
 #include <initializer_list>
 #include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "calls/task_preload/settings.hpp"
 
 namespace ioweave::calls {
 namespace {

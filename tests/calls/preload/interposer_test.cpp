@@ -14,8 +14,8 @@
 
 #include <gtest/gtest.h>
 
+#include "calls/preload/run.hpp"
 #include "engine/probe.hpp"
-#include "preload/run.hpp"
 #include "support/child.hpp"
 #include "support/seccomp.hpp"
 #include "support/small_filesystem.hpp"

@@ -57,6 +57,9 @@ struct RunOptions {
                                      engine::Kind engine = engine::Kind::uring);
 void add_rule(RunOptions& options, const std::string& glob, stats::RunPolicy policy);
 
+/// Makes the run directory one of a run.
+void write_config(const TemporaryDirectory& run_directory, const stats::RunConfig& config);
+
 /// Runs `command` (argv[0] looked up in PATH) to its end.
 [[nodiscard]] Finished run(const RunOptions& options, const std::vector<std::string>& command);
 /// The same for a shell script.

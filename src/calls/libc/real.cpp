@@ -1,14 +1,13 @@
-#include "calls/preload/real.hpp"
+#include "calls/libc/real.hpp"
 
 namespace ioweave::calls::real {
 
 constinit Table table{};
 
 void resolve() noexcept {
-#define IOWEAVE_RESOLVE(result, name, ...) \
+#define IOWEAVE_RESOLVE(name, ...) \
   table.name = reinterpret_cast<decltype(table.name)>(dlsym(RTLD_NEXT, #name));
-  IOWEAVE_REAL_CALLS(IOWEAVE_RESOLVE)
-  IOWEAVE_REAL_LIBRARY_CALLS(IOWEAVE_RESOLVE)
+  IOWEAVE_WRAPPED_CALLS(IOWEAVE_RESOLVE, IOWEAVE_SKIP, IOWEAVE_SKIP)
 #undef IOWEAVE_RESOLVE
 }
 

@@ -1,4 +1,4 @@
-#include "preload/run.hpp"
+#include "calls/preload/run.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -135,15 +135,17 @@ void add_rule(RunOptions& options, const std::string& glob, stats::RunPolicy pol
   rule.policy = policy;
 }
 
+void write_config(const TemporaryDirectory& run_directory, const stats::RunConfig& config) {
+  std::ofstream file(run_directory / stats::kConfigName, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&config), sizeof config);
+  file.seekp(stats::kRunStateOffset);
+  const char state[sizeof(stats::RunState)] = {};
+  file.write(state, sizeof state);
+}
+
 Finished run(const RunOptions& options, const std::vector<std::string>& command) {
   const TemporaryDirectory directory(true);
-  {
-    std::ofstream file(directory / "config", std::ios::binary);
-    file.write(reinterpret_cast<const char*>(&options.config), sizeof options.config);
-    file.seekp(stats::kRunStateOffset);
-    const char state[sizeof(stats::RunState)] = {};
-    file.write(state, sizeof state);
-  }
+  write_config(directory, options.config);
   int out[2];
   int err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) {

@@ -8,6 +8,8 @@
  *   alpi_io fork FILE      a task forks, and the child reads
  *   alpi_io plain FILE     reads outside tasks
  *   alpi_io closes FILE    as io, then FILE.own becomes descriptor 2
+ *   alpi_io daemon FILE    no environment, folder / and FILE.own as descriptor 2; then a child does
+ * io
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -174,6 +176,27 @@ static void spawn(void (*body)(void*), long tasks) {
   }
 }
 
+static int make_descriptor_2(const char* file) {
+  char own[4096];
+  snprintf(own, sizeof own, "%s.own", file);
+  close(STDERR_FILENO);
+  return open(own, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+}
+
+/* What daemons do before they do anything else. Returns in the child. */
+static void become_daemon(const char* file) {
+  clearenv();
+  if (chdir("/") != 0 || make_descriptor_2(file) != STDERR_FILENO) {
+    exit(5);
+  }
+  const pid_t child = fork();
+  if (child != 0) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    exit(WEXITSTATUS(status));
+  }
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) {
     return 2;
@@ -185,11 +208,15 @@ int main(int argc, char** argv) {
   }
   signal(SIGUSR1, on_signal);
   signal(SIGXFSZ, on_limit);
+  const char* mode = argv[1];
+  if (strcmp(mode, "daemon") == 0) {
+    become_daemon(argv[2]);
+    mode = "io";
+  }
   char byte;
   if (pread(cached, &byte, 1, 0) != 1) { /* outside tasks */
     return 4;
   }
-  const char* mode = argv[1];
   if (strcmp(mode, "io") == 0) {
     spawn(io, kTasks);
   } else if (strcmp(mode, "errors") == 0) {
@@ -202,10 +229,7 @@ int main(int argc, char** argv) {
     spawn(forks, 1);
   } else if (strcmp(mode, "closes") == 0) {
     spawn(io, kTasks);
-    char own[4096];
-    snprintf(own, sizeof own, "%s.own", argv[2]);
-    close(STDERR_FILENO);
-    printf("%d\n", open(own, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    printf("%d\n", make_descriptor_2(argv[2]));
   } else {
     unsigned char* memory = aligned(kBlock);
     printf("%zd\n", pread(direct, memory, kBlock, 0));

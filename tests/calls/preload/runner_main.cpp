@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "preload/run.hpp"
+#include "calls/preload/run.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "calls/preload/signal_context.hpp"
+#include "calls/libc/signal_context.hpp"
 
 #include <csignal>
 #include <thread>

@@ -1,0 +1,54 @@
+#pragma once
+
+// The calls behind our wrappers: the next definition of each symbol in the look-up order (usually
+// the C library's), found once by the constructor with dlsym(RTLD_NEXT).
+//
+// Calls may come before that: constructors of other libraries run first in some link orders, and
+// an allocator that dlsym itself wakes up may open files. Those go to the kernel by syscall(2)
+// where that is the same thing, which needs no look-up, lock or memory; the few calls that are more
+// than a system call are looked up at that moment.
+//
+// None of these functions is noexcept where the C library's is a cancellation point: cancelling a
+// thread unwinds through our frames.
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <stdio.h>
+
+#include "calls/libc/wrapped_calls.hpp"
+
+namespace ioweave::calls::real {
+
+static_assert(sizeof(off_t) == 8, "64-bit file offsets are assumed throughout");
+
+struct Table {
+#define IOWEAVE_FIELD(name, result, parameters, ...) result(*name) parameters;
+  IOWEAVE_WRAPPED_CALLS(IOWEAVE_FIELD, IOWEAVE_SKIP, IOWEAVE_SKIP)
+#undef IOWEAVE_FIELD
+};
+
+/// Written by resolve() while the loader runs constructors, constant afterwards.
+extern Table table;
+
+/// Looks everything up. Once, from the constructor.
+void resolve() noexcept;
+
+#define IOWEAVE_INLINE(name, result, parameters, arguments, ...)        \
+  inline result name parameters {                                       \
+    auto* next = table.name;                                            \
+    if (next == nullptr) [[unlikely]] {                                 \
+      __VA_OPT__(return (result)::syscall(__VA_ARGS__);)                \
+      next = reinterpret_cast<decltype(next)>(dlsym(RTLD_NEXT, #name)); \
+    }                                                                   \
+    return next arguments;                                              \
+  }
+IOWEAVE_WRAPPED_CALLS(IOWEAVE_INLINE, IOWEAVE_SKIP, IOWEAVE_SKIP)
+#undef IOWEAVE_INLINE
+
+}  // namespace ioweave::calls::real
