@@ -18,8 +18,8 @@ uint64_t queue_key(FlowId flow, NodeId node) {
   return (uint64_t{flow} << 32) | node;
 }
 
-/// Whether some nodes may not take its next operation whatever room there is; the rooms of a device
-/// of scope node leave out those without it.
+/// Whether some nodes may not take the flow's next operation whatever room there is. The rooms of a
+/// device of scope node leave out nodes without it.
 bool is_limited(const Flow& flow) {
   const Device& device = *flow.device;
   return flow.limit.at_once != Limit{}.at_once ||
@@ -72,7 +72,7 @@ TurnTaker* Scheduler::find_home_taker(const Flow& flow) noexcept {
   return flow.home_queue != nullptr ? flow.home_queue->taker : flow.shared_taker;
 }
 
-/// That of the flow in this cell, or at the device.
+/// The flow's turn taker in this cell, or at the device.
 TurnTaker& Scheduler::open_taker(Flow& flow, Cell* cell) {
   if (cell != nullptr && cell->node != nullptr) {
     const FlowQueue* const queue = find_queue(flow, cell->node->id);
@@ -120,7 +120,8 @@ Cell& Scheduler::open_cell(Device& device, Node& node) {
 
 // ---- Where an operation for any node goes ------------------------------------------------------
 
-/// The first node, in order of NodeUp, where the flow's next operation for any node may start now.
+/// Finds the first node, in order of NodeUp, where the flow's next operation for any node may start
+/// now.
 Node* Scheduler::find_first_node(Flow& flow) {
   Device& device = *flow.device;
   if (Cell* const cell = flow.any_queue->taker->cell) {
@@ -153,7 +154,8 @@ Node* Scheduler::find_first_node(Flow& flow) {
   }
 }
 
-/// Where in this cell the flow's next operation for any node goes, if its limit lets it.
+/// Finds the node of this cell where the flow's next operation for any node goes, if its limit lets
+/// it.
 Node* Scheduler::find_node_in(Flow& flow, const Cell& cell) {
   if (cell.node == nullptr) {
     return find_first_below_limit(flow);
@@ -170,7 +172,7 @@ Node* Scheduler::find_first_below_limit(Flow& flow) {
   return position == MinTree::kNone ? nullptr : order_[position];
 }
 
-/// Starts what can be started of the operations for any node, wherever there is room.
+/// Starts operations for any node wherever there is room.
 void Scheduler::place_waiting(Device& device, unsigned ring, Decisions& out) {
   build_rooms(device);
   TurnRing& waiting_here = device.placed.rings[ring];
@@ -212,8 +214,8 @@ void Scheduler::stall_cell(Cell& cell, unsigned ring) {
   }
 }
 
-/// Lets those go on whom operations for any node had held back and hold back no more. Each was
-/// noted by an event of its own, which pays for looking at it again.
+/// Lets those go on whom operations for any node held back until now. Each was noted by an event of
+/// its own, which pays for looking at it again.
 void Scheduler::release_held_back(Device& device, Decisions& out) {
   while (device.places) {
     if (Cell* const cell = take_next_released(device)) {

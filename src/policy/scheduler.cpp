@@ -46,8 +46,8 @@ void add_climber(Flow& flow) {
   }
 }
 
-/// Which class is asked first. Weighted: who is furthest behind its share, but before all others
-/// one that has closed the cell until it has been served.
+/// The order in which classes are asked. Weighted: first one that has closed the cell until it has
+/// been served, then who is furthest behind its share.
 std::array<unsigned, kClasses> order_rings(const Cell& cell) {
   std::array<unsigned, kClasses> order{0, 1, 2};
   if (cell.device->is_weighted()) {
@@ -76,7 +76,7 @@ void charge_class(Cell& cell, unsigned ring, uint64_t bytes) {
   }
 }
 
-/// Where an operation of the queue counts while it waits, wherever its flow learns.
+/// Finds where an operation of the queue counts while it waits, wherever its flow learns.
 Backlog& find_backlog(const FlowQueue& queue) noexcept {
   Device& device = *queue.flow->device;
   const bool is_anywhere = queue.node == nullptr && device.shared == nullptr;
@@ -324,8 +324,8 @@ bool Scheduler::start_one_of(Cell& cell, unsigned ring, Decisions& out) {
   return true;
 }
 
-/// Who of those for any node starts here: flows that are at their limit on this node are stepped
-/// over, one by one.
+/// Picks the taker whose operation for any node starts here. Flows that are at their limit on this
+/// node are skipped, one by one.
 uint32_t Scheduler::pick_placed(const Cell& cell, unsigned ring, const Room& free) {
   Turns& placed = cell.device->placed;
   if (cell.keeps_out(ring)) {
@@ -401,8 +401,8 @@ void Scheduler::end_run(Operation& operation) {
   }
 }
 
-/// Charges a start to its class, and counts it for those whom it overtook. `by_right` is the ring
-/// whose turn it was, if any.
+/// Charges a start to the class and the turn takers that wait on. `by_right` is the ring whose turn
+/// it was, if any.
 void Scheduler::charge_start(Cell& cell, const Operation& operation, const TurnRing* by_right) {
   const unsigned ring = operation.queue->flow->ring;
   if (nobody_waits(cell)) {
@@ -418,7 +418,7 @@ void Scheduler::charge_start(Cell& cell, const Operation& operation, const TurnR
   update_rooms(cell);
 }
 
-/// Counts a start for those who were to go before it, and still wait: they wait for bandwidth.
+/// Counts a start for whoever was to go before it and still waits, which is for bandwidth.
 void Scheduler::count_passed_over(Cell& cell, unsigned ring, const TurnRing* by_right) {
   Turns& placed = cell.device->placed;
   for (unsigned r = 0; r < kClasses; ++r) {
@@ -473,8 +473,8 @@ void Scheduler::forget_operation(Operation& operation) {
   operation_pool_.release(&operation);
 }
 
-/// Lists the queue at its turn taker, or not: whether its next operation could start as far as its
-/// own limit goes. The taker's place in its ring follows.
+/// Lists the queue at its turn taker where its next operation could start as far as its own limit
+/// goes, and else takes it off. The taker's place in its ring follows.
 void Scheduler::relist_queue(FlowQueue& queue) {
   Cell* const cell = queue.taker->cell;
   const bool may_run = queue.node != nullptr
@@ -489,7 +489,7 @@ void Scheduler::relist_queue(FlowQueue& queue) {
   offer_taker(*queue.taker);
 }
 
-/// Offers the turn taker to its ring, or not, with what its flow needs now.
+/// Offers the turn taker to its ring with what its flow needs now, or takes it off.
 void Scheduler::offer_taker(TurnTaker& taker) {
   TurnRing& ring = taker.turns->rings[taker.ring];
   const bool offered = taker.first != nullptr && !taker.held_back;

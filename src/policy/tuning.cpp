@@ -116,8 +116,8 @@ bool Scheduler::take_limit(Flow& flow, Decisions& out) {
 }
 
 /// `climb` may change its limit long before the operations that run have ended. Where it rises they
-/// keep no more than the ones that join them. Where it falls they keep what they have, but on a
-/// device without a budget, where it is nobody else's, take as much as the new ones: else more
+/// keep no more than the ones that join them. Where it falls they keep what they have. On a device
+/// without a budget it is nobody else's, and there they take as much as the new ones: else more
 /// would run than the limit says until the last of them has ended.
 void Scheduler::adjust_held(FlowQueue& queue) {
   if (!queue.flow->climbs) {
