@@ -117,6 +117,7 @@ int begin_journey(iow_request& request) noexcept {
   journey.home = nullptr;
   journey.done_bytes = 0;
   journey.total_bytes = static_cast<uint64_t>(bytes);
+  journey.operation.descriptor_flags = -1;
   load_operation(request);
   return 0;
 }
@@ -129,10 +130,8 @@ void load_operation(iow_request& request) noexcept {
   engine::Operation& operation = journey.operation;
   const uint64_t done = journey.done_bytes;
   operation.op = static_cast<engine::Op>(request.op);
-  operation.ioprio_class = 0;
   operation.fixed_buffer = request.fixed_buffer;
   operation.fixed_file = request.fixed_file;
-  operation.rw_flags = 0;
   operation.fd = request.fd;
   operation.offset = request.offset == engine::kCurrentPosition
                          ? engine::kCurrentPosition
