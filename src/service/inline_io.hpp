@@ -5,7 +5,7 @@
 namespace ioweave::service {
 
 /// Carries out one operation by the plain system call on the calling thread. Bytes, 0 or -errno;
-/// neither continued nor repeated. A prefetch is started, not awaited. Async-signal-safe.
+/// neither continued nor repeated. Async-signal-safe.
 [[nodiscard]] int64_t perform_inline(const engine::Operation& operation) noexcept;
 
 /// As an engine does it: of a pipe or socket, which has no offsets, the stream is read or written.
