@@ -72,4 +72,10 @@ int64_t perform_inline_as_engine(const engine::Operation& operation) noexcept {
   return perform_inline(of_stream);
 }
 
+void perform_rest(iow_request& request,
+                  int64_t (*perform)(const engine::Operation&) noexcept) noexcept {
+  while (advance(request, perform(journey_of(request).operation)) != Step::complete) {
+  }
+}
+
 }  // namespace ioweave::service
