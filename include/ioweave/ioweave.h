@@ -199,7 +199,8 @@ typedef struct iow_request iow_request;
  * Runs once, when the request has completed and `result` is set. The request may be resubmitted or
  * its memory reused from inside. Must not block for long nor throw. In a forked child, and where no
  * thread can be had at all (the limit on processes), it runs inside the call that carries the
- * request out: iow_submit(), or one that ends what held it back.
+ * request out: iow_submit(), or one that ends what held it back. So it does in iow_submit() where
+ * a request of a flow that may have to wait finds no memory: its result is -ENOMEM.
  */
 typedef void (*iow_callback)(iow_request* request, void* user);
 

@@ -82,7 +82,7 @@ long unsuitable_for_aio(const Operation& operation) noexcept {
     case Op::readv:
     case Op::writev: {
       if (operation.offset == kCurrentPosition) return 1;
-      const long flags = raw_syscall(SYS_fcntl, operation.fd, F_GETFL, 0);
+      const long flags = find_descriptor_flags(operation);
       return flags < 0 ? flags : ((flags & O_DIRECT) != 0 ? 0 : 1);
     }
     case Op::fsync:
@@ -106,11 +106,6 @@ void fill_control_block(iocb& block, const Operation& operation) noexcept {
                                                        : operation.buffer);
   block.aio_nbytes = vectored ? operation.vector_count : transfer_bytes(operation);
   block.aio_offset = operation.offset;
-  block.aio_rw_flags = operation.rw_flags;
-  if (operation.ioprio_class != 0) {
-    block.aio_flags = IOCB_FLAG_IOPRIO;
-    block.aio_reqprio = static_cast<int16_t>(ioprio_word(operation.ioprio_class));
-  }
 }
 
 std::unique_ptr<AioContext> AioContext::open(uint32_t entries, Refusal& refusal) {

@@ -39,15 +39,14 @@ inline constexpr uint64_t kMaxTransferBytes = 0x7ffff000;
 /// the completion has been reaped. The backend reads the first group and uses the second freely.
 struct Operation {
   Op op = Op::nop;
-  uint8_t ioprio_class = 0;   ///< 0 unset, else IOPRIO_CLASS_*
   uint16_t fixed_buffer = 0;  ///< slot of the service's buffer table that holds `buffer`; 0: none
   uint16_t fixed_file = 0;    ///< slot of the service's file table that holds `fd`; 0: none
-  int32_t rw_flags = 0;       ///< RWF_* of preadv2(2)
   int32_t fd = -1;
-  uint32_t vector_count = 0;  ///< of readv and writev, at most IOV_MAX
-  int64_t offset = 0;         ///< bytes from the start of the file, or kCurrentPosition
-  uint64_t length = 0;        ///< bytes, of read, write and prefetch; cut at kMaxTransferBytes
-  void* buffer = nullptr;     ///< bytes; written to by read only
+  int32_t descriptor_flags = -1;  ///< F_GETFL of `fd`, where the submitter has asked; -1: not yet
+  uint32_t vector_count = 0;      ///< of readv and writev, at most IOV_MAX
+  int64_t offset = 0;             ///< bytes from the start of the file, or kCurrentPosition
+  uint64_t length = 0;            ///< bytes, of read, write and prefetch; cut at kMaxTransferBytes
+  void* buffer = nullptr;         ///< bytes; written to by read only
   const iovec* vectors = nullptr;
 
   Operation* next = nullptr;  ///< the backend's own list, and the service's between stations

@@ -9,7 +9,10 @@
 #include <memory>
 #include <string>
 
+#include <fcntl.h>
+
 #include "engine/backend.hpp"
+#include "engine/raw_syscall.hpp"
 
 namespace ioweave::engine {
 
@@ -24,13 +27,10 @@ inline uint32_t transfer_bytes(const Operation& operation) noexcept {
   return static_cast<uint32_t>(std::min<uint64_t>(operation.length, kMaxTransferBytes));
 }
 
-/// The kernel's I/O priority word for a class: the middle level where the class has levels
-/// (IOPRIO_PRIO_VALUE(class, IOPRIO_NORM)), none for the idle class.
-inline uint16_t ioprio_word(uint8_t ioprio_class) noexcept {
-  constexpr unsigned kClassShift = 13, kMiddleLevel = 4, kRealTime = 1, kBestEffort = 2;
-  const unsigned number = ioprio_class;
-  const bool has_levels = number == kRealTime || number == kBestEffort;
-  return static_cast<uint16_t>(number << kClassShift | (has_levels ? kMiddleLevel : 0u));
+/// The descriptor's flags (O_DIRECT and so on), or -errno.
+inline long find_descriptor_flags(const Operation& operation) noexcept {
+  return operation.descriptor_flags >= 0 ? operation.descriptor_flags
+                                         : raw_syscall(SYS_fcntl, operation.fd, F_GETFL, 0);
 }
 
 /// Counts operations between submit and reap without a read-modify-write: the owner writes one

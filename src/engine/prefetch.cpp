@@ -44,8 +44,7 @@ struct Piece {
 };
 
 uint64_t page_bytes() noexcept {
-  static const auto kBytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  return kBytes;
+  return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));  // of the C library's memory, no call
 }
 
 /// A number in a file of sysfs, or -1.

@@ -28,7 +28,7 @@ class SharedAio final : public SharedQueue {
     if (!is_transfer(operation) || unsuitable_for_aio(operation) != 0) return false;
     iocb block;
     fill_control_block(block, operation);
-    block.aio_rw_flags |= RWF_NOWAIT;
+    block.aio_rw_flags = RWF_NOWAIT;
     iocb* one[] = {&block};
     handed_to_kernel(&operation);
     return context_->submit(one) == 1;

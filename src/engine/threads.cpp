@@ -19,9 +19,6 @@
 namespace ioweave::engine {
 namespace {
 
-/// IOPRIO_WHO_PROCESS of linux/ioprio.h, which g++ 12 does not compile; 0 names the calling thread.
-constexpr int kIoprioWhoProcess = 1;
-
 /// Enough for the deepest path below execute() plus the C library's thread-local storage; it is
 /// only touched as far as it is used.
 constexpr size_t kStackBytes = 256 << 10;
@@ -29,13 +26,10 @@ constexpr size_t kStackBytes = 256 << 10;
 /// With a position: on a stream (pipe, socket), which has none, it is ignored, as io_uring does.
 long transfer(long number, const Operation& operation, const iovec* vectors,
               uint32_t count) noexcept {
-  long moved =
-      raw_syscall(number, operation.fd, vectors, count, operation.offset, 0, operation.rw_flags);
-  if (moved == -ESPIPE && operation.offset >= 0) {
-    moved =
-        raw_syscall(number, operation.fd, vectors, count, kCurrentPosition, 0, operation.rw_flags);
-  }
-  return moved;
+  const long moved = raw_syscall(number, operation.fd, vectors, count, operation.offset, 0, 0);
+  return moved == -ESPIPE && operation.offset >= 0
+             ? raw_syscall(number, operation.fd, vectors, count, kCurrentPosition, 0, 0)
+             : moved;
 }
 
 long call(const Operation& operation) noexcept {
@@ -136,7 +130,6 @@ int ThreadsLane::flush() noexcept {
 }
 
 void ThreadsLane::run_inline() noexcept {
-  // The priority is left alone: it would be the one of the owner's thread.
   const std::atomic<bool> never{false};
   while (Operation* operation = queued_.pop()) finish(*operation, execute(*operation, never));
 }
@@ -163,8 +156,7 @@ void ThreadsLane::work(Worker& worker) noexcept {
     worker.running = operation;
     worker.cancelled.store(false, std::memory_order_relaxed);
     guard.unlock();
-    const long refused = adopt_priority(worker, operation->ioprio_class);
-    operation->result = refused < 0 ? refused : execute(*operation, worker.cancelled);
+    operation->result = execute(*operation, worker.cancelled);
     guard.lock();
     worker.running = nullptr;
     if (!complete(*operation)) continue;
@@ -172,13 +164,6 @@ void ThreadsLane::work(Worker& worker) noexcept {
     shared_->completed.notify_one();
     guard.lock();
   }
-}
-
-long ThreadsLane::adopt_priority(Worker& worker, uint8_t ioprio_class) noexcept {
-  if (ioprio_class == worker.ioprio_class) return 0;
-  const long error = raw_syscall(SYS_ioprio_set, kIoprioWhoProcess, 0, ioprio_word(ioprio_class));
-  if (error == 0) worker.ioprio_class = ioprio_class;
-  return error;
 }
 
 int64_t ThreadsLane::execute(const Operation& operation,

@@ -36,7 +36,6 @@ class ThreadsLane final : public Backend {
     ThreadsLane* lane = nullptr;
     Operation* running = nullptr;        ///< under the lock
     std::atomic<bool> cancelled{false};  ///< a prefetch should stop; orders nothing
-    uint8_t ioprio_class = 0;            ///< of the thread, as last set by itself
   };
   /// Everything the threads share. Kept apart so that a forked child can free it without running
   /// destructors: a condition variable waits for its waiters, and they do not exist there.
@@ -56,7 +55,6 @@ class ThreadsLane final : public Backend {
   [[nodiscard]] bool start_worker() noexcept;
   void run_inline() noexcept;
   void work(Worker& worker) noexcept;
-  [[nodiscard]] static long adopt_priority(Worker& worker, uint8_t ioprio_class) noexcept;
   [[nodiscard]] int64_t execute(const Operation& operation,
                                 const std::atomic<bool>& cancelled) noexcept;
   /// Under the lock. True where the reaper should be told.

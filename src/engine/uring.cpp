@@ -59,7 +59,7 @@ __kernel_timespec timespec_of(int64_t nanoseconds) noexcept {
 
 /// True where a ring with IOPOLL can carry the operation; the kernel refuses the rest only after
 /// the fact. A bad descriptor goes to the kernel, which has the right error for it.
-bool pollable(const Operation& operation) noexcept {
+bool is_pollable(const Operation& operation) noexcept {
   switch (operation.op) {
     case Op::nop:
       return true;
@@ -67,7 +67,7 @@ bool pollable(const Operation& operation) noexcept {
     case Op::write:
     case Op::readv:
     case Op::writev: {
-      const long flags = raw_syscall(SYS_fcntl, operation.fd, F_GETFL, 0);
+      const long flags = find_descriptor_flags(operation);
       return flags < 0 || (flags & O_DIRECT) != 0;
     }
     default:
@@ -76,7 +76,7 @@ bool pollable(const Operation& operation) noexcept {
 }
 
 /// Errors of io_uring_enter after which the ring is as good as before.
-bool passing(int error) noexcept {
+bool is_passing(int error) noexcept {
   return error == -ETIME || error == -EINTR || error == -EAGAIN || error == -EBUSY;
 }
 
@@ -187,7 +187,7 @@ unsigned UringLane::SubmissionQueue::unsubmitted() const noexcept {
 
 Submitted UringLane::submit(Operation& operation) noexcept {
   if (operation.op == Op::prefetch) return Submitted::unsupported;
-  if (mode_ == UringMode::iopoll && !pollable(operation)) return Submitted::unsupported;
+  if (mode_ == UringMode::iopoll && !is_pollable(operation)) return Submitted::unsupported;
   if (in_flight_.full()) return Submitted::busy;
   if (cancels_.any()) cancels_.forget(operation);
   io_uring_sqe* sqe = next_sqe();
@@ -236,8 +236,6 @@ void UringLane::fill(io_uring_sqe& sqe, const Operation& operation) noexcept {
       return;
   }
   sqe.off = static_cast<uint64_t>(operation.offset);
-  sqe.rw_flags = operation.rw_flags;
-  if (operation.ioprio_class != 0) sqe.ioprio = ioprio_word(operation.ioprio_class);
   if ((operation.fixed_buffer | operation.fixed_file) != 0) use_slots(sqe, operation);
 }
 
@@ -258,7 +256,7 @@ int UringLane::flush() noexcept {
   constexpr int kTries = 8;
   prepare_submission();
   int status = submit_published(0, 0, nullptr);
-  for (int again = 1; status < 0 && passing(status) && again < kTries; ++again) {
+  for (int again = 1; status < 0 && is_passing(status) && again < kTries; ++again) {
     // -EAGAIN: no memory for requests just now. -EBUSY, before 5.19: completions are held back
     // until somebody asks for them.
     raw_syscall(SYS_sched_yield);
@@ -279,12 +277,12 @@ void UringLane::start() noexcept {
 void UringLane::prepare_submission() noexcept {
   start();
   slots_.follow();
-  if (wake_poll_wanted()) queue_wake_poll();
+  if (wants_wake_poll()) queue_wake_poll();
   if (cancels_.any()) queue_cancels();
   sq_.publish();
 }
 
-bool UringLane::wake_poll_wanted() const noexcept {
+bool UringLane::wants_wake_poll() const noexcept {
   // Both pair with the releases in on_wake_poll().
   return !wake_poll_queued_ &&
          wake_polls_begun_.load(std::memory_order_relaxed) ==
@@ -313,7 +311,7 @@ void UringLane::queue_cancels() noexcept {
 }
 
 bool UringLane::owner_has_chores() const noexcept {
-  return single_owner_ && (wake_poll_wanted() || cancels_.any());
+  return single_owner_ && (wants_wake_poll() || cancels_.any());
 }
 
 unsigned UringLane::submission_flags() const noexcept {
@@ -371,7 +369,7 @@ int UringLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
     status = submitting ? submit_published(0, flags, nullptr) : enter(0, 0, flags, nullptr);
     reaped += collect(out.subspan(reaped));
   }
-  if (reaped == 0 && status < 0 && !passing(status)) return status;
+  if (reaped == 0 && status < 0 && !is_passing(status)) return status;
   return static_cast<int>(reaped);
 }
 
@@ -400,10 +398,10 @@ void UringLane::on_wake_poll(const io_uring_cqe& cqe) noexcept {
   if ((cqe.flags & IORING_CQE_F_MORE) != 0) return;
   // -ECANCELED: the thread that armed it has exited. Its successor as owner arms another one.
   if (cqe.res < 0 && cqe.res != -ECANCELED) {
-    wake_polls_refused_.store(true, std::memory_order_release);  // pairs with wake_poll_wanted()
+    wake_polls_refused_.store(true, std::memory_order_release);  // pairs with wants_wake_poll()
   }
   wake_polls_ended_.store(wake_polls_ended_.load(std::memory_order_relaxed) + 1,
-                          std::memory_order_release);  // pairs with wake_poll_wanted()
+                          std::memory_order_release);  // pairs with wants_wake_poll()
 }
 
 bool UringLane::kernel_holds_completions() const noexcept {

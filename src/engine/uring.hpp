@@ -92,7 +92,7 @@ class UringLane final : public Backend {
   [[nodiscard]] io_uring_sqe* next_sqe() noexcept;
   void start() noexcept;
   void prepare_submission() noexcept;
-  [[nodiscard]] bool wake_poll_wanted() const noexcept;
+  [[nodiscard]] bool wants_wake_poll() const noexcept;
   void queue_wake_poll() noexcept;
   void queue_cancels() noexcept;
   [[nodiscard]] bool owner_has_chores() const noexcept;

@@ -70,7 +70,7 @@ int make_private(int fd) noexcept {
   return make_descriptor_private(fd, [](auto... arguments) { return raw_syscall(arguments...); });
 }
 
-Refusal forbidden(int error) {
+Refusal explain_forbidden(int error) {
   switch (io_uring_disabled()) {
     case 2:
       return {error, "io_uring is switched off on this machine (kernel.io_uring_disabled=2)",
@@ -90,7 +90,7 @@ Refusal forbidden(int error) {
           "the administrator can allow it in its policy"};
 }
 
-Refusal not_there(int error) {
+Refusal explain_missing(int error) {
   if (seccomp_filtered() && kernel_at_least(5, 1)) {
     return {error, "a seccomp filter hides io_uring (ENOSYS), as container runtimes do by default",
             kAllowInSeccomp};
@@ -103,9 +103,9 @@ Refusal explain(int error, const LaneOptions& options) {
   switch (-error) {
     case EPERM:
     case EACCES:
-      return forbidden(error);
+      return explain_forbidden(error);
     case ENOSYS:
-      return not_there(error);
+      return explain_missing(error);
     case ENOMEM:
       return {
           error,

@@ -97,13 +97,8 @@ bool Gate::admit(const Asking& asking, OperationId& id) {
   {
     const std::lock_guard guard(lock_);
     const uint64_t now = this->now();
-    Entry& entry = *entries_.acquire();
-    entry.id = id = next_id_++;
-    entry.executor = &asking.executor;
-    entry.operation = asking.operation;
-    entry.device = device_of(asking.flow);
-    const bool is_new = operations_.insert(entry.id, &entry);
-    IOW_ASSERT(is_new);
+    Entry& entry = add_entry(asking);
+    id = entry.id;
     begin_samples(entry.device, now);
     asking_ = &entry;
     tell(policy::Ready{entry.id, asking.flow, kThisNode, asking.bytes}, entry.device, now,
@@ -116,6 +111,21 @@ bool Gate::admit(const Asking& asking, OperationId& id) {
   }
   start_all(starting);
   return may_start;
+}
+
+/// Whatever grows with the number of operations grows here, while nobody else knows of this one.
+Gate::Entry& Gate::add_entry(const Asking& asking) {
+  entries_.reserve_one();
+  operations_.reserve_one();
+  policy_.reserve_operation();
+  Entry& entry = *entries_.acquire();
+  entry.id = next_id_++;
+  entry.executor = &asking.executor;
+  entry.operation = asking.operation;
+  entry.device = device_of(asking.flow);
+  const bool is_new = operations_.insert(entry.id, &entry);
+  IOW_ASSERT(is_new);
+  return entry;
 }
 
 void Gate::ended(OperationId id, int64_t result) {

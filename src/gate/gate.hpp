@@ -87,7 +87,8 @@ class Gate {
   }
 
   /// True: the operation may start now, and the caller carries it out. False: it waits, and its
-  /// executor will be told, perhaps already by another thread. `id` is set before that.
+  /// executor will be told, perhaps already by another thread. `id` is set before that. Throws
+  /// std::bad_alloc where there is no memory for one more operation; nothing has changed then.
   [[nodiscard]] bool admit(const Asking& asking, OperationId& id);
   /// The end of an operation that was allowed to start: bytes moved, or -errno.
   void ended(OperationId id, int64_t result);
@@ -168,6 +169,7 @@ class Gate {
     }
   };
 
+  Entry& add_entry(const Asking& asking);
   static void start_all(Starting& starting) noexcept;
   void activity_ceased(policy::DeviceId device) noexcept;
   void tell(const policy::Event& event, policy::DeviceId device, uint64_t now, Starting& starting);

@@ -26,12 +26,17 @@ class IdMap {
     return entries_[position(key)].value;
   }
 
-  /// False, and nothing changed, where the key is already there.
-  [[nodiscard]] bool insert(uint64_t key, T* value) {
-    IOW_ASSERT(value != nullptr);
+  /// The next insert() allocates nothing.
+  void reserve_one() {
     if (2 * (size_ + 1) > entries_.size()) {
       grow();
     }
+  }
+
+  /// False, and nothing changed, where the key is already there.
+  [[nodiscard]] bool insert(uint64_t key, T* value) {
+    IOW_ASSERT(value != nullptr);
+    reserve_one();
     Entry& entry = entries_[position(key)];
     if (entry.value != nullptr) {
       return false;

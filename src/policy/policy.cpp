@@ -403,6 +403,10 @@ struct Check {
 
 }  // namespace
 
+void Policy::reserve_operation() {
+  state_->scheduler.reserve_operation();
+}
+
 void Policy::on(const Event& event, uint64_t now_ns, std::vector<Decision>& out) {
   IOW_ASSERT(now_ns >= state_->scheduler.now_ns);
   state_->scheduler.now_ns = now_ns;

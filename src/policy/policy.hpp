@@ -164,6 +164,10 @@ class Policy {
   /// decided, a node that lacks the device) are assertions.
   void on(const Event& event, uint64_t now_ns, std::vector<Decision>& out);
 
+  /// Makes room for one more operation, for whoever must hear of memory that is out before Ready.
+  /// May throw std::bad_alloc; nothing has changed then.
+  void reserve_operation();
+
   /// Says whether on() may be told this event now, and if not, why. For drivers whose events come
   /// from outside: a log, another process, another language.
   [[nodiscard]] bool accepts(const Event& event, uint64_t now_ns, std::string& why) const;

@@ -15,12 +15,17 @@ class Pool {
  public:
   /// A default-constructed T.
   [[nodiscard]] T* acquire() {
-    if (free_.empty()) {
-      add_block();
-    }
+    reserve_one();
     T* const object = free_.back();
     free_.pop_back();
     return object;
+  }
+
+  /// The next acquire() allocates nothing.
+  void reserve_one() {
+    if (free_.empty()) {
+      add_block();
+    }
   }
 
   void release(T* object) {

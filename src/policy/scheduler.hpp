@@ -232,6 +232,10 @@ class Scheduler {
   DeviceId add_device(const DeviceConfig& config);
   FlowId add_flow(const FlowConfig& config);
 
+  void reserve_operation() {
+    operation_pool_.reserve_one();
+    operations_.reserve_one();
+  }
   void hear_ready(const Ready& event, Decisions& out);
   /// It ran; `finished` is null where it failed or was cancelled.
   void hear_end(Operation& operation, const Finished* finished, Decisions& out);

@@ -6,7 +6,9 @@
 
 #include <sched.h>
 
+#include "base/assert.hpp"
 #include "service/driving_here.hpp"
+#include "service/service.hpp"
 
 namespace ioweave::service {
 
@@ -28,7 +30,13 @@ int64_t Admissions::ask(uint32_t flow, uint64_t bytes, Admitted admitted, void* 
   asked->number = number;
   asked->admitted = admitted;
   asked->user = user;
-  may_start = gate_.admit({*this, asked.get(), flow, bytes}, asked->id);
+  try {
+    may_start = gate_.admit({*this, asked.get(), flow, bytes}, asked->id);
+  } catch (const std::bad_alloc&) {
+    const std::lock_guard guard(lock_);
+    operations_.erase(number);
+    return -ENOMEM;
+  }
   if (may_start) {
     asked->is_admitted.store(true, std::memory_order_relaxed);
   }
@@ -98,6 +106,111 @@ void Admissions::close() noexcept {
       gate_.ended(asked->id, -ECANCELED);
     }
   }
+}
+
+// ---- The service's calls
+
+/// A task that is paused until the gate admits its operation.
+class Service::PausedAdmission final : public tasking::TaskPause {
+ public:
+  PausedAdmission(Service& service, uint32_t flow, uint64_t bytes) noexcept
+      : TaskPause(*service.tasks_.host), service_(service), flow_(flow), bytes_(bytes) {}
+
+  void start() noexcept override {
+    bool may_start = false;
+    const auto admitted = [](int64_t number, void* user) {
+      static_cast<PausedAdmission*>(user)->end(number);
+    };
+    const int64_t number = service_.admissions_.ask(flow_, bytes_, admitted, this, may_start);
+    if (may_start || number < 0) {
+      end(number);  // else the pause may be gone
+    }
+  }
+  int64_t help() noexcept override { return service_.help_reaper(); }
+  [[nodiscard]] int64_t number() const noexcept { return number_; }
+
+ private:
+  void end(int64_t number) noexcept {
+    number_ = number;
+    service_.tasks_.counters.paused.fetch_sub(1, std::memory_order_relaxed);
+    complete();
+  }
+
+  Service& service_;
+  const uint32_t flow_;
+  const uint64_t bytes_;
+  int64_t number_ = 0;
+};
+
+int64_t Service::admit(uint32_t flow, uint64_t bytes) noexcept {
+  if (is_inherited()) {
+    return -ECANCELED;
+  }
+  if (!gate_.knows(flow)) {
+    return -EINVAL;
+  }
+  const tasking::Task task = current_task();
+  if (task != nullptr && tasks_.host->can_pause(task) && count_pause()) {
+    const int64_t number = pause_until_admitted(flow, bytes);
+    tasks_.counters.held.fetch_sub(1, std::memory_order_relaxed);
+    return number;
+  }
+  tasking::ThreadEvent event{};
+  static_cast<void>(event.prepare());
+  bool may_start = false;
+  const int64_t number = admissions_.ask(
+      flow, bytes,
+      [](int64_t, void* user) { static_cast<tasking::ThreadEvent*>(user)->complete(); }, &event,
+      may_start);
+  if (number < 0 || may_start) {
+    return number;
+  }
+  // Whom a task waits for may need this very worker.
+  const bool lets_others_run = task == nullptr || tasks_.host->can_poll();
+  if (!lets_others_run && admissions_.withdraw(number) == 0) {
+    return -EAGAIN;
+  }
+  while (!event.done()) {
+    if (task != nullptr && lets_others_run) {
+      tasking::sleep_briefly(*tasks_.host);
+    } else {
+      event.sleep(-1);
+    }
+  }
+  return number;
+}
+
+/// Not to be inlined: what the compiler knows of this thread must not outlive the pause.
+__attribute__((noinline)) int64_t Service::pause_until_admitted(uint32_t flow,
+                                                                uint64_t bytes) noexcept {
+  PausedAdmission pause(*this, flow, bytes);
+  tasks_.host->pause(pause);
+  IOW_ASSERT(pause.done());
+  return pause.number();
+}
+
+int64_t Service::admit(uint32_t flow, uint64_t bytes, Admissions::Admitted admitted,
+                       void* user) noexcept {
+  if (is_inherited()) {
+    return -ECANCELED;
+  }
+  if (admitted == nullptr || !gate_.knows(flow)) {
+    return -EINVAL;
+  }
+  bool may_start = false;
+  const int64_t operation = admissions_.ask(flow, bytes, admitted, user, may_start);
+  if (may_start) {
+    admitted(operation, user);
+  }
+  return operation;
+}
+
+int Service::finish(int64_t operation, int64_t result) noexcept {
+  return is_inherited() ? -ECANCELED : admissions_.finish(operation, result);
+}
+
+int Service::withdraw(int64_t operation) noexcept {
+  return is_inherited() ? -ECANCELED : admissions_.withdraw(operation);
 }
 
 }  // namespace ioweave::service

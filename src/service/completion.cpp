@@ -1,15 +1,17 @@
 // A request on its way back: reaping, what a result means, who is told, and how threads wait.
+//
+// Whatever carried an operation out hands it to end_operations(): the leader of a lane, the driver
+// of a pump, whoever collects from the queue of tasks. Who reaps is no matter there: where a
+// request goes next, and who is told of its end, is in its journey.
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <new>
 
 #include <sched.h>
 
 #include "base/assert.hpp"
-#include "service/impl.hpp"
-#include "service/inline_io.hpp"
+#include "service/service.hpp"
 
 namespace ioweave::service {
 namespace {
@@ -20,82 +22,138 @@ constexpr unsigned kMostCancelTries = 500;
 constexpr unsigned kCancelTriesAwake = 400;
 
 /// Of two times to sleep; -1: without end.
-int64_t sooner(int64_t a, int64_t b) noexcept {
+int64_t shorter_of(int64_t a, int64_t b) noexcept {
   return a < 0 ? b : b < 0 ? a : std::min(a, b);
+}
+
+/// How many there were.
+unsigned run_callbacks(RequestList& ready) noexcept {
+  unsigned run = 0;
+  for (; !ready.empty(); ++run) {
+    tell_owner(ready.pop());
+  }
+  return run;
 }
 
 }  // namespace
 
-/// Leader only. One reap of the lane and what follows from it; how many requests without a callback
-/// ended. The lane keeps the others, for the owner to run their callbacks and to count them.
-unsigned Service::Impl::lead_once(Lane& lane, unsigned min, int64_t timeout_ns,
-                                  bool is_owner) noexcept {
-  std::array<engine::Operation*, kReapBatch> ended;
-  if (is_owner) {
-    lane.unflushed = false;
-  }
-  const int reaped =
-      lane.reap(ended, {.min_completions = min, .timeout_ns = timeout_ns, .flush = is_owner});
-  IOW_ASSERT(reaped >= 0);
-  return settle(std::span(ended).first(static_cast<size_t>(reaped)), lane, is_owner);
-}
+// ---- The end of operations
 
-/// Leader only. Returns as lead_once().
-unsigned Service::Impl::settle(std::span<engine::Operation*> ended, Lane& lane,
-                               bool is_owner) noexcept {
-  unsigned finished = 0;
-  unsigned with_callback = 0;
+void Service::end_operations(std::span<engine::Operation* const> ended,
+                             Counters& counters) noexcept {
   for (engine::Operation* const operation : ended) {
-    iow_request& request = request_of(*operation);
-    const Advance step = refuses_polling(operation->result) ? Advance{Step::again, false, true}
-                                                            : advance(request, operation->result);
-    if (step.step == Step::again) {
-      Counters::add(step.continued ? lane.counters.continued : lane.counters.reissued, 1);
-      resubmit(request, lane, is_owner);
-      continue;
+    if (is_inherited()) {
+      return;  // a callback has forked, and this is the child: the rest is the parent's
     }
-    ++finished;
-    with_callback += request.callback != nullptr ? 1 : 0;
-    finish_direct(request, lane);
+    iow_request& request = request_of(*operation);
+    const Step step = judge_end(request);
+    if (step == Step::complete) {
+      finish_request(request, counters);
+    } else {
+      counters.count_step(step);
+      resubmit(request);
+    }
   }
-  // A request with a callback is outstanding until the owner takes it: see collect().
-  lane.ended_here(finished - with_callback);
-  if (is_owner && lane.unflushed) {
-    flush(lane);
-  }
-  return finished - with_callback;
 }
 
-/// The rest of a transfer, or the same once more: in the same lane by its owner; by anybody else,
-/// and where the lane is full, through the reaper.
-void Service::Impl::resubmit(iow_request& request, Lane& lane, bool is_owner) noexcept {
+/// What follows for a request from the result of its operation.
+Step Service::judge_end(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
-  if (is_owner && !polling_refused() &&
-      lane.backend()->submit(journey.operation) == engine::Submitted::queued) {
-    lane.unflushed = true;
-    return;
+  if (refuses_polling(journey) || refuses_to_wait(request, journey)) {
+    return Step::refused;
   }
-  pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
-  lane.sent_elsewhere();
-  journey.lane.store(nullptr, std::memory_order_release);
+  return advance(request, journey.operation.result);
+}
+
+/// Whether a ring that polls said that the device does not. From then on nothing is polled: files
+/// on devices that poll and on others do not belong in one such service.
+bool Service::refuses_polling(const Journey& journey) noexcept {
+  if (journey.operation.result != -EOPNOTSUPP || journey.way != Way::engine ||
+      lane_options_.mode != engine::UringMode::iopoll) {
+    return false;
+  }
+  polling_refused_.store(true, std::memory_order_relaxed);  // a hint: each ring would find out
+  return true;
+}
+
+/// Whether the queue of tasks said that the operation would wait in the kernel. Nothing, an error,
+/// or for an exact call a part of it may be of RWF_NOWAIT's making: file systems that finish a
+/// direct read as a buffered one end where they would wait, some kernels say 0 there and others
+/// -EIO. The reaper, which may wait, finds out. Appends never come here.
+bool Service::refuses_to_wait(const iow_request& request, Journey& journey) noexcept {
+  if (journey.way != Way::task_queue) {
+    return false;
+  }
+  const int64_t result = journey.operation.result;
+  const bool is_cut =
+      (request.flags & IOW_EXACT) != 0 && static_cast<uint64_t>(result) < journey.total_bytes;
+  if (result > 0 && !is_cut) {
+    return false;
+  }
+  if (result == -EAGAIN || result == -EOPNOTSUPP) {
+    task_queue_.stay_away();
+  }
+  journey.way = Way::engine;
+  return true;
+}
+
+/// What is left of a transfer, or the same operation once more: in the same lane by its owner; by
+/// anybody else, and where the lane is full, another way.
+void Service::resubmit(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  Lane* const lane = journey.lane.load(std::memory_order_relaxed);  // which the caller leads
+  if (lane != nullptr) {
+    if (lane->is_led_by_owner() && !is_polling_refused() &&
+        lane->backend()->submit(journey.operation) == engine::Submitted::queued) {
+      lane->unflushed = true;
+      return;
+    }
+    unfinished_.fetch_add(1, std::memory_order_relaxed);
+    lane->note_sent_elsewhere();
+    journey.lane.store(nullptr, std::memory_order_release);
+  }
   post(request);
 }
 
-void Service::Impl::finish_direct(iow_request& request, Lane& lane) noexcept {
+/// The request has completed: the gate hears it first, as the device should not wait for a
+/// callback, and who waits for the request is told last, as it may be gone then.
+void Service::finish_request(iow_request& request, Counters& counters) noexcept {
   Journey& journey = journey_of(request);
+  counters.count_end(request);
   journey.station.store(Station::none, std::memory_order_relaxed);
-  if (journey.counted) {
-    end_activity(request);
+  if (journey.managed) {
+    gate_.ended(journey.admission, request.result);
   }
-  lane.counters.completion(request);
-  if (request.callback != nullptr) {
-    lane.keep_callback(request);
+  end_activity(request);
+  if (Lane* const lane = journey.lane.load(std::memory_order_relaxed); lane != nullptr) {
+    lane->end_here(request);
+    return;
+  }
+  if (Lane* const home = journey.home; home != nullptr) {
+    home->end_elsewhere(request);
   } else {
-    journey.event.complete();  // last: the request may be gone now
+    tell_owner(request);
   }
+  drop_unfinished();
 }
 
-void Service::Impl::end_activity(iow_request& request) noexcept {
+/// The back end that the request was given to does not carry it: the next one must.
+void Service::reroute(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  if (journey.way == Way::task_queue) {
+    journey.way = Way::engine;
+  } else if (journey.way == Way::engine && !engine_is_threads()) {
+    leave_engine(journey);
+  } else {
+    journey.operation.result = -EOPNOTSUPP;  // no back end is left that could
+    engine::Operation* const one[] = {&journey.operation};
+    end_operations(one, inline_counters_);
+    return;
+  }
+  post(request);
+}
+
+void Service::end_activity(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   if (journey.counted) {
     journey.counted = false;
@@ -103,133 +161,73 @@ void Service::Impl::end_activity(iow_request& request) noexcept {
   }
 }
 
-void Service::Impl::ended(iow_request& request, Pump& pump) noexcept {
-  const int64_t result = journey_of(request).operation.result;
-  if (&pump == &reaper_ && refuses_polling(result)) {
-    refused(request, pump);
-    return;
-  }
-  const Advance step = advance(request, result);
-  if (step.step == Step::again) {
-    Counters::add(step.continued ? pump.counters.continued : pump.counters.reissued, 1);
-    pump.post(request);
-    return;
-  }
-  pump.counters.completion(request);
-  finish_pumped(request);
-}
-
-void Service::Impl::refused(iow_request& request, Pump& pump) noexcept {
-  if (&pump == &workers_ || engine_is_threads()) {
-    journey_of(request).operation.result = -EOPNOTSUPP;  // no back end left that could
-    ended(request, pump);
-    return;
-  }
-  fallbacks_.fetch_add(1, std::memory_order_relaxed);
-  if (is_started(workers_, kWorkersBit)) {
-    workers_.post(request);
-  } else {
-    carry_out_inline(request);
-  }
-}
-
-void Service::Impl::ended_in_task_queue(iow_request& request) noexcept {
-  const int64_t result = journey_of(request).operation.result;
-  // Nothing, an error, or for an exact call a part of it may be of RWF_NOWAIT's making: file
-  // systems that finish a direct read as a buffered one end where they would wait, some kernels say
-  // 0 there and others -EIO. The reaper, which may wait, finds out. Appends never come here.
-  const bool is_cut = (request.flags & IOW_EXACT) != 0 && result > 0 &&
-                      static_cast<uint64_t>(result) < journey_of(request).total_bytes;
-  if (result <= 0 || is_cut) {
-    if (result == -EAGAIN || result == -EOPNOTSUPP) {
-      task_queue_.stay_away();
-    }
-    refused_by_task_queue(request);
-    return;
-  }
-  const Advance step = advance(request, result);
-  if (step.step == Step::again) {
-    task_queue_.count(step.continued);
-    post(request);
-    return;
-  }
-  task_queue_.count(request);
-  finish_pumped(request);
-}
-
-void Service::Impl::refused_by_task_queue(iow_request& request) noexcept {
-  journey_of(request).for_task_queue = false;
-  post(request);
-}
-
-void Service::Impl::finish_pumped(iow_request& request) noexcept {
-  Journey& journey = journey_of(request);
-  journey.station.store(Station::none, std::memory_order_relaxed);
-  if (journey.managed) {
-    gate_.ended(journey.admission,
-                request.result);  // first: the device should not wait for a callback
-  } else {
-    end_activity(request);
-  }
-  Lane* const home = journey.home;
-  if (home != nullptr && request.callback != nullptr) {
-    home->hand_back(request);
-  } else if (request.callback != nullptr) {
-    run_callback(request);
-  } else {
-    journey.event.complete();  // the request may be gone now
-    if (home != nullptr) {
-      home->note_end_elsewhere();
-    }
-  }
-  one_less_unfinished();
-}
-
 /// Last of all: where it was the last, close() may free the service.
-void Service::Impl::one_less_unfinished() noexcept {
-  const std::atomic<uint32_t>& word = pumped_unfinished_;
-  if (pumped_unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+void Service::drop_unfinished() noexcept {
+  const std::atomic<uint32_t>& word = unfinished_;
+  if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     futex_wake(word);  // pairs with close(); a wake needs the address only
   }
 }
 
-/// How many there were.
-unsigned Service::Impl::run_callbacks(RequestList& ready) noexcept {
-  unsigned run = 0;
-  for (; !ready.empty(); ++run) {
-    run_callback(ready.pop());
+// ---- Reaping lanes
+
+/// Leader only. One reap of the lane and what follows from it; how many requests without a callback
+/// ended. The lane keeps the others, for the owner to run their callbacks and to count them.
+unsigned Service::lead_once(Lane& lane, unsigned min, int64_t timeout_ns) noexcept {
+  const bool is_owner = lane.is_led_by_owner();
+  if (is_owner) {
+    lane.unflushed = false;
   }
-  return run;
+  std::array<engine::Operation*, kReapBatch> ended;
+  const int reaped =
+      lane.reap(ended, {.min_completions = min, .timeout_ns = timeout_ns, .flush = is_owner});
+  IOW_ASSERT(reaped >= 0);
+  const uint32_t before = lane.count_ended_here();
+  end_operations(std::span(ended).first(static_cast<size_t>(reaped)), lane.counters);
+  if (is_owner && lane.unflushed) {
+    flush(lane);
+  }
+  return lane.count_ended_here() - before;
+}
+
+/// Owner: an operation ended within its submission.
+void Service::end_at_submission(engine::Operation& operation, Lane& lane) noexcept {
+  while (!lane.try_lead(true)) {
+    lane.follow(-1);
+  }
+  engine::Operation* const one[] = {&operation};
+  end_operations(one, lane.counters);
+  lane.stop_leading();
 }
 
 /// Owner: what ended elsewhere, and the callbacks of that. How many requests.
-unsigned Service::Impl::collect_elsewhere(Lane& lane) noexcept {
+unsigned Service::collect_elsewhere(Lane& lane) noexcept {
   RequestList returned;
-  const unsigned plain = lane.take_ended_elsewhere(returned);
+  const unsigned plain = lane.collect_ended_elsewhere(returned);
   return plain + run_callbacks(returned);
 }
 
 /// Owner: collects what has ended, and sleeps for `want` ends if nothing has; runs the callbacks,
 /// which may submit, wait and poll themselves. How many requests.
-unsigned Service::Impl::collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept {
+unsigned Service::collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept {
   unsigned ended = 0;
   RequestList ready;
-  const int64_t patience_ns = want == 0 ? 0 : sooner(deadline.left_ns(), help_reaper());
+  const int64_t patience_ns = want == 0 ? 0 : shorter_of(deadline.left_ns(), help_reaper());
   if (lane.backend() == nullptr) {
     const Lane::OwnerSleep sleep(lane, false);
     lane.sleep_until_end_elsewhere(patience_ns);
-  } else if (lane.try_lead()) {
+  } else if (lane.try_lead(true)) {
     // Another leader may have collected a callback of ours: do not sleep on it.
     const Lane::OwnerSleep sleep(lane, true);
-    if (lane.has_callbacks() || lane.news_from_elsewhere()) {
+    if (lane.has_callbacks() || lane.has_ended_elsewhere()) {
       want = 0;
     }
-    ended = lead_once(lane, want, want == 0 ? 0 : patience_ns, true);
-    lane.take_callbacks(ready);
+    ended = lead_once(lane, want, want == 0 ? 0 : patience_ns);
+    lane.hand_over_callbacks(ready);
     lane.stop_leading();
   } else if (want > 0) {
     const Lane::OwnerSleep sleep(lane, false);
-    if (!lane.news_from_elsewhere()) {
+    if (!lane.has_ended_elsewhere()) {
       lane.follow(patience_ns);
     }
   }
@@ -239,9 +237,9 @@ unsigned Service::Impl::collect(Lane& lane, unsigned want, const Deadline& deadl
 
 // ---- Waiting
 
-int Service::Impl::test(iow_request& request) noexcept {
+int Service::test(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
-  if (journey.event.done() || !ours()) {
+  if (journey.event.done() || is_inherited()) {
     return journey.event.done() ? 1 : 0;
   }
   Lane* const own = local_lane(id_);
@@ -249,14 +247,14 @@ int Service::Impl::test(iow_request& request) noexcept {
     flush(*own);
   }
   Lane* const lane = journey.lane.load(std::memory_order_acquire);
-  if (lane != nullptr && lane->try_lead()) {
-    lead_once(*lane, 0, 0, lane == own);
+  if (lane != nullptr && lane->try_lead(lane == own)) {
+    lead_once(*lane, 0, 0);
     lane->stop_leading();
   }
   return journey.event.done() ? 1 : 0;
 }
 
-int Service::Impl::wait(iow_request& request, const Deadline& deadline) noexcept {
+int Service::wait(iow_request& request, int64_t timeout_ns) noexcept {
   Journey& journey = journey_of(request);
   if (journey.event.done()) {
     return 0;
@@ -264,9 +262,10 @@ int Service::Impl::wait(iow_request& request, const Deadline& deadline) noexcept
   if (journey.event.idle()) {
     return -EINVAL;
   }
-  if (!ours()) {
+  if (is_inherited()) {
     return -ECANCELED;
   }
+  const Deadline deadline(timeout_ns);
   Lane* const own = local_lane(id_);
   do {  // looks once in any case: a timeout of 0 asks for just that
     Lane* const lane = journey.lane.load(std::memory_order_acquire);
@@ -274,17 +273,17 @@ int Service::Impl::wait(iow_request& request, const Deadline& deadline) noexcept
       flush(*own);
     }
     if (lane == nullptr) {
-      journey.event.sleep(sooner(deadline.left_ns(), help_reaper()));
-    } else if (!lane->try_lead()) {
+      journey.event.sleep(shorter_of(deadline.left_ns(), help_reaper()));
+    } else if (!lane->try_lead(lane == own)) {
       lane->follow(deadline.left_ns());
     } else {
       // Only a leader ends a request or sends it elsewhere, so as leader this holds still.
       if (!journey.event.done() && journey.lane.load(std::memory_order_acquire) == lane) {
-        lead_once(*lane, 1, deadline.left_ns(), lane == own);
+        lead_once(*lane, 1, deadline.left_ns());
       }
       RequestList ready;
       if (lane == own) {
-        lane->take_callbacks(ready);
+        lane->hand_over_callbacks(ready);
       }
       lane->stop_leading();
       if (lane == own) {
@@ -296,16 +295,17 @@ int Service::Impl::wait(iow_request& request, const Deadline& deadline) noexcept
   return journey.event.done() ? 0 : -ETIME;
 }
 
-int Service::Impl::poll(unsigned min, const Deadline& deadline) noexcept {
-  Lane* const lane = ours() ? local_lane(id_) : nullptr;
+int Service::poll(unsigned min, int64_t timeout_ns) noexcept {
+  const Deadline deadline(timeout_ns);
+  Lane* const lane = is_inherited() ? nullptr : local_lane(id_);
   if (lane == nullptr) {
     return 0;  // this thread never submitted anything
   }
   unsigned ended = 0;
   while (true) {
-    ended +=
-        collect(*lane, ended >= min ? 0 : std::min(min - ended, lane->outstanding()), deadline);
-    if (lane->outstanding() == 0) {
+    ended += collect(*lane, ended >= min ? 0 : std::min(min - ended, lane->count_outstanding()),
+                     deadline);
+    if (lane->count_outstanding() == 0) {
       return static_cast<int>(ended +
                               collect_elsewhere(*lane));  // it may have come since we looked
     }
@@ -315,9 +315,9 @@ int Service::Impl::poll(unsigned min, const Deadline& deadline) noexcept {
   }
 }
 
-int Service::Impl::cancel(iow_request& request) noexcept {
+int Service::cancel(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
-  if (!ours() || journey.event.done() || journey.event.idle()) {
+  if (is_inherited() || journey.event.done() || journey.event.idle()) {
     return -EALREADY;
   }
   journey.cancel_wanted.store(true, std::memory_order_seq_cst);  // against Pump::submit_one()
@@ -333,11 +333,7 @@ int Service::Impl::cancel(iow_request& request) noexcept {
   }
   if (withdrawn) {
     request.result = -ECANCELED;
-    {
-      const std::lock_guard guard(lanes_lock_);
-      inline_counters_.completion(request);
-    }
-    finish_pumped(request);
+    finish_request(request, inline_counters_);
     return 0;
   }
   if (Lane* const lane = journey.lane.load(std::memory_order_acquire); lane != nullptr) {
@@ -363,7 +359,7 @@ int Service::Impl::cancel(iow_request& request) noexcept {
 }
 
 /// As Backend::cancel.
-int Service::Impl::cancel_in_pumps(engine::Operation& operation) noexcept {
+int Service::cancel_in_pumps(engine::Operation& operation) noexcept {
   const uint32_t started = pumps_started_.load(std::memory_order_acquire);
   int status = -ENOENT;
   if ((started & kReaperBit) != 0) {

@@ -7,43 +7,42 @@
 #include <cstdint>
 
 #include "ioweave/ioweave.h"
+#include "service/request.hpp"
 
 namespace ioweave::service {
 
-/// What became of requests. Each instance has one writer at a time (the leader of a lane, the
-/// thread of a pump), so an addition is a plain load and store; anybody may read.
-struct Counters {
-  // Relaxed throughout: sums for people, no other data hangs on them.
-  std::atomic<uint64_t> completed{0};
-  std::atomic<uint64_t> failed{0};
-  std::atomic<uint64_t> cancelled{0};
-  std::atomic<uint64_t> read_bytes{0};
-  std::atomic<uint64_t> written_bytes{0};
-  std::atomic<uint64_t> prefetched_bytes{0};
-  std::atomic<uint64_t> continued{0};
-  std::atomic<uint64_t> reissued{0};
+/// What became of requests. One writer at a time (the leader of a lane, the thread of a pump) adds
+/// by a plain load and store; instances for several say so. Anybody may read.
+class Counters {
+ public:
+  Counters() = default;
+  enum class Writers : uint8_t { one, several };
+  explicit Counters(Writers writers) noexcept : writers_(writers) {}
 
-  static void add(std::atomic<uint64_t>& counter, uint64_t amount) noexcept {
-    counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-  }
-
-  void completion(const iow_request& request) noexcept {
-    add(completed, 1);
+  /// The request has completed.
+  void count_end(const iow_request& request) noexcept {
+    add(completed_, 1);
     if (request.result < 0) {
-      add(request.result == -ECANCELED ? cancelled : failed, 1);
+      add(request.result == -ECANCELED ? cancelled_ : failed_, 1);
       return;
     }
     switch (request.op) {
       case IOW_OP_READ:
       case IOW_OP_READV:
-        return add(read_bytes, static_cast<uint64_t>(request.result));
+        return add(read_bytes_, static_cast<uint64_t>(request.result));
       case IOW_OP_WRITE:
       case IOW_OP_WRITEV:
-        return add(written_bytes, static_cast<uint64_t>(request.result));
+        return add(written_bytes_, static_cast<uint64_t>(request.result));
       case IOW_OP_PREFETCH:
-        return add(prefetched_bytes, static_cast<uint64_t>(request.result));
+        return add(prefetched_bytes_, static_cast<uint64_t>(request.result));
       default:
         return;
+    }
+  }
+  /// The request goes on.
+  void count_step(Step step) noexcept {
+    if (step != Step::refused) {
+      add(step == Step::continued ? continued_ : reissued_, 1);
     }
   }
 
@@ -51,15 +50,35 @@ struct Counters {
     const auto read = [](const std::atomic<uint64_t>& counter) {
       return counter.load(std::memory_order_relaxed);
     };
-    sum.completed += read(completed);
-    sum.failed += read(failed);
-    sum.cancelled += read(cancelled);
-    sum.read_bytes += read(read_bytes);
-    sum.written_bytes += read(written_bytes);
-    sum.prefetched_bytes += read(prefetched_bytes);
-    sum.continued += read(continued);
-    sum.reissued += read(reissued);
+    sum.completed += read(completed_);
+    sum.failed += read(failed_);
+    sum.cancelled += read(cancelled_);
+    sum.read_bytes += read(read_bytes_);
+    sum.written_bytes += read(written_bytes_);
+    sum.prefetched_bytes += read(prefetched_bytes_);
+    sum.continued += read(continued_);
+    sum.reissued += read(reissued_);
   }
+
+ private:
+  // Relaxed throughout: sums for people, no other data hangs on them.
+  void add(std::atomic<uint64_t>& counter, uint64_t amount) const noexcept {
+    if (writers_ == Writers::several) {
+      counter.fetch_add(amount, std::memory_order_relaxed);
+    } else {
+      counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+    }
+  }
+
+  std::atomic<uint64_t> completed_{0};
+  std::atomic<uint64_t> failed_{0};
+  std::atomic<uint64_t> cancelled_{0};
+  std::atomic<uint64_t> read_bytes_{0};
+  std::atomic<uint64_t> written_bytes_{0};
+  std::atomic<uint64_t> prefetched_bytes_{0};
+  std::atomic<uint64_t> continued_{0};
+  std::atomic<uint64_t> reissued_{0};
+  const Writers writers_ = Writers::one;
 };
 
 /// Bytes moved by blocking calls, which have no lane: spread over cache lines, as every thread of

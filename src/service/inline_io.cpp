@@ -2,8 +2,8 @@
 
 #include <cerrno>
 
-#include <fcntl.h>
-
+#include "engine/lane.hpp"
+#include "engine/prefetch.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::service {
@@ -31,11 +31,11 @@ int64_t move_vectors(long at_position, long at_offset,
                            operation.offset, 0);
 }
 
-/// The hint only: a forked child or a process without threads has nobody to await it.
-int64_t start_prefetch(const engine::Operation& operation) noexcept {
-  const int error = ::posix_fadvise(operation.fd, operation.offset,
-                                    static_cast<off_t>(operation.length), POSIX_FADV_WILLNEED);
-  return error != 0 ? -error : static_cast<int64_t>(operation.length);
+int64_t prefetch_one(const engine::Operation& operation) noexcept {
+  engine::ReadAheadWindows windows;
+  const std::atomic<bool> never{false};
+  return engine::prefetch(operation.fd, operation.offset, engine::transfer_bytes(operation),
+                          windows, never);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ int64_t perform_inline(const engine::Operation& operation) noexcept {
     case engine::Op::fdatasync:
       return raw_syscall(SYS_fdatasync, operation.fd);
     case engine::Op::prefetch:
-      return start_prefetch(operation);
+      return prefetch_one(operation);
   }
   return -EINVAL;
 }
@@ -70,6 +70,12 @@ int64_t perform_inline_as_engine(const engine::Operation& operation) noexcept {
   engine::Operation of_stream = operation;
   of_stream.offset = engine::kCurrentPosition;
   return perform_inline(of_stream);
+}
+
+void perform_rest(iow_request& request,
+                  int64_t (*perform)(const engine::Operation&) noexcept) noexcept {
+  while (advance(request, perform(journey_of(request).operation)) != Step::complete) {
+  }
 }
 
 }  // namespace ioweave::service

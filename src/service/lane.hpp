@@ -27,10 +27,17 @@ class Lane {
 
   // ---- Leading: any thread --------------------------------------------------------------------
 
-  [[nodiscard]] bool try_lead() noexcept {
-    return leader_.load(std::memory_order_relaxed) == 0 &&
-           leader_.exchange(1, std::memory_order_acquire) == 0;  // pairs with stop_leading()
+  /// `as_owner`: the caller owns the lane, or acts for its owner.
+  [[nodiscard]] bool try_lead(bool as_owner) noexcept {
+    const bool leads = leader_.load(std::memory_order_relaxed) == 0 &&
+                       leader_.exchange(1, std::memory_order_acquire) == 0;  // of stop_leading()
+    if (leads) {
+      is_led_by_owner_ = as_owner;
+    }
+    return leads;
   }
+  /// Leader only.
+  [[nodiscard]] bool is_led_by_owner() const noexcept { return is_led_by_owner_; }
 
   void stop_leading() noexcept {
     // seq_cst against follow(): either we see the follower, or it sees that nobody leads.
@@ -65,58 +72,74 @@ class Lane {
     return reaped;
   }
 
-  /// Leader only: a request has ended here whose callback waits for the owner.
-  void keep_callback(iow_request& request) noexcept {
-    callbacks_.push(request);
-    ++callbacks_kept_;
+  /// Leader only: the request has completed. A callback is kept for the owner to run; else whoever
+  /// waits is told, and the request may be gone.
+  void end_here(iow_request& request) noexcept {
+    if (request.callback != nullptr) {
+      callbacks_.push(request);
+      ++callbacks_kept_;
+      return;
+    }
+    tell_owner(request);
+    // Last: an owner that sees nothing outstanding finds all its requests completed.
+    ended_here_.store(count_ended_here() + 1, std::memory_order_release);
   }
+  /// Leader only. Requests without a callback that have ever completed here, modulo 2^32.
+  [[nodiscard]] uint32_t count_ended_here() const noexcept {
+    return ended_here_.load(std::memory_order_relaxed);
+  }
+
   [[nodiscard]] bool has_callbacks() const noexcept { return callbacks_kept_ != 0; }
-  /// Owner, as leader: takes them over. They are not outstanding any more, or a callback among them
+  /// Owner, as leader: gives them away. They are not outstanding any more, or a callback among them
   /// that polls would wait for those behind it.
-  void take_callbacks(RequestList& list) noexcept {
+  void hand_over_callbacks(RequestList& list) noexcept {
     std::swap(list, callbacks_);
-    taken_ -= std::exchange(callbacks_kept_, 0);
+    submitted_ -= std::exchange(callbacks_kept_, 0);
   }
 
-  // ---- What ends elsewhere: requests of this thread that go through a pump ----------------------
+  // ---- What ends elsewhere: requests of this thread that go another way -------------------------
 
-  /// Owner, or leader. One of the owner's requests goes to a pump.
-  void sent_elsewhere() noexcept { sent_.fetch_add(1, std::memory_order_relaxed); }
+  /// Owner, or leader. One of the owner's requests does.
+  void note_sent_elsewhere() noexcept { sent_elsewhere_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// Any thread. The request has ended; its callback is the owner's to run.
-  void hand_back(iow_request& request) noexcept {
-    returned_.push(request);
-    ended_elsewhere();
+  /// Any thread: such a request has completed. As end_here().
+  void end_elsewhere(iow_request& request) noexcept {
+    if (request.callback != nullptr) {
+      returned_.push(request);
+    } else {
+      tell_owner(request);
+      plain_ends_.fetch_add(1, std::memory_order_relaxed);  // published by the next line
+    }
+    // Last, so that an owner that sees nothing outstanding finds everything handed back. Pairs with
+    // count_outstanding() and OwnerSleep.
+    ended_elsewhere_.fetch_add(1, std::memory_order_seq_cst);
+    if (owner_sleeps_.load(std::memory_order_seq_cst)) {
+      wake_owner();
+    }
   }
 
-  /// Any thread. One more of the owner's requests without a callback has ended.
-  void note_end_elsewhere() noexcept {
-    plain_ends_.fetch_add(1, std::memory_order_relaxed);  // published by the next line
-    ended_elsewhere();
-  }
-
-  /// Owner: takes over what was handed back, and answers the number of ends without a callback.
-  /// What ends after this is news.
-  [[nodiscard]] uint32_t take_ended_elsewhere(RequestList& list) noexcept {
-    const uint32_t news = news_.load(std::memory_order_seq_cst);
-    if (news == seen_news_) {
+  /// Owner: appends the requests with a callback, and answers the number of those without.
+  [[nodiscard]] uint32_t collect_ended_elsewhere(RequestList& list) noexcept {
+    const uint32_t ended = ended_elsewhere_.load(std::memory_order_seq_cst);
+    if (ended == collected_elsewhere_) {
       return 0;
     }
-    seen_news_ = news;
-    returned_.take(list);
+    collected_elsewhere_ = ended;
+    returned_.move_to(list);
     return plain_ends_.exchange(0, std::memory_order_relaxed);
   }
-  [[nodiscard]] bool news_from_elsewhere() const noexcept {
-    return news_.load(std::memory_order_seq_cst) != seen_news_;
+  /// Owner: whether there is something to collect.
+  [[nodiscard]] bool has_ended_elsewhere() const noexcept {
+    return ended_elsewhere_.load(std::memory_order_seq_cst) != collected_elsewhere_;
   }
 
   /// While it exists the owner may be asleep, and an end elsewhere wakes it; the owner looks at
-  /// news_from_elsewhere() after creating it and before sleeping. Costs nothing where nothing is
+  /// has_ended_elsewhere() after creating it and before sleeping. Costs nothing where nothing is
   /// elsewhere: as leader, the owner is sure that nothing goes there before it has slept.
   class OwnerSleep {
    public:
     OwnerSleep(Lane& lane, bool leads) noexcept
-        : lane_(lane), announced_(!leads || lane.something_elsewhere()) {
+        : lane_(lane), announced_(!leads || lane.has_requests_elsewhere()) {
       if (announced_) {
         lane_.owner_sleeps_.store(true, std::memory_order_seq_cst);
       }
@@ -137,47 +160,45 @@ class Lane {
   /// Owner of a lane without a back end; timeout as in futex_wait(), 0: not at all.
   void sleep_until_end_elsewhere(int64_t timeout_ns) noexcept {
     if (timeout_ns != 0) {
-      futex_wait(news_, seen_news_, timeout_ns);
+      futex_wait(ended_elsewhere_, collected_elsewhere_, timeout_ns);
     }
   }
 
   // ---- Accounts --------------------------------------------------------------------------------
 
-  /// Owner. Its requests that have not ended, or whose callback it has not taken yet.
-  [[nodiscard]] uint32_t outstanding() const noexcept {
+  /// Owner. Its requests that have not ended, or whose callback it has not got yet.
+  [[nodiscard]] uint32_t count_outstanding() const noexcept {
     // Acquire: an owner that sees nothing outstanding finds everything that was handed back.
-    return taken_ - ended_here_.load(std::memory_order_acquire) -
-           news_.load(std::memory_order_acquire);
+    return submitted_ - ended_here_.load(std::memory_order_acquire) -
+           ended_elsewhere_.load(std::memory_order_acquire);
   }
-  /// Owner: has submitted a request.
-  void took_one() noexcept { ++taken_; }
-  /// Leader: requests without a callback have ended in this lane.
-  void ended_here(uint32_t count) noexcept {
-    ended_here_.store(ended_here_.load(std::memory_order_relaxed) + count,
-                      std::memory_order_release);
+  /// Owner: a request is on its way.
+  void count_submission() noexcept {
+    ++submitted_;
+    total_submitted_.store(count_all_submissions() + 1, std::memory_order_relaxed);
+  }
+  /// Any thread; a statistic.
+  [[nodiscard]] uint64_t count_all_submissions() const noexcept {
+    return total_submitted_.load(std::memory_order_relaxed);
   }
 
-  std::atomic<uint64_t> submitted{0};  ///< owner writes
-  bool unflushed = false;              ///< owner: the back end holds operations not handed over
-  Lane* next = nullptr;                ///< of the service's list of all lanes, set once
-  Counters counters;                   ///< leader writes
+  bool unflushed = false;  ///< owner: the back end holds operations not handed over
+  Lane* next = nullptr;    ///< of the service's list of all lanes, set once
+  Counters counters;       ///< leader writes
 
  private:
   /// Owner, as leader.
-  [[nodiscard]] bool something_elsewhere() const noexcept {
-    return sent_.load(std::memory_order_relaxed) != news_.load(std::memory_order_relaxed);
+  [[nodiscard]] bool has_requests_elsewhere() const noexcept {
+    return sent_elsewhere_.load(std::memory_order_relaxed) !=
+           ended_elsewhere_.load(std::memory_order_relaxed);
   }
 
-  /// Last of all, so that an owner that sees nothing outstanding finds everything handed back.
-  void ended_elsewhere() noexcept {
-    news_.fetch_add(1, std::memory_order_seq_cst);  // pairs with outstanding(), OwnerSleep
-    if (owner_sleeps_.load(std::memory_order_seq_cst)) {
-      futex_wake(news_);
-      if (backend_ != nullptr) {
-        backend_->wake();
-      }
-      wake_followers();
+  void wake_owner() noexcept {
+    futex_wake(ended_elsewhere_);
+    if (backend_ != nullptr) {
+      backend_->wake();
     }
+    wake_followers();
   }
 
   void wake_followers() noexcept {
@@ -193,17 +214,19 @@ class Lane {
   std::atomic<uint32_t> turn_{0};
   std::atomic<bool> batching_{false};
   std::atomic<bool> owner_sleeps_{false};
-  uint32_t callbacks_kept_ = 0;  // in callbacks_
+  bool is_led_by_owner_ = false;  // the leader's
+  uint32_t callbacks_kept_ = 0;   // in callbacks_
   RequestList callbacks_;
 
   // Counts of the owner's requests, modulo 2^32.
-  uint32_t taken_ = 0;                   // submitted, but for those in take_callbacks()
+  uint32_t submitted_ = 0;               // but for those of hand_over_callbacks()
   std::atomic<uint32_t> ended_here_{0};  // without a callback; written by the leader
-  std::atomic<uint32_t> sent_{0};        // to the pumps
-  std::atomic<uint32_t> news_{0};        // ended there; a futex word
-  uint32_t seen_news_ = 0;               // the owner's
-  std::atomic<uint32_t> plain_ends_{0};  // of those, not taken yet and without a callback
-  Inbox returned_;                       // the others
+  std::atomic<uint32_t> sent_elsewhere_{0};
+  std::atomic<uint32_t> ended_elsewhere_{0};  // a futex word
+  uint32_t collected_elsewhere_ = 0;          // the owner's
+  std::atomic<uint32_t> plain_ends_{0};       // not collected yet and without a callback
+  Inbox returned_;                            // the others
+  std::atomic<uint64_t> total_submitted_{0};  // written by the owner
 };
 
 }  // namespace ioweave::service

@@ -20,13 +20,13 @@ namespace {
 struct HostSlot {
   std::atomic<LaneHost*> host{nullptr};
   std::atomic<uint64_t> id{0};
-  std::atomic<uint32_t> visitors{0};  ///< threads at their end inside host->thread_ends()
+  std::atomic<uint32_t> visitors{0};  ///< threads at their end inside host->end_thread()
 };
 constexpr size_t kMaxHosts = 256;
 std::array<HostSlot, kMaxHosts> hosts;
 std::atomic<uint64_t> next_id{1};
 
-void child_after_fork() noexcept {
+void abandon_in_child() noexcept {
   detail::fork_generation.fetch_add(1, std::memory_order_relaxed);
   for (HostSlot& slot : hosts) {
     if (LaneHost* host = slot.host.load(std::memory_order_acquire); host != nullptr) {
@@ -36,7 +36,7 @@ void child_after_fork() noexcept {
   }
 }
 
-HostSlot* slot_with(uint64_t id) noexcept {
+HostSlot* find_slot(uint64_t id) noexcept {
   for (HostSlot& slot : hosts) {
     if (slot.id.load(std::memory_order_acquire) == id) {
       return &slot;
@@ -45,9 +45,9 @@ HostSlot* slot_with(uint64_t id) noexcept {
   return nullptr;
 }
 
-/// Calls host->thread_ends() unless the service is gone.
+/// Calls host->end_thread() unless the service is gone.
 void end_thread_in(uint64_t host_id, Lane& lane) noexcept {
-  HostSlot* const slot = slot_with(host_id);
+  HostSlot* const slot = find_slot(host_id);
   if (slot == nullptr) {
     return;
   }
@@ -56,7 +56,7 @@ void end_thread_in(uint64_t host_id, Lane& lane) noexcept {
   slot->visitors.fetch_add(1, std::memory_order_seq_cst);
   LaneHost* const host = slot->host.load(std::memory_order_seq_cst);
   if (host != nullptr && slot->id.load(std::memory_order_seq_cst) == host_id) {
-    host->thread_ends(lane);
+    host->end_thread(lane);
   }
   if (generation == fork_generation()) {  // or this is a child forked by a callback in there
     slot->visitors.fetch_sub(1, std::memory_order_release);
@@ -101,7 +101,7 @@ ThreadBindings::~ThreadBindings() {
 }  // namespace
 
 uint64_t register_host(LaneHost& host) noexcept {
-  static const int installed = pthread_atfork(nullptr, nullptr, &child_after_fork);
+  static const int installed = pthread_atfork(nullptr, nullptr, &abandon_in_child);
   if (installed != 0) {
     return 0;
   }
@@ -156,7 +156,7 @@ bool bind_local_lane(uint64_t host_id, Lane& lane) noexcept {
   }
   try {
     std::erase_if(bindings.all,
-                  [](const Binding& binding) { return slot_with(binding.host_id) == nullptr; });
+                  [](const Binding& binding) { return find_slot(binding.host_id) == nullptr; });
     bindings.all.push_back({host_id, &lane});
   } catch (const std::bad_alloc&) {
     return false;

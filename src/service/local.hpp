@@ -14,7 +14,7 @@ class Lane;
 class LaneHost {
  public:
   /// On the ending thread: complete what it submitted, then take the lane back for another thread.
-  virtual void thread_ends(Lane& lane) noexcept = 0;
+  virtual void end_thread(Lane& lane) noexcept = 0;
   /// In a forked child, where only async-signal-safe calls are allowed.
   virtual void abandon() noexcept = 0;
 

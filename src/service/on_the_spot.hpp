@@ -21,7 +21,7 @@ class OnTheSpot {
     }
     return true;
   }
-  void took(uint64_t bytes, uint64_t ns) noexcept {
+  void note_duration(uint64_t bytes, uint64_t ns) noexcept {
     if (ns > patience_ns_ + bytes * ns_per_byte_) {
       stay_away(away_after_);
     }

@@ -17,7 +17,7 @@ uint64_t bytes_to_move(iow_request& request) noexcept {
 
 }  // namespace
 
-Pump::Pump(const engine::LaneOptions& options, OpenLane open_lane, PumpClient& client)
+Pump::Pump(const engine::LaneOptions& options, OpenLane open_lane, OperationClient& client)
     : options_(options), open_lane_(open_lane), client_(client) {}
 
 void Pump::stop() noexcept {
@@ -95,7 +95,7 @@ void Pump::post(iow_request& request) noexcept {
 void Pump::drive_submission() noexcept {
   while (!inbox_.empty() && !driving_.exchange(true, std::memory_order_seq_cst)) {
     const DrivingHere here;
-    inbox_.take(backlog_);
+    inbox_.move_to(backlog_);
     submit_backlog();
     static_cast<void>(backend_->flush());  // what is refused stays queued for the next flush
     // seq_cst against push(): either we see what was pushed meanwhile, or its pusher gets the lock.
@@ -106,7 +106,7 @@ void Pump::drive_submission() noexcept {
 unsigned Pump::drive() noexcept {
   unsigned ended = 0;
   if (!driving_.exchange(true, std::memory_order_acquire)) {
-    ended = turn();
+    ended = drive_once();
     driving_.store(false, std::memory_order_seq_cst);
     drive_submission();  // what was pushed while we were at it
   }
@@ -114,9 +114,9 @@ unsigned Pump::drive() noexcept {
 }
 
 /// The driver: one round that does not sleep.
-unsigned Pump::turn() noexcept {
+unsigned Pump::drive_once() noexcept {
   const DrivingHere here;
-  inbox_.take(backlog_);
+  inbox_.move_to(backlog_);
   submit_backlog();
   return reap(false);
 }
@@ -147,7 +147,7 @@ void Pump::run() noexcept {
     return;
   }
   while (true) {
-    inbox_.take(backlog_);
+    inbox_.move_to(backlog_);
     submit_backlog();
     if (stop_.load(std::memory_order_seq_cst) && in_flight_ == 0 && backlog_.empty() &&
         inbox_.empty()) {
@@ -174,9 +174,10 @@ bool Pump::submit_one(iow_request& request) noexcept {
   const bool has_room = in_flight_ == 0 || bytes_in_flight_ + bytes <= kMostBytesInFlight;
   // seq_cst against cancel(): either it finds it in flight, or we see that it is not wanted.
   journey.station.store(has_room ? Station::in_flight : Station::posted, std::memory_order_seq_cst);
+  engine::Operation* const one[] = {&journey.operation};
   if (journey.cancel_wanted.load(std::memory_order_seq_cst)) {
     journey.operation.result = -ECANCELED;
-    hand_over(request, false);
+    hand_over(one);
     return true;
   }
   if (!has_room) {
@@ -188,10 +189,11 @@ bool Pump::submit_one(iow_request& request) noexcept {
       bytes_in_flight_ += bytes;
       return true;
     case engine::Submitted::completed:
-      hand_over(request, false);
+      hand_over(one);
       return true;
     case engine::Submitted::unsupported:
-      hand_over(request, true);
+      client_.reroute(request);
+      unfinished_.fetch_sub(1, std::memory_order_seq_cst);
       return true;
     case engine::Submitted::busy:
       journey.station.store(Station::posted, std::memory_order_seq_cst);
@@ -200,14 +202,10 @@ bool Pump::submit_one(iow_request& request) noexcept {
   return false;
 }
 
-/// The request may be gone afterwards.
-void Pump::hand_over(iow_request& request, bool is_refused) noexcept {
-  if (is_refused) {
-    client_.refused(request, *this);
-  } else {
-    client_.ended(request, *this);
-  }
-  unfinished_.fetch_sub(1, std::memory_order_seq_cst);
+/// The requests may be gone afterwards.
+void Pump::hand_over(std::span<engine::Operation* const> ended) noexcept {
+  client_.end_operations(ended, counters);
+  unfinished_.fetch_sub(static_cast<uint32_t>(ended.size()), std::memory_order_seq_cst);
 }
 
 /// How many operations ended.
@@ -222,12 +220,12 @@ unsigned Pump::reap(bool may_sleep) noexcept {
   const int reaped = backend_->reap(done, {.min_completions = idle ? 1u : 0u, .flush = true});
   asleep_.store(false, std::memory_order_relaxed);
   IOW_ASSERT(reaped >= 0);
+  const auto ended = std::span(done).first(static_cast<size_t>(reaped));
   in_flight_ -= static_cast<uint32_t>(reaped);
-  for (int i = 0; i < reaped; ++i) {
-    iow_request& request = request_of(*done[static_cast<size_t>(i)]);
-    bytes_in_flight_ -= bytes_to_move(request);
-    hand_over(request, false);
+  for (engine::Operation* const operation : ended) {
+    bytes_in_flight_ -= bytes_to_move(request_of(*operation));
   }
+  hand_over(ended);
   return static_cast<unsigned>(reaped);
 }
 

@@ -9,14 +9,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <pthread.h>
 
 #include "engine/backend.hpp"
-#include "service/counters.hpp"
+#include "service/operation_client.hpp"
+#include "service/options.hpp"
 #include "service/request_list.hpp"
-#include "service/service.hpp"
 
 namespace ioweave::service {
 
@@ -25,23 +26,10 @@ inline constexpr const char* kNoThread =
     "no thread could be started: the limit on processes (ulimit -u, pids cgroup) or memory is used "
     "up";
 
-class Pump;
-
-class PumpClient {
- public:
-  /// By whoever drives the pump: the operation of `request` ended with operation.result.
-  virtual void ended(iow_request& request, Pump& pump) noexcept = 0;
-  /// By whoever drives the pump: this back end cannot do it.
-  virtual void refused(iow_request& request, Pump& pump) noexcept = 0;
-
- protected:
-  ~PumpClient() = default;
-};
-
 /// Thread-safe, except start() (the service's lock), stop() and destruction.
 class Pump {
  public:
-  Pump(const engine::LaneOptions& options, OpenLane open_lane, PumpClient& client);
+  Pump(const engine::LaneOptions& options, OpenLane open_lane, OperationClient& client);
   /// After stop() of this pump and of those that post to it: their last wake may still be under
   /// way.
   ~Pump() = default;
@@ -58,6 +46,7 @@ class Pump {
   /// How many operations ended; 0, too, where another thread is at it.
   unsigned drive() noexcept;
 
+  /// Any thread. The request may have ended, and be gone, afterwards.
   void post(iow_request& request) noexcept;
 
   /// Whether something that was posted has not ended. seq_cst against post().
@@ -82,16 +71,16 @@ class Pump {
   static void* thread_main(void* self);
   void run() noexcept;
   void drive_submission() noexcept;
-  unsigned turn() noexcept;
+  unsigned drive_once() noexcept;
   void submit_backlog() noexcept;
   bool submit_one(iow_request& request) noexcept;
-  void hand_over(iow_request& request, bool is_refused) noexcept;
+  void hand_over(std::span<engine::Operation* const> ended) noexcept;
   unsigned reap(bool may_sleep) noexcept;
   void wake_if_asleep() noexcept;
 
   const engine::LaneOptions options_;
   const OpenLane open_lane_;
-  PumpClient& client_;
+  OperationClient& client_;
   std::unique_ptr<engine::Backend> backend_;  // made by the thread: it must be the ring's owner
   pthread_t thread_{};
   bool started_ = false;

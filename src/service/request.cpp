@@ -111,12 +111,12 @@ int begin_journey(iow_request& request) noexcept {
   journey.attempts = 0;
   journey.counted = false;
   journey.managed = false;
-  journey.for_workers = false;
-  journey.for_task_queue = false;
+  journey.way = Way::engine;
   journey.lane.store(nullptr, std::memory_order_relaxed);
   journey.home = nullptr;
   journey.done_bytes = 0;
   journey.total_bytes = static_cast<uint64_t>(bytes);
+  journey.operation.descriptor_flags = -1;
   load_operation(request);
   return 0;
 }
@@ -129,10 +129,8 @@ void load_operation(iow_request& request) noexcept {
   engine::Operation& operation = journey.operation;
   const uint64_t done = journey.done_bytes;
   operation.op = static_cast<engine::Op>(request.op);
-  operation.ioprio_class = 0;
   operation.fixed_buffer = request.fixed_buffer;
   operation.fixed_file = request.fixed_file;
-  operation.rw_flags = 0;
   operation.fd = request.fd;
   operation.offset = request.offset == engine::kCurrentPosition
                          ? engine::kCurrentPosition
@@ -145,13 +143,13 @@ void load_operation(iow_request& request) noexcept {
   }
 }
 
-Advance advance(iow_request& request, int64_t result) noexcept {
+Step advance(iow_request& request, int64_t result) noexcept {
   Journey& journey = journey_of(request);
   const bool exact = is_exact(request);
   // What the kernel cancelled unasked is no result of a system call.
   if (result < 0 && (!exact || result == -ECANCELED) && worth_repeating(journey, result)) {
     ++journey.attempts;
-    return {Step::again, false, true};
+    return Step::reissued;
   }
   if (!exact) {
     if (result > 0) {
@@ -163,7 +161,7 @@ Advance advance(iow_request& request, int64_t result) noexcept {
                          static_cast<uint64_t>(result) == engine::kMaxTransferBytes);
       if (more) {
         load_operation(request);
-        return {Step::again, true, false};
+        return Step::continued;
       }
     }
     if (journey.done_bytes > 0) {
@@ -171,7 +169,7 @@ Advance advance(iow_request& request, int64_t result) noexcept {
     }
   }
   request.result = result;
-  return {Step::complete, false, false};
+  return Step::complete;
 }
 
 }  // namespace ioweave::service

@@ -31,6 +31,14 @@ enum class Station : uint8_t {
   in_flight,  ///< with a back end
 };
 
+/// Who carries a request out that does not go by the lane of its thread.
+enum class Way : uint8_t {
+  engine,      ///< the reaper
+  task_queue,  ///< the queue that the direct transfers of tasks share
+  workers,     ///< threads, which do it better than the engine; the engine where there are none
+  no_engine,   ///< threads, or whoever posts it: the engine cannot
+};
+
 /// Lives in iow_request::internal. Written by whoever has the request in hand (submitter, leader of
 /// its lane, pump); what others look at meanwhile is atomic.
 struct Journey {
@@ -38,12 +46,11 @@ struct Journey {
   tasking::ThreadEvent event;
   std::atomic<Station> station;
   std::atomic<bool> cancel_wanted;
-  uint8_t attempts;         ///< in a row without progress
-  bool counted : 1;         ///< as foreground activity of its device
-  bool managed : 1;         ///< the gate was asked, and is owed the end
-  bool for_workers : 1;     ///< the engine does it worse than a thread
-  bool for_task_queue : 1;  ///< a transfer of a task, which the queue of tasks has not refused yet
-  std::atomic<Lane*> lane;  ///< whose back end has it; null on its way through the pumps
+  uint8_t attempts;  ///< in a row without progress
+  bool counted : 1;  ///< as foreground activity of its device
+  bool managed : 1;  ///< the gate was asked, and is owed the end
+  Way way;
+  std::atomic<Lane*> lane;  ///< whose back end has it; null where it goes another way
   Lane* home;               ///< of the submitting thread, where it counts; null where nobody polls
   uint64_t done_bytes;      ///< transferred by earlier operations of the same request
   uint64_t total_bytes;
@@ -52,6 +59,32 @@ struct Journey {
 static_assert(sizeof(Journey) <= sizeof(iow_request::internal));
 static_assert(alignof(Journey) <= alignof(iow_request));
 static_assert(sizeof(iow_request) == 192);
+
+/// The arguments of a blocking call, as those of pread(2) and its like.
+struct Call {
+  engine::Op op = engine::Op::nop;
+  int fd = -1;
+  void* buffer = nullptr;  ///< of readv and writev: the vectors
+  uint64_t bytes = 0;      ///< of readv and writev: their number
+  int64_t offset = 0;
+  bool exact = false;  ///< one system call's worth: short transfers are not continued
+};
+
+/// The request that a blocking call is.
+inline iow_request request_for(const Call& call) noexcept {
+  iow_request request{};
+  request.op = static_cast<uint8_t>(call.op);
+  request.flags = call.exact ? IOW_EXACT : 0;
+  request.fd = call.fd;
+  request.buffer = call.buffer;
+  request.bytes = call.bytes;
+  request.offset = call.offset;
+  return request;
+}
+
+inline bool runs_on_poll(const iow_request& request) noexcept {
+  return request.callback == nullptr || (request.flags & IOW_CALLBACK_ON_POLL) != 0;
+}
 
 inline Journey& journey_of(iow_request& request) noexcept {
   return *std::launder(reinterpret_cast<Journey*>(request.internal));
@@ -70,16 +103,25 @@ inline iow_request& request_of(engine::Operation& operation) noexcept {
 /// Sets the operation to what is left after `done_bytes`.
 void load_operation(iow_request& request) noexcept;
 
-/// What the result of one operation means for its request.
+/// What the end of one operation means for its request.
 enum class Step : uint8_t {
-  complete,  ///< over, the final result is in request.result
-  again,     ///< the operation has been set up anew: submit it
+  complete,   ///< it is over; the final result is in request.result
+  continued,  ///< a short transfer: the operation has been set to the rest of it
+  reissued,   ///< the same operation once more
+  refused,    ///< the same operation, by another back end
 };
-struct Advance {
-  Step step;
-  bool continued;  ///< a short transfer goes on
-  bool reissued;   ///< the same operation once more
-};
-[[nodiscard]] Advance advance(iow_request& request, int64_t result) noexcept;
+
+/// Completes the request, or sets its operation to what has to be submitted next: never `refused`.
+[[nodiscard]] Step advance(iow_request& request, int64_t result) noexcept;
+
+/// Tells whoever waits for the request that it has completed. It may be gone afterwards.
+inline void tell_owner(iow_request& request) noexcept {
+  const iow_callback callback = request.callback;
+  void* const user = request.user;
+  journey_of(request).event.complete();  // before the callback, which may submit it again
+  if (callback != nullptr) {
+    callback(&request, user);
+  }
+}
 
 }  // namespace ioweave::service

@@ -57,7 +57,7 @@ class Inbox {
   }
 
   /// Appends everything to `list` in the order of pushing.
-  void take(RequestList& list) noexcept {
+  void move_to(RequestList& list) noexcept {
     if (head_.load(std::memory_order_relaxed) == nullptr) {
       return;
     }

@@ -13,78 +13,61 @@
 // cannot do. Blocking calls are plain system calls on the calling thread, but in a task that can be
 // paused: there, as transfers bound to a task, they go to the reaper (task_io.cpp).
 //
+// One request: submit() -> submit_one() -> submit_direct() into the lane of the calling thread, or
+// submit_pumped() to the policy and a pump (submission.cpp). Back ends hand what has ended to
+// end_operations(), the one loop that continues short transfers and finishes requests, after which
+// a request is its owner's again and is not touched (completion.cpp). Calls inside tasks are in
+// task_io.cpp and task_bind.cpp. Opening, closing, threads that end and fork are in service.cpp.
+//
 // What passes by the policy is told to it as Activity, so that `strict` holds for the fast path
 // too.
 //
+// Locks: none on the fast path (a lane has one submitter and one leader); the gate's around the
+// policy; `lanes_lock_` around creating lanes and starting pumps. None is held across a system
+// call that does I/O, nor while a callback runs.
+//
 // fork: the child's submissions are carried out at once by plain system calls (see ioweave.h).
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "engine/backend.hpp"
+#include "base/futex.hpp"
 #include "engine/fixed_table.hpp"
-#include "engine/shared_queue.hpp"
 #include "gate/gate.hpp"
 #include "ioweave/ioweave.h"
 #include "ioweave/tasks.h"
-#include "policy/event_log.hpp"
-#include "policy/policy.hpp"
-#include "tasking/task_host.hpp"
+#include "service/admissions.hpp"
+#include "service/counters.hpp"
+#include "service/lane.hpp"
+#include "service/local.hpp"
+#include "service/options.hpp"
+#include "service/pump.hpp"
+#include "service/request.hpp"
+#include "service/task_io.hpp"
+#include "service/task_poller.hpp"
+#include "service/task_queue.hpp"
 
 namespace ioweave::service {
 
-/// The arguments of a blocking call, as those of pread(2) and its like.
-struct Call {
-  engine::Op op = engine::Op::nop;
-  int fd = -1;
-  void* buffer = nullptr;  ///< of readv and writev: the vectors
-  uint64_t bytes = 0;      ///< of readv and writev: their number
-  int64_t offset = 0;
-  bool exact = false;  ///< one system call's worth: short transfers are not continued
-};
-
-/// How lanes are opened: engine::open_lane, or a test's own, which injects faults.
-using OpenLane = std::unique_ptr<engine::Backend> (*)(const engine::LaneOptions&, int& error,
-                                                      std::string& why);
-
-/// How the queue of tasks is opened: engine::open_shared_queue, or a test's own.
-using OpenTaskQueue = std::unique_ptr<engine::SharedQueue> (*)(uint32_t entries, std::string& why);
-
-struct Options {
-  engine::Kind engine = engine::Kind::uring;
-  engine::UringMode mode = engine::UringMode::plain;
-  bool required = false;       ///< fail instead of falling back
-  uint32_t queue_depth = 256;  ///< per lane
-  uint32_t threads = 4;        ///< of the worker pool for what the engine cannot do
-  /// False: what a lane does not carry is carried out by the thread that submits it, as where no
-  /// thread can be had. For a process whose threads are not ours to add to.
-  bool own_threads = true;
-  OpenLane open_lane = &engine::open_lane;
-  tasking::HostKind tasks = tasking::HostKind::none;
-  /// Null: direct transfers of tasks go the way of the others.
-  OpenTaskQueue open_task_queue = &engine::open_shared_queue;
-  bool reap_in_task = false;    ///< IOW_REAPER_TASK
-  uint32_t max_paused = 0;      ///< tasks at once; 0: what the machine has room for
-  uint32_t poll_min_us = 20;    ///< of reap_in_task
-  uint32_t poll_max_us = 1000;  ///< of reap_in_task
-  /// Unless empty: given the policy's event log line by line (policy/event_log.hpp), for
-  /// policy::replay(). Called under a lock; must not call back nor throw.
-  policy::Recorder::Sink policy_log = {};
-};
-
-/// Thread-safe, except destruction, which must come last.
-class Service {
+/// Thread-safe, except its end, which must come last.
+class Service final : private gate::Executor, private OperationClient, private LaneHost {
  public:
+  /// Completes everything in flight or waiting, then frees the service. In a forked child it is
+  /// left alone: threads and locks of the parent cannot be taken down there.
+  struct Closer {
+    void operator()(Service* service) const noexcept;
+  };
+  using Owner = std::unique_ptr<Service, Closer>;
+
   /// Null on failure, with -errno in `error` and a sentence in `why`; on success `why` says which
   /// engines were passed over, or is empty.
-  [[nodiscard]] static std::unique_ptr<Service> open(const Options& options, int& error,
-                                                     std::string& why);
-  /// Completes everything in flight or waiting first.
-  ~Service();
+  [[nodiscard]] static Owner open(const Options& options, int& error, std::string& why);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
@@ -106,62 +89,152 @@ class Service {
 
   // Tasks: the contracts of ioweave/tasks.h.
   [[nodiscard]] int bind(const Call& call, ssize_t* result) noexcept;
-  [[nodiscard]] int task_begin(void (*done)(void*), void* user) noexcept;
-  [[nodiscard]] int task_end() noexcept;
+  [[nodiscard]] int begin_task(void (*done)(void*), void* user) noexcept;
+  [[nodiscard]] int end_task() noexcept;
   [[nodiscard]] const char* task_host_name() const noexcept;
   [[nodiscard]] const char* task_host_reason() const noexcept;
   void task_statistics(iow_task_stats& stats) const noexcept;
   /// Whether the calling thread runs a task that transfer() would pause.
-  [[nodiscard]] bool in_pausable_task() const noexcept;
+  [[nodiscard]] bool is_in_pausable_task() const noexcept;
 
   /// In a child after fork(2): fixed() and gate() have locks that a thread of the parent may have
   /// held, and must not be used.
-  [[nodiscard]] bool is_inherited() const noexcept;
+  [[nodiscard]] bool is_inherited() const noexcept { return born_ != fork_generation(); }
 
-  [[nodiscard]] engine::FixedTable& fixed() noexcept;
+  [[nodiscard]] engine::FixedTable& fixed() noexcept { return fixed_; }
 
   /// Where devices and flows are added and asked about.
-  [[nodiscard]] gate::Gate& gate() noexcept;
-
-  /// Foreground I/O on `device` that somebody does by himself (the interposer's real calls): lower
-  /// classes under `strict` yield meanwhile. About 10 ns each while no lower class waits. Begin
-  /// answers whether it was counted (a device without lower classes does not count), and only then
-  /// is end owed.
-  [[nodiscard]] bool foreground_begin(policy::DeviceId device) noexcept;
-  void foreground_end(policy::DeviceId device) noexcept;
+  [[nodiscard]] gate::Gate& gate() noexcept { return gate_; }
 
   // I/O that others do: the contracts of iow_admit and its like.
   [[nodiscard]] int64_t admit(uint32_t flow, uint64_t bytes) noexcept;
-  [[nodiscard]] int64_t admit(uint32_t flow, uint64_t bytes,
-                              void (*admitted)(int64_t operation, void* user), void* user) noexcept;
+  [[nodiscard]] int64_t admit(uint32_t flow, uint64_t bytes, Admissions::Admitted admitted,
+                              void* user) noexcept;
   [[nodiscard]] int finish(int64_t operation, int64_t result) noexcept;
   [[nodiscard]] int withdraw(int64_t operation) noexcept;
 
-  void statistics(iow_stats& stats) const noexcept;
+  void statistics(iow_stats& sum) const noexcept;
 
  private:
-  class Impl;
-  explicit Service(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
-};
+  class Submitting;
+  class PausedTransfer;
+  class PausedAdmission;
 
-/// Marks the foreground busy for a scope.
-class ForegroundScope {
- public:
-  ForegroundScope(Service& service, policy::DeviceId device) noexcept
-      : service_(service), device_(device), counted_(service.foreground_begin(device)) {}
-  ~ForegroundScope() {
-    if (counted_) {
-      service_.foreground_end(device_);
-    }
+  Service(const engine::LaneOptions& lane_options, const Options& options, std::string why);
+  ~Service();
+  void close() noexcept;
+  void explain(const char* what, std::string_view why) noexcept;
+  [[nodiscard]] bool is_polling_refused() const noexcept {
+    return polling_refused_.load(std::memory_order_relaxed);
   }
-  ForegroundScope(const ForegroundScope&) = delete;
-  ForegroundScope& operator=(const ForegroundScope&) = delete;
+  [[nodiscard]] bool engine_is_threads() const noexcept {
+    return lane_options_.kind == engine::Kind::threads;
+  }
 
- private:
-  Service& service_;
-  const policy::DeviceId device_;
-  const bool counted_;
+  // Submission.
+  int submit_one(iow_request& request, Lane* lane) noexcept;
+  [[nodiscard]] bool is_direct(const iow_request& request, Lane* lane) const noexcept;
+  int submit_direct(iow_request& request, Lane& lane) noexcept;
+  void submit_pumped(iow_request& request, Lane* home) noexcept;
+  void make_room(Lane& lane) noexcept;
+  void flush(Lane& lane) noexcept;
+  void post(iow_request& request) noexcept;
+  [[nodiscard]] Pump* find_pump(Journey& journey) noexcept;
+  void leave_engine(Journey& journey) noexcept;
+  void carry_out_inline(iow_request& request) noexcept;
+  int submit_inline(std::span<iow_request* const> requests) noexcept;
+  int64_t transfer_on_thread(const Call& call) noexcept;
+  int64_t transfer_request(const Call& call, int64_t first) noexcept;
+
+  // Completion.
+  unsigned lead_once(Lane& lane, unsigned min, int64_t timeout_ns) noexcept;
+  void end_at_submission(engine::Operation& operation, Lane& lane) noexcept;
+  [[nodiscard]] Step judge_end(iow_request& request) noexcept;
+  [[nodiscard]] bool refuses_polling(const Journey& journey) noexcept;
+  [[nodiscard]] bool refuses_to_wait(const iow_request& request, Journey& journey) noexcept;
+  void resubmit(iow_request& request) noexcept;
+  void finish_request(iow_request& request, Counters& counters) noexcept;
+  void end_activity(iow_request& request) noexcept;
+  void drop_unfinished() noexcept;
+  unsigned collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept;
+  unsigned collect_elsewhere(Lane& lane) noexcept;
+  [[nodiscard]] int cancel_in_pumps(engine::Operation& operation) noexcept;
+
+  // Tasks.
+  int64_t transfer_in_task(const Call& call) noexcept;
+  [[nodiscard]] bool finish_at_once(iow_request& request) noexcept;
+  void count_end_at_once(const Call& call, int64_t result) noexcept;
+  [[nodiscard]] bool choose_way(Journey& journey) noexcept;
+  [[nodiscard]] bool is_alone() noexcept;
+  [[nodiscard]] bool count_pause() noexcept;
+  void pause_task(iow_request& request) noexcept;
+  int64_t pause_until_admitted(uint32_t flow, uint64_t bytes) noexcept;
+  int64_t help_reaper() noexcept;
+  int64_t finish_on_thread(const Call& call, iow_request& request) noexcept;
+  void submit_for_task(iow_request& request) noexcept;
+  [[nodiscard]] tasking::Task current_task() const noexcept;
+  [[nodiscard]] bool is_in_bindable_task() const noexcept;
+  [[nodiscard]] bool hold_current_task(BoundTask& bound) noexcept;
+  int start_bound(const Call& call, ssize_t* result) noexcept;
+  int bind_rest(const Call& call, const iow_request& begun, ssize_t* result) noexcept;
+  void end_bound(BoundTransfer& transfer) noexcept;
+
+  // gate::Executor, OperationClient and LaneHost.
+  void start(void* operation) noexcept override;
+  void end_operations(std::span<engine::Operation* const> ended,
+                      Counters& counters) noexcept override;
+  void reroute(iow_request& request) noexcept override;
+  void end_thread(Lane& lane) noexcept override;
+  void abandon() noexcept override;
+
+  // Lanes and pumps.
+  Lane* make_lane() noexcept;
+  void drain(Lane& lane) noexcept;
+  template <typename Start>
+  bool ensure_started(uint32_t bit, const Start& start) noexcept;
+  bool ensure_started(Pump& pump, uint32_t bit) noexcept;
+  bool ensure_task_queue() noexcept;
+  int start_pump(Pump& pump, std::string& why) noexcept;
+  bool start_poller() noexcept;
+
+  gate::Gate gate_;
+  Admissions admissions_{gate_};
+  engine::FixedTable fixed_;
+  const engine::LaneOptions lane_options_;
+  const OpenLane open_lane_;
+  const bool own_threads_;
+  const bool opens_task_queue_;
+  TaskIo tasks_;
+
+  uint64_t id_ = 0;
+  const uint32_t born_ = fork_generation();
+  std::mutex lanes_lock_;
+  std::atomic<Lane*> all_lanes_{nullptr};  ///< push only: the fork handler walks it without a lock
+  std::vector<Lane*> free_lanes_;
+  std::atomic<uint32_t> lane_count_{0};
+  static constexpr uint32_t kReaperBit = 1;
+  static constexpr uint32_t kWorkersBit = 2;
+  static constexpr uint32_t kTaskQueueBit = 4;
+  std::atomic<uint32_t> pumps_started_{0};
+  std::atomic<uint32_t> pumps_failed_{0};
+
+  const std::string engine_name_;
+  const std::string why_;
+  std::string late_why_;  ///< once: written under lanes_lock_ before late_
+  std::atomic<bool> late_{false};
+  std::atomic<bool> polling_refused_{false};
+
+  /// Requests that are not in a lane, and submissions of them that have not left; a futex word.
+  std::atomic<uint32_t> unfinished_{0};
+  std::atomic<uint64_t> submitted_without_lane_{0};  ///< a statistic
+  std::atomic<uint64_t> fallbacks_{0};  ///< operations sent to the workers; a statistic
+  BlockingBytes blocking_bytes_;
+  Counters inline_counters_{Counters::Writers::several};
+
+  Pump reaper_;
+  Pump workers_;
+  TaskQueue task_queue_;
+  TaskPoller poller_;
 };
 
 }  // namespace ioweave::service

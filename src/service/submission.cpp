@@ -2,44 +2,43 @@
 // is neither, carried out on the spot.
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <new>
 
 #include "base/assert.hpp"
 #include "service/driving_here.hpp"
-#include "service/impl.hpp"
 #include "service/inline_io.hpp"
+#include "service/service.hpp"
 
 namespace ioweave::service {
 
 /// Keeps close() away until a submission has left the service. A callback may wake somebody who
 /// closes it (a coroutine that goes on on another thread, say) before iow_submit() has returned.
-class Service::Impl::Submitting {
+class Service::Submitting {
  public:
-  Submitting(Impl& service, std::span<iow_request* const> requests) noexcept
+  Submitting(Service& service, std::span<iow_request* const> requests) noexcept
       : service_(std::all_of(requests.begin(), requests.end(),
                              [](const iow_request* request) { return runs_on_poll(*request); })
                      ? nullptr
                      : &service) {
     if (service_ != nullptr) {
-      service_->pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
+      service_->unfinished_.fetch_add(1, std::memory_order_relaxed);
     }
   }
   ~Submitting() {
     if (service_ != nullptr) {
-      service_->one_less_unfinished();
+      service_->drop_unfinished();
     }
   }
   Submitting(const Submitting&) = delete;
   Submitting& operator=(const Submitting&) = delete;
 
  private:
-  Impl* const service_;
+  Service* const service_;
 };
 
-int Service::Impl::submit(std::span<iow_request* const> requests) noexcept {
-  if (!ours()) {
+int Service::submit(std::span<iow_request* const> requests) noexcept {
+  if (is_inherited()) {
     return submit_inline(requests);
   }
   Lane* lane = local_lane(id_);
@@ -53,7 +52,7 @@ int Service::Impl::submit(std::span<iow_request* const> requests) noexcept {
     }
     // Before it is taken: one with a callback may be gone afterwards.
     const bool says_more = (request->flags & IOW_MORE) != 0;
-    error = take(*request, lane);
+    error = submit_one(*request, lane);
     if (error != 0) {
       break;
     }
@@ -66,17 +65,12 @@ int Service::Impl::submit(std::span<iow_request* const> requests) noexcept {
   return taken > 0 ? taken : error;
 }
 
-int Service::Impl::take(iow_request& request, Lane* lane) noexcept {
+int Service::submit_one(iow_request& request, Lane* lane) noexcept {
   if (!gate_.knows(request.flow)) {
     return -EINVAL;
   }
   if (const int error = begin_journey(request); error != 0) {
     return error;
-  }
-  if (lane != nullptr) {
-    Counters::add(lane->submitted, 1);
-  } else {
-    submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
   }
   if (is_direct(request, lane)) {
     return submit_direct(request, *lane);
@@ -85,12 +79,12 @@ int Service::Impl::take(iow_request& request, Lane* lane) noexcept {
   return 0;
 }
 
-bool Service::Impl::is_direct(const iow_request& request, Lane* lane) noexcept {
+bool Service::is_direct(const iow_request& request, Lane* lane) const noexcept {
   return lane != nullptr && lane->backend() != nullptr && runs_on_poll(request) &&
-         request.op != IOW_OP_PREFETCH && !polling_refused() && gate_.direct(request.flow);
+         request.op != IOW_OP_PREFETCH && !is_polling_refused() && gate_.direct(request.flow);
 }
 
-int Service::Impl::submit_direct(iow_request& request, Lane& lane) noexcept {
+int Service::submit_direct(iow_request& request, Lane& lane) noexcept {
   Journey& journey = journey_of(request);
   journey.home = &lane;
   journey.counted = gate_.begin_activity(gate_.device_of(request.flow));
@@ -100,14 +94,15 @@ int Service::Impl::submit_direct(iow_request& request, Lane& lane) noexcept {
   while (true) {
     switch (lane.backend()->submit(journey.operation)) {
       case engine::Submitted::queued:
-        lane.took_one();
+        lane.count_submission();
         lane.unflushed = true;
         return 0;
       case engine::Submitted::completed:
-        lane.took_one();
-        settle_one(journey.operation, lane);
+        lane.count_submission();
+        end_at_submission(journey.operation, lane);
         return 0;
       case engine::Submitted::unsupported:
+        leave_engine(journey);
         journey.lane.store(nullptr, std::memory_order_release);
         submit_pumped(request, &lane);
         return 0;
@@ -116,8 +111,6 @@ int Service::Impl::submit_direct(iow_request& request, Lane& lane) noexcept {
           end_activity(request);
           journey.lane.store(nullptr, std::memory_order_relaxed);
           journey.event.retract();
-          lane.submitted.store(lane.submitted.load(std::memory_order_relaxed) - 1,
-                               std::memory_order_relaxed);
           return -EAGAIN;
         }
         make_room(lane);
@@ -126,73 +119,70 @@ int Service::Impl::submit_direct(iow_request& request, Lane& lane) noexcept {
   }
 }
 
-/// An operation that ended within its submission.
-void Service::Impl::settle_one(engine::Operation& operation, Lane& lane) noexcept {
-  while (!lane.try_lead()) {
-    lane.follow(-1);
-  }
-  std::array<engine::Operation*, 1> ended{&operation};
-  settle(ended, lane, true);
-  lane.stop_leading();
-}
-
 /// Back-pressure: sleeps until something in the full lane has ended. Callbacks are collected, not
 /// run: a submitter does not expect them here.
-void Service::Impl::make_room(Lane& lane) noexcept {
+void Service::make_room(Lane& lane) noexcept {
   flush(lane);
-  if (lane.try_lead()) {
-    lead_once(lane, 1, -1, true);
+  if (lane.try_lead(true)) {
+    lead_once(lane, 1, -1);
     lane.stop_leading();
   } else {
     lane.follow(-1);
   }
 }
 
-void Service::Impl::flush(Lane& lane) noexcept {
+void Service::flush(Lane& lane) noexcept {
   lane.unflushed = false;
   const int error = lane.backend()->flush();
   IOW_ASSERT(error == 0);  // a lane that opened and does not take submissions is broken memory
 }
 
 /// Requests of tasks go to their queue or to the reaper, whatever thread the task is on.
-void Service::Impl::submit_for_task(iow_request& request) noexcept {
+void Service::submit_for_task(iow_request& request) noexcept {
   iow_request* const one = &request;
   const Submitting scope(*this, std::span(&one, 1));
-  submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
-  const bool is_direct = choose_way(journey_of(request));
+  const bool passes_cache = choose_way(journey_of(request));
   submit_pumped(request, nullptr);  // the request may be gone now
-  if (is_direct && has_task_queue()) {
+  if (passes_cache && ensure_task_queue()) {
     task_queue_.collect();
   }
 }
 
 /// To the policy where the flow is managed, to a pump otherwise. `home` is told of the end where
 /// the request is one that its thread polls for.
-void Service::Impl::submit_pumped(iow_request& request, Lane* home) noexcept {
+void Service::submit_pumped(iow_request& request, Lane* home) noexcept {
   Journey& journey = journey_of(request);
   journey.home = runs_on_poll(request) ? home : nullptr;
   if (journey.home != nullptr) {
-    home->took_one();
-    home->sent_elsewhere();
+    home->count_submission();
+    home->note_sent_elsewhere();
+  } else {
+    submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
   }
-  pumped_unfinished_.fetch_add(1, std::memory_order_relaxed);
-  if (!gate_.direct(request.flow)) {
-    journey.managed = true;
-    journey.station.store(Station::held, std::memory_order_relaxed);
+  unfinished_.fetch_add(1, std::memory_order_relaxed);
+  if (gate_.direct(request.flow)) {
+    if (!journey.counted) {
+      journey.counted = gate_.begin_activity(gate_.device_of(request.flow));
+    }
+    post(request);
+    return;
+  }
+  journey.managed = true;
+  journey.station.store(Station::held, std::memory_order_relaxed);
+  try {
     if (gate_.admit({*this, &request, request.flow, journey.total_bytes}, journey.admission)) {
       start(&request);
     }
-    return;
+  } catch (const std::bad_alloc&) {
+    journey.managed = false;
+    request.result = -ENOMEM;
+    finish_request(request, inline_counters_);
   }
-  if (!journey.counted) {
-    journey.counted = gate_.begin_activity(gate_.device_of(request.flow));
-  }
-  post(request);
 }
 
 /// The gate lets it go.
-void Service::Impl::start(void* operation) noexcept {
-  if (!ours()) {
+void Service::start(void* operation) noexcept {
+  if (is_inherited()) {
     return;  // a child that a callback forked
   }
   const DrivingHere here;  // where no thread can be had, its callback runs here, in whatever task
@@ -201,12 +191,17 @@ void Service::Impl::start(void* operation) noexcept {
   post(request);
 }
 
-void Service::Impl::post(iow_request& request) noexcept {
-  if (journey_of(request).for_task_queue && task_queue_.is_worth_it()) {
-    task_queue_.post(request);
-    return;
+/// Gives the request to whoever carries it out, by its way.
+void Service::post(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  if (journey.way == Way::task_queue) {
+    if (task_queue_.is_worth_it()) {
+      task_queue_.post(request);
+      return;
+    }
+    journey.way = Way::engine;
   }
-  if (Pump* const pump = pump_for(request); pump != nullptr) {
+  if (Pump* const pump = find_pump(journey); pump != nullptr) {
     pump->post(request);
     if (pump == &reaper_) {
       poller_.wake();
@@ -217,21 +212,29 @@ void Service::Impl::post(iow_request& request) noexcept {
 }
 
 /// The pump that can do the request, started if need be; null where no thread can be had.
-Pump* Service::Impl::pump_for(iow_request& request) noexcept {
-  const bool for_workers = journey_of(request).for_workers && is_started(workers_, kWorkersBit);
-  const bool beyond_engine =
-      for_workers || polling_refused() || (request.op == IOW_OP_PREFETCH && !engine_is_threads());
-  if (!beyond_engine && is_started(reaper_, kReaperBit)) {
-    return &reaper_;
+Pump* Service::find_pump(Journey& journey) noexcept {
+  if (journey.operation.op == engine::Op::prefetch && !engine_is_threads()) {
+    journey.way = Way::no_engine;  // of threads alone: no fallback
   }
-  if (request.op != IOW_OP_PREFETCH && !for_workers) {
-    fallbacks_.fetch_add(1, std::memory_order_relaxed);
+  if (journey.way == Way::workers && !ensure_started(workers_, kWorkersBit)) {
+    journey.way = Way::engine;
   }
-  return is_started(workers_, kWorkersBit) ? &workers_ : nullptr;
+  if (journey.way == Way::engine) {
+    if (!is_polling_refused() && ensure_started(reaper_, kReaperBit)) {
+      return &reaper_;
+    }
+    leave_engine(journey);
+  }
+  return ensure_started(workers_, kWorkersBit) ? &workers_ : nullptr;
 }
 
-bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
-  return is_started(bit, [&](std::string& why) {
+void Service::leave_engine(Journey& journey) noexcept {
+  journey.way = Way::no_engine;
+  fallbacks_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool Service::ensure_started(Pump& pump, uint32_t bit) noexcept {
+  return ensure_started(bit, [&](std::string& why) {
     const int error = start_pump(pump, why);
     if (error != 0) {
       explain("the service's thread could not be started", why);
@@ -242,17 +245,17 @@ bool Service::Impl::is_started(Pump& pump, uint32_t bit) noexcept {
 
 /// Whether tasks share a queue for direct transfers. Where the user has chosen who moves the bytes
 /// or who reaps, and where it cannot be had, they do not.
-bool Service::Impl::has_task_queue() noexcept {
+bool Service::ensure_task_queue() noexcept {
   const bool is_wanted = lane_options_.kind != engine::Kind::threads &&
                          lane_options_.mode == engine::UringMode::plain && !tasks_.reap_in_task &&
                          opens_task_queue_;
   return is_wanted &&
-         is_started(kTaskQueueBit, [&](std::string& why) { return task_queue_.start(why); });
+         ensure_started(kTaskQueueBit, [&](std::string& why) { return task_queue_.start(why); });
 }
 
 /// Whether the thread that the bit stands for runs; it is started if need be.
 template <typename Start>
-bool Service::Impl::is_started(uint32_t bit, const Start& start) noexcept {
+bool Service::ensure_started(uint32_t bit, const Start& start) noexcept {
   if ((pumps_started_.load(std::memory_order_acquire) & bit) != 0) {
     return true;
   }
@@ -273,12 +276,12 @@ bool Service::Impl::is_started(uint32_t bit, const Start& start) noexcept {
 }
 
 /// Under lanes_lock_.
-int Service::Impl::start_pump(Pump& pump, std::string& why) noexcept {
+int Service::start_pump(Pump& pump, std::string& why) noexcept {
   return &pump == &reaper_ && start_poller() ? 0 : pump.start(why);
 }
 
 /// Under lanes_lock_. Whether a task of the runtime reaps.
-bool Service::Impl::start_poller() noexcept {
+bool Service::start_poller() noexcept {
   if (!tasks_.reap_in_task) {
     return false;
   }
@@ -299,36 +302,27 @@ bool Service::Impl::start_poller() noexcept {
 
 /// Nobody else can do it: neither a ring for the reaper nor a thread is to be had. Slow, but
 /// nothing is lost.
-void Service::Impl::carry_out_inline(iow_request& request) noexcept {
+void Service::carry_out_inline(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   const auto once = [&]() -> int64_t {
     return journey.cancel_wanted.load(std::memory_order_relaxed)
                ? -ECANCELED
                : perform_inline_as_engine(journey.operation);
   };
-  while (advance(request, once()).step == Step::again) {
+  while (advance(request, once()) != Step::complete) {
   }
-  {
-    const std::lock_guard guard(lanes_lock_);
-    inline_counters_.completion(request);
-  }
-  finish_pumped(request);
+  finish_request(request, inline_counters_);
 }
 
-int Service::Impl::submit_inline(std::span<iow_request* const> requests) noexcept {
+/// In a forked child.
+int Service::submit_inline(std::span<iow_request* const> requests) noexcept {
   int taken = 0;
   for (iow_request* const request : requests) {
     if (const int error = begin_journey(*request); error != 0) {
       return taken > 0 ? taken : error;
     }
-    while (advance(*request, perform_inline_as_engine(journey_of(*request).operation)).step ==
-           Step::again) {
-    }
-    if (request->callback != nullptr) {
-      run_callback(*request);
-    } else {
-      journey_of(*request).event.complete();
-    }
+    perform_rest(*request, &perform_inline_as_engine);
+    tell_owner(*request);
     ++taken;
   }
   return taken;
@@ -336,16 +330,16 @@ int Service::Impl::submit_inline(std::span<iow_request* const> requests) noexcep
 
 // ---- Blocking calls
 
-int64_t Service::Impl::transfer(const Call& call) noexcept {
-  return in_pausable_task() ? transfer_in_task(call) : transfer_on_thread(call);
+int64_t Service::transfer(const Call& call) noexcept {
+  return is_in_pausable_task() ? transfer_in_task(call) : transfer_on_thread(call);
 }
 
-int64_t Service::Impl::transfer_on_thread(const Call& call) noexcept {
+int64_t Service::transfer_on_thread(const Call& call) noexcept {
   if (call.offset < 0) {
     return -EINVAL;  // iow_request's "current position" is not part of these calls
   }
   // Not in a forked child: at the end a lock may be needed that a thread of the parent held.
-  const bool counted = ours() && gate_.begin_activity(0);
+  const bool counted = !is_inherited() && gate_.begin_activity(0);
   const bool plain = call.op == engine::Op::read || call.op == engine::Op::write;
   int64_t result = 0;
   // One system call does it as a rule; only what is left is worth a request.
@@ -371,14 +365,13 @@ int64_t Service::Impl::transfer_on_thread(const Call& call) noexcept {
 }
 
 /// The general form: vectors, what a first system call left (`first`, its result, or 0), errors.
-int64_t Service::Impl::transfer_request(const Call& call, int64_t first) noexcept {
+int64_t Service::transfer_request(const Call& call, int64_t first) noexcept {
   iow_request request = request_for(call);
   if (const int error = begin_journey(request); error != 0) {
     return error;
   }
-  Step step = first != 0 ? advance(request, first).step : Step::again;
-  while (step == Step::again) {
-    step = advance(request, perform_inline(journey_of(request).operation)).step;
+  if (first == 0 || advance(request, first) != Step::complete) {
+    perform_rest(request);
   }
   return request.result;
 }

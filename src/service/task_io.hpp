@@ -1,6 +1,6 @@
 #pragma once
 
-// The state of storage I/O inside tasks: see task_io.cpp for how it works.
+// The state of storage I/O inside tasks: see task_io.cpp and task_bind.cpp for how it works.
 
 #include <array>
 #include <atomic>
@@ -17,6 +17,8 @@
 
 namespace ioweave::service {
 
+class Service;
+
 /// Whose end a transfer holds up: a task of the runtime, or one that iow_task_begin() opened.
 struct BoundTask {
   tasking::CountingEvent* event = nullptr;
@@ -27,7 +29,7 @@ struct BoundTask {
 struct BoundTransfer {
   iow_request request{};
   ssize_t* result = nullptr;
-  void* service = nullptr;  ///< the Impl
+  Service* service = nullptr;
   BoundTask task;
   std::unique_ptr<iovec[]> vectors;
   BoundTransfer* next_free = nullptr;
@@ -37,8 +39,8 @@ struct BoundTransfer {
 class BoundPool {
  public:
   /// Null without memory.
-  [[nodiscard]] BoundTransfer* take() noexcept;
-  void give_back(BoundTransfer& transfer) noexcept;
+  [[nodiscard]] BoundTransfer* acquire() noexcept;
+  void release(BoundTransfer& transfer) noexcept;
 
  private:
   static constexpr size_t kSlab = 64;

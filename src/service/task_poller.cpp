@@ -25,7 +25,7 @@ bool TaskPoller::spawn() noexcept {
   running_.fetch_add(1, std::memory_order_relaxed);
   const bool spawned =
       host_->spawn([](void* self) { static_cast<TaskPoller*>(self)->run(); },
-                   [](void* self) { static_cast<TaskPoller*>(self)->ended(); }, this);
+                   [](void* self) { static_cast<TaskPoller*>(self)->end_run(); }, this);
   if (!spawned) {
     running_.fetch_sub(1, std::memory_order_relaxed);
   }
@@ -38,7 +38,7 @@ bool TaskPoller::start_thread() noexcept {
   pthread_t thread;
   const auto main = [](void* self) -> void* {
     static_cast<TaskPoller*>(self)->run();
-    static_cast<TaskPoller*>(self)->ended();
+    static_cast<TaskPoller*>(self)->end_run();
     return nullptr;
   };
   const bool created = pthread_create(&thread, nullptr, main, this) == 0;
@@ -50,7 +50,7 @@ bool TaskPoller::start_thread() noexcept {
   return created;
 }
 
-void TaskPoller::ended() noexcept {
+void TaskPoller::end_run() noexcept {
   const std::atomic<uint32_t>& word = running_;
   running_.fetch_sub(1, std::memory_order_release);
   futex_wake(word);  // the poller may be gone: a wake needs its address only

@@ -37,7 +37,7 @@ class TaskPoller {
   [[nodiscard]] bool spawn() noexcept;
   [[nodiscard]] bool start_thread() noexcept;
   void run() noexcept;
-  void ended() noexcept;
+  void end_run() noexcept;
 
   Pump& pump_;
   const std::atomic<uint32_t>& unfinished_;

@@ -6,7 +6,6 @@
 
 #include "base/signals_masked.hpp"
 #include "service/driving_here.hpp"
-#include "service/local.hpp"
 #include "service/pump.hpp"
 
 namespace ioweave::service {
@@ -64,7 +63,7 @@ void* TaskQueue::thread_main(void* self) {
 void TaskQueue::post(iow_request& request) noexcept {
   {
     const std::lock_guard guard(lock_);
-    if (!waiting_.empty() || !take_room(journey_of(request).total_bytes)) {
+    if (!waiting_.empty() || !reserve_room(journey_of(request).total_bytes)) {
       waiting_.push(request);  // something is in flight, whose end starts it
       return;
     }
@@ -75,7 +74,7 @@ void TaskQueue::post(iow_request& request) noexcept {
 }
 
 /// Under the lock: whether so many bytes more may be in flight, and then they are.
-bool TaskQueue::take_room(uint64_t bytes) noexcept {
+bool TaskQueue::reserve_room(uint64_t bytes) noexcept {
   const bool has_room =
       in_flight_ == 0 || (in_flight_ < entries_ && bytes_in_flight_ + bytes <= kMostBytesInFlight);
   if (has_room) {
@@ -98,24 +97,24 @@ bool TaskQueue::submit(iow_request& request) noexcept {
     bytes_in_flight_ -= bytes;
   }
   stay_away();
-  client_.refused_by_task_queue(request);
+  client_.reroute(request);
   return false;
 }
 
 void TaskQueue::start_waiting() noexcept {
   const DrivingHere here;  // what is refused may be carried out, and end, on this thread
-  while (iow_request* const request = next_with_room()) {
+  while (iow_request* const request = pop_with_room()) {
     static_cast<void>(submit(*request));  // where it was refused there is room for the next
   }
 }
 
-iow_request* TaskQueue::next_with_room() noexcept {
+iow_request* TaskQueue::pop_with_room() noexcept {
   const std::lock_guard guard(lock_);
   if (waiting_.empty()) {
     return nullptr;
   }
   iow_request& request = waiting_.pop();
-  if (take_room(journey_of(request).total_bytes)) {
+  if (reserve_room(journey_of(request).total_bytes)) {
     return &request;
   }
   waiting_.push_front(request);
@@ -145,26 +144,7 @@ void TaskQueue::reap(bool sleep) noexcept {
   }
   const DrivingHere here;
   start_waiting();  // first: the device should not wait for those who are told
-  const uint32_t generation = fork_generation();
-  for (size_t i = 0; i < reaped && generation == fork_generation(); ++i) {
-    client_.ended_in_task_queue(request_of(*ended[i]));  // in a child forked there, it is the last
-  }
-}
-
-// ---- Counting
-
-void TaskQueue::count(const iow_request& request) noexcept {
-  const std::lock_guard guard(lock_);
-  counters_.completion(request);
-}
-
-void TaskQueue::count(bool continued) noexcept {
-  const std::lock_guard guard(lock_);
-  Counters::add(continued ? counters_.continued : counters_.reissued, 1);
-}
-
-void TaskQueue::add_to(iow_stats& sum) const noexcept {
-  counters_.add_to(sum);  // atomic, each for itself
+  client_.end_operations(std::span(ended).first(reaped), counters);
 }
 
 }  // namespace ioweave::service

@@ -13,28 +13,17 @@
 #include <pthread.h>
 
 #include "engine/shared_queue.hpp"
-#include "service/counters.hpp"
 #include "service/on_the_spot.hpp"
+#include "service/operation_client.hpp"
+#include "service/options.hpp"
 #include "service/request_list.hpp"
-#include "service/service.hpp"
 
 namespace ioweave::service {
-
-class TaskQueueClient {
- public:
-  /// The operation of `request` ended with operation.result.
-  virtual void ended_in_task_queue(iow_request& request) noexcept = 0;
-  /// The queue does not carry it: somebody else must.
-  virtual void refused_by_task_queue(iow_request& request) noexcept = 0;
-
- protected:
-  ~TaskQueueClient() = default;
-};
 
 /// Thread-safe, except start() (the service's lock), stop(), abandon() and destruction.
 class TaskQueue {
  public:
-  TaskQueue(OpenTaskQueue open, uint32_t entries, TaskQueueClient& client) noexcept
+  TaskQueue(OpenTaskQueue open, uint32_t entries, OperationClient& client) noexcept
       : open_(open), entries_(entries), client_(client) {}
 
   /// 0, or -errno with a sentence in `why`.
@@ -56,24 +45,21 @@ class TaskQueue {
   /// Hands over what has ended, if anything has, without sleeping.
   void collect() noexcept;
 
-  /// Counts a completed request, or one of which more is to come.
-  void count(const iow_request& request) noexcept;
-  void count(bool continued) noexcept;
-  void add_to(iow_stats& sum) const noexcept;
+  Counters counters{Counters::Writers::several};
 
  private:
   static constexpr uint32_t kAway = 64;  ///< requests that others carry after one was refused
 
   static void* thread_main(void* self);
   void reap(bool sleep) noexcept;
-  [[nodiscard]] bool take_room(uint64_t bytes) noexcept;
+  [[nodiscard]] bool reserve_room(uint64_t bytes) noexcept;
   void start_waiting() noexcept;
-  [[nodiscard]] iow_request* next_with_room() noexcept;
+  [[nodiscard]] iow_request* pop_with_room() noexcept;
   [[nodiscard]] bool submit(iow_request& request) noexcept;
 
   const OpenTaskQueue open_;
   const uint32_t entries_;
-  TaskQueueClient& client_;
+  OperationClient& client_;
   std::unique_ptr<engine::SharedQueue> queue_;
   pthread_t thread_{};
   bool started_ = false;
@@ -84,7 +70,6 @@ class TaskQueue {
   RequestList waiting_;     // under the lock, and so is the rest
   uint32_t in_flight_ = 0;  // with the queue, or about to be
   uint64_t bytes_in_flight_ = 0;
-  Counters counters_;
 };
 
 }  // namespace ioweave::service

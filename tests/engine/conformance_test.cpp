@@ -184,28 +184,6 @@ TEST_P(Conformance, OffsetsBeyondFourGibAreKept) {
   EXPECT_TRUE(in.all(0));
 }
 
-TEST_P(Conformance, RwFlagsReachTheKernel) {
-  const Descriptor file(open_file("data", O_RDWR | O_CREAT));
-  const Block out(kBlock, 'd');
-  Operation durable = transfer(Op::write, file.get(), out.data(), kBlock, 0);
-  durable.rw_flags = RWF_DSYNC;
-  EXPECT_EQ(run(durable), static_cast<int64_t>(kBlock));
-  Operation wrong = transfer(Op::write, file.get(), out.data(), kBlock, 0);
-  wrong.rw_flags = 1 << 30;
-  const int64_t refused = run(wrong);
-  EXPECT_TRUE(refused == -EOPNOTSUPP || refused == -EINVAL) << refused;
-}
-
-TEST_P(Conformance, IoPriorityIsAccepted) {
-  const Descriptor file(open_file("data", O_RDWR | O_CREAT));
-  const Block out(kBlock, 'i');
-  for (const uint8_t ioprio_class : {uint8_t{2}, uint8_t{3}, uint8_t{0}}) {
-    Operation operation = transfer(Op::write, file.get(), out.data(), kBlock, 0);
-    operation.ioprio_class = ioprio_class;
-    EXPECT_EQ(run(operation), static_cast<int64_t>(kBlock)) << int{ioprio_class};
-  }
-}
-
 TEST_P(Conformance, BusyAtCapacityAndNothingIsLost) {
   const Descriptor file(open_file("data", O_RDWR | O_CREAT));
   ASSERT_EQ(::ftruncate(file.get(), kBlock), 0);

@@ -7,8 +7,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <random>
 #include <sstream>
@@ -19,6 +21,29 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+namespace {
+
+thread_local constinit bool memory_is_out = false;
+
+}  // namespace
+
+// Not to be inlined: g++ would see malloc(3) and operator delete meet, and warn.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  if (memory_is_out) {
+    throw std::bad_alloc();
+  }
+  if (void* const memory = std::malloc(bytes); memory != nullptr) {
+    return memory;
+  }
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
 
 namespace ioweave::gate {
 namespace {
@@ -73,6 +98,42 @@ class GateTest : public ::testing::Test {
   Starts starts;
   std::deque<int> numbers;  ///< their addresses stay
 };
+
+TEST_F(GateTest, WhereMemoryIsOutNothingChangesAndTheOthersGoOn) {
+  const uint32_t one = flow(1);
+  std::array<int, 1000> operations;
+  std::iota(operations.begin(), operations.end(), 0);
+  std::array<OperationId, 1000> ids{};
+  size_t next = 0;
+  const auto admit_next = [&] {
+    const bool may_start = gate.admit({starts, &operations.at(next), one, 4096}, ids.at(next));
+    ++next;
+    return may_start;
+  };
+  EXPECT_TRUE(admit_next());
+  EXPECT_FALSE(admit_next());  // what the flow itself needs is there now
+  bool refused = false;
+  memory_is_out = true;
+  try {
+    while (next < operations.size()) {
+      static_cast<void>(admit_next());
+    }
+  } catch (const std::bad_alloc&) {
+    refused = true;
+  }
+  memory_is_out = false;
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(gate.held(), next - 1);
+  EXPECT_FALSE(admit_next());
+  std::vector<int> started{0};
+  for (size_t i = 0; i < next; ++i) {
+    gate.ended(ids.at(i), 0);
+    for (const int number : starts.take()) {
+      started.push_back(number);
+    }
+  }
+  EXPECT_EQ(started, std::vector(operations.begin(), operations.begin() + next));
+}
 
 TEST_F(GateTest, LetsTheCallerCarryOutWhatMayStartAndTellsTheExecutorOfTheRest) {
   const uint32_t one = flow(1);

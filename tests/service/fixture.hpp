@@ -33,7 +33,7 @@ class EveryEngine : public ::testing::TestWithParam<engine::Kind> {
     }
   }
 
-  std::unique_ptr<Service> service;
+  Service::Owner service;
 };
 
 inline std::string engine_name(const ::testing::TestParamInfo<engine::Kind>& info) {

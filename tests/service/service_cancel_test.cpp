@@ -173,7 +173,7 @@ class CancellationMeets : public ::testing::TestWithParam<std::tuple<engine::Kin
     canceller.join();
   }
 
-  std::unique_ptr<Service> service;
+  Service::Owner service;
 };
 
 TEST_P(CancellationMeets, ARequestWhoseCallbackRunsOnceAndWhoseByteIsNotLost) {

@@ -47,7 +47,7 @@ class ServiceUnderFaults : public ::testing::TestWithParam<std::tuple<engine::Ki
  protected:
   [[nodiscard]] static uint64_t seed() { return std::get<1>(GetParam()); }
 
-  [[nodiscard]] static std::unique_ptr<Service> open_with(const test::FaultOptions& options) {
+  [[nodiscard]] static Service::Owner open_with(const test::FaultOptions& options) {
     faults = options;
     if (std::get<0>(GetParam()) == engine::Kind::uring) {
       faults.busy = 0;  // an empty ring is never busy, and a lane relies on it

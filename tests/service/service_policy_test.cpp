@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <future>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -41,6 +42,37 @@ policy::FlowConfig prefetch_flow() {
   return flow;
 }
 
+/// A foreground request of another thread that is in flight until end().
+class Busy {
+ public:
+  explicit Busy(Service& service)
+      : request_(gate_.wait_for_byte()), thread_([&] {
+          EXPECT_EQ(submit_one(service, request_), 1);
+          submitted_.set_value();
+          EXPECT_EQ(service.wait(request_, -1), 0);
+        }) {
+    submitted_.get_future().wait();
+  }
+  ~Busy() { end(); }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+  /// It may end from here on.
+  void open() { gate_.open(); }
+  void end() {
+    if (thread_.joinable()) {
+      open();
+      thread_.join();
+    }
+  }
+
+ private:
+  Gate gate_;
+  iow_request request_;
+  std::promise<void> submitted_;
+  std::thread thread_;
+};
+
 bool ends_within(Service& service, iow_request& request, int64_t ns) {
   return service.wait(request, ns) == 0;
 }
@@ -62,15 +94,14 @@ TEST_P(ServiceAsDriver, StrictHoldsPrefetchWhileTheForegroundIsInFlight) {
   EXPECT_EQ(stats.held, 1u);
 }
 
-TEST_P(ServiceAsDriver, StrictYieldsToForegroundDoneElsewhere) {
+TEST_P(ServiceAsDriver, StrictYieldsToForegroundOfOtherThreads) {
   const uint32_t flow = add_flow(*service, prefetch_flow());
   iow_request low = make_request(IOW_OP_NOP, -1, nullptr, 0, 0);
   low.flow = flow;
-  {
-    const ForegroundScope busy(*service, 0);
-    ASSERT_EQ(submit_one(*service, low), 1);
-    EXPECT_FALSE(ends_within(*service, low, 20'000'000));
-  }
+  Busy busy(*service);
+  ASSERT_EQ(submit_one(*service, low), 1);
+  EXPECT_FALSE(ends_within(*service, low, 20'000'000));
+  busy.end();
   EXPECT_EQ(service->wait(low, -1), 0);
 }
 
@@ -106,7 +137,7 @@ TEST_P(ServiceAsDriver, AHeldRequestCanBeCancelled) {
   const uint32_t flow = add_flow(*service, prefetch_flow());
   iow_request low = make_request(IOW_OP_NOP, -1, nullptr, 0, 0);
   low.flow = flow;
-  const ForegroundScope busy(*service, 0);
+  const Busy busy(*service);
   ASSERT_EQ(submit_one(*service, low), 1);
   EXPECT_EQ(service->cancel(low), 0);
   EXPECT_EQ(service->wait(low, -1), 0);
@@ -117,13 +148,13 @@ TEST_P(ServiceAsDriver, AHeldRequestCanBeCancelled) {
 TEST_P(ServiceAsDriver, ACancellationMayMeetTheEndOfWhatHeldTheRequest) {
   const uint32_t flow = add_flow(*service, prefetch_flow());
   for (int round = 0; round < 500; ++round) {
-    ASSERT_TRUE(service->foreground_begin(0));
+    Busy busy(*service);
     iow_request low = make_request(IOW_OP_NOP, -1, nullptr, 0, 0);
     low.flow = flow;
     ASSERT_EQ(submit_one(*service, low), 1);
-    std::thread end([&] { service->foreground_end(0); });
+    busy.open();
     (void)service->cancel(low);
-    end.join();
+    busy.end();
     ASSERT_EQ(service->wait(low, -1), 0);
     ASSERT_TRUE(low.result == 0 || low.result == -ECANCELED) << low.result;
   }

@@ -108,9 +108,9 @@ struct Host {
     service = Service::open(options, error, why);
     EXPECT_NE(service, nullptr) << why;
     workers->brackets().begin = [this](void (*done)(void*), void* user) {
-      return service->task_begin(done, user);
+      return service->begin_task(done, user);
     };
-    workers->brackets().end = [this] { return service->task_end(); };
+    workers->brackets().end = [this] { return service->end_task(); };
   }
   ~Host() {
     workers->wait();
@@ -120,7 +120,7 @@ struct Host {
   Host& operator=(const Host&) = delete;
 
   std::unique_ptr<Workers> workers;
-  std::unique_ptr<Service> service;
+  Service::Owner service;
 };
 
 class TaskFaults : public ::testing::TestWithParam<HostUnderTest> {
@@ -880,7 +880,7 @@ struct Reaped {
     return got;
   }
   std::unique_ptr<test::AlpiRuntime> runtime;
-  std::unique_ptr<Service> service;
+  Service::Owner service;
 };
 
 TEST(TaskThatReaps, HasEndedWhereNothingIsInFlight) {
@@ -1073,7 +1073,7 @@ TEST(TaskThatReaps, WhatAThreadPostedBeforeItEndedIsNotLost) {
   std::atomic<unsigned> successors{0};
   for (unsigned i = 0; i < kThreads; ++i) {
     std::thread([&, i] {
-      ASSERT_EQ(host.service->task_begin(
+      ASSERT_EQ(host.service->begin_task(
                     [](void* user) { ++*static_cast<std::atomic<unsigned>*>(user); }, &successors),
                 0);
       for (unsigned each = 0; each < kEach; ++each) {
@@ -1082,7 +1082,7 @@ TEST(TaskThatReaps, WhatAThreadPostedBeforeItEndedIsNotLost) {
                                      &results[i * kEach + each]),
                   0);
       }
-      ASSERT_EQ(host.service->task_end(), 0);
+      ASSERT_EQ(host.service->end_task(), 0);
     }).join();
   }
   host.service.reset();  // ends all that is under way

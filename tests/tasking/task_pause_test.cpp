@@ -265,15 +265,15 @@ TEST(PoolOfBoundTransfers, GivesTheSameMemoryAgain) {
   service::BoundPool pool;
   std::set<service::BoundTransfer*> first;
   for (unsigned i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(first.insert(pool.take()).second);
+    ASSERT_TRUE(first.insert(pool.acquire()).second);
   }
   for (int round = 0; round < 3; ++round) {
     for (service::BoundTransfer* const each : first) {
-      pool.give_back(*each);
+      pool.release(*each);
     }
     std::set<service::BoundTransfer*> again;
     for (unsigned i = 0; i < 1000; ++i) {
-      service::BoundTransfer* const taken = pool.take();
+      service::BoundTransfer* const taken = pool.acquire();
       again.insert(taken);
     }
     // 1000 are in 16 pieces of 64, so up to 24 others may be among them.

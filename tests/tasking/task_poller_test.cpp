@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -94,12 +95,13 @@ class NotingHost final : public tasking::TaskHost {
 };
 
 /// Counts what is under way, as the service does.
-class Counting final : public PumpClient {
+class Counting final : public OperationClient {
  public:
-  void ended(iow_request& /*request*/, Pump& /*pump*/) noexcept override {
-    unfinished.fetch_sub(1, std::memory_order_seq_cst);
+  void end_operations(std::span<engine::Operation* const> ended,
+                      Counters& /*counters*/) noexcept override {
+    unfinished.fetch_sub(static_cast<uint32_t>(ended.size()), std::memory_order_seq_cst);
   }
-  void refused(iow_request& /*request*/, Pump& /*pump*/) noexcept override { ADD_FAILURE(); }
+  void reroute(iow_request& /*request*/) noexcept override { ADD_FAILURE(); }
   std::atomic<uint32_t> unfinished{0};
 };
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -89,7 +90,7 @@ std::unique_ptr<engine::SharedQueue> open_scripted(uint32_t /*entries*/, std::st
   return std::make_unique<ScriptedQueue>();
 }
 
-class QueueOfTasks : public ::testing::Test, protected TaskQueueClient {
+class QueueOfTasks : public ::testing::Test, protected OperationClient {
  protected:
   void SetUp() override {
     std::string why;
@@ -97,13 +98,15 @@ class QueueOfTasks : public ::testing::Test, protected TaskQueueClient {
   }
   void TearDown() override { queue_.stop(); }
 
-  void ended_in_task_queue(iow_request& request) noexcept override {
-    ended_.push_back(&request);
-    queue_.collect();  // as what an end sets off may
+  void end_operations(std::span<engine::Operation* const> ended,
+                      Counters& counters) noexcept override {
+    EXPECT_EQ(&counters, &queue_.counters);
+    for (engine::Operation* const operation : ended) {
+      ended_.push_back(&request_of(*operation));
+      queue_.collect();  // as what an end sets off may
+    }
   }
-  void refused_by_task_queue(iow_request& request) noexcept override {
-    refused_.push_back(&request);
-  }
+  void reroute(iow_request& request) noexcept override { refused_.push_back(&request); }
 
   /// Reads of `bytes` each, posted in order.
   std::vector<iow_request>& post(size_t count, uint64_t bytes) {
@@ -205,11 +208,12 @@ TEST_F(QueueOfTasks, ARefusalMakesRoomForThoseThatWait) {
 TEST_F(QueueOfTasks, CountsWhatCompletedAndWhatWentOn) {
   auto& requests = post(1, 1);
   requests[0].result = 1;
-  queue_.count(requests[0]);
-  queue_.count(true);
-  queue_.count(false);
+  queue_.counters.count_end(requests[0]);
+  queue_.counters.count_step(Step::continued);
+  queue_.counters.count_step(Step::reissued);
+  queue_.counters.count_step(Step::refused);
   iow_stats sum{};
-  queue_.add_to(sum);
+  queue_.counters.add_to(sum);
   EXPECT_EQ(sum.completed, 1u);
   EXPECT_EQ(sum.read_bytes, 1u);
   EXPECT_EQ(sum.continued, 1u);
@@ -238,9 +242,9 @@ class ServiceWithQueue : public ::testing::Test {
 
   /// A read of one byte, bound to a task that ends with it.
   void bind_read(char& byte, int64_t offset, ssize_t& result, void (*done)(void*), void* user) {
-    ASSERT_EQ(service_->task_begin(done, user), 0);
+    ASSERT_EQ(service_->begin_task(done, user), 0);
     EXPECT_EQ(service_->bind(read_of(byte, offset), &result), 0);
-    EXPECT_EQ(service_->task_end(), 0);
+    EXPECT_EQ(service_->end_task(), 0);
   }
   /// What is in flight ends, and the queue's thread hands it over.
   void end_all() {
@@ -251,7 +255,7 @@ class ServiceWithQueue : public ::testing::Test {
   }
 
   const test::DirectMemory file_{"abcdefgh"};
-  std::unique_ptr<Service> service_;
+  Service::Owner service_;
 };
 
 TEST_F(ServiceWithQueue, WhatAnEndSetsOffIsInNoTaskAndItsBlockingCallsArePlain) {
@@ -307,10 +311,10 @@ class EndsOfNoWait : public ServiceWithQueue, public ::testing::WithParamInterfa
 TEST_P(EndsOfNoWait, AreNoResults) {
   std::array<char, 4> bytes{};
   ssize_t result = 0;
-  ASSERT_EQ(service_->task_begin([](void*) {}, nullptr), 0);
+  ASSERT_EQ(service_->begin_task([](void*) {}, nullptr), 0);
   const Call exact{engine::Op::read, file_.fd(), bytes.data(), bytes.size(), 0, true};
   EXPECT_EQ(service_->bind(exact, &result), 0);
-  EXPECT_EQ(service_->task_end(), 0);
+  EXPECT_EQ(service_->end_task(), 0);
   ScriptedQueue& queue = *ScriptedQueue::instance;
   queue.lets_sleepers_reap = true;
   queue.end_one(GetParam());
@@ -331,10 +335,10 @@ TEST_F(ServiceWithQueue, WhatIsNoDirectTransferDoesNotKeepDirectOnesFromIt) {
   ssize_t result = 0;
   char byte = 0;
   for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(service_->task_begin([](void*) {}, nullptr), 0);
+    ASSERT_EQ(service_->begin_task([](void*) {}, nullptr), 0);
     EXPECT_EQ(service_->bind({engine::Op::fsync, file_.fd(), nullptr, 0, 0, false}, &synced), 0);
     EXPECT_EQ(service_->bind(read_of(byte, i), &result), 0);
-    EXPECT_EQ(service_->task_end(), 0);
+    EXPECT_EQ(service_->end_task(), 0);
     EXPECT_EQ(ScriptedQueue::instance->submitted.size(), static_cast<size_t>(i) + 1);
   }
   end_all();

@@ -23,7 +23,7 @@
 using namespace ioweave;
 
 struct iow_service {
-  std::unique_ptr<service::Service> service;
+  service::Service::Owner service;
 };
 
 namespace {
@@ -567,11 +567,11 @@ int iow_ta_fdatasync(iow_service* service, int fd, ssize_t* result) noexcept {
 }
 
 int iow_task_begin(iow_service* service, void (*done)(void* user), void* user) noexcept {
-  return done == nullptr ? -EINVAL : service->service->task_begin(done, user);
+  return done == nullptr ? -EINVAL : service->service->begin_task(done, user);
 }
 
 int iow_task_end(iow_service* service) noexcept {
-  return service->service->task_end();
+  return service->service->end_task();
 }
 
 int iow_service_task_stats(iow_service* service, iow_task_stats* stats) noexcept {

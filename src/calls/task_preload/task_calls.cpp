@@ -204,7 +204,7 @@ bool pauses_a_task() noexcept {
     start_service();
     now = phase.load(std::memory_order_acquire);
   }
-  return now == Phase::ready && task_service->in_pausable_task() && !is_in_signal_handler();
+  return now == Phase::ready && task_service->is_in_pausable_task() && !is_in_signal_handler();
 }
 
 /// As a system call: -1 and errno for an error, errno untouched otherwise.
