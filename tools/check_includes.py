@@ -2,7 +2,7 @@
 """Checks that includes follow the direction of ARCHITECTURE.md, and fails on a breach.
 
     cli, calls -> service -> {gate -> policy, engine, tasking} -> base
-    cli, calls, service -> stats -> base
+    cli, calls, service -> stats -> config -> base
     cli, apps/tiom, python, bench -> model -> base
     simulator -> policy
     cli -> stream -> {engine, stats}
@@ -24,16 +24,17 @@ from pathlib import Path
 PUBLIC = "ioweave"  # include/ioweave/, included as <ioweave/...> or "ioweave/..."
 
 # Station (a folder of src/, or a top folder) -> the stations that its files may include.
-_CORE = {"policy", "engine", "tasking", "stats", "base"}
+_CORE = {"policy", "engine", "tasking", "stats", "config", "base"}
 ALLOWED: dict[str, set[str]] = {
     "base": {"base"},
-    "stats": {"stats", "base"},
+    "config": {"config", "base"},
+    "stats": {"stats", "config", "base"},
     "policy": {"policy", "base"},
     "model": {"model", "base"},
     "simulator": {"simulator", "policy", "base"},
     "gate": {"gate", "policy", "base"},
     "engine": {"engine", "base"},
-    "stream": {"stream", "engine", "stats", "base"},
+    "stream": {"stream", "engine", "stats", "config", "base"},
     "tasking": {"tasking", "base"},
     "service": {"service", "gate", PUBLIC} | _CORE,
     "calls": {"calls", "service", "gate", PUBLIC} | _CORE,

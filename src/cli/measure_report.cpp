@@ -70,7 +70,7 @@ const char* scope_of(const Measurement& measured) {
 
 std::string how_text(const Measurement& measured) {
   const MeasureOptions& options = measured.options;
-  return "files of " + size_text(options.bytes) +
+  return "files of " + config::size_text(options.bytes) +
          (options.direct ? ", O_DIRECT and fsync" : ", buffered and fsync") + ", " +
          std::to_string(options.repetitions) + " samples of " + printed("%g", options.seconds) +
          " s each";

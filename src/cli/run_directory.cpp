@@ -142,8 +142,8 @@ void RunDirectory::keep() noexcept {
   if (fd >= 0) close(fd);
 }
 
-int RunDirectory::write_config(const stats::RunConfig& config) const {
-  const int fd = openat(fd_, stats::kConfigName, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+int RunDirectory::write_config(const config::RunConfig& config) const {
+  const int fd = openat(fd_, config::kConfigName, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return -errno;
   const auto* const bytes = reinterpret_cast<const char*>(&config);
   int error = stats::write_all(fd, std::string_view(bytes, sizeof config));

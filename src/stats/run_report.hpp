@@ -37,7 +37,7 @@ struct FileReport {
   std::string file_system;
   uint64_t device = 0;
   uint64_t inode = 0;
-  RunPolicy policy = RunPolicy::overlap;
+  config::RunPolicy policy = config::RunPolicy::overlap;
   Degrade degrade = Degrade::none;
   uint64_t opens = 0;
   uint32_t processes = 1;
@@ -153,7 +153,7 @@ struct RunReport {
   std::string directory;
   Machine machine;
   std::vector<MountPoint> mounts;  ///< those that hold a file of the run
-  RunConfig config;
+  config::RunConfig config;
   Outcome outcome;
   std::vector<ProcessReport> processes;
   std::vector<FileReport> files;  ///< most exposed first

@@ -89,10 +89,10 @@ class Attached : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     run_directory = new TemporaryDirectory(true);
-    stats::RunConfig config;
+    config::RunConfig config;
     std::ofstream(*run_directory / "config", std::ios::binary)
         .write(reinterpret_cast<const char*>(&config), sizeof config);
-    setenv(stats::kRunDirVariable, run_directory->path().c_str(), 1);
+    setenv(config::kRunDirVariable, run_directory->path().c_str(), 1);
     real::resolve();
     ASSERT_TRUE(process.attach());
     ASSERT_TRUE(table.start());

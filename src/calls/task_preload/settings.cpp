@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/nearest_name.hpp"
-#include "stats/config_names.hpp"
+#include "config/names.hpp"
 
 namespace ioweave::calls {
 namespace {
@@ -63,7 +63,7 @@ TaskSettings task_settings(std::string& warnings) {
   settings.service.tasks = kHostKinds[choice("IOWEAVE_TASKS", kHosts, warnings)];
   settings.service.reap_in_task = choice("IOWEAVE_TASK_REAPER", kReapers, warnings) == 1;
   settings.service.engine =
-      static_cast<engine::Kind>(choice("IOWEAVE_TASK_ENGINE", stats::kEngineNames, warnings));
+      static_cast<engine::Kind>(choice("IOWEAVE_TASK_ENGINE", config::kEngineNames, warnings));
   if (const char* const value = std::getenv("IOWEAVE_MAX_PAUSED")) {
     const std::string_view text(value);
     uint32_t most = 0;

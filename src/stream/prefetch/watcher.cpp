@@ -27,11 +27,11 @@
 #include "base/clock.hpp"
 #include "base/descriptor.hpp"
 #include "base/file_system_kind.hpp"
+#include "config/glob.hpp"
 #include "engine/available_memory.hpp"
 #include "engine/prefetch.hpp"
 #include "engine/read_ahead_walk.hpp"
 #include "engine/system_facts.hpp"
-#include "stats/glob.hpp"
 #include "stream/prefetch/proc_files.hpp"
 #include "stream/prefetch/process_segment.hpp"
 #include "stream/prefetch/read_follower.hpp"
@@ -119,10 +119,10 @@ struct Process {
 }  // namespace
 
 struct Watcher::Shared {
-  Shared(const stats::RunConfig& its, std::string where)
+  Shared(const config::RunConfig& its, std::string where)
       : config(its), run_directory(std::move(where)), wake(eventfd(0, EFD_CLOEXEC)) {}
 
-  const stats::RunConfig config;
+  const config::RunConfig config;
   const std::string run_directory;
   const Descriptor wake;  ///< readable: stop
   std::mutex lock;
@@ -633,7 +633,7 @@ bool Watcher::Thread::has_ended(pid_t pid) const {
 
 bool Watcher::Thread::policy_allows(const Key& key, Reader& reader) const {
   if (reader.path.empty()) reader.path = path_of(std::get<0>(key), reader.file.fd);
-  return stats::policy_of(shared_->config, reader.path) == stats::RunPolicy::overlap;
+  return config::policy_of(shared_->config, reader.path) == config::RunPolicy::overlap;
 }
 
 /// Whether a descriptor of the run tells that opening the file of a mapping would be noticed.
@@ -675,7 +675,7 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
 
 // ---- The command's side -------------------------------------------------------------------------
 
-Watcher::Watcher(const stats::RunConfig& config, std::string run_directory)
+Watcher::Watcher(const config::RunConfig& config, std::string run_directory)
     : shared_(std::make_shared<Shared>(config, std::move(run_directory))) {}
 
 Watcher::~Watcher() {
@@ -683,10 +683,10 @@ Watcher::~Watcher() {
 }
 
 void Watcher::start(pid_t program) {
-  const auto may_overlap = [](const stats::RunConfig& config) {
-    return config.policy == stats::RunPolicy::overlap ||
-           std::any_of(config.rule, config.rule + config.rules, [](const stats::FileRule& rule) {
-             return rule.policy == stats::RunPolicy::overlap;
+  const auto may_overlap = [](const config::RunConfig& config) {
+    return config.policy == config::RunPolicy::overlap ||
+           std::any_of(config.rule, config.rule + config.rules, [](const config::FileRule& rule) {
+             return rule.policy == config::RunPolicy::overlap;
            });
   };
   if (!shared_->wake.is_open() || !may_overlap(shared_->config)) return;

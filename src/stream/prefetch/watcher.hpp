@@ -35,7 +35,7 @@ namespace ioweave::stream {
 class Watcher {
  public:
   /// `run_directory`: of the segments; empty: none of the processes has one.
-  Watcher(const stats::RunConfig& config, std::string run_directory);
+  Watcher(const config::RunConfig& config, std::string run_directory);
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;

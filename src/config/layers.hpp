@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/settings.hpp"
+#include "config/settings.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 
 /// The site's file. It is compiled in: a variable that moved it would undo its locks.
 inline constexpr std::string_view kSiteFile = "/etc/ioweave/ioweave.toml";
@@ -41,4 +41,4 @@ struct ConfigPlaces {
 [[nodiscard]] std::vector<Layer> all_layers(Layer command_line, const char* const* environment,
                                             const ConfigPlaces& places);
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

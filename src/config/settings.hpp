@@ -20,9 +20,9 @@
 #include <string_view>
 #include <vector>
 
-#include "stats/segment.hpp"
+#include "config/run_config.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 
 enum class Key : uint8_t {
   policy,
@@ -124,7 +124,7 @@ struct Layer {
 
 struct ResolvedRule {
   std::string glob;  ///< absolute
-  stats::RunPolicy policy = stats::RunPolicy::overlap;
+  RunPolicy policy = RunPolicy::overlap;
   Origin origin;
 };
 
@@ -144,13 +144,13 @@ struct Resolved {
   }
   [[nodiscard]] uint64_t size(Key key) const noexcept;
   [[nodiscard]] bool flag(Key key) const noexcept;
-  [[nodiscard]] stats::RunPolicy policy() const noexcept;
+  [[nodiscard]] RunPolicy policy() const noexcept;
 };
 
 /// Resolves layers, highest first. Never fails: see above.
 [[nodiscard]] Resolved resolve(std::span<const Layer> layers);
 
 /// The configuration that the interposer maps.
-[[nodiscard]] stats::RunConfig run_config(const Resolved& resolved);
+[[nodiscard]] RunConfig run_config(const Resolved& resolved);
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

@@ -8,9 +8,9 @@
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
-#include "cli/layers.hpp"
+#include "config/layers.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
 
 /// Reads one table into a layer.
@@ -128,4 +128,4 @@ Layer toml_layer(LayerKind kind, std::string_view text, const std::string& shown
   return layer;
 }
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

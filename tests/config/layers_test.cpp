@@ -1,4 +1,4 @@
-#include "cli/layers.hpp"
+#include "config/layers.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 #include "stats/text_file.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
 
 using test::TempDir;
@@ -158,4 +158,4 @@ TEST(AllLayers, AreInOrderOfPrecedence) {
 }
 
 }  // namespace
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

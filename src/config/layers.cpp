@@ -1,4 +1,4 @@
-#include "cli/layers.hpp"
+#include "config/layers.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include "base/nearest_name.hpp"
-#include "stats/segment.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
 
 constexpr std::string_view kPrefix = "IOWEAVE_";
@@ -21,8 +20,8 @@ constexpr off_t kLargestFile = 1 << 20;
 
 /// Variables that are ours and no settings.
 constexpr std::array<std::string_view, 7> kOtherVariables{
-    kRulesVariable,        stats::kRunDirVariable, "IOWEAVE_PRELOAD_PATH", "IOWEAVE_TASKS",
-    "IOWEAVE_TASK_REAPER", "IOWEAVE_MAX_PAUSED",   "IOWEAVE_TASK_REPORT"};
+    kRulesVariable,        kRunDirVariable,      "IOWEAVE_PRELOAD_PATH", "IOWEAVE_TASKS",
+    "IOWEAVE_TASK_REAPER", "IOWEAVE_MAX_PAUSED", "IOWEAVE_TASK_REPORT"};
 
 const Setting* setting_of_variable(std::string_view variable) {
   for (const Setting& each : settings()) {
@@ -174,4 +173,4 @@ std::vector<Layer> all_layers(Layer command_line, const char* const* environment
   return layers;
 }
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

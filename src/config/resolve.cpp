@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cli/settings.hpp"
-#include "stats/config_names.hpp"
+#include "config/names.hpp"
+#include "config/settings.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
 
 std::string at(const Origin& origin) {
@@ -89,15 +89,15 @@ void add_rule(const RuleEntry& rule, Resolved& resolved) {
     return;
   }
   std::string glob = absolute_glob(rule);
-  if (rule.glob.empty() || glob.size() >= sizeof(stats::FileRule::glob)) {
-    const std::string limit = std::to_string(sizeof(stats::FileRule::glob) - 1);
+  if (rule.glob.empty() || glob.size() >= sizeof(FileRule::glob)) {
+    const std::string limit = std::to_string(sizeof(FileRule::glob) - 1);
     resolved.warnings.push_back(at(rule.origin) + "rule '" + rule.glob +
                                 "' is ignored: a glob has 1 to " + limit +
                                 " characters with its directory");
     return;
   }
-  const auto index = stats::index_of(stats::kRunPolicyNames, *policy);
-  resolved.rules.push_back({std::move(glob), static_cast<stats::RunPolicy>(index), rule.origin});
+  const auto index = index_of(kRunPolicyNames, *policy);
+  resolved.rules.push_back({std::move(glob), static_cast<RunPolicy>(index), rule.origin});
 }
 
 void resolve_rules(std::span<const Layer> layers, Resolved& resolved) {
@@ -113,7 +113,7 @@ void resolve_rules(std::span<const Layer> layers, Resolved& resolved) {
       }
     }
   }
-  constexpr size_t kMost = stats::RunConfig::kMaxRules;
+  constexpr size_t kMost = RunConfig::kMaxRules;
   if (resolved.rules.size() > kMost) {
     resolved.warnings.push_back(at(resolved.rules[kMost].origin) + "only the first " +
                                 std::to_string(kMost) + " rules are used; this one and " +
@@ -150,8 +150,8 @@ void drop_mode_of_another_engine(Resolved& resolved) {
   mode.origin = engine.origin;
 }
 
-bool uses_engine(stats::RunPolicy policy) {
-  return policy == stats::RunPolicy::sync || policy == stats::RunPolicy::writes;
+bool uses_engine(RunPolicy policy) {
+  return policy == RunPolicy::sync || policy == RunPolicy::writes;
 }
 
 /// An option that changes nothing is worth a word; a file may say it for other runs.
@@ -182,9 +182,8 @@ bool Resolved::flag(Key key) const noexcept {
   return (*this)[key].text == "true";
 }
 
-stats::RunPolicy Resolved::policy() const noexcept {
-  return static_cast<stats::RunPolicy>(
-      stats::index_of(stats::kRunPolicyNames, (*this)[Key::policy].text));
+RunPolicy Resolved::policy() const noexcept {
+  return static_cast<RunPolicy>(index_of(kRunPolicyNames, (*this)[Key::policy].text));
 }
 
 Resolved resolve(std::span<const Layer> layers) {
@@ -209,22 +208,22 @@ Resolved resolve(std::span<const Layer> layers) {
   return resolved;
 }
 
-stats::RunConfig run_config(const Resolved& resolved) {
+RunConfig run_config(const Resolved& resolved) {
   const auto chosen = [&](Key key, const auto& names) {
-    return static_cast<uint32_t>(stats::index_of(names, resolved[key].text));
+    return static_cast<uint32_t>(index_of(names, resolved[key].text));
   };
-  stats::RunConfig config;
+  RunConfig config;
   config.policy = resolved.policy();
-  config.engine = chosen(Key::engine, stats::kEngineNames);
-  config.engine_mode = chosen(Key::mode, stats::kEngineModeNames);
+  config.engine = chosen(Key::engine, kEngineNames);
+  config.engine_mode = chosen(Key::mode, kEngineModeNames);
   config.lookahead_bytes = resolved.size(Key::lookahead);
   config.max_lookahead_bytes = resolved.size(Key::max_lookahead);
   for (const ResolvedRule& rule : resolved.rules) {
-    stats::FileRule& slot = config.rule[config.rules++];
+    FileRule& slot = config.rule[config.rules++];
     std::memcpy(slot.glob, rule.glob.c_str(), rule.glob.size() + 1);
     slot.policy = rule.policy;
   }
   return config;
 }
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config
