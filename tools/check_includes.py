@@ -10,7 +10,7 @@
 A station may include what lies anywhere behind it, never what lies beside or before it. The public
 headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom, which measures it
 through its public headers; those in examples/ know only these, those in bench/ also base and
-model, and the Python module these, policy and model. policy and model are pure logic: what the
+model, and the Python module these, policy, model and config. policy and model are pure logic: what the
 system offers of I/O, time and threads is closed to them. A policy is constructed by its drivers
 alone: the gate of a process, and the Python binding, which serves simulations and Dask's scheduler.
 
@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "apps/tiom": {PUBLIC, "base", "stats", "model"},
     "examples": {PUBLIC},
     "bench": {PUBLIC, "base", "model"},
-    "python": {PUBLIC, "policy", "model", "simulator", "base"},
+    "python": {PUBLIC, "policy", "model", "simulator", "config", "base"},
 }
 
 # System headers that a station must do without, and why.

@@ -13,6 +13,36 @@ def is_shared_file_system(type: str) -> bool:
     """Whether several nodes use file systems of that type, as /proc/self/mountinfo has it, at
     once."""
 
+def check_device(settings: dict[str, Any]) -> None:
+    """Checks the settings of an ioweave.Device, by name; what is not given has its default.
+
+    Raises:
+        ValueError: One is wrong; the text names device and setting.
+    """
+
+def check_node(settings: dict[str, Any]) -> None:
+    """The same for an ioweave.Node."""
+
+def read_description(
+    file: str | None, shown: str = ""
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """The settings of the devices and nodes that ioweave.toml describes, and what to warn of.
+
+    Args:
+        file: its absolute path; None: the usual files.
+        shown: what messages call it.
+
+    Raises:
+        OSError: `file` cannot be read.
+        ValueError: A file is no TOML, or describes something wrongly; the text names the place.
+    """
+
+def is_one_of(node: str, globs: Sequence[str]) -> bool:
+    """Whether a node is meant by one of them, with or without its domain."""
+
+def nearest_name(name: str, known: Sequence[str]) -> str:
+    """The name of `known` that is closest in edit distance; empty where none is near."""
+
 def learned_from_curve(curve: Sequence[tuple[float, float]]) -> str:
     """What `climb` would have learned of a device with this curve, for Policy.add_flow(learned=):
     (operations at once, MB/s of all together), ascending. Empty where there is no point."""

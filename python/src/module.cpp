@@ -17,6 +17,7 @@ NB_MODULE(_core, module) {
       nanobind::arg("type"),
       "Whether several nodes use file systems of that type, as /proc/self/mountinfo has it, at "
       "once.");
+  ioweave::python::bind_config(module);
   ioweave::python::bind_policy(module);
   ioweave::python::bind_files(module);
   ioweave::python::bind_simulation(module);

@@ -70,8 +70,7 @@ int config_command(Arguments arguments) {
     return 0;
   }
   const config::ConfigPlaces places = config::config_places();
-  const config::Resolved resolved = config::resolve(config::all_layers(
-      config::Layer{config::LayerKind::command_line, {}, {}, {}, {}}, environ, places));
+  const config::Resolved resolved = config::resolve(config::all_layers({}, environ, places));
   if (!options.json) {
     for (const std::string& warning : resolved.warnings) complain("warning: " + warning);
   }

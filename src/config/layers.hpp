@@ -27,9 +27,10 @@ struct ConfigPlaces {
 [[nodiscard]] Layer environment_layer(const char* const* environment,
                                       const std::string& working_directory);
 
-/// What a file says; an absent one says nothing. `shown` is its name in messages; rules with a
-/// relative glob start in `directory`. In LayerKind::directory a file that belongs to neither the
-/// user nor root is ignored with a warning: working in a folder must not mean obeying its owner.
+/// What the file at an absolute path says; an absent one says nothing. `shown` is its name in
+/// messages; rules with a relative glob start in `directory`, and relative paths of devices beside
+/// the file. In LayerKind::directory a file that belongs to neither the user nor root is ignored
+/// with a warning: working in a folder must not mean obeying its owner.
 [[nodiscard]] Layer file_layer(LayerKind kind, const std::string& path, const std::string& shown,
                                const std::string& directory);
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "config/description.hpp"
 #include "config/names.hpp"
-#include "config/settings.hpp"
 
 namespace ioweave::config {
 namespace {
@@ -25,15 +25,7 @@ const Entry* lock_on(std::span<const Layer> layers, std::string_view name) {
 void warn_of_unknown_names(const Layer& layer, std::vector<std::string>& warnings) {
   const auto check = [&](const Entry& entry, bool may_be_rule) {
     if (setting_named(entry.name) != nullptr || (may_be_rule && entry.name == "rule")) return;
-    const auto former = std::ranges::find(former_settings(), entry.name, &FormerSetting::name);
-    if (former != former_settings().end()) {
-      warnings.push_back(at(entry.origin) + farewell(*former));
-      return;
-    }
-    const std::string_view nearest = nearest_setting(entry.name);
-    std::string warning = at(entry.origin) + "unknown setting '" + entry.name + "' is ignored";
-    if (!nearest.empty()) warning += "; did you mean '" + std::string(nearest) + "'?";
-    warnings.push_back(std::move(warning));
+    warnings.push_back(unknown_name(entry));
   };
   for (const Entry& entry : layer.entries) check(entry, false);
   for (const Entry& lock : layer.locks) check(lock, true);
@@ -174,6 +166,15 @@ void warn_of_unused_engine(Resolved& resolved) {
 
 }  // namespace
 
+std::string unknown_name(const Entry& entry) {
+  const auto former = std::ranges::find(former_settings(), entry.name, &FormerSetting::name);
+  if (former != former_settings().end()) return at(entry.origin) + farewell(*former);
+  const std::string_view nearest = nearest_setting(entry.name);
+  std::string text = at(entry.origin) + "unknown setting '" + entry.name + "' is ignored";
+  if (!nearest.empty()) text += "; did you mean '" + std::string(nearest) + "'?";
+  return text;
+}
+
 uint64_t Resolved::size(Key key) const noexcept {
   return parse_size((*this)[key].text).value_or(0);
 }
@@ -205,6 +206,8 @@ Resolved resolve(std::span<const Layer> layers) {
   drop_mode_of_another_engine(resolved);
   resolve_rules(layers, resolved);
   warn_of_unused_engine(resolved);
+  const std::vector<std::string> errors = describe(layers).errors;
+  resolved.warnings.insert(resolved.warnings.end(), errors.begin(), errors.end());
   return resolved;
 }
 

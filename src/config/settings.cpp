@@ -158,7 +158,7 @@ std::string farewell(const FormerSetting& setting) {
 }
 
 std::string_view nearest_setting(std::string_view name) {
-  std::vector<std::string_view> names{"rule", "lock"};
+  std::vector<std::string_view> names{"device", "node", "rule", "lock"};
   for (const Setting& each : kSettings) names.push_back(each.name);
   return nearest_name(name, names);
 }

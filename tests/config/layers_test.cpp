@@ -71,12 +71,21 @@ TEST(TomlLayer, AnUnknownTableIsLeftToResolve) {
   EXPECT_THAT(resolve(layers).warnings, ElementsAre(HasSubstr("unknown setting 'prefetch'")));
 }
 
-TEST(TomlLayer, DevicesAreLeftToThePythonPackage) {
+TEST(TomlLayer, DevicesAndNodesAreNoSettings) {
   const Layer layer = parse(
       "[[device]]\nname = \"ssd\"\nbandwidth = 450\nnodes = [\"bb*\"]\n"
       "[[node]]\nname = \"bb\"\ncount = 2\ncores = 48\n");
+  EXPECT_EQ(layer.devices.size(), 1u);
+  EXPECT_EQ(layer.nodes.size(), 1u);
   const std::vector<Layer> layers{layer};
   EXPECT_THAT(resolve(layers).warnings, IsEmpty());
+}
+
+TEST(TomlLayer, ADeviceThatIsDescribedWronglyIsAWarningToARun) {
+  const std::vector<Layer> layers{parse("\n[[device]]\nname = \"ssd\"\nbandwith = 450\n")};
+  EXPECT_THAT(resolve(layers).warnings,
+              ElementsAre("f.toml:2: device 'ssd': unknown setting 'bandwith'; did you mean "
+                          "'bandwidth'?"));
 }
 
 TEST(TomlLayer, TheSiteMayLock) {
