@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._core import Policy, SetLimit, Start
+from ._core import Policy, SetLimit, Start, is_rotational
 from .config import did_you_mean
 from .constraints import text_for
 from .devices import Device
 from .learning import Learned
-from .sampling import is_rotational
 
 if TYPE_CHECKING:
     from .graph import Call

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from . import _core
 from .numeric import real, whole
 
-_MOUNTINFO = Path("/proc/self/mountinfo")
+_MOUNTINFO = "/proc/self/mountinfo"
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,7 @@ class Device:
             ValueError: a setting is wrong.
         """
         folder = Path(path).resolve(strict=True)
-        mount, kind = _mount_of(folder, _MOUNTINFO)
-        shared = _core.is_shared_file_system(kind)
+        mount, _, shared = _core.mount_of(folder, _MOUNTINFO)
         found: dict[str, Any] = {
             "name": Path(mount).name or "root",
             "path": folder,
@@ -141,20 +139,3 @@ def devices_by_name(devices: Iterable[Device]) -> dict[str, Device]:
             raise ValueError(f"device {device.name!r} is given twice")
         named[device.name] = device
     return named
-
-
-def _mount_of(path: Path, mountinfo: Path) -> tuple[str, str]:
-    """Mount point and file system type of an absolute path without links."""
-    best = ("/", "")
-    for line in mountinfo.read_text("utf-8", "surrogateescape").splitlines():
-        before, _, after = line.partition(" - ")
-        mount = _without_escapes(before.split()[4])
-        # A later mount on the same place hides the earlier one.
-        if path.is_relative_to(mount) and len(mount) >= len(best[0]):
-            best = (mount, after.split()[0])
-    return best
-
-
-def _without_escapes(text: str) -> str:
-    # The kernel writes blanks and backslashes as \ooo.
-    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text)

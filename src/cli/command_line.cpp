@@ -16,9 +16,9 @@
 #include <CLI/Formatter.hpp>
 
 #include "base/nearest_name.hpp"
-#include "cli/device_curve.hpp"
 #include "cli/format.hpp"
 #include "cli/output.hpp"
+#include "device/curve.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -344,8 +344,8 @@ constexpr uint64_t kMostFile = uint64_t{1} << 40;
 std::string take_measure(const std::string& streams, const std::string& size,
                          MeasureOptions& options) {
   std::string why;
-  options.streams =
-      streams.empty() ? doubling_to(kDefaultStreams) : parse_streams(streams, kMostStreams, why);
+  options.streams = streams.empty() ? device::doubling_to(kDefaultStreams)
+                                    : device::parse_streams(streams, kMostStreams, why);
   if (options.streams.empty()) return why;
   const auto bytes = size.empty() ? options.bytes : config::parse_size(size);
   if (!bytes || *bytes < kLeastFile || *bytes > kMostFile || *bytes % 4096 != 0) {

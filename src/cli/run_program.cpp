@@ -12,11 +12,13 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/atomic_file.hpp"
 #include "cli/launch.hpp"
 #include "cli/locations.hpp"
 #include "cli/machine.hpp"
@@ -27,7 +29,6 @@
 #include "config/layers.hpp"
 #include "config/names.hpp"
 #include "engine/backend.hpp"
-#include "stats/atomic_file.hpp"
 #include "stats/run_file.hpp"
 #include "stream/prefetch/watcher.hpp"
 
@@ -176,7 +177,7 @@ int explain_failure(const Run& run, const LaunchResult& result) {
 }
 
 void write_report(const std::string& path, const std::string& text, const char* what) {
-  const int error = stats::write_atomically(path, text);
+  const int error = write_atomically(path, text);
   if (error == 0) return;
   complain(std::string("the ") + what + " " + path + " was not written: " + std::strerror(-error));
 }

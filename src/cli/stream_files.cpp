@@ -234,7 +234,7 @@ std::string StreamFiles::failure(Direction direction, int error) const {
 }
 
 bool StreamFiles::warm_up(double seconds, const std::function<void(uint64_t bytes)>& tell,
-                          std::vector<Durable>& log, std::string& why) {
+                          std::vector<device::Durable>& log, std::string& why) {
   const unsigned count = std::min(kWarmUpStreams, settings_.files);
   std::atomic<bool> stop = false;
   std::atomic<int> failed = 0;
@@ -269,8 +269,8 @@ bool StreamFiles::warm_up(double seconds, const std::function<void(uint64_t byte
   return failed.load() == 0;
 }
 
-bool StreamFiles::move(Direction direction, unsigned streams, double seconds, Sample& sample,
-                       std::string& why) {
+bool StreamFiles::move(Direction direction, unsigned streams, double seconds,
+                       device::Sample& sample, std::string& why) {
   for (unsigned i = 0; i < streams; ++i) {
     streams_[i]->moved = 0;
     if (direction == Direction::read) streams_[i]->forget();

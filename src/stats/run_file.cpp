@@ -60,7 +60,7 @@ Json machine_json(const Machine& machine) {
 
 Json run_json(const RunReport& report) {
   Json mounts = Json::array();
-  for (const MountPoint& mount : report.mounts) {
+  for (const device::Mount& mount : report.mounts) {
     mounts.push_back({{"path", mount.path}, {"type", mount.type}, {"source", mount.source}});
   }
   return {{"type", "run"},

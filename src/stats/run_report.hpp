@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device/mounts.hpp"
 #include "stats/segment.hpp"
 
 namespace ioweave::stats {
@@ -130,12 +131,6 @@ struct Machine {
   uint64_t memory_bytes = 0;
 };
 
-struct MountPoint {
-  std::string path;
-  std::string type;    ///< "ext4", "lustre", "fuse.slowfs", ...
-  std::string source;  ///< device or server
-};
-
 /// How the program ended and what it cost, by wait4(2).
 struct Outcome {
   double wall_seconds = 0;
@@ -152,7 +147,7 @@ struct RunReport {
   std::vector<std::string> command;
   std::string directory;
   Machine machine;
-  std::vector<MountPoint> mounts;  ///< those that hold a file of the run
+  std::vector<device::Mount> mounts;  ///< those that hold a file of the run
   config::RunConfig config;
   Outcome outcome;
   std::vector<ProcessReport> processes;

@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import ioweave
-from ioweave import devices
+from ioweave import _core, devices
 from ioweave.config import load_devices, load_nodes
 
 
@@ -88,7 +88,7 @@ class Discovery(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".mountinfo") as file:
             file.write(mounts)
             file.flush()
-            with mock.patch.object(devices, "_MOUNTINFO", Path(file.name)):
+            with mock.patch.object(devices, "_MOUNTINFO", file.name):
                 return ioweave.Device.discover("/usr/..", **settings)
 
     def test_name_and_scope_are_those_of_the_file_system(self) -> None:
@@ -108,10 +108,9 @@ class Discovery(unittest.TestCase):
                 "4 1 8:3 / /my rw - ext3 d rw\n"
             )
             file.flush()
-            mounts = Path(file.name)
-            found = devices._mount_of(Path("/my data/run"), mounts)
-            self.assertEqual(found, ("/my data", "nfs4"))
-            self.assertEqual(devices._mount_of(Path("/mystery"), mounts), ("/", "ext4"))
+            found = _core.mount_of("/my data/run", file.name)
+            self.assertEqual(found, ("/my data", "nfs4", True))
+            self.assertEqual(_core.mount_of(Path("/mystery"), file.name), ("/", "ext4", False))
 
     def test_settings_go_before_what_is_found(self) -> None:
         found = self.discover(

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/atomic_file.hpp"
+#include "base/atomic_file.hpp"
 #include "stats/text_file.hpp"
 #include "support/temp_dir.hpp"
 
