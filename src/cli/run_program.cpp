@@ -26,6 +26,7 @@
 #include "cli/program.hpp"
 #include "cli/remarks.hpp"
 #include "cli/run_directory.hpp"
+#include "config/description.hpp"
 #include "config/layers.hpp"
 #include "config/names.hpp"
 #include "engine/backend.hpp"
@@ -56,6 +57,7 @@ struct Run {
   const RunOptions& options;
   const RunKind& kind;
   config::Resolved settings;
+  std::vector<config::Device> devices;  ///< described
   Program program;
   std::string library;
   std::unique_ptr<RunDirectory> directory;  ///< null: the program runs unobserved
@@ -72,7 +74,10 @@ void resolve_settings(Run& run) {
   const config::ConfigPlaces places = config::config_places();
   config::Layer command_line = run.options.settings;
   for (config::RuleEntry& rule : command_line.rules) rule.directory = places.working_directory;
-  run.settings = config::resolve(config::all_layers(std::move(command_line), environ, places));
+  const std::vector<config::Layer> layers =
+      config::all_layers(std::move(command_line), environ, places);
+  run.settings = config::resolve(layers);
+  run.devices = config::describe(layers).devices;
   run.report.config = config::run_config(run.settings);
   run.report.directory = places.working_directory;
   if (run.kind.observe_only) {
@@ -219,7 +224,7 @@ void publish(const Run& run) {
 }  // namespace
 
 int run_program(const RunOptions& options, const RunKind& kind) {
-  Run run{options, kind, {}, {}, {}, nullptr, {}, {}, {}};
+  Run run{options, kind, {}, {}, {}, {}, nullptr, {}, {}, {}};
   std::string why;
   run.library = locate(Location::preload, why);
   if (run.library.empty()) {
@@ -240,7 +245,8 @@ int run_program(const RunOptions& options, const RunKind& kind) {
     if (run.directory) run.directory->gather(gatherer, last, run.remarks);
   };
   request.on_tick = [&] { gather(false); };
-  stream::Watcher watcher(run.report.config, run.directory ? run.directory->path() : "");
+  stream::Watcher watcher(run.report.config, run.directory ? run.directory->path() : "",
+                          std::move(run.devices));
   request.on_start = [&](pid_t program) { watcher.start(program); };
   run.report.started = utc_now();
   const LaunchResult result = launch(request);
