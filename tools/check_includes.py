@@ -2,17 +2,19 @@
 """Checks that includes follow the direction of ARCHITECTURE.md, and fails on a breach.
 
     cli, calls -> service -> {gate -> policy, engine, tasking} -> base
-    cli, calls, service -> stats -> base
+    cli, calls, service -> stats -> device -> config -> base
     cli, apps/tiom, python, bench -> model -> base
     simulator -> policy
     cli -> stream -> {engine, stats}
+    apps/tiom, python -> device
 
 A station may include what lies anywhere behind it, never what lies beside or before it. The public
 headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom, which measures it
 through its public headers; those in examples/ know only these, those in bench/ also base and
-model, and the Python module these, policy and model. policy and model are pure logic: what the
-system offers of I/O, time and threads is closed to them. A policy is constructed by its drivers
-alone: the gate of a process, and the Python binding, which serves simulations and Dask's scheduler.
+model, and the Python module these, policy, model, device and config. policy and model are pure
+logic: what the system offers of I/O, time and threads is closed to them. A policy is constructed by
+its drivers alone: the gate of a process, and the Python binding, which serves simulations and
+Dask's scheduler.
 
 Usage: check_includes.py [ROOT]
 """
@@ -24,26 +26,28 @@ from pathlib import Path
 PUBLIC = "ioweave"  # include/ioweave/, included as <ioweave/...> or "ioweave/..."
 
 # Station (a folder of src/, or a top folder) -> the stations that its files may include.
-_CORE = {"policy", "engine", "tasking", "stats", "base"}
+_CORE = {"policy", "engine", "tasking", "stats", "device", "config", "base"}
 ALLOWED: dict[str, set[str]] = {
     "base": {"base"},
-    "stats": {"stats", "base"},
+    "config": {"config", "base"},
+    "device": {"device", "config", "base"},
+    "stats": {"stats", "device", "config", "base"},
     "policy": {"policy", "base"},
     "model": {"model", "base"},
     "simulator": {"simulator", "policy", "base"},
     "gate": {"gate", "policy", "base"},
     "engine": {"engine", "base"},
-    "stream": {"stream", "engine", "stats", "base"},
+    "stream": {"stream", "engine", "stats", "device", "config", "base"},
     "tasking": {"tasking", "base"},
     "service": {"service", "gate", PUBLIC} | _CORE,
     "calls": {"calls", "service", "gate", PUBLIC} | _CORE,
     "cli": {"cli", "stream", "service", "model", PUBLIC} | _CORE,
     "include": {PUBLIC},
     "apps": set(),
-    "apps/tiom": {PUBLIC, "base", "stats", "model"},
+    "apps/tiom": {PUBLIC, "base", "device", "model"},
     "examples": {PUBLIC},
     "bench": {PUBLIC, "base", "model"},
-    "python": {PUBLIC, "policy", "model", "simulator", "base"},
+    "python": {PUBLIC, "policy", "model", "simulator", "device", "config", "base"},
 }
 
 # System headers that a station must do without, and why.

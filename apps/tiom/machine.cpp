@@ -7,14 +7,16 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <sstream>
 #include <string_view>
+#include <vector>
 
 #include <sched.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#include "device/mounts.hpp"
 
 namespace tiom {
 namespace {
@@ -29,24 +31,6 @@ std::string field_of(const char* path, std::string_view key) {
     if (colon != std::string::npos && start != std::string::npos) return line.substr(start);
   }
   return "";
-}
-
-/// Finds the mount of a device number: "... MAJOR:MINOR ... - TYPE SOURCE ...".
-void find_mount(dev_t device, Machine& machine) {
-  const std::string number = std::to_string(major(device)) + ":" + std::to_string(minor(device));
-  std::ifstream file("/proc/self/mountinfo");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string id;
-    std::string parent;
-    std::string found;
-    words >> id >> parent >> found;
-    const size_t dash = line.find(" - ");
-    if (found != number || dash == std::string::npos) continue;
-    std::istringstream rest(line.substr(dash + 3));
-    rest >> machine.file_system >> machine.device;
-    return;
-  }
 }
 
 std::string utc_now() {
@@ -100,7 +84,11 @@ Machine this_machine(int fd) {
       machine.device = "block device " + std::to_string(major(status.st_rdev)) + ":" +
                        std::to_string(minor(status.st_rdev));
     } else {
-      find_mount(status.st_dev, machine);
+      const std::vector<ioweave::device::Mount> mounts = ioweave::device::this_mounts();
+      if (const auto* const mount = ioweave::device::mount_with(mounts, status.st_dev)) {
+        machine.file_system = mount->type;
+        machine.device = mount->source;
+      }
     }
   }
   machine.date = utc_now();

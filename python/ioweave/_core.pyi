@@ -9,9 +9,101 @@ from typing_extensions import Buffer
 def version() -> str:
     """The version of the library that runs, such as "0.1.0"."""
 
-def is_shared_file_system(type: str) -> bool:
-    """Whether several nodes use file systems of that type, as /proc/self/mountinfo has it, at
-    once."""
+class DiskCounter:
+    """What a block device moved, partitions and device-mapper volumes as themselves."""
+
+    def __init__(self, major: int, minor: int, diskstats: str = "/proc/diskstats") -> None: ...
+    @staticmethod
+    def of_path(path: str | PathLike[str]) -> DiskCounter | None:
+        """The counter of the device below a path that exists; None if the kernel has none for it:
+        tmpfs, NFS, FUSE, overlayfs, a file system on several disks.
+
+        Raises:
+            OSError: There is no such path.
+        """
+
+    @staticmethod
+    def of_device(
+        number: int,
+        diskstats: str = "/proc/diskstats",
+        mountinfo: str = "/proc/self/mountinfo",
+    ) -> DiskCounter | None:
+        """The same for files of an st_dev."""
+
+    @property
+    def identity(self) -> str:
+        """Unique on a machine."""
+
+    def read(self) -> int:
+        """Bytes moved so far, reads and writes together."""
+
+def is_rotational(
+    path: str | PathLike[str],
+    *,
+    mountinfo: str = "/proc/self/mountinfo",
+    sys: str = "/sys/dev/block",
+) -> bool:
+    """Whether the disk below a path that exists says that it turns: a partition as its disk. Where
+    that cannot be told, it does not. Paravirtual disks (virtio, Xen) say what their drivers begin
+    with, whatever is behind them, and are not asked.
+
+    Raises:
+        OSError: There is no such path.
+    """
+
+def mounts() -> list[tuple[int, str, str, str]]:
+    """The mounts of this process: st_dev of their files, path, type, source."""
+
+def mount_of(
+    path: str | PathLike[str], mountinfo: str = "/proc/self/mountinfo"
+) -> tuple[str, str, bool]:
+    """Mount point and file system type of an absolute path without links, and whether several nodes
+    use file systems of that type at once."""
+
+def read_learned(path: str | PathLike[str]) -> dict[tuple[str, str], str]:
+    """Learned texts by (task, device); none of a file that does not exist yet.
+
+    Raises:
+        OSError: It cannot be read, or its folder is not there.
+        ValueError: It is not such a file; the text says why.
+    """
+
+def write_learned(path: str | PathLike[str], learned: dict[tuple[str, str], str]) -> None:
+    """Replaces the file as a whole, so that a reader finds the old values or the new ones.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+
+def check_device(settings: dict[str, Any]) -> None:
+    """Checks the settings of an ioweave.Device, by name; what is not given has its default.
+
+    Raises:
+        ValueError: One is wrong; the text names device and setting.
+    """
+
+def check_node(settings: dict[str, Any]) -> None:
+    """The same for an ioweave.Node."""
+
+def read_description(
+    file: str | None, shown: str = ""
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """The settings of the devices and nodes that ioweave.toml describes, and what to warn of.
+
+    Args:
+        file: its absolute path; None: the usual files.
+        shown: what messages call it.
+
+    Raises:
+        OSError: `file` cannot be read.
+        ValueError: A file is no TOML, or describes something wrongly; the text names the place.
+    """
+
+def is_one_of(node: str, globs: Sequence[str]) -> bool:
+    """Whether a node is meant by one of them, with or without its domain."""
+
+def nearest_name(name: str, known: Sequence[str]) -> str:
+    """The name of `known` that is closest in edit distance; empty where none is near."""
 
 def learned_from_curve(curve: Sequence[tuple[float, float]]) -> str:
     """What `climb` would have learned of a device with this curve, for Policy.add_flow(learned=):

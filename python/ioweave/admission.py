@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ._core import Gate, Policy, SetLimit, Start
+from ._core import Gate, Policy, SetLimit, Start, is_rotational
 from .config import did_you_mean
 from .constraints import Constraint, constraint_for
 from .devices import Device
 from .learning import Learned, learned_of_curve
-from .sampling import is_rotational
 
 if TYPE_CHECKING:
     from . import flows

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from . import _core
 from .numeric import real, whole
 
-SCOPES = ("node", "shared")
-_MOST_STREAMS = 1e6  # of a curve in the simulation
-_MOUNTINFO = Path("/proc/self/mountinfo")
+_MOUNTINFO = "/proc/self/mountinfo"
 
 
 @dataclass(frozen=True)
@@ -49,37 +45,18 @@ class Device:
     curve: Sequence[tuple[float, float]] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        def refuse(setting: str, value: object, wanted: str) -> ValueError:
-            return ValueError(f"device {self.name!r}: {setting} must be {wanted}, not {value!r}")
-
-        _check_name("device", self.name)
-        if self.path is not None and not isinstance(self.path, (str, os.PathLike)):
-            raise refuse("path", self.path, "a path")
-        bandwidth = real(self.bandwidth)
-        if bandwidth is None or not math.isfinite(bandwidth):
-            raise refuse("bandwidth", self.bandwidth, "a number of MB/s")
-        if bandwidth < 0:
-            raise refuse("bandwidth", self.bandwidth, "MB/s above 0, or 0 for no budget")
-        if self.scope not in SCOPES:
-            raise refuse("scope", self.scope, "'node' or 'shared'")
-        most = whole(self.max_in_flight)
-        if most is None or most < 0:
-            raise refuse("max_in_flight", self.max_in_flight, "a whole number, 0 for no bound")
-        if self.nodes is not None:
-            if not (isinstance(self.nodes, (list, tuple)) and self.nodes):
-                raise refuse("nodes", self.nodes, "a list of names or globs of nodes")
-            if not all(isinstance(glob, str) and glob for glob in self.nodes):
-                raise refuse("nodes", self.nodes, "names or globs of nodes, which are not empty")
-            object.__setattr__(self, "nodes", tuple(self.nodes))  # frozen, and so shall they be
-        curve = _curve_of(self.curve)
-        if curve is None:
-            wanted = "a list of [streams, MB/s], streams ascending and all numbers above 0"
-            raise refuse("curve", self.curve, wanted)
+        curve: Any = self.curve
+        with contextlib.suppress(TypeError):  # it is none, as the check says
+            curve = tuple(map(tuple, curve))
+        path = os.fspath(self.path) if isinstance(self.path, os.PathLike) else self.path
+        given = vars(self) | {"path": path, "curve": curve}
+        _core.check_device(_without_none(given, "path", "nodes"))
         # It is frozen, so they shall not change either; and they are Python's own.
         for setting, value in (
-            ("bandwidth", bandwidth),
-            ("max_in_flight", most),
-            ("curve", curve),
+            ("bandwidth", real(self.bandwidth)),
+            ("max_in_flight", whole(self.max_in_flight)),
+            ("nodes", None if self.nodes is None else tuple(self.nodes)),
+            ("curve", tuple((float(streams), float(rate)) for streams, rate in curve)),
         ):
             object.__setattr__(self, setting, value)
 
@@ -98,8 +75,7 @@ class Device:
             ValueError: a setting is wrong.
         """
         folder = Path(path).resolve(strict=True)
-        mount, kind = _mount_of(folder, _MOUNTINFO)
-        shared = _core.is_shared_file_system(kind)
+        mount, _, shared = _core.mount_of(folder, _MOUNTINFO)
         found: dict[str, Any] = {
             "name": Path(mount).name or "root",
             "path": folder,
@@ -109,7 +85,7 @@ class Device:
 
     def is_on(self, node: str) -> bool:
         """Whether the node of this name has it."""
-        return self.nodes is None or is_one_of(node, self.nodes)
+        return self.nodes is None or _core.is_one_of(node, self.nodes)
 
 
 @dataclass(frozen=True)
@@ -130,16 +106,9 @@ class Node:
     cores: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_name("node", self.name)
-        for setting, value in (("count", self.count), ("cores", self.cores)):
-            if value is None and setting == "count":
-                continue
-            number = whole(value)
-            if number is None or number < 1:
-                raise ValueError(
-                    f"node {self.name!r}: {setting} must be a whole number above 0, not {value!r}"
-                )
-            object.__setattr__(self, setting, number)
+        _core.check_node(_without_none(vars(self), "count"))
+        object.__setattr__(self, "count", whole(self.count))
+        object.__setattr__(self, "cores", whole(self.cores))
 
     @property
     def names(self) -> list[str]:
@@ -149,9 +118,10 @@ class Node:
         return [f"{self.name}{number}" for number in range(self.count)]
 
 
-def _check_name(kind: str, name: object) -> None:
-    if not (isinstance(name, str) and name and name.isprintable()):
-        raise ValueError(f"a {kind} needs a name, a text that can be printed, not {name!r}")
+def _without_none(settings: dict[str, Any], *optional: str) -> dict[str, Any]:
+    return {
+        name: value for name, value in settings.items() if value is not None or name not in optional
+    }
 
 
 def devices_by_name(devices: Iterable[Device]) -> dict[str, Device]:
@@ -169,47 +139,3 @@ def devices_by_name(devices: Iterable[Device]) -> dict[str, Device]:
             raise ValueError(f"device {device.name!r} is given twice")
         named[device.name] = device
     return named
-
-
-def is_one_of(node: str, globs: Iterable[str]) -> bool:
-    """Whether a node is meant by one of them, with or without its domain."""
-    names = (node, node.partition(".")[0])
-    return any(fnmatchcase(name, glob) for glob in globs for name in names)
-
-
-def _mount_of(path: Path, mountinfo: Path) -> tuple[str, str]:
-    """Mount point and file system type of an absolute path without links."""
-    best = ("/", "")
-    for line in mountinfo.read_text("utf-8", "surrogateescape").splitlines():
-        before, _, after = line.partition(" - ")
-        mount = _without_escapes(before.split()[4])
-        # A later mount on the same place hides the earlier one.
-        if path.is_relative_to(mount) and len(mount) >= len(best[0]):
-            best = (mount, after.split()[0])
-    return best
-
-
-def _without_escapes(text: str) -> str:
-    # The kernel writes blanks and backslashes as \ooo.
-    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text)
-
-
-def _curve_of(value: Any) -> tuple[tuple[float, float], ...] | None:
-    """None if it is none."""
-    try:
-        points = [tuple(map(real, point)) for point in value]
-    except TypeError:  # not to be iterated over
-        return None
-    curve: list[tuple[float, float]] = []
-    last = 0.0
-    for point in points:
-        if len(point) != 2:
-            return None
-        streams, mb_per_s = point
-        if streams is None or mb_per_s is None:
-            return None
-        if not (last < streams <= _MOST_STREAMS and 0 < mb_per_s < math.inf):
-            return None
-        curve.append((float(streams), float(mb_per_s)))
-        last = streams
-    return tuple(curve)

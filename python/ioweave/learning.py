@@ -7,21 +7,16 @@ opaque here.
 
 from __future__ import annotations
 
-import json
-import shutil
 import threading
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._core import learned_from_curve
+from . import _core
 from .devices import Device
 
 if TYPE_CHECKING:
     from .constraints import Constraint
     from .tasks import Task
-
-_KIND = "ioweave-learned/1"
 
 
 class Learned:
@@ -55,20 +50,8 @@ class Learned:
             ValueError: it is not such a file.
         """
         try:
-            text = path.read_text("utf-8")
-        except FileNotFoundError:
-            if path.absolute().parent.is_dir():
-                return
-            raise  # save() would not find the folder either, when all is done
-        try:
-            document = json.loads(text)
-            if document["kind"] != _KIND:
-                raise ValueError(f"its kind is {document['kind']!r}, not {_KIND!r}")
-            texts = {
-                (str(row["task"]), str(row["device"])): str(row["learned"])
-                for row in document["flows"]
-            }
-        except (ValueError, KeyError, TypeError) as error:
+            texts = _core.read_learned(path)
+        except ValueError as error:
             raise ValueError(
                 f"{path} holds no learned values ({error}): delete it, or name another file"
             ) from error
@@ -78,25 +61,13 @@ class Learned:
     def save(self, path: Path) -> None:
         """Replaces the file as a whole, so that a reader finds the old values or the new ones."""
         with self._lock:
-            rows = [
-                {"task": task, "device": device, "learned": text}
-                for (task, device), text in sorted(self._texts.items())
-            ]
-        text = json.dumps({"kind": _KIND, "flows": rows}, indent=1) + "\n"
-        new = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-        try:
-            new.write_text(text, "utf-8")
-            if path.exists():
-                shutil.copymode(path, new)
-            new.replace(path)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
+            texts = dict(self._texts)
+        _core.write_learned(path, texts)
 
 
 def learned_of_curve(constraint: Constraint, device: Device) -> str:
     """What such a constraint begins with on a device whose curve was measured; else empty."""
-    return learned_from_curve(device.curve) if constraint.sampled else ""
+    return _core.learned_from_curve(device.curve) if constraint.sampled else ""
 
 
 of_this_process = Learned()

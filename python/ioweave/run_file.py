@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ._core import version
+from ._core import mounts, version
 from .arguments import printable
 from .devices import Device
 from .records import TaskRecord
@@ -440,13 +440,9 @@ def _processor() -> str:
 def _mounts(paths: Iterable[str | os.PathLike[str]]) -> list[dict[str, str]]:
     """The mounts that hold the paths, as far as they exist."""
     numbers = {Path(path).stat().st_dev for path in paths if os.path.exists(path)}  # noqa: PTH110
-    wanted = {f"{os.major(number)}:{os.minor(number)}" for number in numbers}
-    found: dict[str, dict[str, str]] = {}
-    for line in Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines():
-        before, _, after = line.partition(" - ")
-        number, _, path = before.split()[2:5]
-        if number in wanted:
-            kind, source = after.split()[:2]
+    found: dict[int, dict[str, str]] = {}
+    for number, path, kind, source in mounts():
+        if number in numbers:
             found.setdefault(number, {"path": path, "type": kind, "source": source})
     return list(found.values())
 

@@ -3,7 +3,6 @@ more often at first, where a policy may learn much from little."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ._core import sample_part
+from ._core import DiskCounter, sample_part
 from .threads import started
 
 if TYPE_CHECKING:
@@ -20,93 +19,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ioweave")
 
-_SECTOR = 512  # of /proc/diskstats, whatever the disk's own sectors are
-_DISKSTATS = Path("/proc/diskstats")
-
 
 class Counter(Protocol):
     """Bytes moved so far, reads and writes together."""
 
     def read(self) -> int: ...
-
-
-class DiskCounter:
-    """What a block device moved, partitions and device-mapper volumes as themselves."""
-
-    def __init__(self, major: int, minor: int, diskstats: Path = _DISKSTATS) -> None:
-        self.identity = f"disk {major}:{minor}"  # unique on a machine
-        self._number = (str(major), str(minor))
-        self._diskstats = diskstats
-
-    @classmethod
-    def of_path(
-        cls,
-        path: str | os.PathLike[str],
-        diskstats: Path = _DISKSTATS,
-        mountinfo: Path = Path("/proc/self/mountinfo"),
-    ) -> DiskCounter | None:
-        """The counter of the device below a path that exists; None if the kernel has none for it:
-        tmpfs, NFS, FUSE, overlayfs, a file system on several disks.
-
-        Raises:
-            OSError: there is no such path.
-        """
-        number = Path(path).stat().st_dev
-        if os.major(number) == 0:  # Btrfs has numbers of its own: ask for the disk it is on
-            source = _mount_source(number, mountinfo)
-            if source is None or not source.is_block_device():
-                return None
-            number = source.stat().st_rdev
-        counter = cls(os.major(number), os.minor(number), diskstats)
-        return counter if counter._fields() is not None else None
-
-    def _fields(self) -> list[str] | None:
-        for line in self._diskstats.read_text("ascii").splitlines():
-            fields = line.split()
-            if (fields[0], fields[1]) == self._number:
-                return fields
-        return None
-
-    def read(self) -> int:
-        fields = self._fields()
-        return 0 if fields is None else (int(fields[5]) + int(fields[9])) * _SECTOR
-
-
-def is_rotational(
-    path: str | os.PathLike[str],
-    *,
-    mountinfo: Path = Path("/proc/self/mountinfo"),
-    sys: Path = Path("/sys/dev/block"),
-) -> bool:
-    """Whether the disk below a path that exists says that it turns: a partition as its disk. Where
-    that cannot be told, it does not. Paravirtual disks (virtio, Xen) say what their drivers begin
-    with, whatever is behind them, and are not asked.
-
-    Raises:
-        OSError: there is no such path.
-    """
-    number = Path(path).stat().st_dev
-    if os.major(number) == 0:
-        source = _mount_source(number, mountinfo)
-        if source is None or not source.is_block_device():
-            return False
-        number = source.stat().st_rdev
-    disk = sys / f"{os.major(number)}:{os.minor(number)}"
-    if any(part.startswith(("virtio", "vbd-")) for part in disk.resolve().parts):
-        return False
-    for queue in (disk / "queue", disk.resolve().parent / "queue"):
-        with contextlib.suppress(OSError):
-            return (queue / "rotational").read_text("ascii").strip() == "1"
-    return False
-
-
-def _mount_source(number: int, mountinfo: Path) -> Path | None:
-    wanted = f"{os.major(number)}:{os.minor(number)}"
-    for line in mountinfo.read_text("utf-8").splitlines():
-        before, _, after = line.partition(" - ")
-        if before.split()[2] == wanted:
-            return Path(after.split()[1])
-    return None
 
 
 class ProcessCounter:

@@ -71,6 +71,15 @@ void raise_os_error(int error, const FileName& name) {
   throw nb::python_error();
 }
 
+void raise_path_error(int error, const std::string& path) {
+  raise_os_error(error, {path_object(path)});
+}
+
+nb::object path_object(const std::string& path) {
+  return nb::steal(
+      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+}
+
 void check_offset(int64_t offset) {
   if (offset < 0) {
     throw nb::value_error(("offset must be 0 or more, not " + std::to_string(offset)).c_str());

@@ -21,6 +21,10 @@ struct FileName {
 
 /// Throws the OSError of an errno.
 [[noreturn]] void raise_os_error(int error, const FileName& name);
+[[noreturn]] void raise_path_error(int error, const std::string& path);
+
+/// A path as a str.
+[[nodiscard]] nb::object path_object(const std::string& path);
 
 /// Who uses an open file now: it is not closed meanwhile, as the number of a descriptor that was
 /// closed may be another file's. Any thread, with or without the GIL.

@@ -10,6 +10,10 @@ namespace nb = nanobind;
 
 /// The policy core: Policy, its decisions, replay().
 void bind_policy(nb::module_& module);
+/// What ioweave.toml describes: devices and nodes.
+void bind_config(nb::module_& module);
+/// Disks, mounts, and the file of what was learned.
+void bind_device(nb::module_& module);
 /// Clusters in virtual time: Simulation and its records. After bind_policy().
 void bind_simulation(nb::module_& module);
 

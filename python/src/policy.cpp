@@ -22,6 +22,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "file.hpp"
 #include "gil.hpp"
 #include "module.hpp"
 #include "policy/climb.hpp"
@@ -250,9 +251,7 @@ policy::Replayed replay(const std::filesystem::path& path) {
     }
   }
   if (error != 0) {
-    errno = error;
-    PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
-    throw nb::python_error();
+    raise_path_error(error, path.native());
   }
   return replayed;
 }

@@ -30,7 +30,8 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const std::string_view candidate : known) {
     const size_t distance = edit_distance(name, candidate);
-    if (distance < best_distance) {
+    const bool keeps_some = distance < std::max(name.size(), candidate.size());
+    if (distance < best_distance && keeps_some) {
       best = candidate;
       best_distance = distance;
     }

@@ -16,9 +16,9 @@
 #include <CLI/Formatter.hpp>
 
 #include "base/nearest_name.hpp"
-#include "cli/device_curve.hpp"
 #include "cli/format.hpp"
 #include "cli/output.hpp"
+#include "device/curve.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -66,9 +66,10 @@ int refuse(const std::string& command, const std::string& what) {
 
 std::string unknown_option(const CLI::App& app, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
-  const auto former = std::ranges::find(former_settings(), name, &FormerSetting::option);
-  if (former != former_settings().end()) {
-    return "unknown option '" + name + "': " + farewell(*former);
+  const auto former =
+      std::ranges::find(config::former_settings(), name, &config::FormerSetting::option);
+  if (former != config::former_settings().end()) {
+    return "unknown option '" + name + "': " + config::farewell(*former);
   }
   std::vector<std::string> known;
   for (const CLI::Option* const option : app.get_options()) {
@@ -166,8 +167,8 @@ std::vector<std::string> texts(Arguments words) {
 /// The options of `run` and `stat`, and where their values arrive.
 struct RunParser {
   std::unique_ptr<CLI::App> app;
-  std::array<std::string, kKeys> values;
-  std::array<CLI::Option*, kKeys> options{};
+  std::array<std::string, config::kKeys> values;
+  std::array<CLI::Option*, config::kKeys> options{};
   std::vector<std::string> rules;
   CLI::Option* json = nullptr;
   std::string json_file;
@@ -175,17 +176,17 @@ struct RunParser {
   int verbose = 0;
 };
 
-std::string option_help(const Setting& setting) {
+std::string option_help(const config::Setting& setting) {
   std::string text(setting.meaning);
-  if (!setting.otherwise.empty() && setting.type != Setting::Type::flag) {
+  if (!setting.otherwise.empty() && setting.type != config::Setting::Type::flag) {
     text += " Default: " + std::string(setting.otherwise) + ".";
   }
   return help_lines(text);
 }
 
-std::string value_label(const Setting& setting) {
-  if (setting.type == Setting::Type::size) return "SIZE";
-  if (setting.type == Setting::Type::text) return "FILE";
+std::string value_label(const config::Setting& setting) {
+  if (setting.type == config::Setting::Type::size) return "SIZE";
+  if (setting.type == config::Setting::Type::text) return "FILE";
   std::string names;
   for (const std::string_view choice : setting.choices) {
     names += (names.empty() ? "" : "|") + std::string(choice);
@@ -193,12 +194,12 @@ std::string value_label(const Setting& setting) {
   return names;
 }
 
-void add_setting(RunParser& parser, const Setting& setting) {
+void add_setting(RunParser& parser, const config::Setting& setting) {
   const auto index = static_cast<size_t>(setting.key);
   std::string names(setting.option);
-  if (setting.key == Key::output) names = "-o," + names;
-  if (setting.key == Key::quiet) names = "-q," + names;
-  if (setting.type == Setting::Type::flag) {
+  if (setting.key == config::Key::output) names = "-o," + names;
+  if (setting.key == config::Key::quiet) names = "-q," + names;
+  if (setting.type == config::Setting::Type::flag) {
     parser.options[index] = parser.app->add_flag(names)->description(option_help(setting));
     return;
   }
@@ -209,8 +210,9 @@ void add_setting(RunParser& parser, const Setting& setting) {
 
 /// `observing`: only what makes sense where nothing is done to the program.
 void add_run_options(RunParser& parser, bool observing) {
-  for (const Setting& setting : settings()) {
-    const bool for_reports = setting.key == Key::output || setting.key == Key::quiet;
+  for (const config::Setting& setting : config::settings()) {
+    const bool for_reports =
+        setting.key == config::Key::output || setting.key == config::Key::quiet;
     if (for_reports || !observing) add_setting(parser, setting);
   }
   CLI::App& app = *parser.app;
@@ -233,40 +235,41 @@ void add_run_options(RunParser& parser, bool observing) {
 
 /// Of two options that are good by themselves. A variable or file may disagree: resolve() says so.
 std::string mode_conflict(const RunParser& parser) {
-  const auto value = [&](Key key) {
+  const auto value = [&](config::Key key) {
     const auto index = static_cast<size_t>(key);
     const bool is_given = parser.options[index] != nullptr && parser.options[index]->count() > 0;
-    return is_given ? parser.values[index] : std::string(setting(key).otherwise);
+    return is_given ? parser.values[index] : std::string(config::setting(key).otherwise);
   };
-  return value(Key::engine) == "uring" || value(Key::mode) == "plain"
+  return value(config::Key::engine) == "uring" || value(config::Key::mode) == "plain"
              ? std::string{}
-             : "mode '" + value(Key::mode) + "' is one of engine 'uring': engine '" +
-                   value(Key::engine) + "' has no modes";
+             : "mode '" + value(config::Key::mode) + "' is one of engine 'uring': engine '" +
+                   value(config::Key::engine) + "' has no modes";
 }
 
 /// The mistake in a value given on the command line, or empty. In a file it would be a warning;
 /// here somebody is there to correct it.
-std::string take_settings(const RunParser& parser, Layer& layer) {
-  layer.kind = LayerKind::command_line;
-  for (const Setting& setting : settings()) {
+std::string take_settings(const RunParser& parser, config::Layer& layer) {
+  layer.kind = config::LayerKind::command_line;
+  for (const config::Setting& setting : config::settings()) {
     const auto index = static_cast<size_t>(setting.key);
     if (parser.options[index] == nullptr || parser.options[index]->count() == 0) continue;
-    const bool is_flag = setting.type == Setting::Type::flag;
+    const bool is_flag = setting.type == config::Setting::Type::flag;
     const std::string value = is_flag ? "true" : parser.values[index];
     std::string why;
-    if (!canonical(setting, value, why)) return why;
-    layer.entries.push_back(
-        {std::string(setting.name), value, {LayerKind::command_line, std::string(setting.option)}});
+    if (!config::canonical(setting, value, why)) return why;
+    layer.entries.push_back({std::string(setting.name),
+                             value,
+                             {config::LayerKind::command_line, std::string(setting.option)}});
   }
   if (std::string why = mode_conflict(parser); !why.empty()) return why;
   for (const std::string& text : parser.rules) {
-    std::optional<RuleEntry> rule = split_rule(text);
+    std::optional<config::RuleEntry> rule = config::split_rule(text);
     if (!rule) return "rule '" + text + "' is not of the form GLOB=policy";
     std::string why;
-    if (!canonical(setting(Key::policy), rule->policy, why)) {
+    if (!config::canonical(config::setting(config::Key::policy), rule->policy, why)) {
       return std::string("rule '").append(text).append("': ").append(why);
     }
-    rule->origin = {LayerKind::command_line, "--rule"};
+    rule->origin = {config::LayerKind::command_line, "--rule"};
     layer.rules.push_back(std::move(*rule));
   }
   return {};
@@ -341,10 +344,10 @@ constexpr uint64_t kMostFile = uint64_t{1} << 40;
 std::string take_measure(const std::string& streams, const std::string& size,
                          MeasureOptions& options) {
   std::string why;
-  options.streams =
-      streams.empty() ? doubling_to(kDefaultStreams) : parse_streams(streams, kMostStreams, why);
+  options.streams = streams.empty() ? device::doubling_to(kDefaultStreams)
+                                    : device::parse_streams(streams, kMostStreams, why);
   if (options.streams.empty()) return why;
-  const auto bytes = size.empty() ? options.bytes : parse_size(size);
+  const auto bytes = size.empty() ? options.bytes : config::parse_size(size);
   if (!bytes || *bytes < kLeastFile || *bytes > kMostFile || *bytes % 4096 != 0) {
     return "size '" + size + "' is no multiple of 4k from 64k to 1t, such as 32m";
   }

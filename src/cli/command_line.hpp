@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/settings.hpp"
+#include "config/settings.hpp"
 
 namespace ioweave::cli {
 
@@ -16,7 +16,7 @@ namespace ioweave::cli {
 using Arguments = std::span<const char* const>;
 
 struct RunOptions {
-  Layer settings;                    ///< what the options say, as the topmost layer
+  config::Layer settings;            ///< what the options say, as the topmost layer
   std::vector<std::string> command;  ///< the program and its arguments, never empty
   bool json = false;                 ///< the summary as JSON
   std::string json_file;             ///< there; empty: on standard error in place of the text

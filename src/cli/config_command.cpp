@@ -8,19 +8,19 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_text.hpp"
-#include "cli/layers.hpp"
 #include "cli/output.hpp"
+#include "config/layers.hpp"
 
 namespace ioweave::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json rules_json(const std::vector<ResolvedRule>& rules) {
+Json rules_json(const std::vector<config::ResolvedRule>& rules) {
   Json list = Json::array();
-  for (const ResolvedRule& rule : rules) {
+  for (const config::ResolvedRule& rule : rules) {
     list.push_back({{"glob", rule.glob},
-                    {"policy", stats::kRunPolicyNames[static_cast<size_t>(rule.policy)]},
+                    {"policy", config::kRunPolicyNames[static_cast<size_t>(rule.policy)]},
                     {"origin", rule.origin.place}});
   }
   return list;
@@ -30,13 +30,13 @@ std::string text_of(const Json& object) {
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string show_json(const Resolved& resolved) {
+std::string show_json(const config::Resolved& resolved) {
   Json values = Json::object();
-  for (const Setting& each : settings()) {
-    const Resolved::Value& value = resolved[each.key];
+  for (const config::Setting& each : config::settings()) {
+    const config::Resolved::Value& value = resolved[each.key];
     values[std::string(each.name)] = {
         {"value", value.text},
-        {"layer", kLayerNames[static_cast<size_t>(value.origin.layer)]},
+        {"layer", config::kLayerNames[static_cast<size_t>(value.origin.layer)]},
         {"origin", value.origin.place},
         {"locked", value.locked}};
   }
@@ -48,13 +48,13 @@ std::string show_json(const Resolved& resolved) {
 }
 
 /// The rules that match, the one that decides first; an empty list: `default` decides.
-std::string explain_json(const Resolved& resolved, const std::string& path) {
+std::string explain_json(const config::Resolved& resolved, const std::string& path) {
   const Explanation explanation = explain(resolved, path);
-  const Resolved::Value& otherwise = resolved[Key::policy];
+  const config::Resolved::Value& otherwise = resolved[config::Key::policy];
   return text_of({{"type", "explanation"},
                   {"schema", "ioweave.config/1"},
                   {"path", explanation.path},
-                  {"policy", stats::kRunPolicyNames[static_cast<size_t>(explanation.policy)]},
+                  {"policy", config::kRunPolicyNames[static_cast<size_t>(explanation.policy)]},
                   {"rules", rules_json(explanation.matches)},
                   {"default", {{"policy", otherwise.text}, {"origin", otherwise.origin.place}}},
                   {"warnings", resolved.warnings}});
@@ -69,9 +69,8 @@ int config_command(Arguments arguments) {
     print(settings_list());
     return 0;
   }
-  const ConfigPlaces places = config_places();
-  const Resolved resolved =
-      resolve(all_layers(Layer{LayerKind::command_line, {}, {}, {}, {}}, environ, places));
+  const config::ConfigPlaces places = config::config_places();
+  const config::Resolved resolved = config::resolve(config::all_layers({}, environ, places));
   if (!options.json) {
     for (const std::string& warning : resolved.warnings) complain("warning: " + warning);
   }

@@ -62,7 +62,7 @@ LaunchResult run_a_trivial_program(const std::string& library, const RunDirector
   // A shell so that its output goes nowhere; the path is an argument and needs no quoting.
   request.command = {"/bin/sh", "-c", "exec \"$0\" --version >/dev/null 2>&1", own_executable()};
   request.added = {"LD_PRELOAD=" + library,
-                   std::string(stats::kRunDirVariable) + "=" + directory.path()};
+                   std::string(config::kRunDirVariable) + "=" + directory.path()};
   LaunchResult result = launch(request);
   release_signals();
   return result;
@@ -144,7 +144,7 @@ std::vector<Finding> examine_interposer() {
                    "you: set XDG_RUNTIME_DIR or TMPDIR to a writable folder with free space")};
   }
   const std::string entry = directory->preload_entry(library);
-  const int error = directory->write_config(stats::RunConfig{});
+  const int error = directory->write_config(config::RunConfig{});
   if (error != 0 || entry.empty()) {
     return {failed(directory->path() + ": " + std::strerror(-error),
                    "you: free some space there, or set TMPDIR", -error)};

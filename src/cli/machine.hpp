@@ -1,8 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "stats/run_report.hpp"
 
@@ -12,16 +10,6 @@ namespace ioweave::cli {
 
 /// Now, as "2026-01-31T12:00:00.000Z".
 [[nodiscard]] std::string utc_now();
-
-/// Parses /proc/PID/mountinfo.
-[[nodiscard]] std::vector<stats::MountPoint> parse_mountinfo(std::string_view text);
-
-/// Those of this process.
-[[nodiscard]] std::vector<stats::MountPoint> this_mounts();
-
-/// The mount that holds an absolute path (the last of the longest), or null.
-[[nodiscard]] const stats::MountPoint* mount_of(const std::vector<stats::MountPoint>& mounts,
-                                                std::string_view path);
 
 /// Notes for each file its file system, and in the report the mounts that hold any.
 void add_file_systems(stats::RunReport& report);

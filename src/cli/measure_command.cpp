@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include "base/atomic_file.hpp"
 #include "base/clock.hpp"
 #include "base/waiting_text.hpp"
 #include "cli/commands.hpp"
@@ -17,7 +18,6 @@
 #include "cli/measure_report.hpp"
 #include "cli/output.hpp"
 #include "cli/stream_files.hpp"
-#include "stats/atomic_file.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -105,15 +105,16 @@ class Progress {
 };
 
 bool sample_all(StreamFiles& files, Direction direction, const MeasureOptions& options,
-                std::vector<Sample>& samples, Progress& progress, std::string& why) {
+                std::vector<device::Sample>& samples, Progress& progress, std::string& why) {
   std::mt19937_64 random(std::random_device{}());
-  samples = take_samples(
-      {options.streams, options.repetitions}, random, [&](unsigned streams, Sample& sample) {
-        progress.sampling(direction, streams);
-        const bool good = files.move(direction, streams, options.seconds, sample, why);
-        progress.sampled(streams, sample.seconds);
-        return good;
-      });
+  samples = device::take_samples({options.streams, options.repetitions}, random,
+                                 [&](unsigned streams, device::Sample& sample) {
+                                   progress.sampling(direction, streams);
+                                   const bool good =
+                                       files.move(direction, streams, options.seconds, sample, why);
+                                   progress.sampled(streams, sample.seconds);
+                                   return good;
+                                 });
   return why.empty();
 }
 
@@ -140,8 +141,8 @@ bool look_at_place(Measurement& measured) {
       realpath(measured.options.folder.c_str(), nullptr), &std::free);
   if (!real) return false;
   measured.folder = real.get();
-  const std::vector<stats::MountPoint> mounts = this_mounts();
-  if (const stats::MountPoint* const mount = mount_of(mounts, measured.folder)) {
+  const std::vector<device::Mount> mounts = device::this_mounts();
+  if (const device::Mount* const mount = device::mount_of(mounts, measured.folder)) {
     measured.mount = *mount;
   }
   return true;
@@ -166,7 +167,7 @@ int measure_command(Arguments arguments) {
     return kFailed;
   }
   if (!options.json_file.empty()) {
-    const int error = stats::write_atomically(options.json_file, measure_json(measured));
+    const int error = write_atomically(options.json_file, measure_json(measured));
     if (error != 0) {
       complain("measure: cannot write " + options.json_file + ": " + std::strerror(-error));
       print(measure_text(measured));

@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/shared_file_system.hpp"
 #include "cli/format.hpp"
+#include "config/description.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -37,31 +37,8 @@ double rounded(double mb_per_s) {
   return std::max(std::round(mb_per_s * unit) / unit, 1e-6);
 }
 
-std::string toml_number(double mb_per_s) {
-  // Always with a point: TOML tells integers and floats apart, and its readers may.
-  std::string text = printed(mb_per_s < 1 ? "%.6f" : mb_per_s < 100 ? "%.3f" : "%.1f", mb_per_s);
-  while (text.ends_with('0') && !text.ends_with(".0")) text.pop_back();
-  return text;
-}
-
-std::string toml_text(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted += std::string("\\") + c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      std::array<char, 8> escaped{};
-      std::snprintf(escaped.data(), escaped.size(), "\\u%04X", static_cast<unsigned char>(c));
-      quoted += escaped.data();
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
-}
-
 bool is_shared(const Measurement& measured) {
-  return is_shared_file_system(measured.mount.type);
+  return device::is_shared_file_system(measured.mount.type);
 }
 
 const char* scope_of(const Measurement& measured) {
@@ -70,17 +47,17 @@ const char* scope_of(const Measurement& measured) {
 
 std::string how_text(const Measurement& measured) {
   const MeasureOptions& options = measured.options;
-  return "files of " + size_text(options.bytes) +
+  return "files of " + config::size_text(options.bytes) +
          (options.direct ? ", O_DIRECT and fsync" : ", buffered and fsync") + ", " +
          std::to_string(options.repetitions) + " samples of " + printed("%g", options.seconds) +
          " s each";
 }
 
-std::string section(const std::string& title, const DeviceCurve& curve) {
+std::string section(const std::string& title, const device::DeviceCurve& curve) {
   constexpr double kBars = 30;
   Table table;
   table.row({"streams", "MB/s", "lowest", "highest", "MB/s each", "fitted", ""});
-  for (const CurvePoint& point : curve.points) {
+  for (const device::CurvePoint& point : curve.points) {
     const auto bars = static_cast<size_t>(kBars * point.fitted / curve.peak_mb_per_s);
     const bool best = point.streams == curve.best_streams;
     table.row({std::to_string(point.streams), mb_text(point.median), mb_text(point.lowest),
@@ -123,14 +100,14 @@ void remark_on_place(const Measurement& measured, std::vector<std::string>& rema
 }
 
 void remark_on_time(const Measurement& measured, std::vector<std::string>& remarks) {
-  const double warm_up = change_of(measured.warm_up);
+  const double warm_up = device::change_of(measured.warm_up);
   if (warm_up < kWarmUpFell) {
     remarks.push_back("Throughput fell by " + percent(1 - warm_up) +
                       " within the warm-up: the device, or a limit on it, starts fast and then "
                       "throttles. Where that had not ended, the figures are too high: measure "
                       "again with a longer --warm-up.");
   }
-  const double drift = drift_of(measured.writes);
+  const double drift = device::drift_of(measured.writes);
   if (drift < 1 - kDrifted) {
     remarks.push_back(
         "Throughput fell by " + percent(1 - drift) +
@@ -143,10 +120,10 @@ void remark_on_time(const Measurement& measured, std::vector<std::string>& remar
   }
 }
 
-void remark_on_curve(const Measurement& measured, const std::vector<Sample>& samples,
+void remark_on_curve(const Measurement& measured, const std::vector<device::Sample>& samples,
                      const std::string& what, std::vector<std::string>& remarks) {
-  const DeviceCurve curve = curve_of(samples);
-  const auto wide = std::ranges::max_element(curve.points, {}, [](const CurvePoint& point) {
+  const device::DeviceCurve curve = device::curve_of(samples);
+  const auto wide = std::ranges::max_element(curve.points, {}, [](const device::CurvePoint& point) {
     return (point.highest - point.lowest) / point.median;
   });
   const double spread = (wide->highest - wide->lowest) / wide->median;
@@ -156,7 +133,7 @@ void remark_on_curve(const Measurement& measured, const std::vector<Sample>& sam
                       " of their median: quieten the machine, or raise --seconds or "
                       "--repetitions.");
   }
-  const auto far = std::ranges::max_element(curve.points, {}, [](const CurvePoint& point) {
+  const auto far = std::ranges::max_element(curve.points, {}, [](const device::CurvePoint& point) {
     return std::abs(point.fitted / point.median - 1);
   });
   if (std::abs(far->fitted / far->median - 1) > kFarFromFit) {
@@ -170,7 +147,7 @@ void remark_on_curve(const Measurement& measured, const std::vector<Sample>& sam
                       ": the best number may be above; try more with --streams.");
   }
   const unsigned cpus = std::max(measured.machine.cpus_allowed, 1u);
-  for (const Sample& sample : samples) {
+  for (const device::Sample& sample : samples) {
     if (sample.cpu_seconds < kProcessorsBusy * cpus * sample.seconds) continue;
     remarks.push_back("With " + streams_text(sample.streams) + " of " + what +
                       " the processors were busy all the time: they were the limit, not the "
@@ -179,11 +156,11 @@ void remark_on_curve(const Measurement& measured, const std::vector<Sample>& sam
   }
 }
 
-nlohmann::ordered_json curve_json(const std::vector<Sample>& samples) {
+nlohmann::ordered_json curve_json(const std::vector<device::Sample>& samples) {
   using Json = nlohmann::ordered_json;
-  const DeviceCurve curve = curve_of(samples);
+  const device::DeviceCurve curve = device::curve_of(samples);
   Json points = Json::array();
-  for (const CurvePoint& point : curve.points) {
+  for (const device::CurvePoint& point : curve.points) {
     points.push_back({{"streams", point.streams},
                       {"lowest_mb_per_s", point.lowest},
                       {"median_mb_per_s", point.median},
@@ -191,7 +168,7 @@ nlohmann::ordered_json curve_json(const std::vector<Sample>& samples) {
                       {"fitted_mb_per_s", point.fitted}});
   }
   Json list = Json::array();
-  for (const Sample& sample : samples) {
+  for (const device::Sample& sample : samples) {
     list.push_back({{"streams", sample.streams},
                     {"repetition", sample.repetition},
                     {"start_s", sample.start_s},
@@ -202,18 +179,17 @@ nlohmann::ordered_json curve_json(const std::vector<Sample>& samples) {
   }
   return {{"best_streams", curve.best_streams},
           {"peak_mb_per_s", curve.peak_mb_per_s},
-          {"drift", drift_of(samples)},
+          {"drift", device::drift_of(samples)},
           {"points", std::move(points)},
           {"samples", std::move(list)}};
 }
 
-std::string toml_curve(const DeviceCurve& curve) {
-  std::string text = "[";
-  for (const CurvePoint& point : curve.points) {
-    text += (text.size() > 1 ? ", [" : "[") + std::to_string(point.streams) + ", " +
-            toml_number(point.fitted) + "]";
+std::vector<std::pair<double, double>> fitted_curve(const device::DeviceCurve& curve) {
+  std::vector<std::pair<double, double>> points;
+  for (const device::CurvePoint& point : curve.points) {
+    points.emplace_back(point.streams, point.fitted);
   }
-  return text + "]";
+  return points;
 }
 
 std::string commented(const std::string& text) {
@@ -254,12 +230,12 @@ std::vector<std::string> measure_remarks(const Measurement& measured) {
 }
 
 std::string measure_text(const Measurement& measured) {
-  const DeviceCurve curve = curve_of(measured.writes);
+  const device::DeviceCurve curve = device::curve_of(measured.writes);
   std::string text = shown_name(measured.folder, kWidth) + " (" + measured.mount.type + " on " +
                      shown_name(measured.mount.path, kWidth) + "): " + how_text(measured) + "\n";
   text += section("Writing, all streams together", curve);
   if (!measured.reads.empty()) {
-    text += section("Reading, all streams together", curve_of(measured.reads));
+    text += section("Reading, all streams together", device::curve_of(measured.reads));
   }
   text += "Best: " + streams_text(curve.best_streams) + " (the fewest that write 97 % of " +
           mb_text(curve.peak_mb_per_s) + " MB/s, the peak of the fitted curve).\n";
@@ -270,17 +246,21 @@ std::string measure_text(const Measurement& measured) {
 }
 
 std::string measure_toml(const Measurement& measured) {
-  const DeviceCurve curve = curve_of(measured.writes);
+  const device::DeviceCurve curve = device::curve_of(measured.writes);
   std::string text = commented("ioweave measure, " + measured.date + ", " + measured.machine.host +
                                ", " + measured.mount.type + ": " + how_text(measured) +
                                ". Best: " + streams_text(curve.best_streams) + ".");
   for (const std::string& remark : measure_remarks(measured)) text += commented("- " + remark);
-  text += "[[device]]\nname = " + toml_text(device_name(measured)) +
-          "\npath = " + toml_text(measured.folder) +
-          "\nbandwidth = " + toml_number(curve.peak_mb_per_s) + "\nscope = \"" +
-          scope_of(measured) + "\"\ncurve = " + toml_curve(curve) + "\n";
+  config::Device described;
+  described.name = device_name(measured);
+  described.path = measured.folder;
+  described.mb_per_s = curve.peak_mb_per_s;
+  described.is_shared = is_shared(measured);
+  described.curve = fitted_curve(curve);
+  text += config::device_toml(described);
   if (!measured.reads.empty()) {
-    text += "# reading: " + toml_curve(curve_of(measured.reads)) + "\n";
+    text +=
+        "# reading: " + config::curve_toml(fitted_curve(device::curve_of(measured.reads))) + "\n";
   }
   return text;
 }
@@ -288,13 +268,13 @@ std::string measure_toml(const Measurement& measured) {
 std::string measure_json(const Measurement& measured) {
   using Json = nlohmann::ordered_json;
   const MeasureOptions& options = measured.options;
-  const DeviceCurve curve = curve_of(measured.writes);
+  const device::DeviceCurve curve = device::curve_of(measured.writes);
   Json points = Json::array();
-  for (const CurvePoint& point : curve.points) {
+  for (const device::CurvePoint& point : curve.points) {
     points.push_back(Json::array({point.streams, rounded(point.fitted)}));
   }
   Json warm_up = Json::array();
-  for (const Durable& entry : measured.warm_up) {
+  for (const device::Durable& entry : measured.warm_up) {
     warm_up.push_back({{"at_s", entry.at_s}, {"bytes", entry.bytes}});
   }
   Json report{{"type", "measure"},

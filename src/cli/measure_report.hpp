@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "cli/command_line.hpp"
-#include "cli/device_curve.hpp"
+#include "device/curve.hpp"
+#include "device/mounts.hpp"
 #include "stats/run_report.hpp"
 
 namespace ioweave::cli {
@@ -14,13 +15,13 @@ namespace ioweave::cli {
 struct Measurement {
   MeasureOptions options;
   std::string folder;  ///< absolute, without links
-  stats::MountPoint mount;
+  device::Mount mount;
   stats::Machine machine;
   std::string date;
-  std::vector<Durable> warm_up;
-  std::vector<Sample> writes;
-  std::vector<Sample> reads;  ///< empty unless asked for
-  double still_cached = 0;    ///< part of a file, before reading
+  std::vector<device::Durable> warm_up;
+  std::vector<device::Sample> writes;
+  std::vector<device::Sample> reads;  ///< empty unless asked for
+  double still_cached = 0;            ///< part of a file, before reading
 };
 
 /// The device's name in ioweave.toml: as asked for, or the last part of the mount point.

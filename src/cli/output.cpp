@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "stats/atomic_file.hpp"
+#include "base/atomic_file.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -20,7 +20,7 @@ int write_to(int fd, std::string_view text) noexcept {
   struct sigaction before {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &before);
-  const int error = stats::write_all(fd, text);
+  const int error = write_all(fd, text);
   sigaction(SIGPIPE, &before, nullptr);
   return error == -EPIPE ? 0 : error;
 }

@@ -9,9 +9,9 @@
 namespace ioweave::cli {
 namespace {
 
+using config::RunPolicy;
 using stats::CallClass;
 using stats::Degrade;
-using stats::RunPolicy;
 
 constexpr double kLittleIo = 0.01;    ///< share of the wall time below which I/O hardly matters
 constexpr double kWorthCost = 0.02;   ///< share of the wall time that a policy's cost is named from
@@ -41,7 +41,7 @@ std::string why_unseen(const stats::RunReport& report, const Program& program) {
 
 /// The policy of the files on which the program spent most of its reading time.
 RunPolicy main_policy(const stats::RunReport& report) {
-  std::array<double, stats::kRunPolicyNames.size()> seconds{};
+  std::array<double, config::kRunPolicyNames.size()> seconds{};
   for (const stats::FileReport& file : report.files) {
     if (file.degrade == Degrade::not_regular) continue;
     seconds[static_cast<size_t>(file.policy)] += file.of(CallClass::read).seconds;
@@ -62,7 +62,7 @@ Degrade main_reason(const stats::RunReport& report) {
 
 /// The user asked for it: an excuse about caches would be wrong.
 std::string told_not_to(RunPolicy policy, const stats::RunReport& report) {
-  const std::string name(stats::kRunPolicyNames[static_cast<size_t>(policy)]);
+  const std::string name(config::kRunPolicyNames[static_cast<size_t>(policy)]);
   const std::string who = policy == report.config.policy
                               ? "which have policy '" + name + "' as no rule says otherwise"
                               : "to which a rule gives policy '" + name + "'";

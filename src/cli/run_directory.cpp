@@ -15,7 +15,7 @@
 
 #include <dirent.h>
 
-#include "stats/atomic_file.hpp"
+#include "base/atomic_file.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -142,15 +142,15 @@ void RunDirectory::keep() noexcept {
   if (fd >= 0) close(fd);
 }
 
-int RunDirectory::write_config(const stats::RunConfig& config) const {
-  const int fd = openat(fd_, stats::kConfigName, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+int RunDirectory::write_config(const config::RunConfig& config) const {
+  const int fd = openat(fd_, config::kConfigName, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return -errno;
   const auto* const bytes = reinterpret_cast<const char*>(&config);
-  int error = stats::write_all(fd, std::string_view(bytes, sizeof config));
+  int error = write_all(fd, std::string_view(bytes, sizeof config));
   // Written, not left a hole: a place that is full is an error here, and not the program's end.
   const std::string state(sizeof(stats::RunState), '\0');
   if (error == 0 && lseek(fd, stats::kRunStateOffset, SEEK_SET) < 0) error = -errno;
-  if (error == 0) error = stats::write_all(fd, state);
+  if (error == 0) error = write_all(fd, state);
   return close(fd) != 0 && error == 0 ? -errno : error;
 }
 

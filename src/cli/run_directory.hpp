@@ -30,7 +30,7 @@ class RunDirectory {
   void keep() noexcept;
 
   /// Writes `config`. 0 or -errno.
-  [[nodiscard]] int write_config(const stats::RunConfig& config) const;
+  [[nodiscard]] int write_config(const config::RunConfig& config) const;
 
   /// A path to `library` that LD_PRELOAD can express: the list separates by blanks and colons and
   /// expands '$', and knows no quoting. Such a path gets a link in here. Empty on failure.

@@ -12,25 +12,37 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/atomic_file.hpp"
 #include "cli/launch.hpp"
-#include "cli/layers.hpp"
 #include "cli/locations.hpp"
 #include "cli/machine.hpp"
 #include "cli/output.hpp"
 #include "cli/program.hpp"
 #include "cli/remarks.hpp"
 #include "cli/run_directory.hpp"
-#include "stats/atomic_file.hpp"
+#include "config/description.hpp"
+#include "config/layers.hpp"
+#include "config/names.hpp"
+#include "engine/backend.hpp"
 #include "stats/run_file.hpp"
 #include "stream/prefetch/watcher.hpp"
 
 namespace ioweave::cli {
 namespace {
+
+// The names of config stand for the enumerations of the engine, which config cannot see.
+static_assert(config::kEngineNames[static_cast<size_t>(engine::Kind::uring)] == "uring");
+static_assert(config::kEngineNames[static_cast<size_t>(engine::Kind::aio)] == "aio");
+static_assert(config::kEngineNames[static_cast<size_t>(engine::Kind::threads)] == "threads");
+static_assert(config::kEngineModeNames[static_cast<size_t>(engine::UringMode::plain)] == "plain");
+static_assert(config::kEngineModeNames[static_cast<size_t>(engine::UringMode::sqpoll)] == "sqpoll");
+static_assert(config::kEngineModeNames[static_cast<size_t>(engine::UringMode::iopoll)] == "iopoll");
 
 constexpr const char* kPreload = "LD_PRELOAD";
 constexpr const char* kSanitizer = "ASAN_OPTIONS";
@@ -44,7 +56,8 @@ std::string variable(const char* name) {
 struct Run {
   const RunOptions& options;
   const RunKind& kind;
-  Resolved settings;
+  config::Resolved settings;
+  std::vector<config::Device> devices;  ///< described
   Program program;
   std::string library;
   std::unique_ptr<RunDirectory> directory;  ///< null: the program runs unobserved
@@ -52,20 +65,23 @@ struct Run {
   std::string unobservable;          ///< why, as a sentence for the report
   std::vector<std::string> remarks;  ///< met while gathering
 
-  [[nodiscard]] bool is_quiet() const { return settings.flag(Key::quiet); }
+  [[nodiscard]] bool is_quiet() const { return settings.flag(config::Key::quiet); }
 };
 
 // ---- Before -------------------------------------------------------------------------------------
 
 void resolve_settings(Run& run) {
-  const ConfigPlaces places = config_places();
-  Layer command_line = run.options.settings;
-  for (RuleEntry& rule : command_line.rules) rule.directory = places.working_directory;
-  run.settings = resolve(all_layers(std::move(command_line), environ, places));
-  run.report.config = run_config(run.settings);
+  const config::ConfigPlaces places = config::config_places();
+  config::Layer command_line = run.options.settings;
+  for (config::RuleEntry& rule : command_line.rules) rule.directory = places.working_directory;
+  const std::vector<config::Layer> layers =
+      config::all_layers(std::move(command_line), environ, places);
+  run.settings = config::resolve(layers);
+  run.devices = config::describe(layers).devices;
+  run.report.config = config::run_config(run.settings);
   run.report.directory = places.working_directory;
   if (run.kind.observe_only) {
-    run.report.config.policy = stats::RunPolicy::off;
+    run.report.config.policy = config::RunPolicy::off;
     run.report.config.rules = 0;
   }
   if (run.is_quiet()) return;
@@ -139,7 +155,7 @@ std::vector<std::string> added_variables(Run& run) {
   }
   return {std::string(kPreload) + "=" + preload_list(entry),
           std::string(kSanitizer) + "=" + sanitizer_options(),
-          std::string(stats::kRunDirVariable) + "=" + run.directory->path()};
+          std::string(config::kRunDirVariable) + "=" + run.directory->path()};
 }
 
 // ---- After --------------------------------------------------------------------------------------
@@ -166,7 +182,7 @@ int explain_failure(const Run& run, const LaunchResult& result) {
 }
 
 void write_report(const std::string& path, const std::string& text, const char* what) {
-  const int error = stats::write_atomically(path, text);
+  const int error = write_atomically(path, text);
   if (error == 0) return;
   complain(std::string("the ") + what + " " + path + " was not written: " + std::strerror(-error));
 }
@@ -184,14 +200,14 @@ void complete_report(Run& run) {
   report.remarks = run.unobservable.empty() ? remarks_on(report, run.program)
                                             : std::vector<std::string>{run.unobservable};
   for (std::string& remark : run.remarks) report.remarks.push_back(std::move(remark));
-  const bool leaves_file = !run.settings[Key::output].text.empty() || run.options.json;
+  const bool leaves_file = !run.settings[config::Key::output].text.empty() || run.options.json;
   if (!leaves_file) return;
   report.machine = this_machine();
   add_file_systems(report);
 }
 
 void publish(const Run& run) {
-  const std::string& output = run.settings[Key::output].text;
+  const std::string& output = run.settings[config::Key::output].text;
   if (!output.empty()) write_report(output, stats::run_file_text(run.report), "run file");
   if (!run.options.json_file.empty()) {
     write_report(run.options.json_file, stats::report_json(run.report), "JSON report");
@@ -208,7 +224,7 @@ void publish(const Run& run) {
 }  // namespace
 
 int run_program(const RunOptions& options, const RunKind& kind) {
-  Run run{options, kind, {}, {}, {}, nullptr, {}, {}, {}};
+  Run run{options, kind, {}, {}, {}, {}, nullptr, {}, {}, {}};
   std::string why;
   run.library = locate(Location::preload, why);
   if (run.library.empty()) {
@@ -216,7 +232,7 @@ int run_program(const RunOptions& options, const RunKind& kind) {
     return kFailed;
   }
   resolve_settings(run);
-  warn_of_unwritable(run.settings[Key::output].text, run.is_quiet());
+  warn_of_unwritable(run.settings[config::Key::output].text, run.is_quiet());
   warn_of_unwritable(options.json_file, run.is_quiet());
   run.program = inspect_program(options.command[0], variable("PATH"));
   prepare_directory(run);
@@ -229,7 +245,8 @@ int run_program(const RunOptions& options, const RunKind& kind) {
     if (run.directory) run.directory->gather(gatherer, last, run.remarks);
   };
   request.on_tick = [&] { gather(false); };
-  stream::Watcher watcher(run.report.config, run.directory ? run.directory->path() : "");
+  stream::Watcher watcher(run.report.config, run.directory ? run.directory->path() : "",
+                          std::move(run.devices));
   request.on_start = [&](pid_t program) { watcher.start(program); };
   run.report.started = utc_now();
   const LaunchResult result = launch(request);

@@ -25,7 +25,7 @@
 #include "base/clock.hpp"
 #include "base/signals_masked.hpp"
 #include "cli/format.hpp"
-#include "cli/settings.hpp"
+#include "config/settings.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -180,8 +180,8 @@ std::unique_ptr<StreamFiles> StreamFiles::make(const Settings& settings, std::st
     const uint64_t free_bytes = uint64_t{space.f_bavail} * space.f_frsize;
     const uint64_t wanted = settings.files * settings.bytes;
     if (wanted > free_bytes) {
-      why = std::to_string(settings.files) + " files of " + size_text(settings.bytes) + " need " +
-            bytes_text(wanted) + ", and " + name + " has " +
+      why = std::to_string(settings.files) + " files of " + config::size_text(settings.bytes) +
+            " need " + bytes_text(wanted) + ", and " + name + " has " +
             (free_bytes > 0 ? bytes_text(free_bytes) : "nothing") +
             " left; lower --size or --streams";
       return nullptr;
@@ -224,9 +224,9 @@ std::string StreamFiles::failure(Direction direction, int error) const {
   std::string text = direction == Direction::write ? "cannot write in " : "cannot read in ";
   text += quoted(settings_.folder) + ": " + std::strerror(error);
   if (error == ENOSPC || error == EDQUOT) {
-    text += "; " + std::to_string(settings_.files) + " files of " + size_text(settings_.bytes) +
-            " need " + bytes_text(settings_.files * settings_.bytes) +
-            ": lower --size or --streams";
+    text += "; " + std::to_string(settings_.files) + " files of " +
+            config::size_text(settings_.bytes) + " need " +
+            bytes_text(settings_.files * settings_.bytes) + ": lower --size or --streams";
   } else if (error == EINVAL && settings_.direct) {
     text += "; it may not be able to do O_DIRECT: leave out --direct";
   }
@@ -234,7 +234,7 @@ std::string StreamFiles::failure(Direction direction, int error) const {
 }
 
 bool StreamFiles::warm_up(double seconds, const std::function<void(uint64_t bytes)>& tell,
-                          std::vector<Durable>& log, std::string& why) {
+                          std::vector<device::Durable>& log, std::string& why) {
   const unsigned count = std::min(kWarmUpStreams, settings_.files);
   std::atomic<bool> stop = false;
   std::atomic<int> failed = 0;
@@ -269,8 +269,8 @@ bool StreamFiles::warm_up(double seconds, const std::function<void(uint64_t byte
   return failed.load() == 0;
 }
 
-bool StreamFiles::move(Direction direction, unsigned streams, double seconds, Sample& sample,
-                       std::string& why) {
+bool StreamFiles::move(Direction direction, unsigned streams, double seconds,
+                       device::Sample& sample, std::string& why) {
   for (unsigned i = 0; i < streams; ++i) {
     streams_[i]->moved = 0;
     if (direction == Direction::read) streams_[i]->forget();

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/device_curve.hpp"
+#include "device/curve.hpp"
 
 namespace ioweave::cli {
 
@@ -36,15 +36,15 @@ class StreamFiles {
   /// and what a device lends for a start (its cache, saved-up credit) is used up. `tell` hears of
   /// the bytes so far. False and `why` on failure.
   [[nodiscard]] bool warm_up(double seconds, const std::function<void(uint64_t bytes)>& tell,
-                             std::vector<Durable>& log, std::string& why);
+                             std::vector<device::Durable>& log, std::string& why);
 
   enum class Direction : uint8_t { write, read };
 
   /// Lets that many streams begin at the same moment and go on for `seconds`; then each ends with
   /// the piece that it is at, and what it wrote is synced: the sample ends with the last of them.
   /// Reads find the page cache empty, where it can be emptied. False and `why` on failure.
-  [[nodiscard]] bool move(Direction direction, unsigned streams, double seconds, Sample& sample,
-                          std::string& why);
+  [[nodiscard]] bool move(Direction direction, unsigned streams, double seconds,
+                          device::Sample& sample, std::string& why);
 
   /// The part of the first file that is in memory although it was asked to be dropped.
   [[nodiscard]] double still_cached() const;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cli/format.hpp"
-#include "stats/config_names.hpp"
+#include "config/names.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -103,7 +103,7 @@ void add_prefetch(std::string& text, const stats::RunTotals& totals) {
 
 std::string engine_in_use(const stats::RunReport& report) {
   std::string text = "policy ";
-  text += stats::kRunPolicyNames[static_cast<size_t>(report.config.policy)];
+  text += config::kRunPolicyNames[static_cast<size_t>(report.config.policy)];
   if (const uint32_t rules = report.config.rules; rules > 0) {
     text += ", " + std::to_string(rules) + (rules == 1 ? " rule" : " rules");
   }
@@ -144,7 +144,7 @@ std::string remark_on(const stats::FileReport& file, const stats::RunReport& rep
   std::string text = degrade_text(file);
   if (file.policy == report.config.policy || file.degrade == Degrade::not_regular) return text;
   if (!text.empty()) text.insert(0, ", ");
-  return "policy " + std::string(stats::kRunPolicyNames[static_cast<size_t>(file.policy)]) + text;
+  return "policy " + std::string(config::kRunPolicyNames[static_cast<size_t>(file.policy)]) + text;
 }
 
 /// A program that reads one large file also reads dozens of small ones: its own modules, locales.

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "stats/config_names.hpp"
+#include "config/names.hpp"
 
 namespace ioweave::stats {
 namespace {
@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 template <typename Enum, size_t N>
 std::string_view name_of(const std::array<std::string_view, N>& names, Enum value) {
-  return name_at(names, static_cast<size_t>(value));
+  return config::name_at(names, static_cast<size_t>(value));
 }
 
 std::string text_of(const Json& object) {
@@ -33,16 +33,16 @@ Json calls_json(const CallTable& table) {
   return calls;
 }
 
-Json config_json(const RunConfig& config) {
+Json config_json(const config::RunConfig& config) {
   Json rules = Json::array();
   for (uint32_t i = 0; i < config.rules; ++i) {
-    const FileRule& rule = config.rule[i];
+    const config::FileRule& rule = config.rule[i];
     rules.push_back({{"glob", std::string(rule.glob, strnlen(rule.glob, sizeof rule.glob))},
-                     {"policy", name_of(kRunPolicyNames, rule.policy)}});
+                     {"policy", name_of(config::kRunPolicyNames, rule.policy)}});
   }
-  return {{"policy", name_of(kRunPolicyNames, config.policy)},
-          {"engine", name_at(kEngineNames, config.engine)},
-          {"mode", name_at(kEngineModeNames, config.engine_mode)},
+  return {{"policy", name_of(config::kRunPolicyNames, config.policy)},
+          {"engine", config::name_at(config::kEngineNames, config.engine)},
+          {"mode", config::name_at(config::kEngineModeNames, config.engine_mode)},
           {"lookahead_bytes", config.lookahead_bytes},
           {"max_lookahead_bytes", config.max_lookahead_bytes},
           {"rules", std::move(rules)}};
@@ -60,7 +60,7 @@ Json machine_json(const Machine& machine) {
 
 Json run_json(const RunReport& report) {
   Json mounts = Json::array();
-  for (const MountPoint& mount : report.mounts) {
+  for (const device::Mount& mount : report.mounts) {
     mounts.push_back({{"path", mount.path}, {"type", mount.type}, {"source", mount.source}});
   }
   return {{"type", "run"},
@@ -95,7 +95,7 @@ Json file_json(const FileReport& file) {
           {"file_system", file.file_system},
           {"device", file.device},
           {"inode", file.inode},
-          {"policy", name_of(kRunPolicyNames, file.policy)},
+          {"policy", name_of(config::kRunPolicyNames, file.policy)},
           {"degrade", name_of(kDegradeNames, file.degrade)},
           {"processes", file.processes},
           {"opens", file.opens},

@@ -12,7 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "stats/config_names.hpp"
+#include "config/names.hpp"
 #include "stats/run_file.hpp"
 
 namespace ioweave::stats {
@@ -78,7 +78,7 @@ class Fields {
   }
   template <typename Enum, size_t N>
   [[nodiscard]] Enum choice(const char* key, const std::array<std::string_view, N>& names) const {
-    const size_t index = index_of(names, text(key));
+    const size_t index = config::index_of(names, text(key));
     if (index == N) wrong(key, "one of the names in docs/run-file.md");
     return static_cast<Enum>(index);
   }
@@ -86,7 +86,7 @@ class Fields {
   template <typename Enum, size_t N>
   [[nodiscard]] Enum choice(const char* key, const std::array<std::string_view, N>& names,
                             Enum otherwise) const {
-    const size_t index = index_of(names, text(key));
+    const size_t index = config::index_of(names, text(key));
     return index == N ? otherwise : static_cast<Enum>(index);
   }
 
@@ -120,23 +120,23 @@ CallTable read_calls(const Fields& calls) {
   return table;
 }
 
-void read_rules(const Json& rules, RunConfig& config) {
-  if (rules.size() > RunConfig::kMaxRules) throw Malformed("config: more than 64 rules");
+void read_rules(const Json& rules, config::RunConfig& config) {
+  if (rules.size() > config::RunConfig::kMaxRules) throw Malformed("config: more than 64 rules");
   for (const Json& value : rules) {
     const Fields fields(value, "config.rules");
-    FileRule& rule = config.rule[config.rules++];
+    config::FileRule& rule = config.rule[config.rules++];
     const std::string glob = fields.text("glob");
     if (glob.size() >= sizeof rule.glob) throw Malformed("config.rules: a glob is too long");
     std::memcpy(rule.glob, glob.c_str(), glob.size() + 1);
-    rule.policy = fields.choice<RunPolicy>("policy", kRunPolicyNames);
+    rule.policy = fields.choice<config::RunPolicy>("policy", config::kRunPolicyNames);
   }
 }
 
-RunConfig read_config(const Fields& fields) {
-  RunConfig config;
-  config.policy = fields.choice<RunPolicy>("policy", kRunPolicyNames);
-  config.engine = fields.choice<uint32_t>("engine", kEngineNames);
-  config.engine_mode = fields.choice<uint32_t>("mode", kEngineModeNames);
+config::RunConfig read_config(const Fields& fields) {
+  config::RunConfig config;
+  config.policy = fields.choice<config::RunPolicy>("policy", config::kRunPolicyNames);
+  config.engine = fields.choice<uint32_t>("engine", config::kEngineNames);
+  config.engine_mode = fields.choice<uint32_t>("mode", config::kEngineModeNames);
   config.lookahead_bytes = fields.count("lookahead_bytes");
   config.max_lookahead_bytes = fields.count("max_lookahead_bytes");
   read_rules(fields.array("rules"), config);
@@ -195,7 +195,7 @@ FileReport read_file(const Fields& fields) {
   file.file_system = fields.text("file_system");
   file.device = fields.count("device");
   file.inode = fields.count("inode");
-  file.policy = fields.choice<RunPolicy>("policy", kRunPolicyNames);
+  file.policy = fields.choice<config::RunPolicy>("policy", config::kRunPolicyNames);
   file.degrade = fields.choice("degrade", kDegradeNames, Degrade::other);
   file.processes = fields.count<uint32_t>("processes");
   file.opens = fields.count("opens");

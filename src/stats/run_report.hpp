@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device/mounts.hpp"
 #include "stats/segment.hpp"
 
 namespace ioweave::stats {
@@ -37,7 +38,7 @@ struct FileReport {
   std::string file_system;
   uint64_t device = 0;
   uint64_t inode = 0;
-  RunPolicy policy = RunPolicy::overlap;
+  config::RunPolicy policy = config::RunPolicy::overlap;
   Degrade degrade = Degrade::none;
   uint64_t opens = 0;
   uint32_t processes = 1;
@@ -130,12 +131,6 @@ struct Machine {
   uint64_t memory_bytes = 0;
 };
 
-struct MountPoint {
-  std::string path;
-  std::string type;    ///< "ext4", "lustre", "fuse.slowfs", ...
-  std::string source;  ///< device or server
-};
-
 /// How the program ended and what it cost, by wait4(2).
 struct Outcome {
   double wall_seconds = 0;
@@ -152,8 +147,8 @@ struct RunReport {
   std::vector<std::string> command;
   std::string directory;
   Machine machine;
-  std::vector<MountPoint> mounts;  ///< those that hold a file of the run
-  RunConfig config;
+  std::vector<device::Mount> mounts;  ///< those that hold a file of the run
+  config::RunConfig config;
   Outcome outcome;
   std::vector<ProcessReport> processes;
   std::vector<FileReport> files;  ///< most exposed first

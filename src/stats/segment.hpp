@@ -3,8 +3,8 @@
 // What a program under `ioweave run` shares with the command: one directory per run (mode 0700, on
 // tmpfs where possible), holding
 //
-//   config            RunConfig, written once by the command, mapped read-only by every process,
-//                     and at kRunStateOffset the RunState, mapped read-write
+//   config            config::RunConfig, written once by the command, mapped read-only by every
+//                     process, and at kRunStateOffset the RunState, mapped read-write
 //   PID-N.segment     Segment, one per process image (N counts fork and exec), mapped read-write
 //
 // Counters live in shared memory so that a process that is killed still leaves its figures, and the
@@ -18,51 +18,11 @@
 #include <string_view>
 #include <type_traits>
 
+#include "config/run_config.hpp"
+
 namespace ioweave::stats {
 
-inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;   // "IOWCONF1"
 inline constexpr uint64_t kSegmentMagic = 0x3147455357454f49;  // "IOEWSEG1"
-inline constexpr uint32_t kLayoutVersion = 3;
-
-/// Environment variable that names the run directory; without it the interposer does nothing.
-inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
-
-inline constexpr const char* kConfigName = "config";
-
-// ---- Configuration of a run ---------------------------------------------------------------------
-
-/// What the interposer does with the calls on a file.
-enum class RunPolicy : uint32_t {
-  off,      ///< observe only
-  sync,     ///< every read and write through the engine, and wait ("int" in the interceptor paper)
-  writes,   ///< only writes through the engine ("sel_int")
-  overlap,  ///< real reads stay as they are; what comes next is brought into the page cache
-            ///< meanwhile
-};
-inline constexpr std::array<std::string_view, 4> kRunPolicyNames{"off", "sync", "writes",
-                                                                 "overlap"};
-
-struct FileRule {
-  char glob[240];  ///< of the absolute path, shell pattern: * does not cross '/', ** does
-  RunPolicy policy;
-  uint32_t reserved;
-};
-
-struct RunConfig {
-  static constexpr uint32_t kMaxRules = 64;
-
-  uint64_t magic = kConfigMagic;
-  uint32_t version = kLayoutVersion;
-  uint32_t bytes = sizeof(RunConfig);
-
-  RunPolicy policy = RunPolicy::overlap;    ///< of files no rule names
-  uint32_t engine = 0;                      ///< engine::Kind, for sync and writes
-  uint32_t engine_mode = 0;                 ///< engine::UringMode
-  uint32_t rules = 0;                       ///< of `rule`, in use
-  uint64_t lookahead_bytes = 128u << 20;    ///< most ahead of a reader, unless one read is larger
-  uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run
-  FileRule rule[kMaxRules] = {};            ///< the first that matches wins
-};
 
 // ---- What processes ask of the command ----------------------------------------------------------
 
@@ -81,7 +41,7 @@ struct RunState {
   std::atomic<uint64_t> kept_open_ns;
 };
 inline constexpr size_t kRunStateOffset = 64 << 10;  ///< a page of its own, whatever the page size
-static_assert(sizeof(RunConfig) <= kRunStateOffset);
+static_assert(sizeof(config::RunConfig) <= kRunStateOffset);
 /// Of the file `config`.
 inline constexpr size_t kConfigBytes = kRunStateOffset + sizeof(RunState);
 
@@ -157,7 +117,7 @@ struct FileRecord {
   std::atomic<uint64_t> owner;    ///< thread that owns the biased counters (its control block)
   uint64_t device;                ///< st_dev
   uint64_t inode;
-  RunPolicy policy;
+  config::RunPolicy policy;
   uint32_t opens;
   std::array<CallCounters, kCallClasses> call;
 
@@ -205,10 +165,10 @@ struct Segment {
   FileRecord file[kFiles];
 };
 
-static_assert(std::is_standard_layout_v<Segment> && std::is_standard_layout_v<RunConfig>);
+static_assert(std::is_standard_layout_v<Segment>);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(sizeof(BiasedCounter) == 16);
-static_assert(sizeof(FileRule) == 248 && sizeof(FileRecord) == 688);
+static_assert(sizeof(FileRecord) == 688);
 static_assert(sizeof(Segment) <= 1u << 20);  // the command says so where files may not be as large
 
 }  // namespace ioweave::stats

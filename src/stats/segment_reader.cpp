@@ -75,7 +75,8 @@ FileReport file_report(const FileRecord& record, bool is_overflow, const TickSca
   if (!is_overflow) file.path = text(record.path);
   file.device = record.device;
   file.inode = record.inode;
-  file.policy = checked(static_cast<uint32_t>(record.policy), kRunPolicyNames, RunPolicy::off);
+  file.policy = checked(static_cast<uint32_t>(record.policy), config::kRunPolicyNames,
+                        config::RunPolicy::off);
   file.degrade =
       checked(record.degrade.load(std::memory_order_relaxed), kDegradeNames, Degrade::none);
   file.opens = record.opens;
@@ -134,7 +135,7 @@ SegmentState check_head(const Segment& segment, std::string& why) {
     why = "is not a segment (wrong magic number)";
     return SegmentState::invalid;
   }
-  if (segment.version != kLayoutVersion || segment.bytes != sizeof(Segment)) {
+  if (segment.version != config::kLayoutVersion || segment.bytes != sizeof(Segment)) {
     why = "was written by another version of libioweave_preload.so";
     return SegmentState::invalid;
   }

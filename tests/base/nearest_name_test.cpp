@@ -18,6 +18,7 @@ TEST(NearestName, SuggestsASlipOfTheFinger) {
 TEST(NearestName, IsSilentWhereNothingIsClose) {
   EXPECT_EQ(nearest_name("turbo-mode", kPolicies), "");
   EXPECT_EQ(nearest_name("anything", {}), "");
+  EXPECT_EQ(nearest_name("a", std::array<std::string_view, 2>{"b", "ssd"}), "");
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ void leave_segment(const std::string& directory, const std::string& program) {
 }
 
 __attribute__((constructor)) void loaded() {
-  const std::string directory = variable(kRunDirVariable);
+  const std::string directory = variable(config::kRunDirVariable);
   std::error_code ignored;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
   if (!directory.empty() && program.ends_with(variable("FAKE_PRELOAD_PROGRAM"))) {

@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "base/shared_file_system.hpp"
-
 namespace ioweave::cli {
 namespace {
 
@@ -50,7 +48,7 @@ TEST(MeasureRemarks, SayWhatTheFileSystemMeans) {
 
 TEST(MeasureRemarks, SayThatTheRateFell) {
   Measurement measured = on("ext4");
-  for (Sample& sample : measured.writes) {
+  for (device::Sample& sample : measured.writes) {
     if (sample.start_s >= 6) sample.bytes /= 2;
   }
   EXPECT_THAT(measure_remarks(measured), Contains(HasSubstr("fell by 50 % while it was measured")));
@@ -66,17 +64,17 @@ TEST(MeasureRemarks, SayWhatTheCurveCannot) {
   measured.writes[0].bytes *= 2;
   EXPECT_THAT(measure_remarks(measured), Contains(HasSubstr("with 1 stream differ by 100 %")));
   measured = on("ext4");
-  for (Sample& sample : measured.writes) {
+  for (device::Sample& sample : measured.writes) {
     if (sample.streams == 8) sample.bytes *= 2;
   }
   EXPECT_THAT(measure_remarks(measured), Contains(HasSubstr("still rises at 8 streams")));
   measured = on("ext4");
-  for (Sample& sample : measured.writes) {
+  for (device::Sample& sample : measured.writes) {
     if (sample.streams == 2) sample.bytes = 50'000'000;
   }
   EXPECT_THAT(measure_remarks(measured), Contains(HasSubstr("off a curve with one peak")));
   measured = on("ext4");
-  for (Sample& sample : measured.writes) sample.cpu_seconds = 1.9;
+  for (device::Sample& sample : measured.writes) sample.cpu_seconds = 1.9;
   EXPECT_THAT(measure_remarks(measured), Contains(HasSubstr("processors were busy")));
 }
 
@@ -115,7 +113,7 @@ TEST(MeasureToml, IsADeviceWithItsCurve) {
 
 TEST(MeasureToml, SlowDevicesKeepTheirDigits) {
   Measurement measured = on("ext4");
-  for (Sample& sample : measured.writes) sample.bytes /= 10'000;
+  for (device::Sample& sample : measured.writes) sample.bytes /= 10'000;
   EXPECT_THAT(measure_toml(measured), HasSubstr("[[1, 0.02], [2, 0.038], [4, 0.045], [8, 0.03]]"));
 }
 
@@ -140,17 +138,6 @@ TEST(MeasureName, OfTheRootIsRoot) {
   Measurement measured = on("ext4");
   measured.mount.path = "/";
   EXPECT_EQ(device_name(measured), "root");
-}
-
-TEST(FileSystems, ThatNodesShareAreKnown) {
-  for (const char* const type : {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs",
-                                 "fuse.sshfs", "fuse.ceph-fuse", "fuse.glusterfs"}) {
-    EXPECT_TRUE(is_shared_file_system(type)) << type;
-  }
-  for (const char* const type :
-       {"ext4", "xfs", "btrfs", "tmpfs", "overlay", "fuse", "fuse.x", ""}) {
-    EXPECT_FALSE(is_shared_file_system(type)) << type;
-  }
 }
 
 }  // namespace

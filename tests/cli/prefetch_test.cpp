@@ -146,7 +146,9 @@ struct Followed {  // NOLINT(bugprone-exception-escape): assertions in moves of 
   }
 };
 
-Followed follow(const Words& program, const Words& options = {}) {
+/// `configuration`: of the folder in which it runs.
+Followed follow(const Words& program, const Words& options = {},
+                const std::string& configuration = "") {
   const TempDir folder;
   const std::string json = folder.file("report.json");
   Words words{"run", "-q", "--json=" + json};
@@ -155,6 +157,10 @@ Followed follow(const Words& program, const Words& options = {}) {
   words.insert(words.end(), program.begin(), program.end());
   Surroundings how;
   how.variables = {{"IOWEAVE_PRELOAD_PATH", IOWEAVE_PRELOAD_LIBRARY}};
+  if (!configuration.empty()) {
+    how.directory = folder.path();
+    write_text(folder, "ioweave.toml", configuration);
+  }
   Followed followed{run_ioweave(words, how), {}};
   EXPECT_EQ(followed.ran.code, 0) << followed.ran.err;
   followed.report = nlohmann::json::parse(read_text(json), nullptr, /*allow_exceptions=*/false);
@@ -266,6 +272,24 @@ TEST_F(Prefetching, TheReportSaysWhatWasBroughtIn) {
   EXPECT_TRUE(summary["hidden_s"].is_number());
   EXPECT_TRUE(summary["hidden_share"].is_number());
   EXPECT_FALSE(summary["hidden_known"].get<bool>()) << "the file is too short to compare paces";
+}
+
+TEST_F(Prefetching, NoMoreIsBroughtInThanTheBudgetOfTheDeviceAllows) {
+  const std::string path = device.file(48 * kMiB);
+  const std::string described =
+      "[[device]]\nname = \"slow\"\npath = \"" + device.mount_point() + "\"\nbandwidth = 8\n";
+  Tries tries;
+  while (!tries.are_decided()) {
+    ASSERT_TRUE(drop_from_cache(path));
+    const auto begin = std::chrono::steady_clock::now();
+    followed = follow(chunk_reader(path, 8 * kMiB, 60'000), {}, described);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    constexpr double kRange = 2.0 * kMiB;  // more than slowfs's read-ahead window
+    EXPECT_LE(static_cast<double>(followed.bytes()), 8e6 * (seconds.count() + 0.1) + kRange);
+    EXPECT_EQ(of_chunk_reader(followed.ran.out).chunks, 6);
+    tries.note(followed.bytes() > 0, std::to_string(followed.bytes()) + " bytes");
+  }
+  tries.expect_most();
 }
 
 TEST_F(Prefetching, SmallChunksToo) {

@@ -68,7 +68,7 @@ TEST_F(RunDirectoryTest, IsPrivateAndGoneAfterwards) {
 
 TEST_F(RunDirectoryTest, TheConfigIsWhatTheInterposerMaps) {
   const auto directory = create();
-  stats::RunConfig config;
+  config::RunConfig config;
   config.lookahead_bytes = 12345;
   ASSERT_EQ(directory->write_config(config), 0);
   const std::string bytes = test::read_text(directory->path() + "/config");

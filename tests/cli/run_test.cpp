@@ -671,7 +671,7 @@ TEST(Stat, IsPolicyOffWithATablePerCallClass) {
   stats::RunReport report;
   std::string why;
   ASSERT_TRUE(stats::read_run_file(file, report, why)) << why;
-  EXPECT_EQ(report.config.policy, stats::RunPolicy::off);
+  EXPECT_EQ(report.config.policy, config::RunPolicy::off);
   const auto json = nlohmann::json::parse(run_ioweave({"stat", "--json", "/bin/true"}).err);
   EXPECT_EQ(json["type"], "report");
 }

@@ -46,7 +46,7 @@ TEST(StreamFiles, TheWarmUpWritesEachOfThem) {
   std::string why;
   const auto files = StreamFiles::make({folder.path(), 11, kMiB, false}, why);
   ASSERT_NE(files, nullptr) << why;
-  std::vector<Durable> log;
+  std::vector<device::Durable> log;
   uint64_t told = 0;
   ASSERT_TRUE(files->warm_up(
       0, [&](uint64_t bytes) { told = bytes; }, log, why))
@@ -55,7 +55,7 @@ TEST(StreamFiles, TheWarmUpWritesEachOfThem) {
   EXPECT_EQ(told, 11 * kMiB);
   for (size_t i = 1; i < log.size(); ++i) EXPECT_GE(log[i].at_s, log[i - 1].at_s);
   // What was never written could not be read: each stream finds its whole file.
-  Sample sample;
+  device::Sample sample;
   ASSERT_TRUE(files->move(StreamFiles::Direction::read, 11, 0, sample, why)) << why;
   EXPECT_EQ(sample.bytes, 11 * kMiB);
 }
@@ -65,13 +65,13 @@ TEST(StreamFiles, GoOnWhileThereIsTime) {
   std::string why;
   const auto files = StreamFiles::make({folder.path(), 2, 64 << 10, false}, why);
   ASSERT_NE(files, nullptr) << why;
-  Sample sample;
+  device::Sample sample;
   ASSERT_TRUE(files->move(StreamFiles::Direction::write, 2, 0.1, sample, why)) << why;
   EXPECT_GE(sample.seconds, 0.1);
   EXPECT_GE(sample.bytes, 2 * (64u << 10));
   EXPECT_EQ(sample.bytes % (64u << 10), 0u);
   EXPECT_EQ(sample.start_s, 0);
-  Sample second;
+  device::Sample second;
   ASSERT_TRUE(files->move(StreamFiles::Direction::write, 1, 0, second, why)) << why;
   EXPECT_GE(second.start_s, 0.1);
 }
@@ -85,12 +85,12 @@ TEST(StreamFiles, ADiskThatRunsFullUnderThemIsSaidWithTheWayOut) {
   const auto files = StreamFiles::make({folder, 2, 2 * kMiB, false}, why);
   ASSERT_NE(files, nullptr) << why;
   fill_up(disk.file("others"));
-  std::vector<Durable> log;
+  std::vector<device::Durable> log;
   EXPECT_FALSE(files->warm_up(0, nobody, log, why));
   EXPECT_THAT(why, AllOf(HasSubstr("cannot write in '" + folder + "': No space left on device"),
                          HasSubstr("2 files of 2m need 4.0 MiB: lower --size or --streams"),
                          HasSubstr("Nothing was left there")));
-  Sample sample;
+  device::Sample sample;
   why.clear();
   EXPECT_FALSE(files->move(StreamFiles::Direction::write, 2, 0, sample, why));
   EXPECT_THAT(why, HasSubstr("No space left on device"));

@@ -263,12 +263,12 @@ TEST(Remarks, LittleIoIsSaid) {
 
 TEST(Remarks, PolicyOffMakesNoExcuses) {
   RunReport report = report_of({file_of("/in", Degrade::mapped, 1)});
-  report.config.policy = stats::RunPolicy::off;
-  report.files[0].policy = stats::RunPolicy::off;
+  report.config.policy = config::RunPolicy::off;
+  report.files[0].policy = config::RunPolicy::off;
   EXPECT_THAT(remarks_on(report, followed()), IsEmpty());
 }
 
-FileReport ruled(std::string path, stats::RunPolicy policy, double seconds) {
+FileReport ruled(std::string path, config::RunPolicy policy, double seconds) {
   FileReport file = file_of(std::move(path), Degrade::none, seconds);
   file.policy = policy;
   return file;
@@ -276,7 +276,7 @@ FileReport ruled(std::string path, stats::RunPolicy policy, double seconds) {
 
 TEST(Remarks, ARuleThatSwitchesPrefetchingOffIsNamedAsTheReason) {
   const RunReport report = report_of(
-      {ruled("/big", stats::RunPolicy::off, 1), file_of("/small", Degrade::no_gain, 0.5)});
+      {ruled("/big", config::RunPolicy::off, 1), file_of("/small", Degrade::no_gain, 0.5)});
   EXPECT_THAT(remarks_on(report, followed()),
               ElementsAre(AllOf(HasSubstr("to which a rule gives policy 'off'"),
                                 HasSubstr("ioweave config explain FILE"))));
@@ -284,23 +284,23 @@ TEST(Remarks, ARuleThatSwitchesPrefetchingOffIsNamedAsTheReason) {
 
 TEST(Remarks, FilesThatARuleExemptsDoNotHideTheReasonOfTheOthers) {
   const RunReport report =
-      report_of({ruled("/a", stats::RunPolicy::off, 0.5), file_of("/b", Degrade::no_gain, 1)});
+      report_of({ruled("/a", config::RunPolicy::off, 0.5), file_of("/b", Degrade::no_gain, 1)});
   EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("page cache already")));
 }
 
 TEST(Remarks, APolicyOfTheRunIsNotCalledARules) {
-  RunReport report = report_of(
-      {ruled("/big", stats::RunPolicy::sync, 1), ruled("/small", stats::RunPolicy::overlap, 0.5)});
-  report.config.policy = stats::RunPolicy::sync;
+  RunReport report = report_of({ruled("/big", config::RunPolicy::sync, 1),
+                                ruled("/small", config::RunPolicy::overlap, 0.5)});
+  report.config.policy = config::RunPolicy::sync;
   EXPECT_THAT(remarks_on(report, followed()),
               ElementsAre(HasSubstr("policy 'sync' as no rule says otherwise")));
 }
 
 TEST(Summary, ShowsThePolicyThatARuleGaveAFile) {
-  FileReport mapped = ruled("/b", stats::RunPolicy::writes, 1);
+  FileReport mapped = ruled("/b", config::RunPolicy::writes, 1);
   mapped.degrade = Degrade::mapped;
   RunReport report = report_of(
-      {ruled("/a", stats::RunPolicy::off, 2), std::move(mapped), file_of("/c", Degrade::none, 1)});
+      {ruled("/a", config::RunPolicy::off, 2), std::move(mapped), file_of("/c", Degrade::none, 1)});
   report.config.rules = 1;
   const std::string text = summary_text(report, {});
   EXPECT_THAT(text, HasSubstr("2.000 s  policy off\n"));

@@ -18,7 +18,7 @@ class CheckIncludes(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             for station in (
-                *("base", "stats", "policy", "model", "gate"),
+                *("base", "config", "device", "stats", "policy", "model", "gate"),
                 *("engine", "tasking", "service", "calls"),
             ):
                 (root / "src" / station).mkdir(parents=True)
@@ -42,6 +42,7 @@ class CheckIncludes(unittest.TestCase):
         self.assert_allowed("src/service/a.cpp", '#include "policy/policy.hpp"\n')
         self.assert_allowed("src/calls/c_api/a.cpp", '#include "engine/probe.hpp"\n')
         self.assert_allowed("src/stats/a.cpp", '#include "base/clock.hpp"\n')
+        self.assert_allowed("src/stats/a.cpp", '#include "config/glob.hpp"\n')
         self.assert_allowed("src/service/a.cpp", "#include <ioweave/ioweave.h>\n")
 
     def test_only_its_drivers_construct_a_policy(self) -> None:
@@ -68,6 +69,8 @@ class CheckIncludes(unittest.TestCase):
     def test_nothing_includes_what_lies_before_it(self) -> None:
         self.assert_breach("src/engine/a.cpp", '#include "service/a.hpp"\n', "may include only")
         self.assert_breach("src/base/a.hpp", '#include "stats/a.hpp"\n', "may include only")
+        self.assert_breach("src/config/a.hpp", '#include "device/a.hpp"\n', "may include only")
+        self.assert_breach("src/device/a.hpp", '#include "stats/a.hpp"\n', "may include only")
         self.assert_breach("src/service/a.hpp", '#include "calls/a.hpp"\n', "may include only")
 
     def test_public_headers_stand_alone(self) -> None:

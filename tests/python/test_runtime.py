@@ -21,7 +21,7 @@ from typing import Annotated, Any
 from unittest import mock
 
 import ioweave
-from ioweave import targets
+from ioweave import _core, targets
 from runtimes import Gate, RuntimeTest, pass_gate, until
 
 
@@ -818,7 +818,7 @@ class Lifetime(unittest.TestCase):
             before = file.read_text()
             with (
                 self.assertLogs("ioweave") as logged,
-                mock.patch.object(Path, "write_text", side_effect=OSError(28, "No space left")),
+                mock.patch.object(_core, "write_learned", side_effect=OSError(28, "No space left")),
                 ioweave.Runtime(cpus=1, learned=file),
             ):
                 future = io_after()

@@ -15,15 +15,14 @@ from unittest import mock
 
 import ioweave
 from ioweave import _core, learning, sampling
+from ioweave._core import DiskCounter, is_rotational
 from ioweave.admission import DeviceState
 from ioweave.sampling import (
-    DiskCounter,
     OtherThreadsCounter,
     ProcessCounter,
     Sampler,
     TaskCounter,
     counter_of,
-    is_rotational,
 )
 
 DISKSTATS = """\
@@ -58,14 +57,13 @@ class Counters(unittest.TestCase):
     def test_sectors_read_and_written_of_disk_partition_and_volume(self) -> None:
         for major, minor, sectors in ((8, 0, 6000), (8, 1, 60), (253, 3, 14)):
             with self.subTest(major=major, minor=minor):
-                counter = DiskCounter(major, minor, self.diskstats)
+                counter = DiskCounter(major, minor, str(self.diskstats))
                 self.assertEqual(counter.read(), 512 * sectors)
 
     def of_path(self, number: int, mountinfo: str = "") -> DiskCounter | None:
         path = self.folder / "mountinfo"
         path.write_text(mountinfo)
-        with mock.patch.object(Path, "stat", return_value=mock.Mock(st_dev=number, st_mode=0)):
-            return DiskCounter.of_path("/data", self.diskstats, path)
+        return DiskCounter.of_device(number, str(self.diskstats), str(path))
 
     def test_the_device_below_a_path(self) -> None:
         counter = self.of_path(os.makedev(8, 1))
@@ -328,7 +326,9 @@ class Rotational(unittest.TestCase):
         self.mountinfo.write_text("")
 
     def _turns(self) -> bool:
-        return is_rotational(self.folder, mountinfo=self.mountinfo, sys=self.folder / "sys")
+        return is_rotational(
+            self.folder, mountinfo=str(self.mountinfo), sys=str(self.folder / "sys")
+        )
 
     def test_what_cannot_be_told_does_not_turn(self) -> None:
         self.assertFalse(self._turns())

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stats/atomic_file.hpp"
+#include "base/atomic_file.hpp"
 #include "stats/text_file.hpp"
 #include "support/temp_dir.hpp"
 
@@ -21,10 +21,10 @@ RunReport sample() {
   report.directory = "/work";
   report.machine = {"host", "6.18", "x86_64", "CPU", 2, 1, 1u << 30};
   report.mounts = {{"/", "ext4", "/dev/vda"}};
-  report.config.policy = RunPolicy::writes;
+  report.config.policy = config::RunPolicy::writes;
   report.config.rules = 1;
   std::strcpy(report.config.rule[0].glob, "/**/*.log");
-  report.config.rule[0].policy = RunPolicy::off;
+  report.config.rule[0].policy = config::RunPolicy::off;
   report.outcome = {12.5, 11, 0.5, 4096, 137, 9};
 
   ProcessReport process;

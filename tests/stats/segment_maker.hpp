@@ -24,7 +24,7 @@ void set_text(char (&field)[N], std::string_view text) {
 inline std::unique_ptr<Segment> make_segment(int32_t pid) {
   auto segment = std::make_unique<Segment>();
   segment->magic = kSegmentMagic;
-  segment->version = kLayoutVersion;
+  segment->version = config::kLayoutVersion;
   segment->bytes = sizeof(Segment);
   segment->state = Segment::State::exited;
   segment->pid = pid;
@@ -43,7 +43,7 @@ inline FileRecord& add_file(Segment& segment, std::string_view path) {
   FileRecord& record = segment.file[segment.files.fetch_add(1)];
   record.state = 2;
   record.opens = 1;
-  record.policy = RunPolicy::overlap;
+  record.policy = config::RunPolicy::overlap;
   set_text(record.path, path);
   return record;
 }

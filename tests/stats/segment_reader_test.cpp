@@ -97,7 +97,7 @@ TEST_F(SegmentReader, RecordZeroIsTheOtherFilesAndUnfilledRecordsAreSkipped) {
 
 TEST_F(SegmentReader, RefusesAnotherLayout) {
   const auto segment = make_segment(42);
-  segment->version = kLayoutVersion + 1;
+  segment->version = config::kLayoutVersion + 1;
   EXPECT_EQ(read(*segment), SegmentState::invalid);
   EXPECT_NE(why_.find("another version"), std::string::npos);
   segment->magic = 7;
@@ -119,13 +119,13 @@ TEST_F(SegmentReader, WildValuesStayWithinBounds) {
   const auto segment = make_segment(42);
   FileRecord& record = add_file(*segment, "/data/in");
   record.degrade = 9999;
-  record.policy = static_cast<RunPolicy>(77);
+  record.policy = static_cast<config::RunPolicy>(77);
   segment->state = static_cast<Segment::State>(55);
   segment->files = UINT32_MAX;
   std::fill(std::begin(segment->program), std::end(segment->program), 'x');
   ASSERT_EQ(read(*segment), SegmentState::usable);
   EXPECT_EQ(contents_.files.at(0).degrade, Degrade::none);
-  EXPECT_EQ(contents_.files.at(0).policy, RunPolicy::off);
+  EXPECT_EQ(contents_.files.at(0).policy, config::RunPolicy::off);
   EXPECT_EQ(contents_.process.program.size(), sizeof segment->program);
 }
 

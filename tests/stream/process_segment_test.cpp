@@ -115,7 +115,7 @@ class ProcessSegmentTest : public ::testing::Test {
  protected:
   ProcessSegmentTest() : segment_(std::make_unique<Segment>()) {
     segment_->magic = stats::kSegmentMagic;
-    segment_->version = stats::kLayoutVersion;
+    segment_->version = config::kLayoutVersion;
     segment_->bytes = sizeof(Segment);
     segment_->files = 4;
   }
@@ -249,7 +249,7 @@ TEST_F(ProcessSegmentTest, ForeignFilesGiveNothing) {
   write();
   EXPECT_THAT(placed(), IsEmpty());
   segment_->magic = stats::kSegmentMagic;
-  segment_->version = stats::kLayoutVersion + 1;
+  segment_->version = config::kLayoutVersion + 1;
   write();
   EXPECT_THAT(placed(), IsEmpty());
 }

@@ -39,7 +39,7 @@ from distributed.metrics import time as scheduler_time
 from distributed.scheduler import Scheduler, TaskState, WorkerState
 from distributed.worker_state_machine import WorkerState as Worker
 
-from ..devices import is_one_of
+from .._core import is_one_of
 from ..log_file import LogFile
 from ..numeric import MOST_BYTES
 from .admission import Admission, Device, DeviceSettings, Flow, Operation

@@ -14,8 +14,8 @@ from distributed.worker import Worker
 from distributed.worker_state_machine import FreeKeysEvent
 from tornado.ioloop import PeriodicCallback
 
-from .._core import sample_part
-from ..sampling import Counter, DiskCounter, OtherThreadsCounter
+from .._core import DiskCounter, sample_part
+from ..sampling import Counter, OtherThreadsCounter
 from .protocol import ANSWER, BEGUN, ENDED, MEASURE, MEASURED, TAKEN_BACK
 from .queue import ByResource
 

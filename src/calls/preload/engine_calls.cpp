@@ -101,7 +101,7 @@ bool open_engine() noexcept {
   if (!phase.compare_exchange_strong(closed, Phase::opening, std::memory_order_acq_rel)) {
     return false;
   }
-  const stats::RunConfig& config = process.config();
+  const config::RunConfig& config = process.config();
   lane_options.kind = static_cast<Kind>(config.engine);
   lane_options.mode = static_cast<UringMode>(config.engine_mode);
   if (pthread_key_create(&lane_key, &end_of_thread) != 0) {

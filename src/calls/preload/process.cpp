@@ -47,7 +47,7 @@ bool size_allowed() {
 }  // namespace
 
 const char* Process::run_directory() noexcept {
-  const char* const directory = secure_getenv(stats::kRunDirVariable);
+  const char* const directory = secure_getenv(config::kRunDirVariable);
   return directory != nullptr && *directory != '\0' ? directory : nullptr;
 }
 
@@ -63,7 +63,7 @@ bool Process::attach() noexcept {
 
 bool Process::map_config() noexcept {
   char path[sizeof directory_ + 8];
-  stpcpy(stpcpy(stpcpy(path, directory_), "/"), stats::kConfigName);
+  stpcpy(stpcpy(stpcpy(path, directory_), "/"), config::kConfigName);
   const int fd = real::open(path, O_RDWR | O_CLOEXEC, 0);
   if (fd < 0) {
     return false;
@@ -72,7 +72,7 @@ bool Process::map_config() noexcept {
   void* mapped = MAP_FAILED;
   void* state = MAP_FAILED;
   if (fstat(fd, &status) == 0 && status.st_size >= static_cast<off_t>(stats::kConfigBytes)) {
-    mapped = mmap(nullptr, sizeof(stats::RunConfig), PROT_READ, MAP_PRIVATE, fd, 0);
+    mapped = mmap(nullptr, sizeof(config::RunConfig), PROT_READ, MAP_PRIVATE, fd, 0);
     state = mmap(nullptr, sizeof(stats::RunState), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                  stats::kRunStateOffset);
   }
@@ -80,10 +80,10 @@ bool Process::map_config() noexcept {
   if (mapped == MAP_FAILED || state == MAP_FAILED) {
     return false;
   }
-  config_ = static_cast<const stats::RunConfig*>(mapped);
+  config_ = static_cast<const config::RunConfig*>(mapped);
   const bool is_ours =
-      config_->magic == stats::kConfigMagic && config_->version == stats::kLayoutVersion &&
-      config_->bytes == sizeof(stats::RunConfig) && config_->rules <= stats::RunConfig::kMaxRules;
+      config_->magic == config::kConfigMagic && config_->version == config::kLayoutVersion &&
+      config_->bytes == sizeof(config::RunConfig) && config_->rules <= config::RunConfig::kMaxRules;
   run_state_ = is_ours ? static_cast<stats::RunState*>(state) : nullptr;
   return is_ours;
 }
@@ -114,7 +114,7 @@ bool Process::create_segment() noexcept {
   if (segment == nullptr || !records.attach(*segment, *config_)) {
     return false;
   }
-  segment->version = stats::kLayoutVersion;
+  segment->version = config::kLayoutVersion;
   segment->bytes = sizeof(stats::Segment);
   segment->pid = pid_;
   segment->parent_pid = getppid();

@@ -52,7 +52,7 @@ class Process {
   [[nodiscard]] stats::Segment* segment() const noexcept {
     return segment_.load(std::memory_order_acquire);  // pairs with create_segment()
   }
-  [[nodiscard]] const stats::RunConfig& config() const noexcept { return *config_; }
+  [[nodiscard]] const config::RunConfig& config() const noexcept { return *config_; }
   /// Null where no run was joined. Shared with the command and all processes.
   [[nodiscard]] stats::RunState* run_state() const noexcept { return run_state_; }
 
@@ -80,7 +80,7 @@ class Process {
   [[nodiscard]] bool create_segment() noexcept;
   [[nodiscard]] stats::Segment* map_new_segment(int pid) const noexcept;
 
-  const stats::RunConfig* config_ = nullptr;
+  const config::RunConfig* config_ = nullptr;
   stats::RunState* run_state_ = nullptr;
   std::atomic<stats::Segment*> segment_{nullptr};
   std::atomic<bool> unborn_{false};

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/append_number.hpp"
-#include "stats/glob.hpp"
+#include "config/glob.hpp"
 
 namespace ioweave::calls {
 
@@ -65,7 +65,7 @@ const char* path_of(int fd, const char* said, char* buffer, size_t size) {
 
 }  // namespace
 
-bool Records::attach(stats::Segment& segment, const stats::RunConfig& config) noexcept {
+bool Records::attach(stats::Segment& segment, const config::RunConfig& config) noexcept {
   segment_ = &segment;
   config_ = &config;
   forget();
@@ -185,7 +185,7 @@ void Records::name(stats::FileRecord& record, const char* path, const char* said
   // The last part must stay what the program calls it, or it would not be found again.
   const bool renamed = strcmp(last_part(path), last_part(said)) != 0;
   copy_path(record.path, sizeof record.path, renamed ? said : path);
-  record.policy = stats::policy_of(*config_, path);
+  record.policy = config::policy_of(*config_, path);
 }
 
 [[gnu::noinline]] void Records::name_with_stack(stats::FileRecord& record, int fd,

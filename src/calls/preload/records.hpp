@@ -21,7 +21,7 @@ namespace ioweave::calls {
 class Records {
  public:
   /// Takes a fresh, zeroed segment into use. False where its memory cannot be had.
-  bool attach(stats::Segment& segment, const stats::RunConfig& config) noexcept;
+  bool attach(stats::Segment& segment, const config::RunConfig& config) noexcept;
 
   /// The record of an open regular file. Never null once attached: when all are taken, the common
   /// record 0. `path` is what the program said; the record keeps what /proc says.
@@ -46,7 +46,7 @@ class Records {
   static constexpr size_t kIndex = 4096;  // a power of two, several times Segment::kFiles
 
   stats::Segment* segment_ = nullptr;
-  const stats::RunConfig* config_ = nullptr;
+  const config::RunConfig* config_ = nullptr;
   std::atomic<uint32_t> populated_{0};        // records whose memory is certain
   std::atomic<uint32_t> index_[kIndex] = {};  // record number + 1
 };

@@ -22,8 +22,8 @@ stats::Degrade reads_degrade(int fd, int flags) {
 
 /// Of a file on a device, opened past the page cache: see engine_calls.hpp. A FUSE server may let
 /// itself be interrupted where a device does not.
-uint32_t engine_flags(int fd, stats::RunPolicy policy, int flags, stats::FileRecord& record) {
-  const bool writes = policy == stats::RunPolicy::sync || policy == stats::RunPolicy::writes;
+uint32_t engine_flags(int fd, config::RunPolicy policy, int flags, stats::FileRecord& record) {
+  const bool writes = policy == config::RunPolicy::sync || policy == config::RunPolicy::writes;
   if (!writes) {
     return 0;
   }
@@ -34,7 +34,7 @@ uint32_t engine_flags(int fd, stats::RunPolicy policy, int flags, stats::FileRec
   if ((flags & O_DIRECT) == 0 || is_memory_file_system(fd) || is_fuse(fd)) {
     return 0;
   }
-  const uint32_t reads = policy == stats::RunPolicy::sync ? uint32_t{Entry::engine_reads} : 0;
+  const uint32_t reads = policy == config::RunPolicy::sync ? uint32_t{Entry::engine_reads} : 0;
   return appends ? reads : reads | Entry::engine_writes;
 }
 
@@ -46,7 +46,7 @@ bool is_not_ours() noexcept {
 /// The flags of a new entry; notes in the record what is in the way of acceleration.
 uint32_t entry_flags(int fd, int flags, stats::FileRecord& record) {
   const bool is_readable = (flags & O_ACCMODE) != O_WRONLY;
-  if (record.policy != stats::RunPolicy::overlap || !is_readable) {
+  if (record.policy != config::RunPolicy::overlap || !is_readable) {
     return engine_flags(fd, record.policy, flags, record);
   }
   degrade(record, reads_degrade(fd, flags));

@@ -215,10 +215,10 @@ bool confines_itself(long option, unsigned long argument) noexcept {
 
 /// What it starts inherits the filter: nothing of ours may begin there.
 void hide_run_from_children() noexcept {
-  constexpr size_t kLength = std::char_traits<char>::length(stats::kRunDirVariable);
+  constexpr size_t kLength = std::char_traits<char>::length(config::kRunDirVariable);
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     char* const text = *variable;
-    if (strncmp(text, stats::kRunDirVariable, kLength) == 0 && text[kLength] == '=') {
+    if (strncmp(text, config::kRunDirVariable, kLength) == 0 && text[kLength] == '=') {
       text[kLength + 1] = '\0';
     }
   }

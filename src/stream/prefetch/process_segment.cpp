@@ -84,7 +84,7 @@ std::vector<uint32_t> ProcessSegment::placed_records() const {
   uint32_t files = 0;
   if (!read_at(offsetof(Segment, magic), &magic, sizeof magic) || magic != stats::kSegmentMagic ||
       !read_at(offsetof(Segment, version), &version, sizeof version) ||
-      version != stats::kLayoutVersion ||
+      version != config::kLayoutVersion ||
       !read_at(offsetof(Segment, files), &files, sizeof files)) {
     return placed;
   }

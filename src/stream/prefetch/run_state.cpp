@@ -21,7 +21,7 @@ bool write_field(int file, size_t field, Value value) noexcept {
 
 RunState::RunState(const std::string& run_directory) {
   if (run_directory.empty()) return;
-  const std::string path = run_directory + "/" + stats::kConfigName;
+  const std::string path = run_directory + "/" + config::kConfigName;
   file_ = Descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC));
 }
 

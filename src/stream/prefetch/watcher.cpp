@@ -27,11 +27,13 @@
 #include "base/clock.hpp"
 #include "base/descriptor.hpp"
 #include "base/file_system_kind.hpp"
+#include "config/glob.hpp"
+#include "device/described.hpp"
 #include "engine/available_memory.hpp"
 #include "engine/prefetch.hpp"
 #include "engine/read_ahead_walk.hpp"
 #include "engine/system_facts.hpp"
-#include "stats/glob.hpp"
+#include "stream/prefetch/bandwidth_budget.hpp"
 #include "stream/prefetch/proc_files.hpp"
 #include "stream/prefetch/process_segment.hpp"
 #include "stream/prefetch/read_follower.hpp"
@@ -84,9 +86,11 @@ struct Reader {
   Descriptor own;
   std::optional<engine::ReadAheadWalk> walk;  ///< on `own`, while that is open
   std::string path;                           ///< empty: not asked for yet
-  bool refused = false;                       ///< it cannot, or must not, be helped
-  bool seen = false;                          ///< by the last scan
-  bool is_kept = false;                       ///< while it is open, were it removed
+  BandwidthBudget* budget = nullptr;          ///< of its device, once `is_placed`; null: none
+  bool is_placed = false;
+  bool refused = false;  ///< it cannot, or must not, be helped
+  bool seen = false;     ///< by the last scan
+  bool is_kept = false;  ///< while it is open, were it removed
   uint64_t operations = 0;
   uint64_t look_ns = 0;
 
@@ -119,11 +123,15 @@ struct Process {
 }  // namespace
 
 struct Watcher::Shared {
-  Shared(const stats::RunConfig& its, std::string where)
-      : config(its), run_directory(std::move(where)), wake(eventfd(0, EFD_CLOEXEC)) {}
+  Shared(const config::RunConfig& its, std::string where, std::vector<config::Device> described)
+      : config(its),
+        run_directory(std::move(where)),
+        devices(std::move(described)),
+        wake(eventfd(0, EFD_CLOEXEC)) {}
 
-  const stats::RunConfig config;
+  const config::RunConfig config;
   const std::string run_directory;
+  const std::vector<config::Device> devices;
   const Descriptor wake;  ///< readable: stop
   std::mutex lock;
   std::condition_variable changed;
@@ -166,6 +174,8 @@ class Watcher::Thread {
   [[nodiscard]] bool sight_mapping(const Key& key, Reader& reader, std::optional<Sighting>& seen);
   [[nodiscard]] bool is_leased(const Reader& reader) const;
   bool ask_ahead(const Key& key, Reader& reader);
+  [[nodiscard]] const std::string& path_of_file(const Key& key, Reader& reader) const;
+  [[nodiscard]] BandwidthBudget* budget_of(const Key& key, Reader& reader);
   [[nodiscard]] bool has_ended(pid_t pid) const;
   [[nodiscard]] bool open_own(const Key& key, Reader& reader);
   [[nodiscard]] bool policy_allows(const Key& key, Reader& reader) const;
@@ -184,6 +194,8 @@ class Watcher::Thread {
   std::map<pid_t, Process> processes_;
   Readers readers_;
   std::map<dev_t, Device> devices_;
+  std::vector<device::Described> described_;        // of this node
+  std::map<std::string, BandwidthBudget> budgets_;  // by the names of these
   std::set<dev_t> forgetful_;  // devices that empty a file's cache when it is opened again
   size_t most_readers_ = most_readers();
   bool opens_are_heard_ = false;
@@ -200,6 +212,8 @@ class Watcher::Thread {
 void Watcher::Thread::run() {
   pthread_setname_np(pthread_self(), "ioweave-ahead");
   prctl(PR_SET_TIMERSLACK, 1000UL);
+  // Here, as a file system may hang.
+  described_ = device::described_devices(shared_->devices, device::this_node());
   bool going = true;
   while (going) {
     release_on_request();
@@ -496,6 +510,9 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   // What asking costs the program would have spent itself.
   const bool is_behind = ask_ahead(key, reader);
   reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
+  if (reader.budget != nullptr && reader.budget->free_at_ns() > now) {
+    reader.look_ns = std::min(reader.look_ns, reader.budget->free_at_ns());
+  }
   // To wake up once for both, where a look can wait.
   const bool can_wait = !is_behind && reader.follower.reads_what_is_cached();
   if (can_wait && next_scan_ns_ < reader.look_ns + kMostScanNs) {
@@ -602,12 +619,14 @@ bool Watcher::Thread::sight_mapping(const Key& key, Reader& reader, std::optiona
 /// True where there is more to ask for: others come first.
 bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
   using Answer = engine::ReadAheadWalk::Answer;
+  BandwidthBudget* const budget = budget_of(key, reader);
   bool is_behind = true;
   for (unsigned i = 0; i < kWindowsPerTurn && !reader.refused; ++i) {
     if (has_ended(std::get<0>(key))) {
       reader.let_go();  // its file system may be unmounted next
       return false;
     }
+    if (budget != nullptr && now_ns() < budget->free_at_ns()) return false;
     // Before next(), which counts what it hands out as asked for.
     if (reader.walk ? release_on_request() : !may_open()) return false;
     const std::optional<FileRange> range = reader.follower.next();
@@ -618,6 +637,7 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
                                                        : walk.ask(range->offset, range->bytes);
     reader.refused = answer == Answer::failed;
     reader.operations += answer == Answer::asked ? 1 : 0;
+    if (budget != nullptr && answer == Answer::asked) budget->spend(range->bytes, now_ns());
     reader.follower.answered(*range, answer == Answer::cached);
   }
   if (reader.refused || !reader.follower.wants_more()) reader.let_go();
@@ -631,9 +651,27 @@ bool Watcher::Thread::has_ended(pid_t pid) const {
   return poll(&end, 1, 0) > 0;
 }
 
-bool Watcher::Thread::policy_allows(const Key& key, Reader& reader) const {
+const std::string& Watcher::Thread::path_of_file(const Key& key, Reader& reader) const {
   if (reader.path.empty()) reader.path = path_of(std::get<0>(key), reader.file.fd);
-  return stats::policy_of(shared_->config, reader.path) == stats::RunPolicy::overlap;
+  return reader.path;
+}
+
+bool Watcher::Thread::policy_allows(const Key& key, Reader& reader) const {
+  return config::policy_of(shared_->config, path_of_file(key, reader)) ==
+         config::RunPolicy::overlap;
+}
+
+/// That of the described device on which the file lies, or null.
+BandwidthBudget* Watcher::Thread::budget_of(const Key& key, Reader& reader) {
+  if (reader.is_placed || described_.empty()) return reader.budget;
+  reader.is_placed = true;
+  const device::Described* const found =
+      device::described_of(described_, reader.file.device, path_of_file(key, reader));
+  if (found != nullptr && found->settings.mb_per_s > 0) {
+    const config::Device& settings = found->settings;
+    reader.budget = &budgets_.try_emplace(settings.name, settings.mb_per_s).first->second;
+  }
+  return reader.budget;
 }
 
 /// Whether a descriptor of the run tells that opening the file of a mapping would be noticed.
@@ -675,18 +713,19 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
 
 // ---- The command's side -------------------------------------------------------------------------
 
-Watcher::Watcher(const stats::RunConfig& config, std::string run_directory)
-    : shared_(std::make_shared<Shared>(config, std::move(run_directory))) {}
+Watcher::Watcher(const config::RunConfig& config, std::string run_directory,
+                 std::vector<config::Device> devices)
+    : shared_(std::make_shared<Shared>(config, std::move(run_directory), std::move(devices))) {}
 
 Watcher::~Watcher() {
   (void)stop();
 }
 
 void Watcher::start(pid_t program) {
-  const auto may_overlap = [](const stats::RunConfig& config) {
-    return config.policy == stats::RunPolicy::overlap ||
-           std::any_of(config.rule, config.rule + config.rules, [](const stats::FileRule& rule) {
-             return rule.policy == stats::RunPolicy::overlap;
+  const auto may_overlap = [](const config::RunConfig& config) {
+    return config.policy == config::RunPolicy::overlap ||
+           std::any_of(config.rule, config.rule + config.rules, [](const config::FileRule& rule) {
+             return rule.policy == config::RunPolicy::overlap;
            });
   };
   if (!shared_->wake.is_open() || !may_overlap(shared_->config)) return;

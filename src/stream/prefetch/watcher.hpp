@@ -26,6 +26,7 @@
 
 #include <sys/types.h>
 
+#include "config/description.hpp"
 #include "stats/run_report.hpp"
 #include "stats/segment.hpp"
 
@@ -34,8 +35,10 @@ namespace ioweave::stream {
 /// One run. start() and stop() from one thread.
 class Watcher {
  public:
-  /// `run_directory`: of the segments; empty: none of the processes has one.
-  Watcher(const stats::RunConfig& config, std::string run_directory);
+  /// `run_directory`: of the segments; empty: none of the processes has one. From each of the
+  /// `devices` that this node has, no more is brought in than its budget allows.
+  Watcher(const config::RunConfig& config, std::string run_directory,
+          std::vector<config::Device> devices);
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;

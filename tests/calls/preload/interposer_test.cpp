@@ -23,9 +23,9 @@
 namespace ioweave {
 namespace {
 
+using config::RunPolicy;
 using stats::CallClass;
 using stats::Degrade;
-using stats::RunPolicy;
 using namespace ioweave::testing;
 
 constexpr uint64_t kMiB = 1u << 20;
@@ -53,7 +53,7 @@ constexpr Setting kFewSettings[] = {
     {RunPolicy::off}, {RunPolicy::sync}, {RunPolicy::writes}, {RunPolicy::overlap}};
 
 std::string text_of(const Setting& setting) {
-  std::string text(stats::kRunPolicyNames[static_cast<unsigned>(setting.policy)]);
+  std::string text(config::kRunPolicyNames[static_cast<unsigned>(setting.policy)]);
   if (setting.uses_engine()) {
     text += "_" + std::string(lane_name(setting.engine, engine::UringMode::plain));
   }
@@ -547,7 +547,7 @@ TEST(InterposerEnvironment, ItsChildrenAreObservedUntilAProgramClearsIt) {
 
 TEST(InterposerStepsAside, WithoutARun) {
   RunOptions options;
-  options.environment = {std::string(stats::kRunDirVariable) + "=/nonexistent"};
+  options.environment = {std::string(config::kRunDirVariable) + "=/nonexistent"};
   const Finished finished = run(options, {"/bin/echo", "hello"});
   EXPECT_EQ(finished.out, "hello\n");
   EXPECT_EQ(finished.err, "");

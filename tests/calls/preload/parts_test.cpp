@@ -89,7 +89,7 @@ class Attached : public ::testing::Test {
   static void SetUpTestSuite() {
     run_directory = new TemporaryDirectory(true);
     testing::write_config(*run_directory, {});
-    setenv(stats::kRunDirVariable, run_directory->path().c_str(), 1);
+    setenv(config::kRunDirVariable, run_directory->path().c_str(), 1);
     real::resolve();
     is_attached = process.attach() && table.start();
   }

@@ -67,7 +67,7 @@ void collect(int out, int err, Finished& finished) {
 [[noreturn]] void become(const RunOptions& options, const std::string& directory,
                          const std::vector<std::string>& command) {
   if (options.interposed) {
-    setenv(stats::kRunDirVariable, directory.c_str(), 1);
+    setenv(config::kRunDirVariable, directory.c_str(), 1);
     setenv("LD_PRELOAD", IOWEAVE_PRELOAD_LIBRARY, 1);
   }
   for (const std::string& variable : options.environment) {
@@ -122,21 +122,21 @@ TemporaryDirectory::~TemporaryDirectory() {
   fs::remove_all(path_, ignored);
 }
 
-RunOptions with_policy(stats::RunPolicy policy, engine::Kind engine) {
+RunOptions with_policy(config::RunPolicy policy, engine::Kind engine) {
   RunOptions options;
   options.config.policy = policy;
   options.config.engine = static_cast<uint32_t>(engine);
   return options;
 }
 
-void add_rule(RunOptions& options, const std::string& glob, stats::RunPolicy policy) {
-  stats::FileRule& rule = options.config.rule[options.config.rules++];
+void add_rule(RunOptions& options, const std::string& glob, config::RunPolicy policy) {
+  config::FileRule& rule = options.config.rule[options.config.rules++];
   strncpy(rule.glob, glob.c_str(), sizeof rule.glob - 1);
   rule.policy = policy;
 }
 
-void write_config(const TemporaryDirectory& run_directory, const stats::RunConfig& config) {
-  std::ofstream file(run_directory / stats::kConfigName, std::ios::binary);
+void write_config(const TemporaryDirectory& run_directory, const config::RunConfig& config) {
+  std::ofstream file(run_directory / config::kConfigName, std::ios::binary);
   file.write(reinterpret_cast<const char*>(&config), sizeof config);
   file.seekp(stats::kRunStateOffset);
   const char state[sizeof(stats::RunState)] = {};

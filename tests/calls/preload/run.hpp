@@ -44,7 +44,7 @@ class TemporaryDirectory {
 };
 
 struct RunOptions {
-  stats::RunConfig config;
+  config::RunConfig config;
   bool interposed = true;
   bool capture = true;                   ///< else its streams are ours
   std::string work_directory;            ///< empty: as it is
@@ -53,12 +53,12 @@ struct RunOptions {
 };
 
 /// `engine` is for the policies `sync` and `writes`.
-[[nodiscard]] RunOptions with_policy(stats::RunPolicy policy,
+[[nodiscard]] RunOptions with_policy(config::RunPolicy policy,
                                      engine::Kind engine = engine::Kind::uring);
-void add_rule(RunOptions& options, const std::string& glob, stats::RunPolicy policy);
+void add_rule(RunOptions& options, const std::string& glob, config::RunPolicy policy);
 
 /// Makes the run directory one of a run.
-void write_config(const TemporaryDirectory& run_directory, const stats::RunConfig& config);
+void write_config(const TemporaryDirectory& run_directory, const config::RunConfig& config);
 
 /// Runs `command` (argv[0] looked up in PATH) to its end.
 [[nodiscard]] Finished run(const RunOptions& options, const std::vector<std::string>& command);

@@ -50,13 +50,13 @@ int main(int argc, char** argv) {
   options.capture = false;
   options.interposed = policy != "none";
   const auto* const name =
-      std::find(stats::kRunPolicyNames.begin(), stats::kRunPolicyNames.end(), policy);
-  if (options.interposed && name == stats::kRunPolicyNames.end()) {
+      std::find(config::kRunPolicyNames.begin(), config::kRunPolicyNames.end(), policy);
+  if (options.interposed && name == config::kRunPolicyNames.end()) {
     std::fprintf(stderr, "preload_runner: no policy %s\n", argv[1]);
     return 125;
   }
   if (options.interposed) {
-    options.config.policy = static_cast<stats::RunPolicy>(name - stats::kRunPolicyNames.begin());
+    options.config.policy = static_cast<config::RunPolicy>(name - config::kRunPolicyNames.begin());
   }
   const testing::Finished finished = testing::run(options, {argv + 2, argv + argc});
   if (const char* const path = std::getenv("IOWEAVE_RUNNER_REPORT"); path != nullptr) {

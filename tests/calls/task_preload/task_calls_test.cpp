@@ -294,8 +294,8 @@ TEST_F(TaskPreload, ItWorksBesideIoweaveRun) {
   const Finished plain = without(alpi("io"));
   const std::string both[] = {IOWEAVE_TASKS_LIBRARY ":" IOWEAVE_PRELOAD_LIBRARY,
                               IOWEAVE_PRELOAD_LIBRARY ":" IOWEAVE_TASKS_LIBRARY};
-  for (const stats::RunPolicy policy :
-       {stats::RunPolicy::off, stats::RunPolicy::overlap, stats::RunPolicy::sync}) {
+  for (const config::RunPolicy policy :
+       {config::RunPolicy::off, config::RunPolicy::overlap, config::RunPolicy::sync}) {
     for (const std::string& libraries : both) {
       std::remove(report_.c_str());
       RunOptions options = ioweave::testing::with_policy(policy);

@@ -1,4 +1,4 @@
-#include "stats/atomic_file.hpp"
+#include "base/atomic_file.hpp"
 
 #include <cerrno>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include "stats/text_file.hpp"
 #include "support/temp_dir.hpp"
 
-namespace ioweave::stats {
+namespace ioweave {
 namespace {
 
 using ioweave::test::read_text;
@@ -58,4 +58,4 @@ TEST(AtomicFile, AFailureLeavesTheOldFileAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace ioweave::stats
+}  // namespace ioweave

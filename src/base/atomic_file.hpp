@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace ioweave::stats {
+namespace ioweave {
 
 /// Writes all of `text` to `fd`, through short writes and EINTR. 0 or -errno.
 [[nodiscard]] int write_all(int fd, std::string_view text) noexcept;
@@ -14,4 +14,4 @@ namespace ioweave::stats {
 /// 0 or -errno; on failure nothing is left behind.
 [[nodiscard]] int write_atomically(const std::string& path, std::string_view text);
 
-}  // namespace ioweave::stats
+}  // namespace ioweave

@@ -1,4 +1,4 @@
-#include "stats/glob.hpp"
+#include "config/glob.hpp"
 
 #include <cstring>
 #include <memory>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ioweave::stats {
+namespace ioweave::config {
 namespace {
 
 TEST(Glob, StarStaysWithinOneComponent) {
@@ -73,4 +73,4 @@ TEST(Glob, TheFirstMatchingRuleDecides) {
 }
 
 }  // namespace
-}  // namespace ioweave::stats
+}  // namespace ioweave::config

@@ -1,11 +1,9 @@
-#include "cli/settings.hpp"
+#include "config/settings.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/config_text.hpp"
-
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
 
 using ::testing::ElementsAre;
@@ -58,8 +56,8 @@ TEST(Settings, EveryDefaultIsAValueItselfAccepts) {
 }
 
 TEST(Settings, DefaultsAreThoseOfTheSegmentsLayout) {
-  const stats::RunConfig config = run_config(resolve({}));
-  const stats::RunConfig expected;
+  const RunConfig config = run_config(resolve({}));
+  const RunConfig expected;
   EXPECT_EQ(config.policy, expected.policy);
   EXPECT_EQ(config.engine, expected.engine);
   EXPECT_EQ(config.engine_mode, expected.engine_mode);
@@ -174,7 +172,7 @@ TEST(Resolve, RulesBeyondTheTableAreDroppedWithAWarning) {
   std::vector<Layer> layers(1);
   layers[0].rules.assign(70, rule_of(LayerKind::user, "/a", "off"));
   const Resolved resolved = resolve(layers);
-  EXPECT_EQ(run_config(resolved).rules, stats::RunConfig::kMaxRules);
+  EXPECT_EQ(run_config(resolved).rules, RunConfig::kMaxRules);
   EXPECT_THAT(resolved.warnings, ElementsAre(HasSubstr("only the first 64 rules")));
 }
 
@@ -223,19 +221,5 @@ TEST(Rule, IsSplitAtTheLastEqualsSign) {
   EXPECT_FALSE(split_rule("=off").has_value());
 }
 
-TEST(Explain, NamesTheRuleThatWonAndThoseThatDidNot) {
-  std::vector<Layer> layers(1);
-  layers[0].rules = {rule_of(LayerKind::user, "*.log", "off"),
-                     rule_of(LayerKind::user, "/var/**", "sync")};
-  const Resolved resolved = resolve(layers);
-  EXPECT_EQ(explain_text(resolved, "/var/x.log"),
-            "/var/x.log: off\n"
-            "  by rule '/**/*.log', place\n"
-            "  not by rule '/var/**', place (sync): an earlier one matches\n"
-            "  not by the policy of files without a rule, default (overlap)\n");
-  EXPECT_EQ(explain_text(resolved, "/x"),
-            "/x: overlap\n  by the policy of files without a rule, default\n");
-}
-
 }  // namespace
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

@@ -16,9 +16,9 @@
 #include <cstddef>
 #include <string_view>
 
-#include "stats/segment.hpp"
+#include "config/run_config.hpp"
 
-namespace ioweave::stats {
+namespace ioweave::config {
 namespace glob_detail {
 
 /// Matches `c` against the set that opens at pattern[at] == '['. Moves `at` behind the set. A set
@@ -136,4 +136,4 @@ inline RunPolicy policy_of(const RunConfig& config, std::string_view path) noexc
   return rule == kNoRule ? config.policy : config.rule[rule].policy;
 }
 
-}  // namespace ioweave::stats
+}  // namespace ioweave::config

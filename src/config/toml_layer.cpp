@@ -1,6 +1,8 @@
 // The only part that sees toml++. Everything that is wrong in a file becomes a warning with its
 // line; the rest of the file still counts, except after a syntax error.
 
+#include <array>
+#include <cstdio>
 #include <string>
 
 #define TOML_HEADER_ONLY 1
@@ -8,10 +10,37 @@
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
-#include "cli/layers.hpp"
+#include "config/layers.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
+
+Value value_of(const toml::node& node);
+
+Value list_of(const toml::array& array) {
+  std::vector<Value> list;
+  std::string shown;
+  for (const toml::node& node : array) {
+    list.push_back(value_of(node));
+    shown += (shown.empty() ? "" : ", ") + list.back().shown;
+  }
+  return {std::move(list), "[" + shown + "]"};
+}
+
+std::string number_text(double number) {
+  std::array<char, 32> text{};  // std::to_chars() would add 250 KB to the command
+  std::snprintf(text.data(), text.size(), "%.15g", number);
+  return text.data();
+}
+
+Value value_of(const toml::node& node) {
+  if (const auto* text = node.as_string()) return {text->get(), "'" + text->get() + "'"};
+  if (const auto* whole = node.as_integer()) return {whole->get(), std::to_string(whole->get())};
+  if (const auto* real = node.as_floating_point()) return {real->get(), number_text(real->get())};
+  if (const auto* flag = node.as_boolean()) return {{}, flag->get() ? "true" : "false"};
+  if (const auto* array = node.as_array()) return list_of(*array);
+  return {{}, node.is_table() ? "a table" : "a date or time"};
+}
 
 /// Reads one table into a layer.
 class TomlReader {
@@ -25,17 +54,21 @@ class TomlReader {
         read_rules(node);
       } else if (key.str() == "lock") {
         read_locks(node);
-      } else if (key.str() != "device" && key.str() != "node") {  // the Python package checks those
+      } else if (key.str() == "device") {
+        read_tables("device", node, layer_.devices);
+      } else if (key.str() == "node") {
+        read_tables("node", node, layer_.nodes);
+      } else {
         read_setting(std::string(key.str()), node);
       }
     }
   }
 
+ private:
   void warn(const toml::source_region& where, const std::string& text) {
     layer_.warnings.push_back(origin(where).place + ": " + text);
   }
 
- private:
   [[nodiscard]] Origin origin(const toml::source_region& where) const {
     return {layer_.kind, shown_ + ":" + std::to_string(where.begin.line)};
   }
@@ -44,7 +77,7 @@ class TomlReader {
     // An unknown name is complained of by resolve(), whatever its type.
     if (node.is_table() || node.is_array()) {
       if (setting_named(name) != nullptr) return warn(node.source(), name + " takes one value");
-      layer_.entries.push_back({std::move(name), "", origin(node.source())});
+      layer_.entries.push_back({std::move(name), "", origin(node.source()), true});
     } else if (const auto* text = node.as_string()) {
       layer_.entries.push_back({std::move(name), text->get(), origin(node.source())});
     } else if (const auto* number = node.as_integer()) {
@@ -55,6 +88,21 @@ class TomlReader {
           {std::move(name), flag->get() ? "true" : "false", origin(node.source())});
     } else {
       warn(node.source(), name + " is neither text, a whole number, true nor false");
+    }
+  }
+
+  void read_tables(const std::string& kind, const toml::node& node, std::vector<Table>& tables) {
+    const toml::array* const list = node.as_array();
+    if (list == nullptr || !(list->empty() || list->is_homogeneous(toml::node_type::table))) {
+      layer_.errors.push_back(origin(node.source()).place + ": " + kind + "s are written as [[" +
+                              kind + "]] tables");
+      return;
+    }
+    for (const toml::node& table : *list) {
+      Table& read = tables.emplace_back(Table{origin(table.source()), {}});
+      for (const auto& [key, value] : *table.as_table()) {
+        read.fields.emplace_back(std::string(key.str()), value_of(value));
+      }
     }
   }
 
@@ -117,15 +165,17 @@ Layer toml_layer(LayerKind kind, std::string_view text, const std::string& shown
                  const std::string& directory) {
   Layer layer;
   layer.kind = kind;
+  layer.folder = directory;
   TomlReader reader(layer, shown, directory);
   const toml::parse_result result = toml::parse(text, shown);
   if (result) {
     reader.read(result.table());
   } else {
-    reader.warn(result.error().source(),
-                std::string(result.error().description()) + "; the whole file is ignored");
+    layer.malformed = shown + ":" + std::to_string(result.error().source().begin.line) +
+                      ": not TOML: " + std::string(result.error().description());
+    layer.warnings.push_back(layer.malformed + "; the whole file is ignored");
   }
   return layer;
 }
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

@@ -1,22 +1,13 @@
-#include "cli/settings.hpp"
+#include "config/settings.hpp"
 
 #include <algorithm>
 #include <charconv>
 
 #include "base/nearest_name.hpp"
-#include "engine/backend.hpp"
-#include "stats/config_names.hpp"
+#include "config/names.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
-
-// The names of stats stand for the enumerations of stations that stats cannot see.
-static_assert(stats::kEngineNames[static_cast<size_t>(engine::Kind::uring)] == "uring");
-static_assert(stats::kEngineNames[static_cast<size_t>(engine::Kind::aio)] == "aio");
-static_assert(stats::kEngineNames[static_cast<size_t>(engine::Kind::threads)] == "threads");
-static_assert(stats::kEngineModeNames[static_cast<size_t>(engine::UringMode::plain)] == "plain");
-static_assert(stats::kEngineModeNames[static_cast<size_t>(engine::UringMode::sqpoll)] == "sqpoll");
-static_assert(stats::kEngineModeNames[static_cast<size_t>(engine::UringMode::iopoll)] == "iopoll");
 
 constexpr uint64_t kKiB = 1024;
 constexpr uint64_t kMiB = 1024 * kKiB;
@@ -51,17 +42,16 @@ constexpr Setting other_setting(Key key, Setting::Type type, std::string_view na
 
 constexpr std::array<Setting, kKeys> kSettings{
     choice_setting(
-        Key::policy, "policy", "IOWEAVE_POLICY", "--policy", stats::kRunPolicyNames, "overlap",
+        Key::policy, "policy", "IOWEAVE_POLICY", "--policy", kRunPolicyNames, "overlap",
         "What to do with a program's calls on files: 'off' only observes, 'sync' sends reads and "
         "writes with O_DIRECT at an offset through the engine and waits, 'writes' only writes, "
         "'overlap' leaves the calls alone and brings what is read next into the page cache "
         "meanwhile."),
-    choice_setting(Key::engine, "engine", "IOWEAVE_ENGINE", "--engine", stats::kEngineNames,
-                   "uring",
+    choice_setting(Key::engine, "engine", "IOWEAVE_ENGINE", "--engine", kEngineNames, "uring",
                    "What moves the bytes in policies 'sync' and 'writes'; the others use none. "
                    "Where it is not available, the next that is: uring, threads."),
     choice_setting(
-        Key::mode, "mode", "IOWEAVE_MODE", "--mode", stats::kEngineModeNames, "plain",
+        Key::mode, "mode", "IOWEAVE_MODE", "--mode", kEngineModeNames, "plain",
         "Mode of the engine 'uring', which alone has modes: 'iopoll' polls the device and "
         "needs a driver with poll queues; 'sqpoll' is 'plain' in programs, whose "
         "descriptors its thread would hold on to."),
@@ -168,7 +158,7 @@ std::string farewell(const FormerSetting& setting) {
 }
 
 std::string_view nearest_setting(std::string_view name) {
-  std::vector<std::string_view> names{"rule", "lock"};
+  std::vector<std::string_view> names{"device", "node", "rule", "lock"};
   for (const Setting& each : kSettings) names.push_back(each.name);
   return nearest_name(name, names);
 }
@@ -227,4 +217,4 @@ std::optional<RuleEntry> split_rule(std::string_view text) {
   return rule;
 }
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

@@ -1,12 +1,12 @@
 #pragma once
 
-// Names of the choices in RunConfig, in the order of their numbers. The command checks at compile
-// time that they agree with the enumerations of the engine, which stats cannot see.
+// Names of the choices in RunConfig, in the order of their numbers. cli/run_program.cpp checks at
+// compile time that they agree with the enumerations of the engine, which config cannot see.
 
 #include <array>
 #include <string_view>
 
-namespace ioweave::stats {
+namespace ioweave::config {
 
 inline constexpr std::array<std::string_view, 3> kEngineNames{"uring", "aio", "threads"};
 inline constexpr std::array<std::string_view, 3> kEngineModeNames{"plain", "sqpoll", "iopoll"};
@@ -25,4 +25,4 @@ constexpr size_t index_of(const std::array<std::string_view, N>& names, std::str
   return index;
 }
 
-}  // namespace ioweave::stats
+}  // namespace ioweave::config

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/settings.hpp"
+#include "config/settings.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 
 /// The site's file. It is compiled in: a variable that moved it would undo its locks.
 inline constexpr std::string_view kSiteFile = "/etc/ioweave/ioweave.toml";
@@ -27,9 +27,10 @@ struct ConfigPlaces {
 [[nodiscard]] Layer environment_layer(const char* const* environment,
                                       const std::string& working_directory);
 
-/// What a file says; an absent one says nothing. `shown` is its name in messages; rules with a
-/// relative glob start in `directory`. In LayerKind::directory a file that belongs to neither the
-/// user nor root is ignored with a warning: working in a folder must not mean obeying its owner.
+/// What the file at an absolute path says; an absent one says nothing. `shown` is its name in
+/// messages; rules with a relative glob start in `directory`, and relative paths of devices beside
+/// the file. In LayerKind::directory a file that belongs to neither the user nor root is ignored
+/// with a warning: working in a folder must not mean obeying its owner.
 [[nodiscard]] Layer file_layer(LayerKind kind, const std::string& path, const std::string& shown,
                                const std::string& directory);
 
@@ -41,4 +42,4 @@ struct ConfigPlaces {
 [[nodiscard]] std::vector<Layer> all_layers(Layer command_line, const char* const* environment,
                                             const ConfigPlaces& places);
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

@@ -1,13 +1,13 @@
 // The measuring's logic, with a device and a clock of our own.
 
-#include "cli/device_curve.hpp"
+#include "device/curve.hpp"
 
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ioweave::cli {
+namespace ioweave::device {
 namespace {
 
 using ::testing::DoubleNear;
@@ -216,4 +216,4 @@ TEST(Streams, AreReadAsAListOfNumbersAndSpans) {
 }
 
 }  // namespace
-}  // namespace ioweave::cli
+}  // namespace ioweave::device

@@ -1,11 +1,11 @@
-#include "cli/device_curve.hpp"
+#include "device/curve.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
 
-namespace ioweave::cli {
+namespace ioweave::device {
 namespace {
 
 constexpr double kAsGoodAsTheBest = 0.97;  // the policy `climb` goes up for 3 % and more
@@ -194,4 +194,4 @@ std::vector<unsigned> parse_streams(std::string_view text, unsigned most, std::s
   return streams;
 }
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::device

@@ -20,9 +20,10 @@
 #include <string_view>
 #include <vector>
 
-#include "stats/segment.hpp"
+#include "config/run_config.hpp"
+#include "config/value.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 
 enum class Key : uint8_t {
   policy,
@@ -66,7 +67,7 @@ struct FormerSetting {
 /// "'NAME' is no longer a setting: REASON".
 [[nodiscard]] std::string farewell(const FormerSetting& setting);
 
-/// The nearest of the settings' names (and `rule`, `lock` of the files), or empty.
+/// The nearest of the settings' names (and `device`, `node`, `rule`, `lock` of files), or empty.
 [[nodiscard]] std::string_view nearest_setting(std::string_view name);
 
 /// Variable that holds rules, as in --rule, separated by ';'.
@@ -99,6 +100,7 @@ struct Entry {
   std::string name;
   std::string value;
   Origin origin;
+  bool is_table = false;  ///< or a list: no setting's value
 };
 
 struct RuleEntry {
@@ -108,6 +110,12 @@ struct RuleEntry {
   std::string directory;  ///< relative globs start here; empty: they match in any directory
 };
 
+/// A [[device]] or [[node]] as written; description.hpp says what it means.
+struct Table {
+  Origin origin;
+  Fields fields;
+};
+
 /// What one source of settings says, before anything is checked.
 struct Layer {
   LayerKind kind = LayerKind::builtin;
@@ -115,7 +123,18 @@ struct Layer {
   std::vector<RuleEntry> rules;
   std::vector<Entry> locks;           ///< site only: `name` is locked
   std::vector<std::string> warnings;  ///< met while reading it
+
+  // Of a file.
+  std::string folder;  ///< where relative paths of its devices start
+  std::vector<Table> devices;
+  std::vector<Table> nodes;
+  std::vector<std::string> errors;  ///< met while reading devices and nodes
+  std::string malformed;            ///< why it is no TOML, which `warnings` says, too
+  int error = 0;  ///< why it could not be read, as errno: of an absent one no warning says so
 };
+
+/// What to say of an entry whose name is no setting's, with its place.
+[[nodiscard]] std::string unknown_name(const Entry& entry);
 
 /// "GLOB=policy": split at the last '='. Nothing where there is none.
 [[nodiscard]] std::optional<RuleEntry> split_rule(std::string_view text);
@@ -124,7 +143,7 @@ struct Layer {
 
 struct ResolvedRule {
   std::string glob;  ///< absolute
-  stats::RunPolicy policy = stats::RunPolicy::overlap;
+  RunPolicy policy = RunPolicy::overlap;
   Origin origin;
 };
 
@@ -144,13 +163,13 @@ struct Resolved {
   }
   [[nodiscard]] uint64_t size(Key key) const noexcept;
   [[nodiscard]] bool flag(Key key) const noexcept;
-  [[nodiscard]] stats::RunPolicy policy() const noexcept;
+  [[nodiscard]] RunPolicy policy() const noexcept;
 };
 
 /// Resolves layers, highest first. Never fails: see above.
 [[nodiscard]] Resolved resolve(std::span<const Layer> layers);
 
 /// The configuration that the interposer maps.
-[[nodiscard]] stats::RunConfig run_config(const Resolved& resolved);
+[[nodiscard]] RunConfig run_config(const Resolved& resolved);
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

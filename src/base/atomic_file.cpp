@@ -1,4 +1,4 @@
-#include "stats/atomic_file.hpp"
+#include "base/atomic_file.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace ioweave::stats {
+namespace ioweave {
 namespace {
 
 int write_directly(const std::string& path, std::string_view text) {
@@ -18,17 +18,24 @@ int write_directly(const std::string& path, std::string_view text) {
   return close(fd) != 0 && error == 0 ? -errno : error;
 }
 
-/// Permissions of a new file: what open(2) with 0666 would give. umask(2) can only be read by
-/// setting it; the command has one thread.
-mode_t new_file_mode() noexcept {
-  const mode_t mask = umask(0);
-  umask(mask);
-  return 0666 & ~mask;
+/// A new file beside `target`, whose name goes to `path`. Its descriptor or -errno. mkostemp(3)
+/// would not heed the umask, which cannot be read without changing it for all threads.
+int open_beside(const std::string& target, mode_t mode, std::string& path) {
+  constexpr unsigned kMostTries = 1000;
+  const std::string start = target + "." + std::to_string(getpid()) + "-";
+  for (unsigned number = 0; number < kMostTries; ++number) {
+    path = start + std::to_string(number);
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd >= 0) return fd;
+    if (errno != EEXIST) return -errno;
+  }
+  return -EEXIST;
 }
 
+/// `mode`: to be given to it; 0: as it is.
 int fill(int fd, std::string_view text, mode_t mode) noexcept {
   int error = write_all(fd, text);
-  if (error == 0 && fchmod(fd, mode) != 0) error = -errno;
+  if (error == 0 && mode != 0 && fchmod(fd, mode) != 0) error = -errno;
   // Without it a crash after the rename may leave an empty file under the final name.
   if (error == 0 && fsync(fd) != 0) error = -errno;
   if (close(fd) != 0 && error == 0) error = -errno;
@@ -57,13 +64,13 @@ int write_atomically(const std::string& path, std::string_view text) {
   const std::unique_ptr<char, void (*)(void*)> real(
       exists ? realpath(path.c_str(), nullptr) : nullptr, &free);
   const std::string target = real ? real.get() : path;
-  std::string temporary = target + ".XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return -errno;
-  int error = fill(fd, text, exists ? (status.st_mode & 07777) : new_file_mode());
+  std::string temporary;
+  const int fd = open_beside(target, exists ? 0600 : 0666, temporary);
+  if (fd < 0) return fd;
+  int error = fill(fd, text, exists ? (status.st_mode & 07777) : 0);
   if (error == 0 && rename(temporary.c_str(), target.c_str()) != 0) error = -errno;
   if (error != 0) unlink(temporary.c_str());
   return error;
 }
 
-}  // namespace ioweave::stats
+}  // namespace ioweave

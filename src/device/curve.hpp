@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace ioweave::cli {
+namespace ioweave::device {
 
 /// What some streams moved in one go.
 struct Sample {
@@ -84,4 +84,4 @@ struct Durable {
 [[nodiscard]] std::vector<unsigned> parse_streams(std::string_view text, unsigned most,
                                                   std::string& why);
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::device

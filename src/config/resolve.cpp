@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cli/settings.hpp"
-#include "stats/config_names.hpp"
+#include "config/description.hpp"
+#include "config/names.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
 
 std::string at(const Origin& origin) {
@@ -25,15 +25,7 @@ const Entry* lock_on(std::span<const Layer> layers, std::string_view name) {
 void warn_of_unknown_names(const Layer& layer, std::vector<std::string>& warnings) {
   const auto check = [&](const Entry& entry, bool may_be_rule) {
     if (setting_named(entry.name) != nullptr || (may_be_rule && entry.name == "rule")) return;
-    const auto former = std::ranges::find(former_settings(), entry.name, &FormerSetting::name);
-    if (former != former_settings().end()) {
-      warnings.push_back(at(entry.origin) + farewell(*former));
-      return;
-    }
-    const std::string_view nearest = nearest_setting(entry.name);
-    std::string warning = at(entry.origin) + "unknown setting '" + entry.name + "' is ignored";
-    if (!nearest.empty()) warning += "; did you mean '" + std::string(nearest) + "'?";
-    warnings.push_back(std::move(warning));
+    warnings.push_back(unknown_name(entry));
   };
   for (const Entry& entry : layer.entries) check(entry, false);
   for (const Entry& lock : layer.locks) check(lock, true);
@@ -89,15 +81,15 @@ void add_rule(const RuleEntry& rule, Resolved& resolved) {
     return;
   }
   std::string glob = absolute_glob(rule);
-  if (rule.glob.empty() || glob.size() >= sizeof(stats::FileRule::glob)) {
-    const std::string limit = std::to_string(sizeof(stats::FileRule::glob) - 1);
+  if (rule.glob.empty() || glob.size() >= sizeof(FileRule::glob)) {
+    const std::string limit = std::to_string(sizeof(FileRule::glob) - 1);
     resolved.warnings.push_back(at(rule.origin) + "rule '" + rule.glob +
                                 "' is ignored: a glob has 1 to " + limit +
                                 " characters with its directory");
     return;
   }
-  const auto index = stats::index_of(stats::kRunPolicyNames, *policy);
-  resolved.rules.push_back({std::move(glob), static_cast<stats::RunPolicy>(index), rule.origin});
+  const auto index = index_of(kRunPolicyNames, *policy);
+  resolved.rules.push_back({std::move(glob), static_cast<RunPolicy>(index), rule.origin});
 }
 
 void resolve_rules(std::span<const Layer> layers, Resolved& resolved) {
@@ -113,7 +105,7 @@ void resolve_rules(std::span<const Layer> layers, Resolved& resolved) {
       }
     }
   }
-  constexpr size_t kMost = stats::RunConfig::kMaxRules;
+  constexpr size_t kMost = RunConfig::kMaxRules;
   if (resolved.rules.size() > kMost) {
     resolved.warnings.push_back(at(resolved.rules[kMost].origin) + "only the first " +
                                 std::to_string(kMost) + " rules are used; this one and " +
@@ -150,8 +142,8 @@ void drop_mode_of_another_engine(Resolved& resolved) {
   mode.origin = engine.origin;
 }
 
-bool uses_engine(stats::RunPolicy policy) {
-  return policy == stats::RunPolicy::sync || policy == stats::RunPolicy::writes;
+bool uses_engine(RunPolicy policy) {
+  return policy == RunPolicy::sync || policy == RunPolicy::writes;
 }
 
 /// An option that changes nothing is worth a word; a file may say it for other runs.
@@ -174,6 +166,15 @@ void warn_of_unused_engine(Resolved& resolved) {
 
 }  // namespace
 
+std::string unknown_name(const Entry& entry) {
+  const auto former = std::ranges::find(former_settings(), entry.name, &FormerSetting::name);
+  if (former != former_settings().end()) return at(entry.origin) + farewell(*former);
+  const std::string_view nearest = nearest_setting(entry.name);
+  std::string text = at(entry.origin) + "unknown setting '" + entry.name + "' is ignored";
+  if (!nearest.empty()) text += "; did you mean '" + std::string(nearest) + "'?";
+  return text;
+}
+
 uint64_t Resolved::size(Key key) const noexcept {
   return parse_size((*this)[key].text).value_or(0);
 }
@@ -182,9 +183,8 @@ bool Resolved::flag(Key key) const noexcept {
   return (*this)[key].text == "true";
 }
 
-stats::RunPolicy Resolved::policy() const noexcept {
-  return static_cast<stats::RunPolicy>(
-      stats::index_of(stats::kRunPolicyNames, (*this)[Key::policy].text));
+RunPolicy Resolved::policy() const noexcept {
+  return static_cast<RunPolicy>(index_of(kRunPolicyNames, (*this)[Key::policy].text));
 }
 
 Resolved resolve(std::span<const Layer> layers) {
@@ -206,25 +206,27 @@ Resolved resolve(std::span<const Layer> layers) {
   drop_mode_of_another_engine(resolved);
   resolve_rules(layers, resolved);
   warn_of_unused_engine(resolved);
+  const std::vector<std::string> errors = describe(layers).errors;
+  resolved.warnings.insert(resolved.warnings.end(), errors.begin(), errors.end());
   return resolved;
 }
 
-stats::RunConfig run_config(const Resolved& resolved) {
+RunConfig run_config(const Resolved& resolved) {
   const auto chosen = [&](Key key, const auto& names) {
-    return static_cast<uint32_t>(stats::index_of(names, resolved[key].text));
+    return static_cast<uint32_t>(index_of(names, resolved[key].text));
   };
-  stats::RunConfig config;
+  RunConfig config;
   config.policy = resolved.policy();
-  config.engine = chosen(Key::engine, stats::kEngineNames);
-  config.engine_mode = chosen(Key::mode, stats::kEngineModeNames);
+  config.engine = chosen(Key::engine, kEngineNames);
+  config.engine_mode = chosen(Key::mode, kEngineModeNames);
   config.lookahead_bytes = resolved.size(Key::lookahead);
   config.max_lookahead_bytes = resolved.size(Key::max_lookahead);
   for (const ResolvedRule& rule : resolved.rules) {
-    stats::FileRule& slot = config.rule[config.rules++];
+    FileRule& slot = config.rule[config.rules++];
     std::memcpy(slot.glob, rule.glob.c_str(), rule.glob.size() + 1);
     slot.policy = rule.policy;
   }
   return config;
 }
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

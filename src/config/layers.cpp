@@ -1,4 +1,4 @@
-#include "cli/layers.hpp"
+#include "config/layers.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,18 +11,17 @@
 #include <unistd.h>
 
 #include "base/nearest_name.hpp"
-#include "stats/segment.hpp"
+#include "config/task_variables.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
 
 constexpr std::string_view kPrefix = "IOWEAVE_";
 constexpr off_t kLargestFile = 1 << 20;
 
 /// Variables that are ours and no settings.
-constexpr std::array<std::string_view, 7> kOtherVariables{
-    kRulesVariable,        stats::kRunDirVariable, "IOWEAVE_PRELOAD_PATH", "IOWEAVE_TASKS",
-    "IOWEAVE_TASK_REAPER", "IOWEAVE_MAX_PAUSED",   "IOWEAVE_TASK_REPORT"};
+constexpr std::array<std::string_view, 3> kOtherVariables{kRulesVariable, kRunDirVariable,
+                                                          "IOWEAVE_PRELOAD_PATH"};
 
 const Setting* setting_of_variable(std::string_view variable) {
   for (const Setting& each : settings()) {
@@ -37,6 +36,7 @@ Origin origin_of(std::string_view variable) {
 
 void warn_of_misspelt(std::string_view variable, Layer& layer) {
   std::vector<std::string_view> known(kOtherVariables.begin(), kOtherVariables.end());
+  known.insert(known.end(), kTaskVariables.begin(), kTaskVariables.end());
   for (const Setting& each : settings()) known.push_back(each.variable);
   // Without the prefix, which all share and which would make everything look near.
   for (std::string_view& name : known) name.remove_prefix(kPrefix.size());
@@ -118,7 +118,8 @@ Layer environment_layer(const char* const* environment, const std::string& worki
                    std::ranges::find(former_settings(), name, &FormerSetting::variable);
                former != former_settings().end()) {
       layer.entries.push_back({std::string(former->name), "", origin_of(name)});
-    } else if (std::ranges::find(kOtherVariables, name) == kOtherVariables.end()) {
+    } else if (std::ranges::find(kOtherVariables, name) == kOtherVariables.end() &&
+               std::ranges::find(kTaskVariables, name) == kTaskVariables.end()) {
       warn_of_misspelt(name, layer);
     }
   }
@@ -133,8 +134,9 @@ Layer file_layer(LayerKind kind, const std::string& path, const std::string& sho
   // O_NONBLOCK: a fifo of that name must not hold the command up.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
-    if (errno != ENOENT && errno != ENOTDIR) {
-      layer.warnings.push_back(ignored(shown, std::strerror(errno)));
+    layer.error = errno;
+    if (layer.error != ENOENT && layer.error != ENOTDIR) {
+      layer.warnings.push_back(ignored(shown, std::strerror(layer.error)));
     }
     return layer;
   }
@@ -146,18 +148,22 @@ Layer file_layer(LayerKind kind, const std::string& path, const std::string& sho
   if (error == 0 && trusted) error = read_small_file(fd, status, text);
   close(fd);
   if (error != 0) {
+    layer.error = -error;
     layer.warnings.push_back(ignored(shown, error == -EINVAL  ? "it is not a regular file"
                                             : error == -EFBIG ? "it is larger than 1 MiB"
                                                               : std::strerror(-error)));
     return layer;
   }
   if (!trusted) {
+    layer.error = EPERM;
     layer.warnings.push_back(ignored(shown, "it belongs to another user (uid " +
                                                 std::to_string(status.st_uid) +
                                                 "); copy it to make it yours"));
     return layer;
   }
-  return toml_layer(kind, text, shown, directory);
+  layer = toml_layer(kind, text, shown, directory);
+  layer.folder = path.substr(0, path.rfind('/'));
+  return layer;
 }
 
 std::vector<Layer> all_layers(Layer command_line, const char* const* environment,
@@ -174,4 +180,4 @@ std::vector<Layer> all_layers(Layer command_line, const char* const* environment
   return layers;
 }
 
-}  // namespace ioweave::cli
+}  // namespace ioweave::config

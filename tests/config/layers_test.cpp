@@ -1,4 +1,4 @@
-#include "cli/layers.hpp"
+#include "config/layers.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 #include "stats/text_file.hpp"
 
-namespace ioweave::cli {
+namespace ioweave::config {
 namespace {
 
 using test::TempDir;
@@ -71,12 +71,21 @@ TEST(TomlLayer, AnUnknownTableIsLeftToResolve) {
   EXPECT_THAT(resolve(layers).warnings, ElementsAre(HasSubstr("unknown setting 'prefetch'")));
 }
 
-TEST(TomlLayer, DevicesAreLeftToThePythonPackage) {
+TEST(TomlLayer, DevicesAndNodesAreNoSettings) {
   const Layer layer = parse(
       "[[device]]\nname = \"ssd\"\nbandwidth = 450\nnodes = [\"bb*\"]\n"
       "[[node]]\nname = \"bb\"\ncount = 2\ncores = 48\n");
+  EXPECT_EQ(layer.devices.size(), 1u);
+  EXPECT_EQ(layer.nodes.size(), 1u);
   const std::vector<Layer> layers{layer};
   EXPECT_THAT(resolve(layers).warnings, IsEmpty());
+}
+
+TEST(TomlLayer, ADeviceThatIsDescribedWronglyIsAWarningToARun) {
+  const std::vector<Layer> layers{parse("\n[[device]]\nname = \"ssd\"\nbandwith = 450\n")};
+  EXPECT_THAT(resolve(layers).warnings,
+              ElementsAre("f.toml:2: device 'ssd': unknown setting 'bandwith'; did you mean "
+                          "'bandwidth'?"));
 }
 
 TEST(TomlLayer, TheSiteMayLock) {
@@ -158,4 +167,4 @@ TEST(AllLayers, AreInOrderOfPrecedence) {
 }
 
 }  // namespace
-}  // namespace ioweave::cli
+}  // namespace ioweave::config
