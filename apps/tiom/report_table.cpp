@@ -3,8 +3,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "report.hpp"
 #include "base/atomic_file.hpp"
+#include "report.hpp"
 
 namespace tiom {
 namespace {
@@ -95,8 +95,8 @@ std::string table_text(const Report& report) {
 }
 
 void write_text(const std::string& path, const std::string& text) {
-  const int result = path == "-" ? ioweave::write_all(1, text)
-                                 : ioweave::write_atomically(path, text);
+  const int result =
+      path == "-" ? ioweave::write_all(1, text) : ioweave::write_atomically(path, text);
   if (result != 0) {
     throw std::runtime_error("cannot write '" + path + "': " + std::strerror(-result));
   }
