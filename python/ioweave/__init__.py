@@ -1,13 +1,13 @@
 """Ioweave: storage I/O woven through computation.
 
-Files, read and written at positions:
+Files, read and written at offsets:
 
     with ioweave.open("data.bin") as file:
         head = file.pread(4096, 0)
         parts = [file.apread_into(part, i * part.nbytes) for i, part in enumerate(array)]
         total = sum(part.result() for part in parts)      # or: await each of them
 
-Tasks, those that only move bytes beside those that compute (docs/python.md):
+Tasks that compute, and tasks that only move bytes (docs/python.md):
 
     @ioweave.task
     def simulate(block): ...

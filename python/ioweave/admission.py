@@ -1,7 +1,8 @@
 """When an I/O task may start: the runtime's side of the policy core.
 
-One `_core.Policy` decides for all I/O tasks of a runtime, under the runtime's lock: it is told what
-is ready and what ended, and says what starts. This machine is its node 0; a simulation has more.
+One `_core.Policy` decides for all I/O tasks of a runtime, under the runtime's lock. The runtime
+tells it which operations are ready and which have ended; the policy says which ones start. This
+machine is its node 0; a simulation has more nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ioweave")
 _NODE = 0
 _SHOWN = 3  # names of nodes in a message
-_AT_FIRST = 8  # operations at once
+_AT_FIRST = 8  # operations at once with which `climb` begins
 
 
 class DeviceState:
@@ -40,10 +41,10 @@ class DeviceState:
     def __init__(self, device: Device, number: int, nodes: Sequence[int] = ()) -> None:
         self.device = device
         self.id = number
-        self.nodes = nodes  # the policy is to be told that these have it; none: all nodes have
+        self.nodes = nodes  # nodes that have the device, to tell the policy; none: all have it
         self.mb_per_s: float | None = None  # as last sampled
-        self.moved = 0  # bytes of the calls that ended well
-        self.tasks: TaskCounter | None = None  # counts what calls move, where it is asked for
+        self.moved = 0  # bytes of the calls that succeeded
+        self.tasks: TaskCounter | None = None  # counts what calls move, if the device is sampled
 
 
 class Flow:
@@ -57,21 +58,21 @@ class Flow:
         self.device = device
         self.id = number
         self.sampled = task.constraint is not None and task.constraint.sampled
-        self.done = 0  # calls that ended well
+        self.done = 0  # calls that succeeded
         self.moved = 0  # their bytes
-        self.limit = 0  # calls at once, as the policy last said; 0: no bound
+        self.limit = 0  # calls at once, as the policy last set it; 0: no limit
 
 
 class Names:
-    """The I/O tasks that were called, by name. A further one of a name on a device has a number, so
-    that they are two in run files and explanations: save, save(2)."""
+    """The names of the I/O tasks that were called. If several tasks on a device have one name, the
+    later ones get a number, so that run files and explanations tell them apart: save, save(2)."""
 
     def __init__(self) -> None:
         self._names: dict[Task, str] = {}
-        self._used: dict[tuple[str, str], int] = {}  # of a device; how many tasks ask for it
+        self._used: dict[tuple[str, str], int] = {}  # (name, device): how many tasks have it
 
     def new(self, task: Task) -> str:
-        """The name of a task that is called the first time; to be added."""
+        """Makes a name for a task that is called the first time. add() then keeps it."""
         name, number = task.name, self._used.get((task.name, task.device), 0)
         while (name, task.device) in self._used:
             number += 1
@@ -84,14 +85,14 @@ class Names:
             self._used[used, task.device] = self._used.get((used, task.device), 0) + 1
 
     def of(self, task: Task) -> str:
-        """Its own name, if it was not added."""
+        """Returns the name of a task; the task's own name if none was added."""
         return self._names.get(task, task.name)
 
     def find(self, task: Task | str) -> Task:
-        """The one that is meant.
+        """Returns the task of this name, or the task itself.
 
         Raises:
-            ValueError: there is none, or several of them.
+            ValueError: there is no such task, or several tasks have the name.
         """
         names = tuple(self._names.items())  # another thread may add one
         found = [one for one, name in names if task in (one, one.name, name)]
@@ -108,7 +109,7 @@ class Names:
 
 
 def unknown_device(task: Task, name: str, known: Iterable[str]) -> ValueError:
-    """That a task asks for a device which is none of those."""
+    """Returns the error for a task whose device is not configured."""
     known = sorted(known)
     return ValueError(
         f"task {task.name!r}: there is no device {name!r}{did_you_mean(name, known)}; known are "
@@ -118,17 +119,16 @@ def unknown_device(task: Task, name: str, known: Iterable[str]) -> ValueError:
 
 
 class Admission:
-    """The I/O tasks of a runtime and the policy. Every method needs the runtime's lock.
+    """The I/O tasks of a runtime and the policy that decides for them. Every method needs the
+    runtime's lock. The policy's time begins when this is made.
 
     Args:
-        devices: by name; "default", without a budget, is added if there is none.
+        devices: the devices by name; "default", without a budget, is added if it is not there.
         executors: most I/O tasks at once on a device.
         log: gets every line of the policy's event log.
-        learned: what earlier runs found out.
-        nodes: names of the nodes that are simulated; None: this machine alone.
-        limit_changed: told the flow when its limit was set.
-
-    The policy's time begins with it.
+        learned: what policies learned in earlier runs.
+        nodes: the names of the simulated nodes; None: this machine alone.
+        limit_changed: called with a flow whose limit was set.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Admission:
         self._flows: dict[Task, Flow] = {}
         self._flow_ids: list[Flow] = []
         self._names = Names()
-        self._calls: dict[int, Call] = {}  # by operation: all that the policy knows
+        self._calls: dict[int, Call] = {}  # the calls that the policy knows, by operation
         self._operations = 0
 
     @property
@@ -172,11 +172,11 @@ class Admission:
         return self._devices.values()
 
     def counts(self, flow: Flow) -> tuple[int, int]:
-        """The calls of a flow that wait, and those that run."""
+        """Returns how many calls of a flow wait, and how many run."""
         return self._policy.flow_counts(flow.id)
 
     def needs_samples(self, state: DeviceState) -> bool:
-        """Whether calls of tasks whose constraint is found by samples wait or run on the device."""
+        """Returns whether calls of tasks with `climb` wait or run on the device."""
         return self._policy.needs_samples(state.id)
 
     @property
@@ -184,10 +184,10 @@ class Admission:
         return self._flow_ids
 
     def flow(self, task: Task) -> Flow:
-        """The flow of a task, made when the task is first called.
+        """Returns the flow of a task, and makes it when the task is first called.
 
         Raises:
-            ValueError: its device is not known, or the device cannot hold its constraint.
+            ValueError: the task's device is not known, or cannot hold its constraint.
         """
         flow = self._flows.get(task)
         if flow is None:
@@ -195,7 +195,7 @@ class Admission:
             self._names.add(task, flow.name)
             self._flows[task] = flow
             self._flow_ids.append(flow)
-            # The policy tells of changes only.
+            # The policy tells only when a limit changes, so the first one is asked for.
             self._set_limit(flow, self._explain(flow)["limit"])
         return flow
 
@@ -222,10 +222,10 @@ class Admission:
             ) from None
 
     def device(self, task: Task, name: str) -> DeviceState:
-        """The device of that name, which a task wants to use.
+        """Returns the device of that name, which a task wants to use.
 
         Raises:
-            ValueError: it is not known.
+            ValueError: the device is not known, or not on this machine.
         """
         state = self._devices.get(name)
         if state is not None:
@@ -251,7 +251,7 @@ class Admission:
         return state
 
     def _nodes_with(self, task: Task, device: Device) -> list[int]:
-        """The nodes that have it, by number; empty where all have."""
+        """Returns the numbers of the nodes that have the device; empty if all nodes have it."""
         names = [platform.node() or "localhost"] if self._nodes is None else self._nodes
         nodes = [number for number, name in enumerate(names) if device.is_on(name)]
         if not nodes:
@@ -288,11 +288,11 @@ class Admission:
         return self._apply(self._policy.failed(self._forget(call), self._now_ns()))
 
     def cancelled(self, call: Call) -> list[Call]:
-        """`call` will not run, or what it ran is void."""
+        """`call` will not run, or its run does not count."""
         return self._apply(self._policy.cancelled(self._forget(call), self._now_ns()))
 
     def sample(self, state: DeviceState, bytes_per_second: float, seconds: float) -> list[Call]:
-        """The device moved so much since the last sample, that long."""
+        """Takes a sample: the device's throughput since the last sample, `seconds` ago."""
         state.mb_per_s = bytes_per_second / 1e6
         return self._apply(
             self._policy.sample(state.id, _NODE, bytes_per_second, self._now_ns(), seconds)
@@ -321,10 +321,10 @@ class Admission:
         if self._limit_changed is not None:
             self._limit_changed(flow)
 
-    # ---- What was decided and learned. ----------------------------------------------------------
+    # ---- What the policy decided and learned. ---------------------------------------------------
 
     def explain(self, task: Task | str) -> dict[str, Any]:
-        """Why the calls of a task start when they do, as the policy core has it.
+        """Returns the policy core's account of why the calls of a task start when they do.
 
         Raises:
             ValueError: no I/O task of that name was called, or several were.
@@ -332,7 +332,7 @@ class Admission:
         return self._explain(self._flows[self._names.find(task)])
 
     def explanations(self) -> list[dict[str, Any]]:
-        """Of all flows."""
+        """Returns the accounts of all flows."""
         return [self._explain(flow) for flow in self._flow_ids]
 
     def _explain(self, flow: Flow) -> dict[str, Any]:
@@ -340,7 +340,7 @@ class Admission:
         return explained
 
     def keep_learned(self) -> None:
-        """Hands over what was learned, for runs that follow."""
+        """Keeps what the policy learned, for runs that follow."""
         for flow in self._flow_ids:
             learned = self._policy.learned(flow.id)
             if learned:
@@ -348,8 +348,8 @@ class Admission:
 
 
 def _begins_at(device: Device) -> int:
-    """With how many operations at once `climb` begins there: what most devices serve well, and a
-    disk that turns does not."""
+    """Returns with how many operations at once `climb` begins on a device: a number that most
+    devices serve well, or 0 for a rotating disk, which does not."""
     try:
         turns = device.path is not None and is_rotational(device.path)
     except OSError:  # gone meanwhile

@@ -1,4 +1,4 @@
-"""How much bandwidth an I/O task holds: what the user writes, and the policy core's words for it.
+"""The bandwidth that an I/O task holds: what the user writes, and the policy core's text for it.
 
 | bandwidth | policy | the policy core's text |
 |---|---|---|
@@ -38,11 +38,11 @@ class Constraint:
 
     @property
     def sampled(self) -> bool:
-        """Whether it needs measurements of the device's throughput."""
+        """Whether the policy needs measurements of the device's throughput."""
         return self.policy == "climb"
 
     def text(self, executors: int) -> str:
-        """The policy core's text; `executors`: how many operations a node can run at once."""
+        """Returns the policy core's text. `executors`: operations that a node can run at once."""
         numbers = ",".join(f"{number:.17g}" for number in self.numbers)
         if self.policy == "paper-unbounded":
             return f"auto:{executors}"
@@ -52,10 +52,13 @@ class Constraint:
 
 
 def text_for(task: Task, budget_mb_per_s: float, executors: int) -> str:
-    """The policy core's text for an I/O task on its device, which has that budget; 0: none.
+    """Returns the policy core's text for an I/O task on its device.
+
+    Args:
+        budget_mb_per_s: the device's budget; 0: none.
 
     Raises:
-        ValueError: it should hold a part of a budget, and there is none.
+        ValueError: the task should hold a part of the budget, and the device has none.
     """
     constraint = task.constraint
     assert constraint is not None  # it is an I/O task
@@ -76,10 +79,10 @@ def no_budget(device: str) -> str:
 
 
 def constraint_of(bandwidth: float | str | None, policy: str | None) -> Constraint:
-    """The constraint that the arguments of `@ioweave.io` ask for.
+    """Returns the constraint that the arguments of `@ioweave.io` ask for.
 
     Raises:
-        ValueError: malformed or out of bounds, or the two contradict each other.
+        ValueError: an argument is malformed or out of bounds, or the two contradict each other.
     """
     if policy is not None and policy not in POLICIES:
         raise ValueError(

@@ -1,5 +1,5 @@
-"""The contents of objects that tasks change: replaced by those of a copy that was changed in their
-place, or, where a task is run again, by what they were."""
+"""Replaces the contents of objects that tasks change: by those of a copy that a task changed
+elsewhere, or, before a task is run again, by the contents that they had."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def replacer(task: str, thing: Any) -> Callable[[Any], None]:
-    """What gives `thing` the contents of another object of its type.
+    """Returns a function that gives `thing` the contents of another object of its type.
 
     Raises:
         TypeError: its type has no contents that could be replaced.
@@ -36,8 +36,8 @@ def _refill(thing: Any, contents: Any) -> None:
 
 
 def update_in_place(task: str, old: Any, new: Any) -> None:
-    """Gives an object the contents of what another process made of its copy, so that a task that
-    changes an object does the same there as in a thread.
+    """Gives `old` the contents of `new`, which another process made of a copy. So a task that
+    changes an object has the same effect there as in a thread.
 
     Raises:
         TypeError: as replacer().
@@ -46,10 +46,10 @@ def update_in_place(task: str, old: Any, new: Any) -> None:
 
 
 class Snapshot:
-    """What the objects that a task changes were before.
+    """The contents that the objects which a task changes had before.
 
     Raises:
-        TypeError: one cannot be copied, or as replacer().
+        TypeError: an object cannot be copied, or as replacer().
     """
 
     def __init__(self, task: str, things: list[Any]) -> None:
@@ -64,6 +64,6 @@ class Snapshot:
             ) from error
 
     def restore(self) -> None:
-        contents = copy.deepcopy(self._contents)  # it may be needed once more
+        contents = copy.deepcopy(self._contents)  # a copy: restore() may be called again
         for replace, content in zip(self._replacers, contents, strict=True):
             replace(content)

@@ -1,7 +1,8 @@
-"""What `ioweave.Runtime` takes: one list of options, for every target.
+"""The options of `ioweave.Runtime`: one list for every target.
 
-Each option is accepted wherever a program runs, so that only the target changes; where it has no
-meaning it is checked and otherwise ignored (docs/python.md says which has one where).
+Each target accepts each option, so that a program changes nothing but its target. A target checks
+options that it does not use, and otherwise ignores them (docs/python.md says which target uses
+which option).
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The arguments of a Runtime, which describes them.
+    """The arguments of a Runtime, whose docstring describes them.
 
     Raises:
-        TypeError, ValueError: one cannot be meant; it is named.
+        TypeError, ValueError: an argument is wrong; the text names it.
     """
 
     target: Any = field(default=None, kw_only=False)
@@ -81,7 +82,7 @@ class Options:
             if value is not None and not isinstance(value, Mapping):
                 raise _wrong(name, value, "a dict by name")
         for name, curve in (self.curves or {}).items():
-            Device(name, curve=curve)  # says what is wrong with it
+            Device(name, curve=curve)  # raises if the curve is wrong
         period = real(self.sample_period_s)
         if period is None or not period > 0:
             raise _wrong("sample_period_s", self.sample_period_s, "seconds above 0")
@@ -92,11 +93,12 @@ class Options:
         object.__setattr__(self, "nodes", nodes)  # an iterator is used up
 
     def known_devices(self) -> dict[str, Device]:
-        """By name: those of the configuration, and those given, which go before.
+        """Returns the devices by name: those of the configuration and those given. A given device
+        replaces one of the configuration.
 
         Raises:
             OSError: `config` cannot be read.
-            TypeError, ValueError: a device is described wrongly.
+            TypeError, ValueError: the description of a device is wrong.
         """
         return load_devices(self.config) | devices_by_name(self.devices)
 
@@ -129,6 +131,6 @@ def _taking(
     return decorate
 
 
-# Of the __init__ of a runtime, which then gets the options as one: it takes what Options takes, to
-# type checkers, to help() and to who calls it.
+# A decorator for the __init__ of a runtime, which then receives one Options. Type checkers, help()
+# and callers see the arguments of Options instead.
 takes_options = _taking(Options)

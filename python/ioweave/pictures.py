@@ -1,4 +1,4 @@
-"""Pictures of what a runtime did, as in the I/O-aware PyCOMPSs paper.
+"""Draws what a runtime did, in pictures as in the I/O-aware PyCOMPSs paper.
 
 | function | picture | of the paper |
 |---|---|---|
@@ -7,9 +7,9 @@
 | against_constraint | throughput and task time against the constraint | 11 |
 | learning | how a constraint was found | 12, 15 to 19 |
 
-Each writes the file that it is given, as PNG, SVG or PDF by the suffix of its name. They need
-matplotlib (`pip install 'ioweave[pictures]'`), which is imported when the first one is drawn, and
-leave its global state alone.
+Each function writes the file that it is given, as PNG, SVG or PDF by the suffix of its name. They
+need matplotlib (`pip install 'ioweave[pictures]'`). They import it to draw the first picture, and
+do not change its global state.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _STYLE: Any = {
     "figure.constrained_layout.use": True,
     "font.size": 9.0,
     "legend.frameon": False,
-    "svg.fonttype": "none",  # text stays text: smaller, and found by who searches
+    "svg.fonttype": "none",  # text stays text: the file is smaller, and can be searched
     "svg.hashsalt": "ioweave",  # the same picture is the same file
 }
-#: Kinds of modes in the order of bars, and colours: the paper's for the first three, then of those
-#: that tune themselves.
+#: Kinds of modes, in the order of bars, and their colours: those of the paper for the first three,
+#: then those of constraints that tune themselves.
 KINDS = {
     "baseline": "#c44e52",
     "unconstrained": "#e5ae38",
@@ -65,12 +65,12 @@ class Bar:
     """The time of a run, for `totals`.
 
     Attributes:
-        name: of the mode, such as "none", "8", "auto(2,256,2)".
-        seconds: it took.
+        name: the name of the mode, such as "none", "8", "auto(2,256,2)".
+        seconds: the time of the run.
         kind: "baseline", "unconstrained", "static", "auto" or "climb".
-        group: bars of a group stand together: an application, a number of iterations.
+        group: the name of a group of bars that stand together, such as an application.
         low, high: the spread of several runs, in seconds; None: one run.
-        reference: what somebody else measured, such as the paper; in seconds.
+        reference: the time that somebody else measured, the paper say, in seconds.
     """
 
     name: str
@@ -84,13 +84,13 @@ class Bar:
 
 @dataclass(frozen=True)
 class Point:
-    """What I/O tasks reached under a constraint, for `against_constraint`.
+    """The throughput and task time of I/O tasks under a constraint, for `against_constraint`.
 
     Attributes:
-        name: of the mode, as in Bar.
-        constraint: MB/s; of those that tune themselves, where they ended. None: no constraint.
-        mb_per_s: of all I/O tasks together.
-        task_s: mean time of an I/O task.
+        name: the name of the mode, as in Bar.
+        constraint: MB/s; for constraints that tune themselves, the last one. None: no constraint.
+        mb_per_s: the throughput of all I/O tasks together.
+        task_s: the mean time of an I/O task.
         kind: as in Bar.
     """
 
@@ -104,15 +104,16 @@ class Point:
 def timeline(records: Sequence[TaskRecord], path: PathLike, *, title: str = "") -> None:
     """Draws which tasks ran where and when, and the throughput of the I/O tasks below.
 
-    A few calls are drawn one by one, in as many lanes as ran at once; of many, how many calls of
-    each task ran at once on each node, and of many nodes, on so many nodes together.
+    If there are few calls, each is drawn, in as many lanes as calls ran at once. Otherwise the
+    picture shows how many calls of each task ran at once on each node, or, if there are many nodes,
+    on several nodes together.
 
-    Throughput assumes that a call moves its bytes evenly while it runs, be it one that computes
+    The throughput assumes that a call moves its bytes evenly while it runs, even if it computes
     first.
 
     Raises:
-        ValueError: no records, or the path's suffix is none of .png, .svg and .pdf.
-        ModuleNotFoundError: there is no matplotlib.
+        ValueError: there are no records, or the path's suffix is none of .png, .svg and .pdf.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     if not records:
         raise ValueError("no call has ended: there is nothing to draw")
@@ -127,20 +128,20 @@ def totals(
     reference: str = "paper",
     most_s: float | None = None,
 ) -> None:
-    """Draws the total time by mode, with what each saved against the baseline of its group.
+    """Draws the total time by mode, and what each mode saved against the baseline of its group.
 
     Args:
-        bars: in the order in which they stand; those of a group together.
+        bars: the bars in their order; those of a group stand together.
         path: the file to write.
-        title: above the picture.
-        reference: what the legend calls the bars' references.
-        most_s: bars that took longer are broken off there, so that they do not flatten the others;
-            their numbers stay.
+        title: the title of the picture.
+        reference: the legend's name for the bars' references.
+        most_s: longer bars are cut off here, so that they do not flatten the others; their numbers
+            stay.
 
     Raises:
-        ValueError: no bars, several baselines in a group, a most_s that is not above 0, or an
-            unknown suffix or kind.
-        ModuleNotFoundError: there is no matplotlib.
+        ValueError: there are no bars, a group has several baselines, most_s is not above 0, or a
+            suffix or kind is unknown.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     if not bars:
         raise ValueError("no bars: there is nothing to draw")
@@ -154,12 +155,13 @@ def totals(
 
 
 def against_constraint(points: Sequence[Point], path: PathLike, *, title: str = "") -> None:
-    """Draws I/O throughput and the time of an I/O task against the constraint, and where the
+    """Draws I/O throughput and the time of an I/O task against the constraint, and where
     constraints that tune themselves ended.
 
     Raises:
-        ValueError: no points, a constraint that is not above 0, or an unknown suffix or kind.
-        ModuleNotFoundError: there is no matplotlib.
+        ValueError: there are no points, a constraint is not above 0, or a suffix or kind is
+            unknown.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     if not points:
         raise ValueError("no points: there is nothing to draw")
@@ -177,22 +179,22 @@ def learning(
     limits: Sequence[tuple[float, int]] = (),
     title: str = "",
 ) -> None:
-    """Draws how the constraint of an I/O task was found, from what `explain()` says of it.
+    """Draws how the constraint of an I/O task was found, from what `explain()` returned.
 
-    Of `auto`: constraint and mean task time over the tasks that its epochs took; and what it chose
-    since, by how many tasks were waiting. Of `climb`: throughput and limit over time, samples that
-    were not used hollow; and throughput against the limit.
+    For `auto` it shows constraint and mean task time over the tasks of its epochs, and the
+    constraints chosen since, with the number of tasks that waited. For `climb` it shows throughput
+    and limit over time, unused samples hollow, and throughput against the limit.
 
     Args:
-        explanation: of one I/O task.
+        explanation: what explain() returned for one I/O task.
         path: the file to write.
-        limits: of `climb`, since when (s) which limit held, where a run file tells: an explanation
-            has the first and the last 128 samples only.
-        title: above the picture.
+        limits: for `climb`, (time in s, limit from then on), as a run file has them. Without them
+            the picture shows the first and the last 128 samples only, as an explanation does.
+        title: the title of the picture.
 
     Raises:
         ValueError: nothing was learned, or the path's suffix is unknown.
-        ModuleNotFoundError: there is no matplotlib.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     if not learned(explanation):
         raise ValueError(
@@ -203,7 +205,7 @@ def learning(
 
 
 def learned(explanation: Mapping[str, Any]) -> bool:
-    """Whether `learning` can draw it."""
+    """Returns whether `learning` can draw this explanation."""
     return any(explanation.get(key) for key in ("epochs", "choices", "samples"))
 
 
@@ -266,7 +268,7 @@ class _Calls:
 
         ordered = sorted(records, key=lambda record: record.start_s)
         names = dict.fromkeys((record.io, record.task) for record in ordered)
-        self.names = sorted(names, key=lambda name: name[0])  # those that compute first
+        self.names = sorted(names, key=lambda name: name[0])  # tasks that compute come first
         numbers = {name: number for number, name in enumerate(self.names)}
         self.start = np.array([record.start_s for record in ordered])
         self.end = np.array([record.end_s for record in ordered])
@@ -318,9 +320,9 @@ def _timeline(records: Sequence[TaskRecord], title: str) -> Figure:
 
 
 def _lanes(start: Array, end: Array) -> tuple[list[int], int]:
-    """For each call, sorted by start, the lowest lane that is free, and how many lanes there are.
+    """Returns for each call, sorted by start, the lowest free lane, and the number of lanes.
 
-    A lane is free again a hair before its call ends, since clocks of threads are read in turn.
+    A lane is free again slightly before its call ends, since threads read the clock in turn.
     """
     import heapq
 
@@ -357,15 +359,15 @@ def _rectangles(
 
 
 def _stacks(axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[int]) -> None:
-    """In each band, how many calls of each task run at once, on average in each of many bins."""
+    """Draws in each band how many calls of each task run at once: the average in many bins."""
     import numpy as np
 
     edges = np.linspace(0, float(calls.end.max()) or 1, _BINS + 1)
     for row in range(0, len(bands), 2):
         for above in (0, 1):
             band = bands[row + above]
-            most = max(lanes[above::2]) or 1  # the same scale in all rows
-            floor = np.full(_BINS, row + above + 0.94)  # upwards: the axis points down
+            most = max(lanes[above::2]) or 1  # all rows have the same scale
+            floor = np.full(_BINS, row + above + 0.94)  # it grows upwards: the axis points down
             for name in np.unique(calls.name[band]).tolist():
                 chosen = band[calls.name[band] == name]
                 ones = np.ones(len(chosen))
@@ -376,10 +378,10 @@ def _stacks(axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[int
 
 
 def _fill(axes: Axes, edges: Array, floor: Array, ceiling: Array, color: str) -> None:
-    """Fills bins from floor to ceiling; where neither changes, points are left out."""
+    """Fills bins from floor to ceiling; leaves out points where neither changes."""
     import numpy as np
 
-    # Rounded to what nobody sees in a picture, so that noise of the sums is no change.
+    # Rounded to less than a picture shows, so that rounding errors of the sums are no change.
     step = max(float(np.abs(ceiling - floor).max()), 1e-9) * 1e-3
     rounded = np.round(np.stack((floor, ceiling)) / step)
     changed = np.append(True, (np.diff(rounded) != 0).any(axis=0))
@@ -389,11 +391,11 @@ def _fill(axes: Axes, edges: Array, floor: Array, ceiling: Array, color: str) ->
 
 
 def _mean_at_once(start: Array, end: Array, weight: Array, edges: Array) -> Array:
-    """The mean over each bin of the summed weights of those between start and end; exact."""
+    """Returns the exact mean over each bin of the summed weights of calls from start to end."""
     import numpy as np
 
     def area(since: Array) -> Array:
-        """Up to each edge, of all that began at `since` and never end."""
+        """Returns the area up to each edge of calls that begin at `since` and never end."""
         order = np.argsort(since, kind="stable")
         weights = np.concatenate(([0.0], np.cumsum(weight[order])))
         moments = np.concatenate(([0.0], np.cumsum((weight * since)[order])))
@@ -406,7 +408,7 @@ def _mean_at_once(start: Array, end: Array, weight: Array, edges: Array) -> Arra
 
 
 def _label_rows(axes: Axes, lanes: Sequence[int], together: int, one_by_one: bool) -> None:
-    """A tick in the middle of each row, a line between rows, and a thin one above the I/O."""
+    """Draws a tick in the middle of each row, a line between rows, and a thin one above the I/O."""
     heights = lanes if one_by_one else [1] * len(lanes)
     ticks, top = [], 0
     for row in range(0, len(heights), 2):
@@ -452,7 +454,7 @@ def _throughput(axes: Axes, calls: _Calls) -> None:
     start = calls.start
     end = np.maximum(
         calls.end, start + last * 1e-9
-    )  # a call of no time moves its bytes all the same
+    )  # a call that takes no time moves its bytes, too
     rate = calls.bytes / (end - start) / _MB
     floor = np.zeros(len(edges) - 1)
     for number in range(len(calls.names)):
@@ -535,7 +537,7 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
     figure = _figure(5.5, 4.8, title)
     throughput, task_time = figure.subplots(2, sharex=True)
     known = sorted({point.constraint for point in points if point.constraint is not None})
-    none = known[0] / 2 if known else 1.0  # where those without a constraint stand
+    none = known[0] / 2 if known else 1.0  # the place of points without a constraint
     static = sorted(
         (point for point in points if point.kind == "static" and point.constraint is not None),
         key=lambda point: point.constraint or 0,
@@ -555,9 +557,9 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
                 axes.plot(
                     at, value(point), color=KINDS[point.kind], marker=_MARKERS[point.kind], ls=""
                 )
-            # One text for all of them, from top to bottom: they would cover each other's.
+            # One text for all of them, from top to bottom, since several would overlap.
             ends = [at for at, _ in beside]
-            left = 4 * max(ends) > following  # where what follows has its names
+            left = 4 * max(ends) > following  # the names of the next group stand on the right
             beside.sort(key=lambda pair: -value(pair[1]))
             axes.annotate(
                 "\n".join(point.name for _, point in beside),
@@ -589,7 +591,7 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
 
 
 def _beside_each_other(points: Sequence[Point], none: float) -> list[list[tuple[float, Point]]]:
-    """All but the static ones with where they stand, those together that are hardly apart."""
+    """Groups points that are hardly apart, each with its place. Leaves out the static ones."""
     placed = [(none if point.constraint is None else point.constraint, point) for point in points]
     groups: list[list[tuple[float, Point]]] = []
     for at, point in sorted(placed, key=lambda pair: pair[0]):
@@ -613,7 +615,7 @@ def _task_s(point: Point) -> float:
 
 
 def _labelled(static: Sequence[Point]) -> list[float]:
-    """Where the axis has numbers: at the static constraints, if they are several."""
+    """Returns the places of the axis's numbers: the static constraints, if there are several."""
     return [point.constraint or 0 for point in static] if len(static) > 1 else []
 
 
@@ -656,7 +658,7 @@ def _epochs_and_choices(explanation: Mapping[str, Any], title: str) -> Figure:
 
 
 def _epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> None:
-    """An epoch is as wide as it had tasks; dotted and hollow if it was not registered."""
+    """Draws the epochs, each as wide as its number of tasks; dotted and hollow if unregistered."""
     at = 0
     for epoch in epochs:
         end = at + max(epoch["tasks"], 1)
@@ -748,7 +750,7 @@ def draw_run(run: RunFile, folder: PathLike, *, suffix: str = ".png") -> list[Pa
 
     Raises:
         ValueError: the suffix is unknown.
-        ModuleNotFoundError: there is no matplotlib.
+        ModuleNotFoundError: matplotlib is not installed.
         OSError: a file cannot be written.
     """
     folder = Path(folder)
@@ -769,15 +771,15 @@ def draw_run(run: RunFile, folder: PathLike, *, suffix: str = ".png") -> list[Pa
 def compare_runs(
     runs: Mapping[str, RunFile], folder: PathLike, *, suffix: str = ".png"
 ) -> list[Path]:
-    """Draws several runs of a program against each other: `totals`, and `against_constraint` for
-    those that had I/O tasks. Returns the files.
+    """Compares several runs of a program: draws `totals`, and `against_constraint` for the runs
+    with I/O tasks. Returns the files.
 
     Args:
-        runs: by the name that a picture gives them; one without I/O tasks is the baseline.
-        folder, suffix: as in draw_run.
+        runs: the runs by their names in the picture; a run without I/O tasks is the baseline.
+        folder, suffix: as in draw_run().
 
     Raises:
-        ValueError: a run is cut off; and as in draw_run.
+        ValueError: a run is cut off; and as in draw_run().
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -808,7 +810,7 @@ def _point(name: str, kind: str, io: Sequence[TaskRecord], run: RunFile) -> Poin
     constraint = explanation["constraint_mb_per_s"]
     budget = run.devices.get(explanation["device"], {}).get("bandwidth_mb_per_s", 0)
     if not constraint and explanation["limit"] and budget:
-        constraint = budget / explanation["limit"]  # of climb: what would let so many run
+        constraint = budget / explanation["limit"]  # `climb`: the constraint with this limit
     rate = moved / _MB / summary["io_s"] if summary["io_s"] > 0 else 0.0
     return Point(name, constraint or None, rate, seconds / len(io), kind)
 
@@ -838,11 +840,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m ioweave.pictures`; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m ioweave.pictures",
-        description="Draws what Runtime(run_file=...) has written: the timeline, and how "
-        "constraints were learned; of several runs, their totals and what their I/O reached.",
+        description="Draws the run file that Runtime(run_file=...) has written: its timeline, and "
+        "how constraints were learned. Compares the times and the I/O of several runs.",
     )
     parser.add_argument("run_file", nargs="+", help="a run file")
-    parser.add_argument("--out", default=".", metavar="FOLDER", help="where to (default: here)")
+    parser.add_argument(
+        "--out", default=".", metavar="FOLDER", help="the folder of the pictures (default: here)"
+    )
     parser.add_argument("--format", default="png", choices=[form[1:] for form in _FORMATS])
     options = parser.parse_args(arguments)
     suffix = f".{options.format}"

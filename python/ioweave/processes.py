@@ -1,8 +1,8 @@
 """Worker processes: each belongs to a thread of the pool, which sends it a call and waits.
 
-They are spawned, not forked: a fork of a process with threads may find locks held for ever. A
-function is found by its module and name, so its module is imported anew in each, and a program's
-main module must keep what it does under `if __name__ == "__main__":`.
+They are spawned, not forked: in a fork of a process with threads, locks may stay locked for ever. A
+worker process finds a function by its module and name, and so imports the module anew. A program's
+main module must therefore keep what it does under `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 
-_BEGUN = b""  # what a worker process says before it runs a task with a timeout
+_BEGUN = b""  # the message of a worker process before it runs a task with a timeout
 
 
 class RemoteError(Exception):
-    """The traceback, as text, of an exception in a worker process, as its `__cause__`; or the
-    exception itself, where it cannot be sent."""
+    """The traceback of an exception in a worker process, as text: the `__cause__` of that
+    exception. It stands for the exception itself if that cannot be sent."""
 
 
 class _Checker(pickle.Pickler):
@@ -52,30 +52,31 @@ class _Checker(pickle.Pickler):
 
 
 def _main_is_found() -> bool:
-    """Whether worker processes can import the program, as multiprocessing does it."""
+    """Returns whether worker processes can import the program, as multiprocessing does."""
     main = sys.modules["__main__"]
     name: str | None = getattr(getattr(main, "__spec__", None), "name", None)
-    if name is not None:  # by `python -m`; of a package it is its __main__.py
+    if name is not None:  # started by `python -m`; for a package this is its __main__.py
         return name.rpartition(".")[2] != "__main__"
     return os.path.isfile(getattr(main, "__file__", None) or "")  # noqa: PTH113
 
 
 def _check(value: Any) -> None:
-    # The bytes of large arrays stay where they are: nobody reads what is written here.
+    # Large arrays are not copied (buffer_callback), since nobody reads what is written here.
     with io.BytesIO() as nowhere:
         _Checker(nowhere, protocol=5, buffer_callback=lambda _: False).dump(value)
 
 
 def check_picklable(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """
+    """Checks that a call can be sent to another process.
+
     Raises:
-        TypeError: the task or an argument cannot be sent to another process; it says which.
+        TypeError: the task or an argument cannot be sent; the text says which.
     """
     try:
         _check((task, args, kwargs))
         return
     except Exception:
-        pass  # which one is it?
+        pass  # now find out which one
     way_out = "use Runtime(workers='threads')"
     try:
         _check(task)
@@ -95,10 +96,10 @@ def check_picklable(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def pickle_call(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """What WorkerProcess.run takes.
+    """Pickles a call for WorkerProcess.run().
 
     Raises:
-        TypeError: as check_picklable.
+        TypeError: as check_picklable().
     """
     try:
         payload = pickle.dumps((task, args, kwargs), protocol=5)
@@ -124,21 +125,25 @@ class WorkerProcess:
         self._process.start()
         theirs.close()
         self._killed: BaseException | None = None
-        self.doomed = False  # it has ended, or is about to: run() must not be called any more
-        self._served = False  # a call
-        self.ended_idle = False  # between two calls: it has not read what run() was given last
-        self.begun = False  # what run() was given last, if its task has a timeout
+        self.doomed = False  # it has ended or is about to: do not call run() any more
+        self._served = False  # it has run a call
+        self.ended_idle = False  # it ended between two calls, and never read the last one
+        self.begun = False  # it has begun the last call, if the task has a timeout
 
     @property
     def pid(self) -> int:
         return self._process.pid or 0
 
     def run(self, payload: bytes, begun: Callable[[], None]) -> tuple[Any, list[Any]]:
-        """The value, and the new contents of the objects that the task changes. `begun` is called
-        when a task with a timeout begins: process and imports are there, and so are the arguments.
+        """Runs a call; returns its value, and the new contents of the objects that it changes.
+
+        Args:
+            payload: from pickle_call().
+            begun: called when a task with a timeout begins, after the process has started and
+                imports and arguments are loaded.
 
         Raises:
-            WorkerDied: the process ended first; what kill() was given, if it was called.
+            WorkerDied: the process ended first; after kill(), the reason that it was given.
             Exception: what the task raised.
         """
         self.begun = False
@@ -151,7 +156,7 @@ class WorkerProcess:
                 reply = self._connection.recv_bytes()
         except (EOFError, OSError) as lost:
             self.doomed = True
-            # A socket whose other end is closed with something unread is reset.
+            # A socket is reset if its other end was closed with something unread.
             self.ended_idle = self._served and isinstance(lost, ConnectionError)
             self._process.join()
             if self._killed is not None:
@@ -170,7 +175,7 @@ class WorkerProcess:
         self._process.kill()
 
     def close(self) -> None:
-        """Lets the process end, which does nothing just now."""
+        """Lets the process end. It must be idle."""
         self._connection.close()
         self._process.join()
 
@@ -188,7 +193,7 @@ def _serve(connection: Connection) -> None:
 
     _end_with(multiprocessing.parent_process())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which decides
-    # For the program a daemon, which must not keep it from ending. Here tasks may start processes.
+    # To the program this is a daemon process, so that it can end. Here tasks may start processes.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     while True:
         try:
@@ -206,13 +211,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _end_with(parent: Any) -> None:
-    """Lets the kernel kill this process when the program is killed, however busy it is. It does so
-    when the *thread* ends that started the process, which first waits for its end (`Pool._loop`).
+    """Lets the kernel kill this process, however busy it is, when the program is killed.
+
+    The kernel does so when the *thread* ends that started the process. That thread first waits for
+    the end of the process (`Pool._loop`).
     """
     if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0 and (
         parent is not None and os.getppid() != parent.pid
     ):
-        os._exit(1)  # it was killed before
+        os._exit(1)  # the program was killed before
 
 
 def _reply(connection: Connection, payload: bytes) -> bytes:
@@ -236,7 +243,7 @@ def _reply_error(error: BaseException) -> bytes:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         sent = pickle.dumps(error, protocol=5)
-        pickle.loads(sent)  # some can be pickled and not made again
+        pickle.loads(sent)  # some exceptions can be pickled but not unpickled
     except Exception:
         sent = pickle.dumps(RemoteError(f"{type(error).__qualname__}: {error}"), protocol=5)
     return pickle.dumps((None, [], sent, text), protocol=5)

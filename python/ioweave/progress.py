@@ -1,11 +1,10 @@
-"""What a runtime does just now, for who waits for it: `Runtime(progress=True)`.
+"""Shows what a runtime does now: `Runtime(progress=True)`.
 
-On a terminal it is a table that is drawn anew a few times a second, below what the program prints;
-elsewhere (a file, a batch system, a notebook) a line now and then. Both go to standard error.
+On a terminal it is a table below the program's output, redrawn a few times a second. Elsewhere (a
+file, a batch system, a notebook) it is a line now and then. Both go to standard error.
 
-A thread of its own asks the runtime, and hands the result to rich, never the other way round: who
-prints or logs while it holds the runtime's lock waits for rich, which therefore must not wait for
-that lock.
+A thread of its own asks the runtime first, and then hands the result to rich. Rich must never wait
+for the runtime's lock: a thread that prints or logs while it holds that lock waits for rich.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ioweave")
 
 _MOST_ROWS = 12
-_WINDOW_S = 10.0  # the throughput of calls that ended is a mean over so long
+_WINDOW_S = 10.0  # the throughput of calls that ended is a mean over these seconds
 _MB = 1e6
 
 Key = tuple[str, str]  # a task and its device
@@ -41,14 +40,14 @@ class Progress:
 
     Args:
         stats: Runtime.stats; called on the thread of this.
-        explanations: of the I/O tasks, as by Runtime.explain().
-        console: where to; None: standard error.
-        draw_s: between two drawings of the table.
-        line_s: between two lines, where there is no terminal.
-        clock: seconds.
+        explanations: returns what Runtime.explain() returns, for all I/O tasks.
+        console: where to show it; None: standard error.
+        draw_s: seconds between two drawings of the table.
+        line_s: seconds between two lines, without a terminal.
+        clock: returns seconds.
 
     Raises:
-        ModuleNotFoundError: there is no rich.
+        ModuleNotFoundError: rich is not installed.
     """
 
     def __init__(
@@ -77,8 +76,7 @@ class Progress:
         if self._drawable():
             from rich.live import Live
 
-            # What the program prints goes above the table; but to where it was sent to, if that
-            # is no terminal.
+            # What the program prints goes above the table, but only if it goes to a terminal.
             self._live = Live(
                 console=self._console,
                 auto_refresh=False,
@@ -108,7 +106,7 @@ class Progress:
             while not self._end.wait(self._period):
                 self.show()
             self.show()
-        except Exception:  # the program goes on without
+        except Exception:  # the program continues without it
             _log.exception("progress is not shown any more")
         finally:
             with contextlib.suppress(Exception):
@@ -129,9 +127,9 @@ class Progress:
         self._live.update(self.table(stats, rates, why), refresh=True)
 
     def _rates(self, stats: Stats) -> dict[Key, float]:
-        """MB/s: of a flow that runs those that its device was measured to move, since its calls may
-        take minutes; where it is not measured, those of the calls that ended in the last seconds.
-        """
+        """Returns MB/s of each flow. For a flow with running calls, which may take minutes, it is
+        the measured throughput of its device. If that is not measured, it is the throughput of the
+        calls that ended in the last seconds."""
         now = self._clock()
         moved = {_key(flow): flow.bytes for flow in stats.flows}
         while len(self._moved) > 1 and self._moved[1][0] <= now - _WINDOW_S:
@@ -149,7 +147,8 @@ class Progress:
     # ---- What is shown. -------------------------------------------------------------------------
 
     def line(self, stats: Stats, rates: Mapping[Key, float], why: Mapping[Key, str]) -> str:
-        """All in one: "ioweave 1:05: 8 of 48 cpus busy, 9 pending, 1 done; save on ssd ..."."""
+        """Returns all in one line:
+        "ioweave 1:05: 8 of 48 cpus busy, 9 pending, 1 done; save on ssd ..."."""
         parts = [
             f"{stats.cpus - stats.cpus_free} of {stats.cpus} cpus busy, {stats.pending} pending, "
             f"{_done(stats)}"
@@ -165,7 +164,7 @@ class Progress:
         return f"ioweave {_clock(self._clock() - self._began)}: " + "; ".join(parts)
 
     def table(self, stats: Stats, rates: Mapping[Key, float], why: Mapping[Key, str]) -> Table:
-        """A row per I/O task, and one for all that computes."""
+        """Makes the table: a row for each I/O task, and one for all that compute."""
         from rich.table import Table
         from rich.text import Text
 
@@ -208,7 +207,7 @@ class Progress:
 
 
 def _busiest(flows: Iterable[FlowStats]) -> list[FlowStats]:
-    """All in their order; of too many, those that have work first."""
+    """Returns the flows to show in their order. Of too many, those with work come first."""
     shown = list(flows)
     if len(shown) > _MOST_ROWS:
         shown.sort(key=lambda flow: flow.waiting + flow.running == 0)
@@ -228,7 +227,7 @@ def _key(flow: FlowStats) -> Key:
 
 
 def _constraint(explanation: Mapping[str, Any]) -> str:
-    """As "fixed 8 MB/s", "auto 4 MB/s, learning", "climb, settled" or "none"."""
+    """Returns a text such as "fixed 8 MB/s", "auto 4 MB/s, learning", "climb, settled", "none"."""
     policy, phase = str(explanation["policy"]), str(explanation["phase"])
     held = explanation["constraint_mb_per_s"]
     text = f"{policy} {held:.3g} MB/s" if held else policy

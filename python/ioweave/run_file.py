@@ -1,12 +1,13 @@
 """The run file of a Python runtime: what became of its calls, and why (docs/run-file.md).
 
-`Runtime(run_file="run.jsonl")` writes it, `read("run.jsonl")` reads it, and so does every reader of
-the run files of `ioweave run`: the schema is the same.
+`Runtime(run_file="run.jsonl")` writes it and `read("run.jsonl")` reads it. The schema is that of
+the run files of `ioweave run`, so every reader of those can read it, too.
 
-A `Recorder` takes the calls as they end. They are packed (45 bytes each) until there are enough for
-a block, or a second has passed; the thread that ended the last of them writes it, without the
-runtime's lock. So memory does not grow with the number of calls, unless the records are to be kept.
-The file is `FILE.part` until it is whole, and then renamed; one that is cut off keeps that name.
+A `Recorder` takes the calls as they end. It packs them (45 bytes each) until there are enough for a
+block, or a second has passed. The thread that ended the last of them writes the block, without the
+runtime's lock. So memory does not grow with the number of calls, unless records are to be kept. The
+file is called `FILE.part` until it is complete, and is then renamed. A file that is cut off keeps
+that name.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ SCHEMA = "ioweave.run/2"
 _READ_SCHEMAS = (SCHEMA, "ioweave.run/1")
 _CALL = struct.Struct("<IIdddqB")  # task, node, ready_s, start_s, end_s, bytes, failed
 _BLOCK = 1024  # calls
-_PERIOD_S = 1.0  # or what came in so long
+_PERIOD_S = 1.0  # a block is written after so long even if it is not full
 
 
 class Union:
-    """The time that any of many intervals covers.
+    """The time that at least one of many intervals covers.
 
-    Memory goes by the number of gaps. Beyond `most` of them the shortest are closed, as if the
+    Memory grows with the number of gaps. Beyond `most` gaps the shortest are closed, as if the
     moment between two short tasks belonged to them.
     """
 
     def __init__(self, most: int = 1 << 16) -> None:
         self._most = most
-        self._closed = 0.0  # gaps up to this are
+        self._closed = 0.0  # gaps up to this length are closed
         self._merged: list[tuple[float, float]] = []
         self._new: list[tuple[float, float]] = []
 
@@ -62,7 +63,7 @@ class Union:
             self.intervals()
 
     def intervals(self) -> list[tuple[float, float]]:
-        """Disjoint, in order."""
+        """Returns the covered intervals: disjoint, in order."""
         if self._new:
             self._new += self._merged
             self._new.sort()
@@ -92,7 +93,7 @@ class Union:
         return sum(end - start for start, end in self.intervals())
 
     def seconds_with(self, other: Union) -> float:
-        """Of the time that both cover."""
+        """Returns the seconds that this and the other both cover."""
         ours, theirs = self.intervals(), other.intervals()
         i = j = 0
         both = 0.0
@@ -107,7 +108,7 @@ class Union:
 
 @dataclass
 class _Totals:
-    """The calls of a task, on a device if it does I/O."""
+    """The sums over the calls of a task; the task has a device if it does I/O."""
 
     name: str
     device: str | None
@@ -117,19 +118,19 @@ class _Totals:
     seconds: float = 0.0
 
     def line_head(self) -> str:
-        """How the line of a call begins."""
+        """Returns the beginning of the line of a call."""
         device = "" if self.device is None else f'"device":{json.dumps(self.device)},'
         return f'{{"type":"call","task":{json.dumps(self.name)},{device}"node":'
 
 
 class Recorder:
-    """Takes what became of the calls of a runtime. Any thread may use it.
+    """Records what became of the calls of a runtime. Any thread may use it.
 
     Args:
-        path: the run file; None: none is written.
-        keep: records() is wanted.
+        path: the run file; None: no file is written.
+        keep: whether records() is wanted.
         runtime: what the first line says of the runtime: "kind", "target", "nodes", "cpus".
-        devices: those that the runtime knows.
+        devices: the devices that the runtime knows.
 
     Raises:
         OSError: the file cannot be made.
@@ -145,7 +146,7 @@ class Recorder:
     ) -> None:
         self._path = None if path is None else Path(path)
         self._keep = keep
-        self._lock = threading.Lock()  # of all below but the file
+        self._lock = threading.Lock()  # guards all below up to _writing
         self._pending = bytearray()
         self._kept = bytearray()
         self._lines: list[str] = []
@@ -153,7 +154,7 @@ class Recorder:
         self._totals: list[_Totals] = []
         self._flush_at = time.monotonic() + _PERIOD_S
         self._closed = False
-        self._writing = threading.Lock()  # of the file and what is summed up while writing
+        self._writing = threading.Lock()  # guards the file and the sums made while writing
         self._io, self._computing = Union(), Union()
         self._usage = _usage()
         self._file: io.TextIOWrapper | None = None
@@ -178,8 +179,7 @@ class Recorder:
         nbytes: int,
         failed: bool = False,
     ) -> bool:
-        """A run of a call has ended, or failed. Whether flush() is due; until then it only takes
-        note."""
+        """Notes that a run of a call has ended, or failed. Returns whether flush() is due."""
         with self._lock:
             number = self._tasks.get((task, device))
             if number is None:
@@ -190,7 +190,7 @@ class Recorder:
             return (full or time.monotonic() > self._flush_at) and not self._closed
 
     def add(self, record: TaskRecord, *, failed: bool = False) -> None:
-        """The same of a record, where nothing is held up by writing."""
+        """Notes a record, and writes if that is due. For threads that writing may hold up."""
         due = self.call(
             record.task,
             record.device,
@@ -205,14 +205,15 @@ class Recorder:
             self.flush()
 
     def limit(self, task: str, device: str, limit: int, at_s: float) -> None:
-        """From now on so many calls of an I/O task run at once on a node; 0: any number."""
+        """Notes that from now on `limit` calls of an I/O task may run at once on a node; 0: any
+        number."""
         if self._file is not None:
             line = _line("limit", task=task, device=device, at_s=round(at_s, 6), limit=limit)
             with self._lock:
                 self._lines.append(line)
 
     def flush(self) -> None:
-        """Sums up what was noted, and writes it; not while another thread is at it."""
+        """Sums up what was noted, and writes it. Does nothing while another thread does so."""
         if self._writing.acquire(blocking=False):
             try:
                 self._flush()
@@ -220,7 +221,7 @@ class Recorder:
                 self._writing.release()
 
     def _flush(self) -> None:
-        """Needs `_writing`."""
+        """Does what flush() does. Needs `_writing`."""
         with self._lock:
             self._flush_at = time.monotonic() + _PERIOD_S
             pending, self._pending = self._pending, bytearray()
@@ -248,7 +249,7 @@ class Recorder:
         self._put(*lines)
 
     def records(self) -> list[TaskRecord]:
-        """All that were kept, in the order of time in which they ended."""
+        """Returns all records that were kept, in the order in which the calls ended."""
         with self._lock:
             packed = bytes(self._kept + self._pending)
             totals = list(self._totals)
@@ -265,13 +266,13 @@ class Recorder:
         explanations: Iterable[Mapping[str, Any]] = (),
         exit_code: int = 0,
     ) -> None:
-        """Writes the rest, and the summary, and gives the file its name. A file that cannot be
-        written is a warning in the log: the program's work is done.
+        """Writes the rest and the summary, and gives the file its name. If the file cannot be
+        written, that is a warning in the log, since the program's work is done.
 
         Args:
-            wall_s: how long the runtime was active, in the time of its records.
+            wall_s: how long the runtime was active, on the clock of its records.
             tasks: counts of calls by what became of them.
-            explanations: of every I/O task, as by explain().
+            explanations: what explain() returns for every I/O task.
             exit_code: 0, or 1 if the program or a task failed.
         """
         explained = {(one["flow"], one["device"]): one for one in explanations}
@@ -279,7 +280,7 @@ class Recorder:
             self._flush()
             with self._lock:
                 self._closed = True
-            for key in explained.keys() - self._tasks.keys():  # none of whose calls has ended
+            for key in explained.keys() - self._tasks.keys():  # tasks without a call that ended
                 self._totals.append(_Totals(*key))
             for total in self._totals:
                 self._put(_line("task", **_task(total, explained.get((total.name, total.device)))))
@@ -287,7 +288,7 @@ class Recorder:
             self._name()
 
     def discard(self) -> None:
-        """Nothing has run: leaves no file."""
+        """Deletes the file, since nothing has run."""
         if self._file is not None and self._path is not None:
             self._abandon()
             _part_of(self._path).unlink(missing_ok=True)
@@ -295,7 +296,7 @@ class Recorder:
     def _abandon(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with contextlib.suppress(OSError):  # what is left in its buffer cannot be written
+            with contextlib.suppress(OSError):  # the rest of its buffer cannot be written
                 file.close()
 
     def _summary(self, wall_s: float, tasks: Mapping[str, int], exit_code: int) -> dict[str, Any]:
@@ -331,7 +332,7 @@ class Recorder:
         if self._file is not None and lines:
             try:
                 self._file.write("\n".join(lines) + "\n")
-                self._file.flush()  # nothing is left to a child that forks, or to be lost
+                self._file.flush()  # so that no forked child writes it too, and nothing is lost
             except OSError as error:
                 self._give_up(error)
 
@@ -372,7 +373,7 @@ def _run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any
         "directory": os.getcwd(),  # noqa: PTH109 (as text)
         "machine": _machine(),
         "mounts": _mounts(device.path for device in devices if device.path is not None),
-        # The settings of `ioweave run`, which is not at work here.
+        # The settings of `ioweave run`, which does not run here.
         "config": {
             "policy": "off",
             "engine": "uring",
@@ -407,7 +408,8 @@ def _task(total: _Totals, explanation: Mapping[str, Any] | None) -> dict[str, An
 
 
 def _usage() -> tuple[float, float, float]:
-    """User and system seconds and bytes read from storage, of this process and its children."""
+    """Returns user seconds, system seconds and bytes read from storage, of this process and its
+    children."""
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ours, theirs = (resource.getrusage(who) for who in whose)
     return (
@@ -438,7 +440,7 @@ def _processor() -> str:
 
 
 def _mounts(paths: Iterable[str | os.PathLike[str]]) -> list[dict[str, str]]:
-    """The mounts that hold the paths, as far as they exist."""
+    """Returns the mounts that hold the paths, of paths that exist."""
     numbers = {Path(path).stat().st_dev for path in paths if os.path.exists(path)}  # noqa: PTH110
     wanted = {f"{os.major(number)}:{os.minor(number)}" for number in numbers}
     found: dict[str, dict[str, str]] = {}
@@ -460,9 +462,11 @@ class RunFile:
 
     Attributes:
         run: the first line.
-        devices, tasks: by name; an I/O task by (name, device).
+        devices: by name.
+        tasks: by (name, device); the device of a task that computes is None.
         records: one for each run of a call.
-        limits: by (name, device) of an I/O task: since when, in s, so many ran at once on a node.
+        limits: by (name, device) of an I/O task: (time in s, how many may run at once on a node
+            from then on).
         summary: the last line; None: the file is cut off.
     """
 
@@ -475,15 +479,15 @@ class RunFile:
 
     @property
     def explanations(self) -> list[dict[str, Any]]:
-        """Of all I/O tasks, as by Runtime.explain()."""
+        """What Runtime.explain() returned for each I/O task."""
         return [task["explanation"] for task in self.tasks.values() if "explanation" in task]
 
 
 def read(path: str | os.PathLike[str]) -> RunFile:
-    """Reads a run file; of one that is cut off, what is there.
+    """Reads a run file, also one that is cut off.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
         ValueError: it is no run file; the text names the line.
     """
     found: RunFile | None = None
@@ -501,7 +505,7 @@ def read(path: str | os.PathLike[str]) -> RunFile:
 
 
 def _parsed(line: str) -> Any:
-    # The file may be somebody else's, and what stands in it goes to terminals and into pictures.
+    # The file may be somebody else's, and its texts go to terminals and into pictures.
     harmless = line[:-1].isprintable() and "\\" not in line
     return json.loads(line, object_hook=None if harmless else _all_printable)
 

@@ -2,20 +2,20 @@
 
 What happens to a call, in order:
 
-1. `submit`, on the caller's thread: its arguments are looked through (`arguments.py`), and under
-   the lock it is linked to the calls it needs (`graph.py`).
-2. When it needs no other any more, `_release`: a computation goes to the queue of the compute pool;
-   an I/O task is first prepared (its bytes may depend on values), then the policy is told
-   (`admission.py`), and what the policy starts goes to the I/O pool, which has a thread for each.
-3. A thread of the pool (`pool.py`) runs it: `_execute`. With worker processes the thread sends it
-   to a process of its own (`processes.py`) and waits.
-4. `_ended` tells the policy, and tries again if retries are left; else `_done` makes it done, and
-   `_spread` lets those go on that need it, or fails them.
+1. `submit`, on the caller's thread, looks through the arguments (`arguments.py`). Under the lock it
+   links the call to the calls that it needs (`graph.py`).
+2. When the call needs no other any more, `_release` queues it. A computation goes to the compute
+   pool. An I/O task is first prepared, since its bytes may depend on values; then the policy is
+   told (`admission.py`). What the policy starts goes to the I/O pool, which has a thread for each.
+3. A thread of the pool (`pool.py`) runs the call: `_execute`. With worker processes the thread
+   sends the call to a process of its own (`processes.py`) and waits.
+4. `_ended` tells the policy, and runs the call again if retries are left. Otherwise `_done` marks
+   the call as done, and `_spread` releases the calls that need it, or fails them.
 
-One lock guards graph, queues, policy and counters. No code of the user's runs under it: what is to
-be called (preparations), and objects of the user's that are let go of, are collected in a `Todo`
-for after its release; callbacks have a thread of their own (`callbacks.py`). (Python's collector of
-cycles may strike anywhere, under the lock, too.)
+One lock guards graph, queues, policy and counters. No code of the user's runs under the lock. What
+may run such code, preparations and the end of the user's objects, is collected in a `Todo` and
+carried out after the release. Callbacks have a thread of their own (`callbacks.py`). (Python's
+collector of cycles may run anywhere, even under the lock.)
 """
 
 from __future__ import annotations
@@ -75,14 +75,13 @@ from .watchdog import Watchdog
 _log = logging.getLogger("ioweave")
 _NODE_NAME = platform.node() or "localhost"
 _NONE: dict[str, Any] = {}  # keyword arguments of a call that is done
-# Failures that nobody asked for are kept for barrier() with their tracebacks, but no more than so.
-KEPT_FAILURES = 1000
+KEPT_FAILURES = 1000  # failures that nobody asked for, kept with their tracebacks for barrier()
 _SHOWN = 20  # calls in a message
 _WRITTEN_OFF = (
     "%s; a thread cannot be stopped: it is written off and replaced, now and whenever this happens "
     "again in this run"
 )
-_START_S = 300  # in which a worker process begins a task with a timeout: it may have to import much
+_START_S = 300  # for a worker process to begin a task with a timeout; it may have to import much
 
 _READ_ONLY = (
     "the arrays that a task gets from the program are read-only: annotate what it changes, as in "
@@ -93,36 +92,36 @@ _CHANGED_COPY = (
     "in Annotated[list, ioweave.InOut], or pass the object itself, by arguments='share'"
 )
 
-_TRANSFER = Task(  # what calls that need a request wait for: its function is not run
+_TRANSFER = Task(  # calls that need a request wait for a call of this; its function never runs
     lambda: None, cpus=1, retries=0, timeout=None, name="transfer", returns=1
 )
 _transfer_numbers = itertools.count(1)
 
-_turn = threading.Lock()  # of the runtime that is active, from the beginning of its start() on
+_turn = threading.Lock()  # held by the active runtime, from the beginning of its start() on
 
 
 @dataclass(frozen=True)
 class FlowStats:
-    """One I/O task on its device."""
+    """The state of one I/O task on its device."""
 
     task: str
     device: str
     waiting: int
     running: int
-    bytes: int  # moved by the calls that ended well
-    limit: int | None  # calls at once on a node, as the policy last said; 0: no bound
-    done: int = 0  # calls that ended well
-    device_mb_per_s: float | None = None  # what its device moves; None: it is not measured now
+    bytes: int  # moved by the calls that succeeded
+    limit: int | None  # calls at once on a node, as the policy last set it; 0: no limit
+    done: int = 0  # calls that succeeded
+    device_mb_per_s: float | None = None  # throughput of the device; None: it is not measured now
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What a runtime has done, and does."""
+    """Counts of what a runtime has done and does now."""
 
     submitted: int
     succeeded: int
-    failed: int  # be it raised or not
-    cancelled: int  # those of failed dependencies too
+    failed: int  # whether the failure is raised or not
+    cancelled: int  # including calls that were not run because a dependency failed
     retried: int
     timed_out: int
     pending: int  # submitted and not done
@@ -131,7 +130,7 @@ class Stats:
     cpus_free: int
     threads: int
     io_threads: int
-    io_waiting: int  # for the policy
+    io_waiting: int  # I/O calls that wait for the policy
     io_running: int
     flows: tuple[FlowStats, ...]
 
@@ -146,70 +145,74 @@ class Runtime:
         with ioweave.Runtime(cpus=8):
             ...
 
-    One at a time in a process, and each once. The end of the block waits for all tasks, and raises
-    the first failure that nobody asked for; if the block raises, what has not begun is cancelled,
-    and said so. SystemExit with status 0 is a normal end.
+    One runtime is active at a time in a process, and each is used once. The end of the block waits
+    for all tasks, and raises the first failure that nobody asked for. If the block raises, tasks
+    that have not begun are cancelled, which is logged. SystemExit with status 0 is a normal end.
 
-    Every target takes all of the arguments, so that nothing else of a program changes with it. Of
-    those that it has no use for, nothing comes.
+    Every target takes all of the arguments, so that a program changes nothing but its target.
+    Options that a target does not use are ignored.
 
     Args:
         target: None for this machine; "dask://host:8786" or a distributed.Client; "sim://12x48" to
-            simulate 12 nodes of 48 cores, called node0 to node11, "sim://" to simulate `nodes`.
-        cpus: slots for computations; None: the processors this process may use. This machine.
-        workers: run computations in "threads", or in "processes", which Python's interpreter lock
-            does not hold up and which can be killed, and whose arguments must be picklable. This
+            simulate 12 nodes of 48 cores, called node0 to node11; "sim://" to simulate `nodes`.
+        cpus: slots for computations; None: the processors this process may use. Used on this
             machine.
+        workers: run computations in "threads" or in "processes". Python's interpreter lock does not
+            hold up processes, and they can be killed, but their arguments must be picklable. Used
+            on this machine.
         io_threads: most I/O tasks at once on a device of a node; the executors of the policy
-            "auto". This machine and simulation; on Dask its workers say it.
+            "auto". Used on this machine and in simulation; on Dask the workers say it.
         devices: storage devices; those of ioweave.toml are known too.
-        config: read devices, and nodes, from this file instead of the usual ones.
-        max_pending: submitting blocks while so many tasks are pending; never inside a task.
-        max_pending_bytes: and while those pending hold so many bytes in buffers, arrays and copies
-            of containers; None: a quarter of the memory. Not in simulation, where submitting takes
-            no time.
-        log: write the policy's event log to this file; on Dask the scheduler does.
-        arguments: what becomes of arrays, buffers, lists and the like that the program may change
-            after a call: "snapshot", the task gets a copy; "freeze", arrays are read-only until
-            the task has ended; "share", the object itself. What tasks return, and change (`InOut`),
-            is neither copied nor frozen. On Dask they always are copies; not in simulation.
-        on_interrupt: what Ctrl-C means for tasks already submitted: "drain" runs them all (again
-            Ctrl-C cancels), "cancel" those that have begun. KeyboardInterrupt is raised afterwards;
-            I/O tasks that were not done are in `not_written`, and logged. A simulation ends at
-            once, and writes nothing.
+        config: read devices and nodes from this file instead of the usual ones.
+        max_pending: submitting blocks while so many tasks are pending, but never inside a task.
+        max_pending_bytes: submitting also blocks while pending tasks hold so many bytes in buffers,
+            arrays and copies of containers; None: a quarter of the memory. Not used in simulation,
+            where submitting takes no time.
+        log: write the policy's event log to this file; on Dask the scheduler writes it.
+        arguments: what happens to arrays, buffers, lists and the like, which the program may change
+            after a call: with "snapshot" the task gets a copy; with "freeze" arrays are read-only
+            until the task has ended; with "share" the task gets the object itself. What tasks
+            return or change (`InOut`) is neither copied nor frozen. On Dask arguments always are
+            copies; in simulation they never are.
+        on_interrupt: what Ctrl-C means for tasks already submitted: "drain" runs them all (a second
+            Ctrl-C cancels), "cancel" runs those that have begun. KeyboardInterrupt is raised
+            afterwards. I/O tasks that were not done are in `not_written`, and logged. A simulation
+            ends at once, and writes nothing.
         learned: keep what policies learn in this file, beyond this process. A simulation begins
-            with what is in it, and leaves it alone.
+            with what the file holds, and does not change it.
         run_file: write what became of each call, and why, to this file (docs/run-file.md).
-        records: keep what records() returns, 45 bytes a call. A simulation always does.
-        progress: show on standard error what runs and waits (`progress.py`); needs rich. Times of a
-            simulation are virtual.
-        shared_directory: data are in a file system that all nodes see, so that an I/O task runs on
-            the first node with budget left; else where its data is. Simulation and Dask.
+        records: keep what records() returns, 45 bytes a call. A simulation always keeps it.
+        progress: show on standard error what runs and waits (`progress.py`); needs rich. In a
+            simulation its times are virtual.
+        shared_directory: data lie in a file system that all nodes see, so that an I/O task runs on
+            the first node with budget left; otherwise it runs where its data is. Used in simulation
+            and on Dask.
         costs: what calls take in simulation, by task name. For a task that computes: seconds, a
-            BlockingIO, or a function of the call's arguments that gives one of them (futures among
-            them are None). For an I/O task the bytes it moves, where its own `bytes` does not say.
-        curves: what devices move in simulation, by name: points (streams, MB/s of all together),
-            ascending, of one node's device, or of the shared one. Left out, the device's own
-            `curve`, or its bandwidth, however many streams there are.
-        nodes: those of "sim://"; left out, those of ioweave.toml.
-        sample_period_s: how often the policy of a simulation is told what devices move.
+            BlockingIO, or a function of the call's arguments that returns one of these (futures
+            among the arguments are None). For an I/O task: the bytes it moves, if its own `bytes`
+            does not say.
+        curves: the throughput of devices in simulation, by name: points (streams, MB/s of all
+            together), ascending, of one node's device or of the shared device. Without an entry the
+            device's own `curve` counts, or its bandwidth for any number of streams.
+        nodes: the nodes of "sim://"; without it, those of ioweave.toml.
+        sample_period_s: how often a simulation tells the policy what devices move.
 
     Raises:
-        ValueError: an argument is wrong, a configuration file is, or the target is not known.
-        TypeError: there is no such argument, or it is of the wrong kind.
+        ValueError: an argument or a configuration file is wrong, or the target is not known.
+        TypeError: there is no such argument, or it is of the wrong type.
         ModuleNotFoundError: progress is wanted, and rich is not installed.
     """
 
-    has_threads = True  # a simulation has none, and goes on in a process that is forked
+    has_threads = True  # a simulation has none, and continues in a forked process
 
     def forked_class(self) -> type[Runtime]:
-        """What it is in a process that is forked."""
+        """Returns the class of this runtime in a forked process."""
         return ForkedRuntime
 
-    __signature__ = inspect.signature(Options)  # for help(), which else shows that of __new__
+    __signature__ = inspect.signature(Options)  # for help(), which would show that of __new__
 
     def __new__(cls, target: Any = None, **options: Any) -> Any:
-        # Python calls the __init__ of what is returned, since it is a Runtime.
+        # Python calls the __init__ of the returned object, since it is a Runtime.
         if target is None or cls is not Runtime:
             return super().__new__(cls)
         return super().__new__(targets.class_of(target))
@@ -232,7 +235,7 @@ class Runtime:
         )
 
     def _init_calls(self, options: Options) -> None:
-        """What does not depend on where calls run."""
+        """Sets what does not depend on where calls run."""
         self._max_pending = options.max_pending
         self._max_bytes = options.max_pending_bytes or _default_pending_bytes()
         self._arguments = options.arguments
@@ -245,49 +248,49 @@ class Runtime:
         self._interrupts = Interrupts(GUARDED)
         self.not_written: list[str] = []
 
-        # All below is guarded by the lock.
+        # The lock guards all attributes below.
         self._lock = threading.Lock()
         self._callbacks = Callbacks(self._lock)
         self._state = "new"
         self._live: set[Call] = set()
         self._accesses = Accesses()
-        self._tracking = False  # every object that a call gets is noted, since some are changed
-        self._noting = threading.RLock()  # those of calls before that; taken before the lock
-        self._noted = False  # they are
-        self._failures: dict[Call, None] = {}  # not asked for yet, in order
-        self._more_failures = 0  # that are not kept there
+        self._tracking = False  # every object that a call gets is noted, since tasks change some
+        self._noting = threading.RLock()  # held to note objects of earlier calls; before the lock
+        self._noted = False  # those are noted
+        self._failures: dict[Call, None] = {}  # failures that nobody asked for yet, in order
+        self._more_failures = 0  # how many more are not kept there
         self.barriers = 0  # how often the program was told of all failures so far
-        self._not_run: dict[Call, str] = {}  # I/O calls that needed what failed, as texts
-        self._submitters: list[threading.Lock] = []  # gates of those that wait for room
+        self._not_run: dict[Call, str] = {}  # I/O calls not run after a failure, as texts
+        self._submitters: list[threading.Lock] = []  # gates of submitters that wait for room
         self._held: dict[int, list[int]] = {}  # buffers by id: bytes, and how many calls hold it
-        self._pending_bytes = 0  # of them all
+        self._pending_bytes = 0  # bytes of all these buffers
         self._frozen = Frozen()
         self._submitted = self._succeeded = self._failed = self._cancelled = 0
         self._retried = self._timed_out = 0
-        self._cancelling = False  # nothing is run again
+        self._cancelling = False  # no call is run again
 
-        # Who wants to see what happens.
+        # Admission, records and progress.
         self._admission: Admission | None = None
         self._run_file = options.run_file
         self._keep_records = options.records
-        self._recorder: Recorder | None = None  # there is one if anybody wants to know
+        self._recorder: Recorder | None = None  # set if a run file or records are wanted
         self._began = 0.0
         self._progress: Progress | None = None
         if options.progress:
             self._progress = Progress(self.stats, self._explanations, clock=self._clock_s)
 
     def _clock_s(self) -> float:
-        """What times in records and progress are differences of."""
+        """Reads the clock of records and progress."""
         return time.monotonic()
 
     # ---- Beginning and end. ---------------------------------------------------------------------
 
     def start(self) -> Runtime:
-        """From now on calls of tasks are submitted here, until close().
+        """Makes this the active runtime: calls of tasks are submitted here until close().
 
         Raises:
-            RuntimeError: another runtime is active, or this one was closed.
-            OSError: a file that was named cannot be opened.
+            RuntimeError: another runtime is active, or this one was used before.
+            OSError: a file named by an option cannot be opened.
         """
         with self._lock:
             if self._state != "new":
@@ -314,16 +317,16 @@ class Runtime:
         self._interrupts.install()
         if self._progress is not None:
             self._progress.start()
-        atexit.register(self.close)  # a program that forgets to must not lose what it submitted
+        atexit.register(self.close)  # or a program without close() would lose submitted tasks
         return self
 
     def _open(self) -> None:
-        """Makes what is needed to run calls. Without the lock, since it may take long."""
+        """Makes what is needed to run calls. Called without the lock, since it may take long."""
         recorded = None if self._recorder is None else self._record_limit
         self._admission = self._make_admission(limit_changed=recorded)
 
     def _make_admission(self, **more: Any) -> Admission:
-        """With the options that every runtime on this machine has, and its log."""
+        """Makes the admission with the options that every runtime on this machine has."""
         if self._log_path is not None:
             self._log_file = LogFile(self._log_path)
         return Admission(
@@ -347,8 +350,9 @@ class Runtime:
         self._close(None if normal else error)
 
     def close(self) -> None:
-        """Waits for all tasks, and raises the first failure that nobody asked for. On the way of a
-        KeyboardInterrupt out of the program it does what the end of a block does then."""
+        """Waits for all tasks, and raises the first failure that nobody asked for.
+
+        While a KeyboardInterrupt ends the program, it does what the end of a block does then."""
         self._close(_interrupt())
 
     def _close(self, error: BaseException | None) -> None:
@@ -372,7 +376,7 @@ class Runtime:
                     break
                 except KeyboardInterrupt as again:
                     if cancel and pressed:
-                        raise  # pressed while those that have begun are waited for: leave them
+                        raise  # pressed again while it waits for calls that have begun
                     if pressed:
                         cancel = True
                     else:
@@ -382,7 +386,7 @@ class Runtime:
         finally:
             failed = error is not None or ours is not None or not ended
             self._note_not_written(unwritten)
-            with contextlib.ExitStack() as then:  # whatever comes of the report
+            with contextlib.ExitStack() as then:  # shuts down even if the report raises
                 then.callback(self._shut_down, failed=failed)
                 if failed:
                     raised = type(error or sys.exc_info()[1]).__name__
@@ -397,8 +401,8 @@ class Runtime:
             self._raise_first_failure()
 
     def _end_all(self, cancel: bool) -> None:
-        """Waits until no call is left, nor a callback, which may submit some; then none can be
-        submitted any more. Joins the threads."""
+        """Waits until no call is left, and no callback, which may submit calls. From then on no
+        call can be submitted. Joins the threads."""
         while True:
             with self._lock:
                 live = tuple(self._live)
@@ -420,7 +424,7 @@ class Runtime:
             self.cancel(call)
 
     def _end_workers(self) -> None:
-        """No call is left, and none will come."""
+        """Ends the threads of the pools. No call is left, and none will come."""
         with self._lock:
             self._compute.stop()
             self._io.stop()
@@ -433,7 +437,7 @@ class Runtime:
             tasks.active = None
             _turn.release()
         atexit.unregister(self.close)
-        # From the last to the first, each whatever came of the others.
+        # These run from the last to the first, each even if others raise.
         with contextlib.ExitStack() as then:
             then.callback(self._interrupts.restore)
             then.callback(self._save_learned)
@@ -457,11 +461,11 @@ class Runtime:
         if self._learned_path is not None:
             try:
                 self._learned.save(self._learned_path)
-            except OSError as error:  # the tasks are done all the same
+            except OSError as error:  # no reason to fail: the tasks are done
                 _log.error("what was learned is not in %s: %s", self._learned_path, error)
 
     def _close_down(self) -> None:
-        """Gives up what _open() made, and keeps what was learned. Without the lock."""
+        """Closes what _open() made, and keeps what was learned. Called without the lock."""
         self._sampler.stop()
         self._watchdog.stop()
         self._transfers.stop()
@@ -478,7 +482,7 @@ class Runtime:
             return [(call, call.args, call.kwargs) for call in io]
 
     def _note_not_written(self, live: list[tuple[Call, tuple[Any, ...], dict[str, Any]]]) -> None:
-        """`live`: the I/O calls that were not done when something else ended the block."""
+        """Sets `not_written`. `live`: the I/O calls not done when an exception ended the block."""
         with self._lock:
             found = dict(self._not_run)
         for call, args, kwargs in live:
@@ -487,7 +491,7 @@ class Runtime:
         self.not_written = [found[call] for call in sorted(found, key=lambda call: call.number)]
 
     def _report_not_written(self, why: str) -> None:
-        """The program may have been told of what failed, but not of what was not run for it."""
+        """Logs I/O tasks that were not done. The program may know of failures, but not of these."""
         if self.not_written:
             more = ", ... (all in not_written)" if len(self.not_written) > _SHOWN else ""
             _log.warning(
@@ -499,7 +503,7 @@ class Runtime:
             )
 
     def _report_failures(self, why: str) -> None:
-        """Says what else nobody would see, since another exception ends the block."""
+        """Logs the first failure that nobody asked for, since another exception ends the block."""
         failure = self._take_failures()
         if failure is not None:
             _log.error("%s: tasks failed, and nobody asked; the first:", why, exc_info=failure)
@@ -507,13 +511,13 @@ class Runtime:
     # ---- Submission. ----------------------------------------------------------------------------
 
     def submit(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Submits a call of a task: what calling the task does.
+        """Submits a call of a task, as calling the task does.
 
-        Blocks while too many tasks or bytes are pending, but not inside a task or a callback,
-        which would keep its thread from those that it waits for.
+        Blocks while too many tasks or bytes are pending, but not inside a task or a callback: that
+        would keep a thread from the tasks it waits for.
 
         Returns:
-            The Future of the value, or a tuple of as many as the task `returns`.
+            The Future of the value, or a tuple of as many futures as the task `returns` values.
 
         Raises:
             TypeError: the arguments do not fit the function, cannot be sent to a worker process,
@@ -561,7 +565,7 @@ class Runtime:
         return self._futures_of(call)
 
     def _protect(self, call: Call, found: Found, *, freeze: bool) -> Found:
-        """Copies what the program may change after the call, or finds what is to be frozen."""
+        """Copies what the program may change after the call, or finds arrays to be frozen."""
         task = call.task
         if not any(type(thing) is not bytes for thing in found.objects):
             return found
@@ -572,7 +576,7 @@ class Runtime:
         freezing: set[int] = set()
         with self._lock:
             self._wait_for_room(found)
-            if self._tracking:  # tasks are to change it before this one may read it
+            if self._tracking:  # an object that a task changes first is passed on as it is
                 keep.update(
                     id(thing)
                     for thing in found.objects
@@ -593,7 +597,7 @@ class Runtime:
         return found
 
     def _begin_threads(self, call: Call) -> None:
-        """Those that the call cannot do without. Needs the lock."""
+        """Starts the threads that the call cannot run without. Needs the lock."""
         if call.flow is None:
             self._compute.begin()
         else:
@@ -604,7 +608,7 @@ class Runtime:
             self._watchdog.begin()
 
     def _examine(self, call: Call) -> Found | None:
-        """Looks through the arguments of a call; None if they hold nothing of interest."""
+        """Looks through the arguments of a call; returns None if they are plain values."""
         task, args, kwargs = call.task, call.args, call.kwargs
         least, most = task.positional
         if kwargs or not least <= len(args) <= most:
@@ -627,7 +631,7 @@ class Runtime:
         return found
 
     def _take_requests(self, call: Call) -> None:
-        """Puts futures in the place of requests among the arguments of a call."""
+        """Replaces requests among the arguments of a call by futures."""
 
         def future_of(request: Request[Any]) -> Future[Any]:
             transfer = Call(self, _TRANSFER, (), {})
@@ -638,8 +642,8 @@ class Runtime:
         call.args, call.kwargs = replace_requests((call.args, call.kwargs), future_of)
 
     def _transferred(self, request: Request[Any], transfer: Call) -> None:
-        """What calls need of a request is there. On the thread of `Transfers`, or on the caller's;
-        without the lock."""
+        """Releases the calls that need a request, which has ended. Called without the lock, on the
+        thread of `Transfers` or on the caller's."""
         value, error = None, None
         try:
             value = request.result()
@@ -651,7 +655,7 @@ class Runtime:
             transfer.value, transfer.error, transfer.state = value, error, DONE
             if error is not None:
                 transfer.report_itself()
-                self._keep_failure(transfer)  # tasks are not run for it: not without a word
+                self._keep_failure(transfer)  # or tasks would silently not be run
             self._spread(transfer, todo)
         carry_out(todo)
 
@@ -662,7 +666,7 @@ class Runtime:
         uses: dict[Key, tuple[Any, Direction]],
         todo: Todo,
     ) -> None:
-        """`call` is one of the runtime's from now on. Needs the lock."""
+        """Adds a call to the runtime. Needs the lock."""
         if self._state == "closed":
             raise RuntimeError(f"task {call.task.name!r} was called after the Runtime was closed")
         if call.copies is not None:
@@ -680,7 +684,7 @@ class Runtime:
             self._release(call, todo)
 
     def _futures_of(self, call: Call) -> Any:
-        """What the caller of a task gets."""
+        """Returns what the caller of a task gets."""
         if self._interrupts.held_back:
             self._interrupts.check()
         if call.task.returns == 1:
@@ -700,7 +704,7 @@ class Runtime:
             call.flow = self._admission.flow(call.task)
 
     def _begin_tracking(self) -> None:
-        """From now on it is known which calls use which object; those before are looked up."""
+        """Begins to note which calls use which object; notes the objects of earlier calls, too."""
         with self._noting:
             if self._noted:
                 return
@@ -716,8 +720,8 @@ class Runtime:
                 self._noted = True
 
     def _wait_for_room(self, found: Found | None) -> None:
-        """For a call with these arguments. Lets go of the lock while it waits."""
-        # The bytes of all its buffers are a quick bound of those that nobody holds yet.
+        """Waits until a call with these arguments may be pending. Releases the lock meanwhile."""
+        # A quick check: the bytes of all its buffers are at least those that no call holds yet.
         pending = self._pending_bytes
         if len(self._live) < self._max_pending and (
             pending == 0 or pending + (0 if found is None else found.bytes) <= self._max_bytes
@@ -740,12 +744,13 @@ class Runtime:
                     self._submitters.remove(gate)
 
     def _more(self, found: Found | None) -> int:
-        """The bytes of buffers that no pending call holds yet."""
+        """Returns the bytes of the buffers that no pending call holds yet."""
         held = {} if found is None else found.held
         return sum(size for number, size in held.items() if number not in self._held)
 
     def _hold(self, call: Call, buffers: dict[int, int]) -> None:
-        """`call` is pending with these buffers. Each counts once, whoever holds it."""
+        """Notes that the pending `call` holds these buffers. Each counts once, however many calls
+        hold it."""
         more = {number: size for number, size in buffers.items() if number not in call.held}
         call.held = call.held | more
         for number, size in more.items():
@@ -765,7 +770,7 @@ class Runtime:
     def _link(
         self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> Call | None:
-        """Orders `call` after those that it needs; returns one of them that failed, if any."""
+        """Orders `call` after the calls that it needs; returns one of them that failed, if any."""
         failed: Call | None = None
         for future in found.futures if found is not None else ():
             failed = graph.link(call, future._call, data=True) or failed
@@ -775,10 +780,10 @@ class Runtime:
             failed = self._accesses.enter(call, key, thing, direction) or failed
         return failed
 
-    # ---- From submitted to done. What begins with _ needs the lock, if not said otherwise. ------
+    # ---- From submitted to done. Methods with _ need the lock, if not said otherwise. -----------
 
     def _release(self, call: Call, todo: Todo) -> None:
-        """`call` needs no other call any more."""
+        """Queues `call`, which needs no other call any more."""
         if call.needs is not None:
             todo.garbage.append(call.needs)
             call.needs = None
@@ -801,7 +806,7 @@ class Runtime:
             self._io.push(call)
 
     def _prepare(self, call: Call) -> None:
-        """Replaces the futures of an I/O call and finds its bytes. Without the lock."""
+        """Replaces the futures of an I/O call and finds its bytes. Called without the lock."""
         nbytes, error, trace = 0, None, None
         try:
             args, kwargs = _with_values_of(call)
@@ -822,7 +827,7 @@ class Runtime:
         carry_out(todo)
 
     def _execute(self, worker: Worker, call: Call) -> Outcome:
-        """Runs a call. Without the lock."""
+        """Runs a call. Called without the lock."""
         task = call.task
         error: BaseException | None = None
         value: Any = None
@@ -847,18 +852,18 @@ class Runtime:
         except BaseException as raised:
             error, value = raised, _trace_of(raised)
             if call.attempt > task.retries or _spoiled(call):
-                with contextlib.suppress(BaseException):  # it may be code of the user's that raises
+                with contextlib.suppress(BaseException):  # it may run code of the user's
                     _annotate(call, error)
         if task.timeout is not None:
             self._watchdog.ended(worker)
         return value, error, time.monotonic() - began
 
     def _run_here(self, worker: Worker, call: Call) -> Any:
-        """Without the lock."""
+        """Runs a call on this thread. Called without the lock."""
         task = call.task
         before = call.before
         if before is not None:
-            before.restore()  # one that is late may have changed them since it failed
+            before.restore()  # a run that timed out may have changed them since
         elif task.objects and (task.retries or task.on_failure == "ignore"):
             changed = task.written_objects(call.args, call.kwargs)
             before = call.before = Snapshot(task.name, changed)
@@ -872,18 +877,18 @@ class Runtime:
             copies.returns(value)
             return value
         except BaseException:
-            # Nobody is to go on with what a run that failed made of the objects that it changes.
+            # Nobody must use what a failed run made of the objects that the task changes.
             if before is not None and not worker.abandoned:
                 before.restore()
             raise
 
     def _run_in_process(self, worker: Worker, call: Call) -> Any:
-        """Without the lock."""
+        """Runs a call in the worker's process. Called without the lock."""
         task = call.task
         payload = call.payload or pickle_call(task, call.args, call.kwargs)
 
         def begun() -> None:
-            assert task.timeout is not None  # or the process says nothing
+            assert task.timeout is not None  # otherwise the process does not call this
             self._watchdog.watch(worker, call, task.timeout)
 
         while True:
@@ -906,7 +911,7 @@ class Runtime:
         return value
 
     def _expired(self, worker: Worker, call: Call) -> Todo:
-        """A call runs for longer than its timeout."""
+        """Fails a call that runs for longer than its timeout, or kills its process."""
         error = TaskTimeout(f"task {call.name} took longer than {call.task.timeout} s")
         self._timed_out += 1
         if worker.process is not None:
@@ -921,7 +926,7 @@ class Runtime:
         return todo
 
     def _ended(self, call: Call, outcome: Outcome) -> Todo:
-        """A run of `call` has ended."""
+        """Handles the end of a run: tells the policy, then runs the call again or finishes it."""
         value, error, seconds = outcome
         todo = Todo()
         if self._recorder is not None:
@@ -938,7 +943,7 @@ class Runtime:
         again = error is not None and call.attempt <= call.task.retries and not self._cancelling
         if again and not _spoiled(call):
             call.attempt += 1
-            call.waits_for = ()  # of the thread that hangs, after a timeout
+            call.waits_for = ()  # what a thread that timed out still waits for
             self._retried += 1
             call.state = WAITING
             self._release(call, todo)
@@ -950,13 +955,13 @@ class Runtime:
         return todo
 
     def _finish(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
-        """`call` is done, and those that wait for it go on or fail."""
+        """Marks `call` as done; the calls that wait for it are released or fail."""
         self._done(call, value, error, todo)
         if call.successors is not None or call.followers is not None:
             self._spread(call, todo)
 
     def _done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
-        """`call` is done. Its edges are left to _spread()."""
+        """Marks `call` as done. _spread() handles its edges."""
         ran = call.state == RUNNING and not call.given_up
         call.cancelled = isinstance(error, CancelledError) and not ran
         todo.garbage += call, call.args, call.kwargs, call.before, call.accesses
@@ -967,7 +972,7 @@ class Runtime:
             call.copies = None
         call.value = value
         call.error = error
-        call.state = DONE  # last: who reads it without the lock finds value and error
+        call.state = DONE  # last: a reader without the lock then finds value and error
         self._live.discard(call)
         self._let_go(call)
         call.args, call.kwargs, call.payload, call.before = (), _NONE, None, None
@@ -1009,7 +1014,7 @@ class Runtime:
         )
 
     def _fail_for(self, call: Call, needed: Call, todo: Todo) -> None:
-        """`call` is not run, since it needs one that failed."""
+        """Fails `call`, which is not run, since it needs a call that failed."""
         if call.task.constraint is not None and len(self._not_run) < KEPT_FAILURES:
             self._not_run[call] = call.name
             todo.append(functools.partial(self._describe_not_run, call, call.args, call.kwargs))
@@ -1021,11 +1026,11 @@ class Runtime:
             call.report = needed.report
         self._done(call, None, error, todo)
         if late and not isinstance(error.__cause__, GivenUp):
-            # The program heard of the failure before, and has not heard that this one needed it.
+            # The program knows of the failure, but not that this call needed the failed one.
             self._keep_failure(call)
 
     def _describe_not_run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Without the lock, since it runs code of the user's."""
+        """Describes a call that was not run. Called without the lock: it runs the user's code."""
         text = describe(call.task.name, args, kwargs)
         with self._lock:
             if call in self._not_run:
@@ -1041,16 +1046,17 @@ class Runtime:
         self._keep_failure(call)
 
     def _keep_failure(self, call: Call) -> None:
-        """The end of the block must not be silent about it."""
+        """Keeps a failure, so that the end of the block tells of it."""
         if len(self._failures) < KEPT_FAILURES:
             self._failures[call] = None
         else:
             self._more_failures += 1
 
     def _spread(self, call: Call, todo: Todo) -> None:
-        """Tells those that wait for `call`, which is done, and in turn those that fail by it."""
-        failing: list[tuple[Call, Call]] = []  # a call, and the one that it needed
-        settled: list[Call] = []  # done, and so is what they had to follow: followers may go on
+        """Releases or fails the calls that wait for `call`, which is done, and in turn the calls
+        that wait for those that fail."""
+        failing: list[tuple[Call, Call]] = []  # a call, and the failed one that it needed
+        settled: list[Call] = []  # done, as is all they had to follow: followers may start
         self._tell_successors(call, failing, settled, todo)
         while failing or settled:
             if failing:
@@ -1092,12 +1098,12 @@ class Runtime:
     # ---- For futures. ---------------------------------------------------------------------------
 
     def wait_for(self, calls: Sequence[Call], timeout: float | None) -> bool:
-        """Waits until all calls are done; False if they are not within `timeout` seconds.
+        """Waits until all calls are done; returns False if they are not within `timeout` seconds.
 
-        Inside a computation its slots are given back meanwhile.
+        A computation that waits gives its slots to others meanwhile.
 
         Raises:
-            CycleError: one of the calls cannot be done before the task that this is called in.
+            CycleError: one of the calls needs the task that this is called in.
             RuntimeError: called inside an I/O task, which holds bandwidth.
         """
         worker = self._worker()
@@ -1144,7 +1150,7 @@ class Runtime:
                     call.latches.remove(latch)
 
     def _worker(self) -> Worker | None:
-        """The worker of this runtime whose thread this is."""
+        """Returns this runtime's worker that the current thread belongs to, if any."""
         worker = current_worker()
         ours = worker is not None and worker.pool in (self._compute, self._io)
         return worker if ours and worker is not None and not worker.abandoned else None
@@ -1153,7 +1159,7 @@ class Runtime:
         return self._worker() is not None
 
     def cancel(self, call: Call) -> bool:
-        """Cancels a call that has not begun; whether it is cancelled now."""
+        """Cancels a call that has not begun; returns whether it is cancelled now."""
         todo = Todo()
         with self._lock:
             if call.state == DONE:
@@ -1162,21 +1168,21 @@ class Runtime:
                 return False
             error = CancelledError(f"task {call.name} was cancelled")
             self._finish(call, None, error, todo)
-            call.seen = True  # the program itself did it
+            call.seen = True  # the program itself cancelled it
             self._withdrawn()
         carry_out(todo)
         self._interrupts.check()
         return True
 
     def _withdrawn(self) -> None:
-        """A call was cancelled, which may have been in the way of others. Needs the lock."""
+        """Lets calls start that a cancelled call was holding up. Needs the lock."""
         self._compute.call_up()
 
     def add_callback(
         self, call: Call, future: Future[Any] | None, callback: Callable[[Any], object]
     ) -> None:
-        """Calls back with the future when the call is done. Without a future it is on the thread
-        that ends the call, and must be as quick as the waking of an event loop."""
+        """Calls `callback(future)` when the call is done. Without a future the callback runs on the
+        thread that ends the call, and must be as quick as waking an event loop."""
         with self._lock:
             if call.state != DONE:
                 if future is not None:
@@ -1188,33 +1194,35 @@ class Runtime:
         call_back([(future, callback)])
 
     def value_of(self, future: Future[Any], timeout: float | None) -> Any:
-        """The value of a future whose call ended well."""
+        """Returns the value of a future whose call succeeded."""
         value = future._call.value
         return value if future._index is None else value[future._index]
 
     def fetch(self, futures: Iterable[Future[Any]]) -> None:
-        """Brings values here, where they are elsewhere, in one go."""
+        """Brings values to this process, all at once, if they are elsewhere."""
 
     def fetching(self, future: Future[Any]) -> concurrent.futures.Future[Any] | None:
-        """Ends when the value of a future whose call is done is here; None if it is."""
+        """Starts to bring the value of a future whose call is done to this process. Returns what
+        ends when the value is here; None if it is here already."""
         return None
 
     def awaited(self, call: Call) -> None:
-        """An event loop is about to wait for the call."""
+        """Prepares for an event loop that is about to wait for the call."""
 
     def is_running(self, call: Call) -> bool:
         return call.running
 
     def fetched(self, call: Call) -> None:
-        """Somebody has seen how `call` failed; if by another, then how that one failed."""
-        seen: list[Call] = []  # let go of without the lock
+        """Notes that the program has seen how `call` failed, and how the call failed that caused
+        that."""
+        seen: list[Call] = []  # dropped without the lock
         with self._lock:
             self._not_run.pop(call, None)
             seen.append(call)
             if call.report is not None:
                 seen.append(call.report)
             if isinstance(call.error, DependencyFailed) and call.report in (call, None):
-                # Raised by its body, for a task that it called, say.
+                # Its body raised the error, of a task that it called, say.
                 cause = call.error.__cause__
                 seen += (other for other in self._failures if other.error is cause)
             for other in seen:
@@ -1224,8 +1232,8 @@ class Runtime:
     # ---- For programs. --------------------------------------------------------------------------
 
     def barrier(self) -> None:
-        """Waits for every task submitted so far, and raises the first failure, in the order of
-        time, that nobody asked for; the others are dropped, since each is in its future.
+        """Waits for every task submitted so far, and raises the failure that came first of those
+        that nobody asked for. It drops the others, since each is in its future.
 
         Raises:
             RuntimeError: called inside a task.
@@ -1247,7 +1255,7 @@ class Runtime:
             raise failure
 
     def _take_failures(self) -> BaseException | None:
-        """The first that nobody asked for, with a note of how many more there are."""
+        """Returns the first failure that nobody asked for, with a note of how many follow."""
         with self._lock:
             failed, more = list(self._failures), self._more_failures
             self._failures.clear()
@@ -1263,11 +1271,12 @@ class Runtime:
         return first.error.with_traceback(first.value)
 
     def bring_back(self, objects: Iterable[Any]) -> None:
-        """Gives objects that tasks have changed elsewhere their new contents."""
+        """Gives objects their new contents if tasks have changed them elsewhere."""
 
     def writers(self, things: Iterable[Any]) -> list[Call]:
-        """The calls that write these objects and are not done, or failed; of a path, its file."""
-        # There may be a million texts, which take no lock as long as none names a file of a task.
+        """Returns the calls that write these objects, or the files of paths, and are not done or
+        have failed."""
+        # There may be a million texts. They take no lock, as long as none names a file of a task.
         keys = [key for key in map(self._key_of, things) if self._accesses.knows(key)]
         if not keys:
             return []
@@ -1279,7 +1288,7 @@ class Runtime:
             return id(thing)
         try:
             return graph.file_key(thing)
-        except OSError:  # a relative path in a folder that is gone is no file
+        except OSError:  # a relative path in a deleted folder names no file
             return id(thing)
 
     def _writers_of(self, keys: Iterable[Key]) -> list[Call]:
@@ -1287,7 +1296,8 @@ class Runtime:
         return [call for call in found if call is not None]
 
     def explain(self, task: Task | str) -> dict[str, Any]:
-        """Why the calls of an I/O task start when they do: its constraint, what it learned and how.
+        """Says why the calls of an I/O task start when they do: its constraint, and what the policy
+        learned and how.
 
         Raises:
             ValueError: no I/O task of that name was called, or several were.
@@ -1298,18 +1308,18 @@ class Runtime:
             return self._admission.explain(task)
 
     def records(self) -> list[TaskRecord]:
-        """When and where each call ran that has ended by now, in the order in which they ended; one
-        for each run of those that were run again.
+        """Returns when and where each call ran that has ended by now, in the order of their ends. A
+        call that was run again has a record for each run.
 
         Raises:
-            RuntimeError: they are not kept.
+            RuntimeError: records are not kept.
         """
         if self._recorder is None or not self._keep_records:
             raise RuntimeError("records are not kept: use Runtime(records=True), and start it")
         return self._recorder.records()
 
     def stats(self) -> Stats:
-        """Counts of tasks, threads and operations as they are now."""
+        """Returns counts of tasks, threads and operations as they are now."""
         with self._lock:
             admission = self._admission
             return Stats(
@@ -1356,7 +1366,7 @@ class Runtime:
         )
 
     def _described(self) -> dict[str, Any]:
-        """For the run file (docs/run-file.md)."""
+        """Describes this runtime for the run file (docs/run-file.md)."""
         return {
             "kind": "embedded",
             "target": None,
@@ -1382,7 +1392,7 @@ class Runtime:
             todo.append(recorder.flush)
 
     def _record_limit(self, flow: Flow) -> None:
-        assert self._recorder is not None  # or this is not called
+        assert self._recorder is not None  # otherwise nobody calls this
         at_s = time.monotonic() - self._began
         self._recorder.limit(flow.name, flow.device.device.name, flow.limit, at_s)
 
@@ -1414,8 +1424,8 @@ class Runtime:
 
 
 class ForkedRuntime(Runtime):
-    """What a Runtime is in a process that was forked while it was active: its threads are not
-    there, and its lock may be held by one of them. So it waits for nothing and takes no lock."""
+    """A Runtime in a process that was forked while the runtime was active. The child lacks its
+    threads, and one of them may hold its lock. So this class never waits and takes no lock."""
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError(_NOT_HERE)
@@ -1452,10 +1462,10 @@ class ForkedRuntime(Runtime):
             self._refuse()
 
     def fetched(self, call: Call) -> None:
-        """Only the program itself reports what failed."""
+        """Does nothing: the parent reports failures."""
 
     def _close(self, error: BaseException | None) -> None:
-        """The program itself waits for its tasks."""
+        """Does nothing: the parent waits for its tasks."""
 
 
 _NOT_HERE = (
@@ -1466,7 +1476,7 @@ _NOT_HERE = (
 
 
 def _after_fork() -> None:
-    """In the child."""
+    """Makes the active runtime a forked one. Runs in the child."""
     global _turn
     runtime = tasks.active
     if runtime is not None and runtime.has_threads:
@@ -1479,20 +1489,20 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _interrupt() -> KeyboardInterrupt | None:
-    """The one that is being handled, or that has ended the program."""
+    """Returns the KeyboardInterrupt that is being handled, or that has ended the program."""
     error = sys.exc_info()[1]
-    if error is None and not hasattr(sys, "ps1"):  # or the program goes on after it
+    if error is None and not hasattr(sys, "ps1"):  # at a prompt the program continues after it
         error = getattr(sys, "last_value", None)
     return error if isinstance(error, KeyboardInterrupt) else None
 
 
 def wait(value: Any) -> Any:
-    """The value with the futures in it, and the requests of files, at any depth of containers and
-    dataclasses, replaced by their results; waits for them all first.
+    """Waits for all futures in the value, and returns the value with their results in their place.
 
-    An object that a task changes (`Annotated[T, InOut]`) is waited for too, and a path, or a list
-    or tuple of paths, until the tasks that write the files are done; a path may be a text. Without
-    futures the value is returned as it is, so a program reads the same with and without a runtime.
+    Futures, and requests of files, may lie at any depth of containers and dataclasses. The call
+    also waits for the tasks that change an object (`Annotated[T, InOut]`), and for the tasks that
+    write the file of a path, or of each path in a list or tuple; a path may be a text. A value
+    without futures is returned as it is, so a program reads the same with and without a runtime.
 
     Raises:
         Exception: what the first of them raised, in the order in which they stand.
@@ -1506,7 +1516,7 @@ def wait(value: Any) -> Any:
         writers = runtime.writers(things)
         runtime.wait_for((*calls, *writers), None)
         for writer in writers:
-            Future[Any](writer).exception()  # seen, and it raises if cancelled
+            Future[Any](writer).exception()  # marks it as seen; raises if it was cancelled
             if writer.error is not None:
                 raise writer.error.with_traceback(writer.value)
         runtime.bring_back(found.objects)
@@ -1519,12 +1529,12 @@ def wait(value: Any) -> Any:
 
 
 def is_path(thing: Any) -> bool:
-    """Whether it may name a file. Of a text that names none that a task writes nothing comes."""
+    """Returns whether `thing` may name a file. A text that is no file of a task does no harm."""
     return isinstance(thing, (str, os.PathLike))
 
 
 def barrier() -> None:
-    """Runtime.barrier() of the active runtime; without one there is nothing to wait for."""
+    """Calls Runtime.barrier() of the active runtime; without one it does nothing."""
     if tasks.active is not None:
         tasks.active.barrier()
 
@@ -1534,7 +1544,7 @@ def _with_values(value: Any) -> Any:
 
 
 def _with_values_of(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call that needs no other any more."""
+    """Returns the arguments of a call with the values of their futures, which are done."""
     done: Replaced = {}
     args, kwargs = replace_futures((call.args, call.kwargs), Future.result, done)
     if call.copies is not None:
@@ -1543,11 +1553,12 @@ def _with_values_of(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _run_on_copies(call: Call, copies: Copies) -> Any:
-    """
+    """Runs a call on the copies of its arguments.
+
     Raises:
-        TypeError: the task changed a copy, and does not fail otherwise or is to be run again.
+        TypeError: the task changed a copy, and either did not fail or would be run again.
     """
-    if not copies.begin():  # a run that was written off has changed them since
+    if not copies.begin():  # a run that timed out has changed them since
         raise _changed_copy(call, copies)
     try:
         value = call.task.function(*call.args, **call.kwargs)
@@ -1565,7 +1576,7 @@ def _changed_copy(call: Call, copies: Copies) -> TypeError:
 
 
 def _spoiled(call: Call) -> bool:
-    """Whether it cannot be run again, since it changed copies of its arguments."""
+    """Returns whether the call cannot be run again, since it changed copies of its arguments."""
     copies = call.copies
     return copies is not None and copies.changed is not None
 
@@ -1579,7 +1590,7 @@ def not_run(call: Call, needed: Call) -> DependencyFailed:
 
 
 def given_up(call: Call, error: BaseException) -> tuple[Any, CancelledError | None]:
-    """What a call comes to whose failure is not to be raised."""
+    """Returns value and error of a call whose failure is not to be raised."""
     call.given_up = True
     if call.task.on_failure == "ignore":
         return nothing(call.task), None
@@ -1589,7 +1600,7 @@ def given_up(call: Call, error: BaseException) -> tuple[Any, CancelledError | No
 
 
 def nothing(task: Task) -> Any:
-    """The value of a task that came to nothing."""
+    """Returns the value of a task that was not computed: None, or a tuple of them."""
     return None if task.returns == 1 else (None,) * task.returns
 
 
@@ -1598,7 +1609,11 @@ def log_given_up(task: Task, error: BaseException) -> None:
 
 
 def several(task: Task, value: Any) -> tuple[Any, ...]:
-    """The values of a task with `returns`."""
+    """Splits the value of a task with `returns` into that many values.
+
+    Raises:
+        TypeError: the value does not hold so many.
+    """
     try:
         values = tuple(value)
     except TypeError:
@@ -1613,7 +1628,7 @@ def several(task: Task, value: Any) -> tuple[Any, ...]:
 
 
 def _trace_of(error: BaseException) -> TracebackType | None:
-    """The traceback from the user's code on: without the frame of this file that called it."""
+    """Returns the traceback from the user's code on, without the frames that called it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FRAMES:
         trace = trace.tb_next
@@ -1624,19 +1639,19 @@ def _annotate(call: Call, error: BaseException) -> None:
     attempt = f", attempt {call.attempt}" if call.attempt > 1 else ""
     text = describe(call.task.name, call.args, call.kwargs)
     add_note(error, f"in task {text} on node {_NODE_NAME}{attempt}")
-    # Not by str(error), which is code of the user's.
+    # str(error) would run code of the user's.
     raised = type(error) in (TypeError, ValueError) and call.copies is not None
     if raised and any(type(text) is str and "read-only" in text for text in error.args):
         add_note(error, _READ_ONLY)
 
 
 def add_note(error: BaseException, note: str) -> None:
-    with contextlib.suppress(Exception):  # not every class lets itself be written to
-        # Python 3.10 keeps notes and does not print them.
+    with contextlib.suppress(Exception):  # some classes allow no new attributes
+        # Python 3.10 keeps notes but does not print them.
         error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
 
 
-# Files of code that Ctrl-C must not leave half way, and of frames that users need not see.
+# Files whose code Ctrl-C must not interrupt half way, and whose frames users need not see.
 GUARDED = frozenset(
     module.__file__ for module in (admission, graph, pool, sys.modules[__name__]) if module.__file__
 )

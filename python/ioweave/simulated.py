@@ -1,15 +1,16 @@
-"""The simulating runtime: what a program would take on a cluster that is not at hand.
+"""The simulating runtime: how long a program would take on a cluster that is not at hand.
 
-`Runtime("sim://12x48", costs=..., curves=...)` takes the same calls of tasks as the embedded one
-and links them by the same rules, but runs no function: a task takes the seconds that `costs` say,
-and an I/O task moves its bytes over a device whose throughput follows a curve, when the same policy
-as everywhere lets it. Time is virtual: 10,000 nodes and a million tasks take minutes.
+`Runtime("sim://12x48", costs=..., curves=...)` takes the same calls of tasks as the embedded
+runtime and links them by the same rules, but runs no function. A task takes the seconds that
+`costs` say. An I/O task moves its bytes over a device whose throughput follows a curve, and starts
+when the policy says, which is the same as everywhere. Time is virtual: 10,000 nodes and a million
+tasks take minutes.
 
-Values are not computed: a future's result is None. Programs whose course depends on values need
+Values are not computed: a future's result is None. A program whose course depends on values needs
 them from elsewhere.
 
-Time goes on where the program waits, and at its end: `_go_on`, in pieces, under the runtime's lock,
-so that another thread can look between them.
+Virtual time advances where the program waits, and at its end. `_go_on` advances it in pieces under
+the runtime's lock, so that another thread can look between two pieces.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from .tasks import Task
 
 _TARGET = re.compile(r"sim://(?:([1-9]\d*)x([1-9]\d*))?")
 _MOST_NODES = 1_000_000
-_STEPS = 10_000  # things that happen between two looks of other threads
+_STEPS = 10_000  # simulated events in a piece, during which other threads wait for the lock
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class BlockingIO:
 
     Attributes:
         device: the device's name.
-        bytes: what it moves, after it has computed.
-        seconds: what it computes before.
+        bytes: the bytes that the task moves after it has computed.
+        seconds: how long it computes before.
     """
 
     device: str
@@ -62,7 +63,7 @@ Curve = Sequence[tuple[float, float]]
 
 
 class SimulatedCall(Call):
-    """A call and its task in the simulation, `operation`."""
+    """A call, and the number of its task in the simulation, `operation`."""
 
     __slots__ = ("_core", "cost")
 
@@ -71,7 +72,7 @@ class SimulatedCall(Call):
     ) -> None:
         super().__init__(runtime, task, args, kwargs)
         self._core = runtime._core
-        self.cost: float | BlockingIO = 0.0  # of a computing one
+        self.cost: float | BlockingIO = 0.0  # of a computing call
 
     @property
     def done(self) -> bool:
@@ -86,20 +87,20 @@ class SimulatedCall(Call):
             return self._core.record(self.operation).state == "running"
 
     def has_ended(self) -> bool:
-        """Needs the lock."""
+        """Returns whether the call has ended. Needs the lock."""
         return self.state == DONE or self._core.record(self.operation).state == "ended"
 
 
 class SimulatedRuntime(Runtime):
     """Simulates the tasks that are called while its block is open: `Runtime("sim://12x48")`.
 
-    It takes the arguments of ioweave.Runtime and has its methods. Tasks do not fail, and are not
-    cancelled; `timeout` of result() would be of real time, and is not looked at.
+    It takes the arguments of ioweave.Runtime and has its methods. Tasks neither fail nor are
+    cancelled. The `timeout` of result() is ignored, since it would be real time.
 
     Attributes:
-        nodes: how many there are.
-        node_names: by the number that records have.
-        cores: of the node with most.
+        nodes: how many nodes there are.
+        node_names: the names of the nodes, by the number that records have.
+        cores: the cores of the node that has most.
     """
 
     has_threads = False
@@ -115,8 +116,8 @@ class SimulatedRuntime(Runtime):
         self._io_threads = options.io_threads
         self._simulation: Simulation | None = None
         self._init_calls(options)
-        self._keep_records = False  # the simulation has them
-        self._learned = Learned()  # what is learned here is not of the real devices
+        self._keep_records = False  # the simulation keeps them
+        self._learned = Learned()  # its own, since the devices are not the real ones
         self._interrupts = Interrupts(GUARDED | {__file__})
         self._costs = dict(options.costs or {})
         self._curves = dict(options.curves or {})
@@ -129,9 +130,9 @@ class SimulatedRuntime(Runtime):
         self._shared_directory = options.shared_directory
         self._sample_period_s = options.sample_period_s
         self._calls: list[SimulatedCall] = []
-        self._watched: list[SimulatedCall] = []  # that have callbacks
-        self._written: dict[Key, int] = {}  # on a node's storage: files, and the tasks that did
-        self._introduced: set[int] = set()  # devices, by id
+        self._watched: list[SimulatedCall] = []  # calls with callbacks
+        self._written: dict[Key, int] = {}  # files on a node's storage, and the tasks that wrote
+        self._introduced: set[int] = set()  # ids of devices that the simulation knows
 
     # ---- Beginning and end. ---------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class SimulatedRuntime(Runtime):
                 self._recorder.add(record)
 
     def _save_learned(self) -> None:
-        """What was learned of devices that are not there is not for real runs to begin with."""
+        """Saves nothing: real runs must not begin with what was learned of simulated devices."""
 
     def _inside_task(self) -> bool:
         return False
@@ -205,10 +206,10 @@ class SimulatedRuntime(Runtime):
         return self._futures_of(call)
 
     def _take_requests(self, call: Call) -> None:
-        """What real files hold is nothing to a simulation."""
+        """Leaves requests alone: a simulation does not use what real files hold."""
 
     def _price(self, call: SimulatedCall) -> None:
-        """Finds what the call takes, which runs the user's code."""
+        """Finds how long the call takes and what it moves, which runs the user's code."""
         task = call.task
         args, kwargs = _without_futures((call.args, call.kwargs))
         cost = self._costs.get(task.name)
@@ -232,7 +233,7 @@ class SimulatedRuntime(Runtime):
             call.cost, call.nbytes = _seconds(task, given), 0
 
     def _bytes_of(self, call: SimulatedCall) -> int:
-        """By what the task itself says."""
+        """Returns the bytes that the call moves, as the task itself says."""
         try:
             return call.task.bytes_of(*_without_futures((call.args, call.kwargs)))
         except Exception as error:
@@ -247,28 +248,28 @@ class SimulatedRuntime(Runtime):
     def _enter_simulation(
         self, call: SimulatedCall, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> None:
-        """Needs the lock."""
+        """Adds a call to the simulation, after the calls that it needs. Needs the lock."""
         if self._state == "closed":
             raise RuntimeError(f"task {call.task.name!r} was called after the Runtime was closed")
         call.number = len(self._calls) + 1
         futures: list[Future[Any]] = []
         if found is not None:
-            # Those of another runtime are done, and nothing of them is here.
+            # Futures of another runtime are done, and this simulation does not know them.
             futures = [future for future in found.futures if future._call.runtime is self]
-            if Task.some_change_objects:  # else who uses which object is nothing to anybody
+            if Task.some_change_objects:  # otherwise no order follows from shared objects
                 for thing in (*found.objects, *futures):
                     uses.setdefault(id(thing), (thing, Direction.In))
         needs = dict.fromkeys(future._call for future in futures)
         for key, (_, direction) in uses.items():
             needs |= dict.fromkeys(self._accesses.before(key, direction))
         after = [other.operation for other in needs]
-        # It may be refused, and has not been here then.
+        # First, since the simulation may refuse the call, which must leave no trace then.
         call.operation, device = self._add(call, after, self._holder(futures, uses, after))
         for key, (keep, direction) in uses.items():
             self._accesses.enter(call, key, keep, direction)
         self._note_written(call, uses, device)
         for other in call.needs or ():
-            other.successors = other.followers = None  # the simulation has the edges
+            other.successors = other.followers = None  # the simulation keeps the edges
         call.needs = None
         call.args, call.kwargs = (), {}
         self._calls.append(call)
@@ -279,7 +280,7 @@ class SimulatedRuntime(Runtime):
         uses: dict[Key, tuple[Any, Direction]],
         after: list[int],
     ) -> int | None:
-        """The task, be it done or not, on whose node the call's data is."""
+        """Returns the task, done or not, on whose node the call's data is."""
         for key, (_, direction) in uses.items():
             if direction is not Direction.Out and key in self._written:
                 return self._written[key]
@@ -301,7 +302,7 @@ class SimulatedRuntime(Runtime):
     def _add(
         self, call: SimulatedCall, after: list[int], near: int | None
     ) -> tuple[int, Device | None]:
-        """The simulation's task, and the device that it uses, if any."""
+        """Adds a task to the simulation; returns its number and the device that it uses, if any."""
         task, cost = call.task, call.cost
         assert self._admission is not None  # it runs
         if task.constraint is not None:
@@ -326,7 +327,7 @@ class SimulatedRuntime(Runtime):
             raise ValueError(about + str(error).removeprefix(about)) from None
 
     def _introduce(self, task: Task, state: DeviceState, nbytes: int) -> None:
-        """The device to the simulation, before a task uses it to move so much."""
+        """Makes a device known to the simulation, before a task moves `nbytes` over it."""
         device = state.device
         own = device.curve or ([(1, device.bandwidth)] if device.bandwidth else None)
         curve = self._curves.get(device.name, own)
@@ -340,13 +341,13 @@ class SimulatedRuntime(Runtime):
         if state.id in self._introduced:
             return
         self._introduced.add(state.id)
-        self._core.set_curve(state.id, list(curve or [(1, 1)]))  # whichever: nothing is moved
+        self._core.set_curve(state.id, list(curve or [(1, 1)]))  # any curve if nothing moves
         for node in state.nodes:
             self._core.device_up(state.id, node)
 
     @property
     def _core(self) -> Simulation:
-        """For this module."""
+        """The simulation, once the runtime was started."""
         if self._simulation is None:
             raise RuntimeError("the Runtime was not started")
         return self._simulation
@@ -354,7 +355,7 @@ class SimulatedRuntime(Runtime):
     # ---- What futures ask for. ------------------------------------------------------------------
 
     def wait_for(self, calls: Iterable[Call], timeout: float | None) -> bool:
-        """Goes on in virtual time until the calls have ended. `timeout` would be of real time."""
+        """Advances virtual time until the calls have ended. Ignores `timeout`, a real time."""
         for call in calls:
             if call.state != DONE:
                 self._go_on(call.operation, call.name)
@@ -363,7 +364,7 @@ class SimulatedRuntime(Runtime):
         return True
 
     def _go_on(self, until: int | None, what: str) -> None:
-        """Until that task has ended, or all have. Without the lock."""
+        """Advances virtual time until that task has ended, or all have. Called without the lock."""
         while True:
             with self._lock:
                 went = self._core.run(until, steps=_STEPS)
@@ -374,10 +375,10 @@ class SimulatedRuntime(Runtime):
             if went == "stuck":
                 raise RuntimeError(f"{what} never ends: the policy holds an I/O task back for ever")
             if went == "going on":
-                time.sleep(0)  # or the lock is free for a moment only
+                time.sleep(0)  # gives other threads a chance to take the lock
 
     def _end(self, call: Call) -> None:
-        """Needs the lock."""
+        """Marks a call as done. Needs the lock."""
         if call.state != DONE:
             call.value = nothing(call.task)
             call.state = DONE
@@ -387,7 +388,7 @@ class SimulatedRuntime(Runtime):
         return call.running
 
     def cancel(self, call: Call) -> bool:
-        """What is simulated is not cancelled."""
+        """Returns False: a simulation cancels no call."""
         return False
 
     def add_callback(
@@ -416,17 +417,17 @@ class SimulatedRuntime(Runtime):
             call_back(callbacks or [])
 
     def awaited(self, call: Call) -> None:
-        """An event loop would wait for ever: nothing happens but here."""
+        """Advances virtual time until the call has ended. An event loop would not advance it."""
         self.wait_for((call,), None)
 
     def barrier(self) -> None:
-        """Goes on until all calls have ended."""
+        """Advances virtual time until all calls have ended."""
         self._go_on(None, "the program")
         with self._lock:
             for call in self._calls:
                 self._end(call)
 
-    # ---- What came of it. -----------------------------------------------------------------------
+    # ---- Results. -------------------------------------------------------------------------------
 
     @property
     def now_s(self) -> float:
@@ -438,7 +439,7 @@ class SimulatedRuntime(Runtime):
         return 0.0 if self._simulation is None else self.now_s
 
     def records(self) -> list[TaskRecord]:
-        """All calls that have ended, in the order of submission."""
+        """Returns all calls that have ended, in the order of submission."""
         with self._lock:
             found = [(call, self._core.record(call.operation)) for call in self._calls]
         return [
@@ -456,7 +457,7 @@ class SimulatedRuntime(Runtime):
         ]
 
     def stats(self) -> Stats:
-        """Counts of tasks and operations at the present virtual time; there are no threads."""
+        """Returns counts of tasks and operations at the present virtual time; threads are 0."""
         with self._lock:
             return self._stats()
 
@@ -504,7 +505,7 @@ class SimulatedRuntime(Runtime):
         }
 
     def change_curve(self, device: str, curve: Curve, *, at_s: float) -> None:
-        """From that virtual time on the device, which has been used, moves what the curve says."""
+        """Gives a device that was used a new curve, from that virtual time on."""
         assert self._admission is not None  # it was started
         with self._lock:
             for state in self._admission.devices:

@@ -1,4 +1,4 @@
-"""Requests of `ioweave.File` that tasks need: a thread that is told when they have ended."""
+"""Requests of `ioweave.File` that tasks need: a thread waits for their ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from .threads import started
 
 
 class Transfers:
-    """The thread is made with the first request. Any thread may use it.
+    """Tells when requests have ended. Its thread starts with the first request. Any thread may use
+    it.
 
     Args:
-        ended: called with what was given to expect(), on that thread, once the request has ended.
+        ended: called with the arguments of expect() once the request has ended; on the thread of
+            this, or inside expect().
     """
 
     def __init__(self, ended: Callable[[Request[Any], Any], None]) -> None:
@@ -37,7 +39,7 @@ class Transfers:
             self._ended(request, what)
 
     def stop(self) -> None:
-        """Nobody needs what has not ended yet. Hold no lock."""
+        """Stops the thread. Requests that have not ended are forgotten. Hold no lock."""
         if self._thread is not None:
             os.eventfd_write(self._stopping, 1)
             self._thread.join()

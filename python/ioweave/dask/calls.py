@@ -1,8 +1,8 @@
-"""A call of a task on its way to a worker, and there.
+"""A call of a task on its way to a worker, and on the worker.
 
-The client pickles function and arguments itself, so that what cannot be sent is refused where the
-task is called, and futures are found wherever pickle finds them: each is replaced by the number of
-a Dask input, whose value the worker puts in its place.
+The client pickles function and arguments itself. So what cannot be sent is refused where the task
+is called, and futures are found at any depth that pickle reaches. Each future is replaced by the
+number of a Dask input, whose value the worker puts in its place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..runtime import add_note, log_given_up, several
 from ..tasks import Task
 from .protocol import BYTES
 
-# Whether this is inside a task: tasks that are called there are plain calls.
+# Whether the current thread runs a task; tasks that are called there are plain calls.
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("ioweave_inside", default=False)
 
 
@@ -46,12 +46,12 @@ class TimeoutIgnored(FailureIgnored):
 
 
 IGNORED = (FailureIgnored, TimeoutIgnored)
-#: Types of single values that are None; a worker that could not send it says what it is called.
+#: Types of single values that are None; a worker that could not send a type sends its name.
 NONE = (type(None), "NoneType", *IGNORED)
 
 
 def single(value: Any) -> Any:
-    """The value of a call that has one."""
+    """Returns the value of a call that has one value."""
     return None if isinstance(value, FailureIgnored) else value
 
 
@@ -59,7 +59,7 @@ def single(value: Any) -> Any:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles all but what `number_of` has a number for."""
+    """Pickles all but the objects that `number_of` has a number for."""
 
     def __init__(self, file: io.BytesIO, number_of: Callable[[Any], object | None]) -> None:
         super().__init__(file, protocol=5)
@@ -76,7 +76,7 @@ def _blank_task() -> Task:
 
 
 def _found_by_name(task: Task) -> bool:
-    """Whether a worker that imports the task's module has it."""
+    """Returns whether a worker finds the task in the task's module."""
     if task.__module__ == "__main__":
         return False
     found: Any = importlib.import_module(task.__module__)
@@ -86,7 +86,7 @@ def _found_by_name(task: Task) -> bool:
 
 
 class _Packed(bytes):
-    """Bytes that Dask may put into its messages."""
+    """Bytes with a short repr(), since Dask may put them into its messages."""
 
     __slots__ = ()
 
@@ -101,7 +101,8 @@ def _dumps(value: Any, number_of: Callable[[Any], object | None]) -> bytes:
 
 
 def dumps_task(task: Task) -> bytes:
-    """
+    """Pickles a task.
+
     Raises:
         TypeError: the function refers to something that cannot be sent.
     """
@@ -121,10 +122,11 @@ def dumps_arguments(
     kwargs: dict[str, Any],
     number_of: Callable[[Any], object | None],
 ) -> bytes:
-    """The arguments, without those that `number_of` numbers: (input, whether it is changed).
+    """Pickles the arguments, but those that `number_of` has a number for: (input, whether the task
+    changes it).
 
     Raises:
-        TypeError: an argument cannot be sent; it says which.
+        TypeError: an argument cannot be sent; the text says which.
     """
     try:
         return _dumps((args, kwargs), number_of)
@@ -153,7 +155,7 @@ class _Unpickler(pickle.Unpickler):
         index, changed = number
         if not changed:
             return single(self._inputs[index])
-        if index not in self._copies:  # the old version stays what it is: others may read it
+        if index not in self._copies:  # a copy, since other tasks may read the old version
             self._copies[index] = copy.deepcopy(single(self._inputs[index]))
         return self._copies[index]
 
@@ -165,8 +167,8 @@ def _loads_task(spec: bytes) -> Task:
 
 
 def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
-    """Runs a call. Its value; with several values or objects that it changes, a tuple of them all,
-    the objects last."""
+    """Runs a call; returns its value. A call with several values, or with objects that it changes,
+    returns a tuple of them all, the objects last."""
     task = _loads_task(spec)
     args, kwargs = _Unpickler(arguments, inputs).load()
     worker = get_worker()
@@ -184,7 +186,7 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
                 raise
             log_given_up(task, error)
             kind = TimeoutIgnored if isinstance(error, TaskTimeout) else FailureIgnored
-            was, kwargs = _Unpickler(arguments, inputs).load()  # not what the failed run made of it
+            was, kwargs = _Unpickler(arguments, inputs).load()  # as before the run that failed
             return kind((*(None,) * task.returns, *task.written_objects(was, kwargs)))
         if task.objects:
             values = (*values, *task.written_objects(args, kwargs))
@@ -198,7 +200,8 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
 
 
 def _within(task: Task, body: Callable[[], Any]) -> Any:
-    """A thread cannot be stopped: one that takes too long is left to itself."""
+    """Runs the body on a thread with the task's timeout. A thread cannot be stopped, so one that
+    takes too long is left to itself."""
     outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def fill() -> None:
@@ -213,5 +216,5 @@ def _within(task: Task, body: Callable[[], Any]) -> Any:
         return outcome.result(task.timeout)
     except concurrent.futures.TimeoutError:
         if outcome.done():
-            raise  # its own
+            raise  # raised by the body
         raise TaskTimeout(f"task {task.name} took longer than {task.timeout} s") from None

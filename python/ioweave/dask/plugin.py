@@ -1,24 +1,25 @@
 """Admission of I/O tasks, inside the Dask scheduler.
 
-An I/O task is a Dask task that asks for a resource that nobody offers, so that Dask parks it in the
-state `no-worker` unless the policy starts it at once. In this order:
+An I/O task is a Dask task that asks for a resource that no worker offers. So Dask parks it in the
+state `no-worker`, unless the policy starts it at once. In this order:
 
-1. `transition` hears that nothing is missing any more for a task that is `waiting`, which Dask is
-   about to look for a worker for, and tells the policy that the operation is ready: for the node
-   that holds most of its inputs, or for any.
-2. What the policy starts is queued for its node and gets a worker there that has a thread for I/O
-   free, or will have very soon (`_has_room`). If Dask was about to look for one it finds that;
-   else the task is parked, and `_release` lets it go with all others in the next pass of the event
-   loop: not within `transition`, where Dask is in the middle of other transitions. Workers run no
-   more I/O tasks than they have threads for (`queue.py`).
-3. `transition` hears how the task left `processing`, restores what parks it (it may be tried again,
-   or be recomputed), and tells the policy. A task that was taken back while it ran goes on running,
-   since a thread cannot be stopped: it holds its place until its worker says that it left.
+1. `transition` hears that a `waiting` task misses no input any more, so that Dask is about to look
+   for a worker. It tells the policy that the operation is ready: for the node that holds most of
+   its inputs, or for any node.
+2. An operation that the policy starts is queued for its node. It gets a worker there that has a
+   thread for I/O free, or will have one very soon (`_has_room`). If Dask was about to look for a
+   worker, it finds that one. Otherwise the task is parked, and `_release` lets it go with all
+   others in the next pass of the event loop: within `transition` Dask is in the middle of other
+   transitions. Workers run no more I/O tasks than they have threads for (`queue.py`).
+3. `transition` hears how the task left `processing`. It restores the resources that park the task,
+   which may be retried or recomputed, and tells the policy. A task that was taken back while it ran
+   continues to run, since a thread cannot be stopped: it holds its place until its worker reports
+   that it has left.
 
-So nothing polls, and an operation is known to the policy exactly as long as its task is ready, in
+So nothing polls, and the policy knows an operation exactly as long as its task is ready, in
 `no-worker` or `processing`, or still running somewhere.
 
-The calls of the scheduler that this needs and that are not documented are those of `check`.
+`check` lists the undocumented parts of the scheduler that this needs.
 """
 
 from __future__ import annotations
@@ -64,13 +65,13 @@ from .sampling import Samples
 
 _log = logging.getLogger("ioweave.dask")
 
-_SILENT_S = 10  # a worker that does not answer for so long is not waited for
-_LATE_S = 60  # the graph of a task comes so much later than its client's word, at the most
+_SILENT_S = 10  # how long to wait for the answer of a worker
+_LATE_S = 60  # a task's graph comes at most so much later than what its client says of the task
 
-# So much work, by what a task took so far, may wait on a worker for a thread: a message to a worker
-# and back takes some milliseconds, in which brief tasks would leave the thread idle.
+# The work for each thread that may wait on a worker, by the mean time of tasks so far. A message to
+# a worker and back takes some milliseconds, and brief tasks would leave the thread idle meanwhile.
 _AHEAD_S = 0.05
-_MOST_AHEAD = 1000  # tasks for each thread: to park and let go costs more than to run a trivial one
+_MOST_AHEAD = 1000  # tasks for each thread; parking a trivial task costs more than running it
 
 _TRANSITIONS = (
     ("waiting", "no-worker"),
@@ -93,7 +94,7 @@ _OF_TASK = (
 
 
 def check(scheduler: Scheduler) -> None:
-    """That the scheduler still has what this plugin uses of its inside.
+    """Checks that the scheduler has what this plugin uses of its inside.
 
     Raises:
         RuntimeError: it has not; the text names what is missing.
@@ -112,14 +113,14 @@ def check(scheduler: Scheduler) -> None:
 
 
 class IoweaveSchedulerPlugin(SchedulerPlugin):
-    """Lets I/O tasks start when the policy says; `connect` registers it.
+    """Lets I/O tasks start when the policy says; `connect` registers this plugin.
 
     Args:
         log: the scheduler writes the policy's event log to this file, on its own machine.
     """
 
     name = "ioweave"
-    idempotent = True  # the first one of a cluster stays, with what it knows
+    idempotent = True  # the first plugin of a cluster stays, with what it knows
 
     _scheduler: Scheduler
     _admission: Admission
@@ -141,19 +142,22 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         if self._log_path is not None:
             self._log_file = LogFile(self._log_path, by_line=True)
         self._admission = Admission(None if self._log_file is None else self._log_file.write)
-        self._live: dict[Any, Operation] = {}  # by key: the task is in no-worker or processing
-        self._left_behind: dict[tuple[str, Any], list[Operation]] = {}  # by worker and key
+        # Operations of tasks that are ready, in no-worker or in processing, by key.
+        self._live: dict[Any, Operation] = {}
+        # Operations whose tasks were taken back and may still run, by worker and key.
+        self._left_behind: dict[tuple[str, Any], list[Operation]] = {}
         self._nodes: dict[str, int] = {}  # by host, for ever
         self._hosts: list[str] = []  # by node
-        self._workers: dict[int, set[str]] = {}  # by node, addresses; only nodes that are up
-        self._started: dict[int, deque[Operation]] = {}  # by node, for want of a thread
-        self._free: dict[str, int] = {}  # threads for I/O, by worker; below 0: tasks sent ahead
-        self._to_release: set[int] = set()  # nodes, in the next pass of the event loop
+        self._workers: dict[int, set[str]] = {}  # addresses by node; only nodes that are up
+        self._started: dict[int, deque[Operation]] = {}  # by node: they wait for a thread
+        self._free: dict[str, int] = {}  # free threads for I/O by worker; below 0: tasks sent ahead
+        self._to_release: set[int] = set()  # nodes to look at in the next pass of the event loop
         self._going: list[Operation] = []  # parked, with a worker: they go in that pass
         self._samples = Samples(self._admission, self._workers)
-        self._runs: dict[str, Run] = {}  # of Runtimes, by their ids
-        self._withdrawn: dict[Any, str] = {}  # tasks under way to here, and their clients
-        self._asked: dict[int, tuple[str, asyncio.Future[list[Any] | None]]] = {}  # workers
+        self._runs: dict[str, Run] = {}  # the Runtimes, by their ids
+        self._withdrawn: dict[Any, str] = {}  # clients of withdrawn tasks that have not come yet
+        # Questions to workers: the worker and its answer, by number.
+        self._asked: dict[int, tuple[str, asyncio.Future[list[Any] | None]]] = {}
         self._last_question = 0
         self._questions: dict[str, Callable[..., Any]] = {
             "device": self._add_device,
@@ -191,8 +195,8 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
     def transition(
         self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str, **kwargs: Any
     ) -> None:
-        # Called for every transition of every task: most are none of ours. A task that finds no
-        # worker stays what it was before it is parked.
+        # Dask calls this for every transition of every task, and most are not of I/O tasks. A task
+        # that finds no worker first makes a transition to the state that it has.
         if start == finish:
             return
         operation = self._live.get(key)
@@ -206,7 +210,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
                     self._ready(task)
             if self._runs or self._withdrawn:
                 self._note(key, start, finish, operation, kwargs)
-        except Exception:  # Dask would hide it
+        except Exception:  # Dask would hide the error
             _log.exception("Ioweave lost track of %r (%s -> %s)", key, start, finish)
 
     def _moved(
@@ -223,7 +227,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             self._cancelled(operation)
 
     def _ready(self, task: TaskState) -> None:
-        """Tells the policy, if it is an I/O task that misses nothing, and was not told of yet."""
+        """Tells the policy of an I/O task that misses no input, unless the policy knows it."""
         mark = _mark(task)
         if mark is None or task.key in self._live:
             return
@@ -247,7 +251,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             self._begin(self._admission.ready(operation))
 
     def _node_of_inputs(self, task: TaskState, device: Device) -> int | None:
-        """The node with the device that holds most bytes of them; None if there is none."""
+        """Returns the node with the device that holds most bytes of the task's inputs, or None."""
         held: dict[int, int] = {}
         for dependency in task.dependencies:
             hosts = {worker.host for worker in dependency.who_has or ()}
@@ -257,7 +261,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         return max(held, key=lambda node: (held[node], -node)) if held else None
 
     def _refuse(self, task: TaskState, why: str) -> None:
-        """Fails a task, as soon as Dask is done with what it is doing."""
+        """Fails a task, in the next pass of the event loop."""
         error = ValueError(f"I/O task {task.key!r} cannot be admitted: {why}")
 
         def fail() -> None:
@@ -276,7 +280,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         asyncio.get_running_loop().call_soon(fail)
 
     def _begin(self, started: Iterable[Operation]) -> None:
-        """The policy has started these."""
+        """Queues operations that the policy has started."""
         for operation in started:
             assert operation.node is not None
             self._started.setdefault(operation.node, deque()).append(operation)
@@ -292,7 +296,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         self._to_release.add(node)
 
     def _release(self) -> None:
-        """Lets tasks go that the policy started, as far as their nodes have threads for them."""
+        """Lets tasks go that the policy started and whose nodes have threads for them."""
         nodes, self._to_release = self._to_release, set()
         going, self._going = self._going, []
         for node in sorted(nodes):
@@ -304,8 +308,8 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         self._scheduler.transitions(recommendations, f"ioweave-release-{time.time()}")
 
     def _assign(self, node: int) -> list[Operation]:
-        """Takes operations off the node's queue and gives each a worker; returns those that are
-        parked."""
+        """Takes operations off the node's queue and gives each a worker. Returns those whose tasks
+        are parked."""
         parked = []
         queue = self._started.get(node, ())
         while queue and (worker := self._worker_for(queue[0])):
@@ -327,18 +331,19 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         return parked
 
     def _waits_for_thread(self, operation: Operation, node: int) -> bool:
-        """Not where it was taken back, or sent elsewhere, since it was queued."""
+        """Returns whether the operation still waits here: it was neither taken back nor sent
+        elsewhere."""
         live = self._live.get(operation.key) is operation
         return live and operation.node == node and operation.worker is None
 
     def _worker_for(self, operation: Operation) -> str | None:
-        """The worker of its node with a free thread, then most inputs, then most free threads; None
-        if all have enough to do."""
+        """Returns the best worker of the operation's node: one with a free thread, then most
+        inputs, then most free threads. None if all have enough to do."""
         workers = self._scheduler.workers
         room = [
             address
             for address in self._workers.get(operation.node or 0, ())
-            if address in workers  # not while Dask takes back the tasks of a lost one
+            if address in workers  # a lost worker is not, while Dask takes its tasks back
             and self._has_room(workers[address], operation.flow)
         ]
         if len(room) < 2:
@@ -358,14 +363,15 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         return max(room, key=merits)
 
     def _has_room(self, worker: WorkerState, flow: Flow) -> bool:
-        """Whether it has a thread for I/O free, or will have when it hears of the task."""
+        """Returns whether the worker has a thread for I/O free, or will have one by the time that
+        the task arrives."""
         free = self._free[worker.address]
         if free > 0 or flow.seconds == 0:
             return free > 0
         return free > -int(_io_slots(worker) * min(_AHEAD_S / flow.seconds, _MOST_AHEAD))
 
     def _ran(self, operation: Operation, finish: str, about: dict[str, Any]) -> None:
-        """Its task has left `processing`."""
+        """Ends an operation whose task has left `processing`."""
         self._gone(operation)
         if finish == "memory":
             operation.bytes = (about.get("metadata") or {}).get(BYTES, operation.bytes)
@@ -377,11 +383,13 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             return
         self._give_thread_back(operation)
         self._begin(started)
-        # A run that was taken back, and asked for again before it ended, is the same run.
+        # The worker continues a run that was taken back and asked for again before it ended. So
+        # runs that were taken back end with this one.
         self._drop(str(operation.worker), operation.key, operation.run)
 
     def _taken_back(self, operation: Operation) -> None:
-        """Its task was, and may still run: the worker says when it does not."""
+        """Keeps the place of an operation whose task was taken back and may still run. The worker
+        says when the task has left."""
         worker = operation.worker
         if worker in self._scheduler.workers:
             self._left_behind.setdefault((worker, operation.key), []).append(operation)
@@ -403,7 +411,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
                 self._soon(node)
 
     def _gone(self, operation: Operation) -> None:
-        """Its task may come again, and is parked then."""
+        """Forgets an operation. Its task is parked if it comes again."""
         del self._live[operation.key]
         self._park(self._scheduler.tasks[operation.key])
 
@@ -412,11 +420,11 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         task.resource_restrictions = _mark(task)
 
     def _left(self, key: Any, run: int, worker: str) -> None:
-        """The worker does not run this task any more."""
+        """The worker says that it does not run this task any more."""
         self._drop(worker, key, run)
 
     def _drop(self, worker: str, key: Any, run: int) -> None:
-        """Gives back what runs of a task that were taken back held there, up to this one."""
+        """Cancels operations of a task that were taken back on this worker, up to this run."""
         operations = self._left_behind.pop((worker, key), [])
         later = [operation for operation in operations if operation.run > run]
         if later:
@@ -426,7 +434,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
                 self._cancelled(operation)
 
     def restart(self, scheduler: Scheduler) -> None:
-        """Dask has forgotten all tasks; those that run do so until their workers end."""
+        """Dask has forgotten all tasks; tasks that run continue until their workers end."""
         for operation in list(self._live.values()):
             del self._live[operation.key]
             self._taken_back(operation)
@@ -437,12 +445,12 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         self._runs[run] = Run(of, scheduler_time(), keep=records)
 
     def _end_run(self, run: str) -> bool:
-        """Whether it was known until now."""
+        """Forgets a Runtime; returns whether it was known."""
         asyncio.get_running_loop().call_later(_LATE_S, self._never_came, run)
         return self._runs.pop(run, None) is not None
 
     def _never_came(self, run: str) -> None:
-        """Tasks whose inputs were gone before their graph was unpacked."""
+        """Forgets withdrawn tasks of a run that never came, since their inputs were gone before."""
         for key in [key for key in self._withdrawn if str(key).endswith(run)]:
             del self._withdrawn[key]
 
@@ -451,7 +459,8 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         self._withdrawn = {key: of for key, of in self._withdrawn.items() if of != client}
 
     def _never_returned(self, client: str) -> None:
-        """One that has only lost its connection comes again, with the same name."""
+        """Forgets the runs of a client that did not connect again. A client that only lost its
+        connection comes back with the same name."""
         if client not in self._scheduler.clients:
             self._runs = {name: run for name, run in self._runs.items() if run.client != client}
 
@@ -463,7 +472,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         operation: Operation | None,
         about: dict[str, Any],
     ) -> None:
-        """Keeps when and where the tasks of Runtimes ran."""
+        """Notes when and where the tasks of Runtimes ran."""
         if key in self._withdrawn:
             client = self._withdrawn.pop(key)
             asyncio.get_running_loop().call_soon(
@@ -485,8 +494,8 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             run.gone(key)
 
     def _look(self, run: str, flows: Sequence[int]) -> dict[str, Any]:
-        """All that a Runtime asks for now and then."""
-        kept = self._runs.get(run)  # None: its client was out of reach for long
+        """Returns what a Runtime asks for now and then."""
+        kept = self._runs.get(run)  # None: its client was out of reach for too long
         return {
             "stats": self._stats(),
             "accounts": [self._account(self._admission.flows[flow]) for flow in flows],
@@ -495,13 +504,14 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         }
 
     async def _begun(self, keys: Sequence[str]) -> list[str]:
-        """Which of these tasks run, or have run, as far as the workers say."""
+        """Returns which of these tasks run or have run, as far as the workers say."""
         there, begun, _ = self._sort(keys)
         answers = await self._ask_workers(there, hold=False)
         return begun + [key for answer in answers if answer for key in answer]
 
     def _sort(self, keys: Sequence[str]) -> tuple[dict[str, dict[str, int]], list[str], list[str]]:
-        """Those on workers, as {worker: {key: run}}; those that have ended; the others."""
+        """Returns the tasks on workers, as {worker: {key: run}}, those that have ended, and the
+        others."""
         there: dict[str, dict[str, int]] = {}
         ended, others = [], []
         for key in keys:
@@ -515,13 +525,14 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         return there, ended, others
 
     async def _withdraw(self, keys: Sequence[str], of: str) -> list[str]:
-        """Takes back those tasks of a client that have not begun; returns the others.
+        """Takes back those tasks of a client that have not begun; returns those that have.
 
-        A worker gives a task up as it says that it has not begun. Until all are either taken back
-        or begun: a task may have gone elsewhere while its worker was asked.
+        A worker that says that a task has not begun drops it at the same time. This repeats until
+        each task is either taken back or has begun, since a task may move to another worker while
+        its worker is asked.
 
-        Dask may hear of a task after its client has cancelled it, since a graph is unpacked on
-        another thread; such a task is forgotten when it comes.
+        Dask may hear of a task after its client has cancelled it, because it unpacks graphs on
+        another thread. Such a task is forgotten when it comes.
         """
         begun: list[str] = []
         while keys:
@@ -544,7 +555,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         return task is not None and task.state == "processing" and task.run_id == run
 
     def _take_back(self, keys: Sequence[str], of: str) -> None:
-        """With all that needs them, for the client, which is told."""
+        """Releases tasks for a client, with all tasks that need them, and tells the client."""
         taken: dict[Any, None] = {key: None for key in keys if key in self._scheduler.tasks}
         left = list(taken)
         while left:
@@ -554,14 +565,14 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
                     left.append(task.key)
         if taken and of in self._scheduler.clients:
             self._scheduler.client_releases_keys(list(taken), of)
-            # Without a reason, of which a client of 2024 does not know.
+            # Without a reason, which clients of 2024 do not understand.
             self._scheduler.report({"op": "cancelled-keys", "keys": list(taken)}, client=of)
 
     async def _ask_workers(
         self, there: dict[str, dict[str, int]], *, hold: bool
     ) -> list[list[str] | None]:
-        """Which of their tasks have begun, by worker, all of those of one that is silent; None for
-        one that is lost. With `hold` they give up the others."""
+        """Returns for each worker which of its tasks have begun: all if the worker does not answer,
+        None if it is lost. With `hold` the workers drop the others."""
         return await asyncio.gather(
             *(self._ask_worker(worker, list(runs), hold) for worker, runs in there.items())
         )
@@ -588,7 +599,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         if asked is not None and not asked[1].done():
             asked[1].set_result(list(begun))
             return
-        # Nobody waits for it any more, so the tasks that the worker gave up are to run.
+        # The answer comes too late, so the tasks that the worker dropped must run again.
         state = self._scheduler.workers.get(worker)
         tasks = (self._scheduler.tasks.get(key) for key in given_up)
         again = {task.key: "released" for task in tasks if task and task.processing_on is state}
@@ -623,7 +634,8 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             self._find(device, node)
 
     def _find(self, device: Device, node: int) -> None:
-        """Tells the policy of the device if the node, or one of its workers, is called so."""
+        """Tells the policy that the node has the device, if the device's globs name the node or one
+        of its workers."""
         if self._admission.has(node, device):
             return
         workers = [self._scheduler.workers[address] for address in self._workers[node]]
@@ -634,7 +646,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
     def remove_worker(
         self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any
     ) -> None:
-        """Dask has taken back the worker's tasks before it calls this."""
+        """Removes a worker. Dask has taken back the worker's tasks before."""
         for address, answer in list(self._asked.values()):
             if address == worker and not answer.done():
                 answer.set_result(None)
@@ -646,7 +658,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         node = next(node for node, workers in self._workers.items() if worker in workers)
         self._workers[node].discard(worker)
         for operation in self._live.values():
-            if operation.worker == worker:  # let go while the worker was paused, and so not gone
+            if operation.worker == worker:  # let go while the worker was paused, so still parked
                 operation.worker = None
                 self._park(scheduler.tasks[operation.key])
                 self._begin([operation])
@@ -657,7 +669,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         self._samples.forget(node)
         lost, started = self._admission.node_down(node)
         self._begin(started)
-        for operation in lost:  # they wait still, for Dask: somewhere else then
+        for operation in lost:  # to Dask they still wait, so they start somewhere else
             task = scheduler.tasks[operation.key]
             self._park(task)
             if operation.bound is not None:
@@ -688,11 +700,11 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
     # ---- What clients ask. ----------------------------------------------------------------------
 
     async def _answer(self, question: str, arguments: dict[str, Any]) -> str:
-        """In JSON: {"value": ...}, or {"error": text} where the arguments are wrong."""
+        """Answers a client in JSON: {"value": ...}, or {"error": text} for wrong arguments."""
         try:
             value = self._questions[question](**arguments)
             return json.dumps({"value": await value if inspect.isawaitable(value) else value})
-        except ValueError as error:  # the client's, and none of the scheduler's
+        except ValueError as error:  # an error of the client, not of the scheduler
             return json.dumps({"error": str(error)})
 
     def _add_device(
@@ -711,8 +723,8 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             self._find(self._admission.devices[name], node)
 
     def _capacity(self) -> dict[str, float | None]:
-        """The most cores that a worker offers, and the most I/O slots of a node; None: there is no
-        worker yet."""
+        """Returns the most cores that a worker offers, and the most I/O slots of a node; None:
+        there is no worker yet."""
         workers = self._scheduler.workers
         cpus = [worker.resources.get(CPU, 0.0) for worker in workers.values()]
         slots = [
@@ -769,8 +781,8 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
 
 
 def _harmless(handler: Callable[..., None]) -> Callable[..., None]:
-    """A handler of what workers say, whose faults are only logged: Dask would give the worker up,
-    and run all that it has elsewhere."""
+    """Wraps a handler of workers' messages, so that its errors are only logged. After an error Dask
+    would drop the worker and run all its tasks elsewhere."""
 
     def handle(**message: Any) -> None:
         try:
@@ -782,7 +794,7 @@ def _harmless(handler: Callable[..., None]) -> Callable[..., None]:
 
 
 def _mark(task: TaskState) -> dict[str, Any] | None:
-    """The amounts that say what I/O it does; None: it is no I/O task."""
+    """Returns the resources that describe an I/O task; None: it is no I/O task."""
     resources: dict[str, Any] | None = (task.annotations or {}).get("resources")
     return resources if resources and FLOW in resources else None
 
@@ -792,13 +804,13 @@ def _io_slots(worker: WorkerState) -> int:
 
 
 def _span(startstops: Iterable[dict[str, Any]]) -> tuple[float, float]:
-    """When the function began and ended, by the scheduler's clock."""
+    """Returns when the function began and ended, by the scheduler's clock."""
     spans = [span for span in startstops if span["action"] == "compute"]
     return (spans[0]["start"], spans[-1]["stop"]) if spans else (0.0, 0.0)
 
 
 def _seconds(startstops: Iterable[dict[str, Any]]) -> float:
-    """How long the function itself ran, without the transfer of its inputs."""
+    """Returns how long the function itself ran, without the transfer of its inputs."""
     spans = (span for span in startstops if span["action"] == "compute")
     seconds: float = sum(span["stop"] - span["start"] for span in spans)
     return max(0.0, seconds)  # the worker's clock may be set back

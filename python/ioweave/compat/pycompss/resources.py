@@ -1,4 +1,4 @@
-"""COMPSs' resources file: what a node has, of which cores and storage bandwidth count here."""
+"""Reads the resources file of COMPSs: the cores and the storage bandwidth of nodes."""
 
 import socket
 import xml.etree.ElementTree as ElementTree
@@ -11,12 +11,12 @@ class Node:
     """One `<ComputeNode>`."""
 
     name: str
-    computing_units: int | None  # cores; None: not said
-    storage_mb_per_s: float | None  # of `<Storage><Bandwidth>`; None: not said
+    computing_units: int | None  # cores; None: not given
+    storage_mb_per_s: float | None  # `<Storage><Bandwidth>`; None: not given
 
 
 def read_resources(path: Path) -> list[Node]:
-    """All compute nodes of the file; ValueError names what is wrong in it."""
+    """Reads all compute nodes of the file. A ValueError names what is wrong in the file."""
     try:
         root = ElementTree.parse(path).getroot()
     except ElementTree.ParseError as error:
@@ -28,7 +28,7 @@ def read_resources(path: Path) -> list[Node]:
 
 
 def this_node(nodes: list[Node]) -> Node | None:
-    """The one that this machine is, by its name or `localhost`."""
+    """Returns the node that is this machine, by its name or `localhost`."""
     names = {"localhost", "127.0.0.1", socket.gethostname(), socket.getfqdn()}
     return next((node for node in nodes if node.name in names), None)
 

@@ -15,7 +15,7 @@ from .parameter import IN, INOUT, Parameter, Use, parameter_of
 
 __all__ = ["task"]
 
-# Options of @task that change nothing of the result: hints for COMPSs' scheduler or its caches.
+# Options of @task that do not change the result: hints for COMPSs' scheduler or its caches.
 _HINTS = frozenset(
     {
         "cache_returns",
@@ -38,7 +38,7 @@ _HINTS = frozenset(
         "varargs_type",
     }
 )
-# What they are to an ioweave.Task.
+# The values of on_failure, and those of ioweave.Task.on_failure.
 _ON_FAILURE: dict[str, Literal["raise", "cancel", "ignore"]] = {
     "RETRY": "raise",
     "FAIL": "raise",
@@ -51,7 +51,8 @@ _DIRECTIONS = {Use.IN: ioweave.In, Use.OUT: ioweave.Out, Use.INOUT: ioweave.InOu
 
 
 def number_of_returns(given: object) -> int:
-    """What `returns=` means: a type or a value is one, a number or a list of types as many."""
+    """Returns the number of values that `returns=` means: 1 for a type or a value, else the number
+    or the length of the list of types."""
     if given is None or given is False:
         return 0
     if isinstance(given, bool):
@@ -68,9 +69,9 @@ def number_of_returns(given: object) -> int:
 class TaskFunction:
     """A task, with what `@constraint` and `@IO` above it add.
 
-    Its attribute `task` is the ioweave.Task, made when it is first asked for, be it by a worker
-    process that finds it under that name; `task+a+b` is that of calls in which a and b, which it
-    changes, got what cannot change.
+    Its attribute `task` is the ioweave.Task. It is made when somebody first asks for it, such as a
+    worker process that looks it up by this name. The attribute `task+a+b` is the ioweave.Task for
+    calls whose arguments a and b cannot change, although the task changes these parameters.
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -112,7 +113,7 @@ class TaskFunction:
         return vars(self).setdefault(name, self._build(name, fixed))  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without its tasks, which are made anew there: Dask sends classes with their methods."""
+        """Leaves out the tasks, which are made anew elsewhere: Dask sends classes with methods."""
         return {name: it for name, it in vars(self).items() if not isinstance(it, ioweave.Task)}
 
     def _build(self, name: str, fixed: list[str]) -> ioweave.Task:
@@ -137,19 +138,18 @@ class TaskFunction:
         )(body)
         if self.is_io:
             bandwidth = self.storage_bandwidth
-            policy = "none" if bandwidth is None else None  # PyCOMPSs: it is not held back
+            policy = "none" if bandwidth is None else None  # as in PyCOMPSs, which does not wait
             task = ioweave.io(bandwidth=bandwidth, policy=policy)(task)
-            task.needs_budget = False  # a program must not fail for what is not known of a machine
+            task.needs_budget = False  # a program must not fail because a budget is not known
         task.on_failure = _ON_FAILURE[self._on_failure]
         task.guards_copies = False
         task.__qualname__ = f"{function.__qualname__}.{name}"
         return task
 
     def _fixed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """The parameters that the task changes and that got what cannot change.
+        """Returns the parameters that the task changes, but whose arguments cannot change.
 
-        PyCOMPSs takes them as IN, as it must: what the function does to such a parameter is to a
-        name of its own.
+        PyCOMPSs takes them as IN, too: the function can only bind its own name to another object.
         """
         if not self._changes:
             return []
@@ -193,7 +193,7 @@ class TaskFunction:
 def _that_it_changes(
     function: Callable[..., Any], parameters: dict[str, Parameter]
 ) -> tuple[str, ...]:
-    """Parameters that are objects which the task changes, but *args and **kwargs."""
+    """Returns the parameters whose objects the task changes, without *args and **kwargs."""
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     known = inspect.signature(function).parameters
     return tuple(
@@ -229,14 +229,14 @@ def _on_failure(given: object) -> str:
 
 
 def task_below(decorator: str, decorated: object) -> TaskFunction:
-    """The task that a decorator stands above; TypeError where there is none."""
+    """Returns the task below a decorator; raises TypeError if there is none."""
     if isinstance(decorated, TaskFunction):
         return decorated
     raise TypeError(f"{decorator} must stand above @task: {decorated!r} is not a task")
 
 
 def from_environment(value: object) -> object:
-    """PyCOMPSs replaces "$NAME" and "${NAME}" by the environment's value."""
+    """Replaces "$NAME" and "${NAME}" by the environment's value, as PyCOMPSs does."""
     return os.path.expandvars(value) if isinstance(value, str) else value
 
 
