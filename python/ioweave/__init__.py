@@ -37,14 +37,14 @@ from .tasks import Task, io, task
 __version__ = _version()
 
 
-def _on_dask() -> type[Runtime]:
+def _load_dask_runtime() -> type[Runtime]:
     from .dask.runtime import DaskRuntime  # needs Dask, and takes a second to import
 
     return DaskRuntime
 
 
 targets.register("sim", lambda: SimulatedRuntime)
-targets.register("dask", _on_dask)
+targets.register("dask", _load_dask_runtime)
 
 In = Direction.In
 Out = Direction.Out

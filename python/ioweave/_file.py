@@ -35,7 +35,7 @@ def _forget_default_service() -> None:
 os.register_at_fork(after_in_child=_forget_default_service)
 
 
-def _service() -> _core.Service:
+def _share_service() -> _core.Service:
     """Returns the service of files that name none. Two threads may each make one; one stays."""
     global _default_service
     service = _default_service
@@ -84,7 +84,7 @@ class File:
             raise ValueError(f"mode must be one of {known}, not {mode!r}{hint}")
         self._path = os.fspath(path)
         self._mode = mode
-        service = service or _service()
+        service = service or _share_service()
         fd = os.open(
             self._path, _MODES[mode] | os.O_CLOEXEC | (os.O_DIRECT if direct else 0), 0o666
         )

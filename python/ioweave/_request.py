@@ -72,7 +72,7 @@ class Request(Generic[T]):
 
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()
-            if _arrivals_of(loop).expect(self._transfer, future):
+            if _find_arrivals(loop).expect(self._transfer, future):
                 try:
                     yield from future
                 except asyncio.CancelledError:
@@ -95,16 +95,16 @@ class _LoopsOfThread(threading.local):
 _loops = _LoopsOfThread()
 
 
-def _arrivals_of(loop: asyncio.AbstractEventLoop) -> _core.Arrivals:
+def _find_arrivals(loop: asyncio.AbstractEventLoop) -> _core.Arrivals:
     arrivals = _loops.arrivals.get(id(loop))
     if arrivals is None:
         arrivals = _core.Arrivals()
-        loop.add_reader(arrivals.fileno(), _resolve, arrivals)
+        loop.add_reader(arrivals.fileno(), _resolve_futures, arrivals)
         _loops.arrivals[id(loop)] = arrivals
     return arrivals
 
 
-def _resolve(arrivals: _core.Arrivals) -> None:
+def _resolve_futures(arrivals: _core.Arrivals) -> None:
     """Resolves all futures that arrived since the loop last looked."""
     for future in arrivals.take():
         if not future.done():

@@ -71,7 +71,7 @@ class Names:
         self._names: dict[Task, str] = {}
         self._used: dict[tuple[str, str], int] = {}  # (name, device): how many tasks have it
 
-    def new(self, task: Task) -> str:
+    def make_name(self, task: Task) -> str:
         """Makes a name for a task that is called the first time. add() then keeps it."""
         name, number = task.name, self._used.get((task.name, task.device), 0)
         while (name, task.device) in self._used:
@@ -84,7 +84,7 @@ class Names:
         for used in {name, task.name}:
             self._used[used, task.device] = self._used.get((used, task.device), 0) + 1
 
-    def of(self, task: Task) -> str:
+    def name_of(self, task: Task) -> str:
         """Returns the name of a task; the task's own name if none was added."""
         return self._names.get(task, task.name)
 
@@ -191,7 +191,7 @@ class Admission:
         """
         flow = self._flows.get(task)
         if flow is None:
-            flow = self._make(task, self._names.new(task))
+            flow = self._make_flow(task, self._names.make_name(task))
             self._names.add(task, flow.name)
             self._flows[task] = flow
             self._flow_ids.append(flow)
@@ -199,7 +199,7 @@ class Admission:
             self._set_limit(flow, self._explain(flow)["limit"])
         return flow
 
-    def _make(self, task: Task, name: str) -> Flow:
+    def _make_flow(self, task: Task, name: str) -> Flow:
         device = self.device(task, task.device)
         text = text_for(task, device.device.bandwidth, self._executors)
         known = self._learned.beginning(task, device.device)
@@ -233,7 +233,7 @@ class Admission:
         device = self._known.get(name)
         if device is None:
             raise unknown_device(task, name, self._known)
-        nodes = self._nodes_with(task, device)
+        nodes = self._find_nodes_with(task, device)
         if self._nodes is None and device.path is not None and not Path(device.path).exists():
             raise ValueError(
                 f"task {task.name!r}: the path {str(device.path)!r} of device {name!r} does not "
@@ -245,12 +245,12 @@ class Admission:
             budget_mb_per_s=float(device.bandwidth),
             max_in_flight=min(device.max_in_flight or self._executors, self._executors),
             everywhere=not nodes,
-            begins_at=_begins_at(device) if self._nodes is None else 0,
+            begins_at=_choose_beginning(device) if self._nodes is None else 0,
         )
         state = self._devices[name] = DeviceState(device, number, nodes)
         return state
 
-    def _nodes_with(self, task: Task, device: Device) -> list[int]:
+    def _find_nodes_with(self, task: Task, device: Device) -> list[int]:
         """Returns the numbers of the nodes that have the device; empty if all nodes have it."""
         names = [platform.node() or "localhost"] if self._nodes is None else self._nodes
         nodes = [number for number, name in enumerate(names) if device.is_on(name)]
@@ -281,15 +281,15 @@ class Admission:
         flow.moved += call.nbytes
         flow.device.moved += call.nbytes
         return self._apply(
-            self._policy.finished(self._forget(call), seconds, call.nbytes, self._now_ns())
+            self._policy.finished(self._forget_call(call), seconds, call.nbytes, self._now_ns())
         )
 
     def failed(self, call: Call) -> list[Call]:
-        return self._apply(self._policy.failed(self._forget(call), self._now_ns()))
+        return self._apply(self._policy.failed(self._forget_call(call), self._now_ns()))
 
     def cancelled(self, call: Call) -> list[Call]:
         """`call` will not run, or its run does not count."""
-        return self._apply(self._policy.cancelled(self._forget(call), self._now_ns()))
+        return self._apply(self._policy.cancelled(self._forget_call(call), self._now_ns()))
 
     def sample(self, state: DeviceState, bytes_per_second: float, seconds: float) -> list[Call]:
         """Takes a sample: the device's throughput since the last sample, `seconds` ago."""
@@ -301,7 +301,7 @@ class Admission:
     def _now_ns(self) -> int:
         return time.monotonic_ns() - self._began_ns
 
-    def _forget(self, call: Call) -> int:
+    def _forget_call(self, call: Call) -> int:
         operation = call.operation
         del self._calls[operation]
         call.operation = -1
@@ -347,7 +347,7 @@ class Admission:
                 self._learned.put(flow.task.key, flow.device.device.name, learned)
 
 
-def _begins_at(device: Device) -> int:
+def _choose_beginning(device: Device) -> int:
     """Returns with how many operations at once `climb` begins on a device: a number that most
     devices serve well, or 0 for a rotating disk, which does not."""
     try:

@@ -38,20 +38,20 @@ class _Container:
     rebuilt: Callable[[Any, list[Any]], Any]
 
 
-def _itself(value: Any) -> Any:
+def _return_itself(value: Any) -> Any:
     return value
 
 
-def _keys_and_values(value: Any) -> tuple[Any, ...]:
+def _list_keys_and_values(value: Any) -> tuple[Any, ...]:
     return (*value.keys(), *value.values())
 
 
-def _dict_of(parts: list[Any]) -> dict[Any, Any]:
+def _make_dict(parts: list[Any]) -> dict[Any, Any]:
     half = len(parts) // 2
     return dict(zip(parts[:half], parts[half:], strict=True))
 
 
-def _copy(value: Any) -> Any:
+def _copy_object(value: Any) -> Any:
     """Copies an object with all that it has besides its parts: a default factory, a length."""
     new = copy.copy(value)
     if new is value:
@@ -65,7 +65,7 @@ def _copy(value: Any) -> Any:
 _BARE = (list, dict, set)  # types with nothing but their parts
 
 
-def _refilled(
+def _rebuild_by_filling(
     base: Any, fill: Callable[[Any, list[Any]], object]
 ) -> Callable[[Any, list[Any]], Any]:
     """Rebuilds by methods of the base: a method of the type may change what its copies share."""
@@ -74,7 +74,7 @@ def _refilled(
         if type(value) in _BARE:
             new = base()
         else:
-            new = _copy(value)
+            new = _copy_object(value)
             base.clear(new)
         fill(new, parts)
         return new
@@ -83,11 +83,11 @@ def _refilled(
 
 
 def _set_items(new: Any, parts: list[Any]) -> None:
-    for key, part in _dict_of(parts).items():
+    for key, part in _make_dict(parts).items():
         collections.OrderedDict.__setitem__(new, key, part)
 
 
-def _made_again(base: type) -> Callable[[Any, list[Any]], Any]:
+def _rebuild_by_new(base: type) -> Callable[[Any, list[Any]], Any]:
     """Rebuilds by the base's __new__, since the type's own may not take the parts."""
 
     def rebuilt(value: Any, parts: list[Any]) -> Any:
@@ -99,7 +99,7 @@ def _made_again(base: type) -> Callable[[Any, list[Any]], Any]:
     return rebuilt
 
 
-def _partial_of(value: Any, parts: list[Any]) -> Any:
+def _rebuild_partial(value: Any, parts: list[Any]) -> Any:
     function, *given = parts
     number = len(value.args)
     named = dict(zip(value.keywords, given[number:], strict=True))
@@ -108,25 +108,28 @@ def _partial_of(value: Any, parts: list[Any]) -> Any:
 
 # By type; subclasses are handled as their base.
 _BASES: dict[type, _Container] = {
-    list: _Container(_itself, _refilled(list, list.extend)),
-    tuple: _Container(_itself, _made_again(tuple)),
+    list: _Container(_return_itself, _rebuild_by_filling(list, list.extend)),
+    tuple: _Container(_return_itself, _rebuild_by_new(tuple)),
     collections.OrderedDict: _Container(
-        _keys_and_values, _refilled(collections.OrderedDict, _set_items)
+        _list_keys_and_values, _rebuild_by_filling(collections.OrderedDict, _set_items)
     ),
     dict: _Container(
-        _keys_and_values, _refilled(dict, lambda new, parts: dict.update(new, _dict_of(parts)))
+        _list_keys_and_values,
+        _rebuild_by_filling(dict, lambda new, parts: dict.update(new, _make_dict(parts))),
     ),
-    set: _Container(_itself, _refilled(set, set.update)),
-    frozenset: _Container(_itself, _made_again(frozenset)),
-    collections.deque: _Container(_itself, _refilled(collections.deque, collections.deque.extend)),
-    type({}.keys()): _Container(_itself, lambda _, parts: dict.fromkeys(parts).keys()),
-    type({}.values()): _Container(_itself, lambda _, parts: dict(enumerate(parts)).values()),
-    type({}.items()): _Container(_itself, lambda _, parts: dict(parts).items()),
+    set: _Container(_return_itself, _rebuild_by_filling(set, set.update)),
+    frozenset: _Container(_return_itself, _rebuild_by_new(frozenset)),
+    collections.deque: _Container(
+        _return_itself, _rebuild_by_filling(collections.deque, collections.deque.extend)
+    ),
+    type({}.keys()): _Container(_return_itself, lambda _, parts: dict.fromkeys(parts).keys()),
+    type({}.values()): _Container(_return_itself, lambda _, parts: dict(enumerate(parts)).values()),
+    type({}.items()): _Container(_return_itself, lambda _, parts: dict(parts).items()),
     types.MappingProxyType: _Container(
-        _keys_and_values, lambda _, parts: types.MappingProxyType(_dict_of(parts))
+        _list_keys_and_values, lambda _, parts: types.MappingProxyType(_make_dict(parts))
     ),
     functools.partial: _Container(
-        lambda value: (value.func, *value.args, *value.keywords.values()), _partial_of
+        lambda value: (value.func, *value.args, *value.keywords.values()), _rebuild_partial
     ),
 }
 # Types whose parts are their attributes, as those of a dataclass.
@@ -138,7 +141,7 @@ _RECORDS = (
 )
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def _list_attributes(value: Any) -> dict[str, Any]:
     if not dataclasses.is_dataclass(value):
         own: dict[str, Any] = vars(value)
         return own
@@ -146,17 +149,17 @@ def _attributes(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names if hasattr(value, name)}
 
 
-def _with_attributes(value: Any, parts: list[Any]) -> Any:
-    new = _copy(value)
-    for name, part in zip(_attributes(value), parts, strict=True):
+def _set_attributes(value: Any, parts: list[Any]) -> Any:
+    new = _copy_object(value)
+    for name, part in zip(_list_attributes(value), parts, strict=True):
         object.__setattr__(new, name, part)  # works for frozen ones; nobody else has it yet
     return new
 
 
-_RECORD = _Container(lambda value: _attributes(value).values(), _with_attributes)
+_RECORD = _Container(lambda value: _list_attributes(value).values(), _set_attributes)
 
 
-def _container_of(kind: type) -> _Container | None:
+def _find_container(kind: type) -> _Container | None:
     if dataclasses.is_dataclass(kind) or issubclass(kind, _RECORDS):
         return _RECORD
     for base, container in _BASES.items():
@@ -165,7 +168,7 @@ def _container_of(kind: type) -> _Container | None:
     return None
 
 
-_container: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(_container_of)
+_container: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(_find_container)
 container_of = _container
 # Containers of Python's own: copying one runs no code of the user's.
 _EXACT = {
@@ -179,16 +182,16 @@ _WAYS_TO_COPY = (
 )
 
 
-def _plain_container_of(kind: type) -> _Container | None:
+def _find_plain_container(kind: type) -> _Container | None:
     """Returns the container of a type if rebuilding a value certainly copies it. That holds for
     types of Python's own, named tuples, and dataclasses without own ways to be made or copied."""
     named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    if kind in _EXACT or named_tuple or (dataclasses.is_dataclass(kind) and _says_nothing(kind)):
+    if kind in _EXACT or named_tuple or (dataclasses.is_dataclass(kind) and _copies_plainly(kind)):
         return container_of(kind)
     return None
 
 
-def _says_nothing(kind: type) -> bool:
+def _copies_plainly(kind: type) -> bool:
     for name in _WAYS_TO_COPY:
         own, usual = getattr(kind, name, None), getattr(object, name, None)
         # The decorator adds two of these to a frozen dataclass with slots.
@@ -198,7 +201,7 @@ def _says_nothing(kind: type) -> bool:
 
 
 plain_container_of: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(
-    _plain_container_of
+    _find_plain_container
 )
 # Containers that never change themselves, though what they hold may.
 FIXED_CONTAINERS = (tuple, frozenset, types.MappingProxyType, functools.partial)
@@ -248,7 +251,7 @@ def _examine(values: Iterable[Any], found: Found, inside: set[int]) -> bool:
         found.objects.append(value)
         container = _container(kind)
         if container is None:
-            size = _size(value)
+            size = _measure_size(value)
             if size:
                 found.bytes += size
                 found.held[id(value)] = size
@@ -271,13 +274,13 @@ def held_by(values: Iterable[Any]) -> dict[int, int]:
     for value in values:
         container = _container(type(value))
         for part in (value,) if container is None else tuple(container.parts(value)):
-            size = 0 if type(part) in ATOMS else _size(part)
+            size = 0 if type(part) in ATOMS else _measure_size(part)
             if size:
                 held[id(part)] = size
     return held
 
 
-def _size(value: Any) -> int:
+def _measure_size(value: Any) -> int:
     if isinstance(value, (bytes, bytearray, mmap.mmap)):
         return len(value)
     if isinstance(value, array.array):

@@ -99,16 +99,16 @@ class Callbacks:
 
 def call_back(callbacks: Iterable[Callback]) -> None:
     for future, callback in callbacks:
-        _guarded(functools.partial(callback, future), "a callback of %r failed", future)
+        _call_guarded(functools.partial(callback, future), "a callback of %r failed", future)
 
 
 def carry_out(todo: Iterable[Callable[[], object]]) -> None:
     """Calls the steps of a Todo. Call it without the runtime's lock."""
     for step in todo:
-        _guarded(step, "%r failed", step)
+        _call_guarded(step, "%r failed", step)
 
 
-def _guarded(step: Callable[[], object], message: str, what: object) -> None:
+def _call_guarded(step: Callable[[], object], message: str, what: object) -> None:
     """Calls a step and logs what it raises. Any exception that escaped, even SystemExit, would end
     a thread of the runtime, and the program would wait for ever."""
     try:

@@ -106,31 +106,31 @@ def constraint_of(bandwidth: float | str | None, policy: str | None) -> Constrai
 
 def _parse(bandwidth: float | str) -> Constraint:
     if not isinstance(bandwidth, str):
-        return _fixed(bandwidth, bandwidth)
+        return _parse_fixed(bandwidth, bandwidth)
     text = bandwidth.strip()
     if text == "auto":
         return Constraint("paper-unbounded")
     bounded = _BOUNDED.fullmatch(text)
     if bounded:
-        return _bounded(bandwidth, bounded[1])
+        return _parse_bounded(bandwidth, bounded[1])
     try:
         number = float(text)
     except ValueError:
-        raise _malformed(bandwidth) from None
-    return _fixed(bandwidth, number)
+        raise _make_error(bandwidth) from None
+    return _parse_fixed(bandwidth, number)
 
 
-def _malformed(bandwidth: object) -> ValueError:
+def _make_error(bandwidth: object) -> ValueError:
     return ValueError(
         f"bandwidth={bandwidth!r} is not understood: give MB/s as a number, 'auto', or "
         "'auto(min,max,delta)' as in 'auto(2,256,2)'"
     )
 
 
-def _fixed(bandwidth: object, given: object) -> Constraint:
+def _parse_fixed(bandwidth: object, given: object) -> Constraint:
     number = real(given)
     if number is None:
-        raise _malformed(bandwidth)
+        raise _make_error(bandwidth)
     if not (math.isfinite(number) and number > 0):
         raise ValueError(
             f"bandwidth={bandwidth!r} must be above 0 MB/s; policy='none' holds no bandwidth"
@@ -138,13 +138,13 @@ def _fixed(bandwidth: object, given: object) -> Constraint:
     return Constraint("fixed", (float(number),))
 
 
-def _bounded(bandwidth: str, inner: str) -> Constraint:
+def _parse_bounded(bandwidth: str, inner: str) -> Constraint:
     try:
         numbers = tuple(float(part) for part in inner.split(","))
     except ValueError:
-        raise _malformed(bandwidth) from None
+        raise _make_error(bandwidth) from None
     if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
-        raise _malformed(bandwidth)
+        raise _make_error(bandwidth)
     least, most, delta = numbers
     if least <= 0:
         raise ValueError(f"bandwidth={bandwidth!r}: min, {least:g} MB/s, must be above 0")

@@ -21,16 +21,16 @@ def replacer(task: str, thing: Any) -> Callable[[Any], None]:
     if hasattr(thing, "__array_interface__"):
         return functools.partial(operator.setitem, thing, ...)
     if isinstance(thing, (dict, set)):
-        return functools.partial(_refill, thing)
+        return functools.partial(_replace_contents, thing)
     if hasattr(thing, "__dict__"):
-        return lambda other: _refill(vars(thing), vars(other))
+        return lambda other: _replace_contents(vars(thing), vars(other))
     raise TypeError(
         f"task {task!r} changes an object of type {type(thing).__name__}, whose contents cannot be "
         "replaced by those of a copy: return the new value instead"
     )
 
 
-def _refill(thing: Any, contents: Any) -> None:
+def _replace_contents(thing: Any, contents: Any) -> None:
     thing.clear()
     thing.update(contents)
 

@@ -49,7 +49,7 @@ def shows_memory(value: Any) -> bool:
     return isinstance(value, memoryview) or is_array(value)
 
 
-def _root(value: Any) -> Any:
+def _find_root(value: Any) -> Any:
     """Returns the largest array that `value` is a part of."""
     while is_array(value.base):
         value = value.base
@@ -94,7 +94,7 @@ class Frozen:
 
     def can_thaw(self, one: Any) -> bool:
         """Returns whether NumPy would let a frozen array become writable again."""
-        root = _root(one)
+        root = _find_root(one)
         if root.base is None:
             return root.flags.writeable or id(root) in self._arrays
         try:
@@ -106,7 +106,7 @@ class Frozen:
         """Makes arrays read-only; returns the argument for thaw()."""
         frozen = []
         for one in arrays:
-            root = _root(one)
+            root = _find_root(one)
             while is_array(one):  # the array, and all arrays that it is a part of
                 known = self._arrays.get(id(one))
                 if known is not None:
@@ -125,7 +125,7 @@ class Frozen:
         numbers = frozen[::-1]  # the whole before its parts
         wholes = set(frozen) if returned else ()
         for one in returned:
-            root = _root(one)
+            root = _find_root(one)
             if id(root) in wholes and id(one) not in self._arrays:
                 self._arrays[id(one)] = _FrozenArray(one, id(root), 1)
                 numbers.append(id(one))
@@ -133,9 +133,9 @@ class Frozen:
             known = self._arrays[number]
             known.calls -= 1
             if known.calls == 0:
-                self._thaw(number, known)
+                self._thaw_array(number, known)
 
-    def _thaw(self, number: int, known: _FrozenArray) -> None:
+    def _thaw_array(self, number: int, known: _FrozenArray) -> None:
         """Makes an array writable, but a part only after its whole, which other calls may need."""
         root = self._arrays.get(known.root)
         if root is not None and root.calls > 0:
@@ -151,7 +151,7 @@ class Frozen:
         for other in known.parts or ():
             part = self._arrays.get(other)
             if part is not None and part.calls == 0:
-                self._thaw(other, part)
+                self._thaw_array(other, part)
 
 
 class _FrozenArray:
@@ -186,11 +186,13 @@ class Copier:
         self.windows: dict[int, int] = {}  # copies that show memory many times: bytes by id
         self.copies = Copies()
 
-    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def copy_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Returns the arguments that the task gets."""
-        return tuple(map(self._of, args)), {name: self._of(kwargs[name]) for name in kwargs}
+        return tuple(map(self._copy_value, args)), {
+            name: self._copy_value(kwargs[name]) for name in kwargs
+        }
 
-    def _of(self, value: Any) -> Any:
+    def _copy_value(self, value: Any) -> Any:
         kind = type(value)
         if kind in _ATOMS or id(value) in self._keep:
             return value
@@ -198,43 +200,43 @@ class Copier:
             return self._done[id(value)][1]
         self._done[id(value)] = value, value  # for a container that contains itself
         if id(value) in self._changing:
-            new = self._memory(value)
+            new = self._copy_memory(value)
         elif kind is bytearray or kind is array.array:
-            new = self._made(copy.copy(value))
+            new = self._note_copy(copy.copy(value))
         else:
             container = plain_container_of(kind)
-            new = value if container is None else self._container(value, container)
+            new = value if container is None else self._copy_container(value, container)
         self._done[id(value)] = value, new
         return new
 
-    def _memory(self, value: Any) -> Any:
+    def _copy_memory(self, value: Any) -> Any:
         self.made = True
         if isinstance(value, memoryview):
-            return _read_only(value)
+            return _copy_read_only(value)
         if id(value) not in self._freezing:
-            value = self._copy_of_array(value)
+            value = self._copy_array(value)
             if not self._guard:
                 return value
         self.copies.arrays.append(value)
         return value
 
-    def _copy_of_array(self, value: Any) -> Any:
-        made = None if value.flags.forc else _window(value)
+    def _copy_array(self, value: Any) -> Any:
+        made = None if value.flags.forc else _copy_window(value)
         if made is None:
             return value.copy(order="K")
         self.windows[id(made)] = made.base.nbytes
         return made
 
-    def _container(self, value: Any, container: Any) -> Any:
+    def _copy_container(self, value: Any, container: Any) -> Any:
         old = list(container.parts(value))
-        new = old if _ATOMS.issuperset(map(type, old)) else [self._of(part) for part in old]
+        new = old if _ATOMS.issuperset(map(type, old)) else [self._copy_value(part) for part in old]
         if isinstance(value, FIXED_CONTAINERS) and all(map(operator.is_, old, new)):
             return value
         made = container.rebuilt(value, new)
         self.copies.size += sys.getsizeof(made)
-        return self._made(made)
+        return self._note_copy(made)
 
-    def _made(self, made: Any) -> Any:
+    def _note_copy(self, made: Any) -> Any:
         self.made = True
         if self._guard and not isinstance(made, (tuple, frozenset)):
             self.copies.guarded.append(made)
@@ -256,7 +258,7 @@ class Copies:
         self._before: list[tuple[Any, Callable[[Any], object], object]] | None = None
         self.changed: str | None = None  # the type of a copy that the task changed
 
-    def replaced(self, done: Replaced) -> None:
+    def note_replaced(self, done: Replaced) -> None:
         """Notes that copies with futures were replaced by copies with their values."""
         self.guarded = [done.get(id(made), (made, made))[1] for made in self.guarded]
 
@@ -267,21 +269,23 @@ class Copies:
             return self.check()
         self._before = []
         for made in self.guarded:
-            show = zlib.crc32 if container_of(type(made)) is None else _parts
+            show = zlib.crc32 if container_of(type(made)) is None else _list_parts
             before = show(made)
-            if _same_contents(show(made), before):  # not for views that make new parts each time
+            if _has_same_contents(
+                show(made), before
+            ):  # not for views that make new parts each time
                 self._before.append((made, show, before))
         return True
 
     def check(self) -> bool:
         """Returns whether the copies are as they were when the task first began."""
         for made, show, before in self._before or ():
-            if not _same_contents(show(made), before):
+            if not _has_same_contents(show(made), before):
                 self.changed = type(made).__name__
                 return False
         return True
 
-    def returns(self, value: Any) -> None:
+    def note_returned(self, value: Any) -> None:
         """Notes arrays in the task's value, which may be parts of arrays frozen for the task."""
         if self.arrays:
             container = container_of(type(value))
@@ -289,7 +293,7 @@ class Copies:
             self.returned = [one for one in parts if is_array(one) and not one.flags.writeable]
 
 
-def _window(value: Any) -> Any:
+def _copy_window(value: Any) -> Any:
     """Copies an array that shows its memory many times, as broadcast_to() and sliding_window_view()
     make them: returns such a view of a copy of the memory. Returns None for other arrays."""
     numpy = sys.modules["numpy"]
@@ -303,17 +307,17 @@ def _window(value: Any) -> Any:
     return numpy.ndarray(value.shape, value.dtype, memory, 0, steps)
 
 
-def _read_only(shown: memoryview) -> memoryview:
+def _copy_read_only(shown: memoryview) -> memoryview:
     """Copies the bytes of a memoryview, read-only, with its format and shape where possible."""
     if shown.nbytes == 0:
         return shown.toreadonly()  # it holds nothing that could change
-    for way in (_cast, _by_numpy):
+    for way in (_copy_by_cast, _copy_by_numpy):
         with contextlib.suppress(Exception):
             return way(shown)
     return memoryview(shown.tobytes())
 
 
-def _cast(shown: memoryview) -> memoryview:
+def _copy_by_cast(shown: memoryview) -> memoryview:
     """Copies a memoryview whose format has this machine's byte order, which ctypes states."""
     bytes_of: Any = memoryview(shown.tobytes())  # Any: the stub knows fewer formats and shapes
     cast: memoryview = bytes_of.cast(shown.format.lstrip(_HERE), shown.shape)
@@ -325,19 +329,19 @@ def _cast(shown: memoryview) -> memoryview:
 _HERE = "<" if sys.byteorder == "little" else ">"
 
 
-def _by_numpy(shown: memoryview) -> memoryview:
+def _copy_by_numpy(shown: memoryview) -> memoryview:
     copied: memoryview = memoryview(sys.modules["numpy"].array(shown, order="C"))
     return copied.toreadonly()
 
 
-def _parts(value: Any) -> list[Any]:
+def _list_parts(value: Any) -> list[Any]:
     """Returns the parts themselves. Their ids would not do, since new objects may reuse them."""
     container = container_of(type(value))
     assert container is not None  # begin() checked that
     return list(container.parts(value))
 
 
-def _same_contents(one: Any, other: Any) -> bool:
+def _has_same_contents(one: Any, other: Any) -> bool:
     if not isinstance(one, list):
         return bool(one == other)
     return len(one) == len(other) and all(map(operator.is_, one, other))

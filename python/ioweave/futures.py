@@ -37,7 +37,7 @@ class Future(Generic[T]):
             CycleError: the value needs the task that calls this.
             Exception: whatever the task raised, with its traceback.
         """
-        error = self._outcome(timeout)
+        error = self._wait_for_outcome(timeout)
         if error is None:
             value: T = self._call.runtime.value_of(self, timeout)
             return value
@@ -50,17 +50,17 @@ class Future(Generic[T]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Returns what the task raised, or None. Waits, and raises TimeoutError and CancelledError,
         as result() does, but returns a DependencyFailed."""
-        error = self._outcome(timeout)
+        error = self._wait_for_outcome(timeout)
         if error is not None and self._call.cancelled and not isinstance(error, DependencyFailed):
             raise error
         return error
 
-    def _outcome(self, timeout: float | None) -> BaseException | None:
+    def _wait_for_outcome(self, timeout: float | None) -> BaseException | None:
         call = self._call
         if not call.done and not call.runtime.wait_for((call,), timeout):
             raise TimeoutError(f"task {call.name} is not done after {timeout} s")
         if call.error is not None:
-            call.runtime.fetched(call)
+            call.runtime.note_seen(call)
         return call.error
 
     def done(self) -> bool:
@@ -92,7 +92,7 @@ class Future(Generic[T]):
         self._call.runtime.add_callback(self._call, self, callback)
 
     def __await__(self) -> Generator[Any, None, T]:
-        self._call.runtime.awaited(self._call)
+        self._call.runtime.prepare_await(self._call)
         if not self._call.done:
             import asyncio  # slow to import, and most programs have no event loop
 
@@ -109,7 +109,7 @@ class Future(Generic[T]):
 
             self._call.runtime.add_callback(self._call, None, tell)
             yield from waiter
-        fetching = self._call.runtime.fetching(self)
+        fetching = self._call.runtime.start_fetch(self)
         if fetching is not None:
             import asyncio
 

@@ -39,9 +39,11 @@ class Interrupts:
             while isinstance(owner, Interrupts) and not owner._installed:
                 before = owner._before  # that runtime was closed on another thread
                 owner = getattr(before, "__self__", None)
-            if callable(before) and (before is signal.default_int_handler or _of_asyncio(before)):
+            if callable(before) and (
+                before is signal.default_int_handler or _is_from_asyncio(before)
+            ):
                 self._before = before
-                signal.signal(signal.SIGINT, self._handle)
+                signal.signal(signal.SIGINT, self._handle_signal)
                 self._installed = True
 
     def restore(self) -> None:
@@ -51,7 +53,7 @@ class Interrupts:
         passes every signal on to the previous one."""
         self._installed = False
         on_main = threading.current_thread() is threading.main_thread()
-        if on_main and signal.getsignal(signal.SIGINT) == self._handle:
+        if on_main and signal.getsignal(signal.SIGINT) == self._handle_signal:
             signal.signal(signal.SIGINT, self._before)
         self.check()
 
@@ -81,16 +83,16 @@ class Interrupts:
             self.held_back = False
             raise KeyboardInterrupt
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         self._pressed = True
         try:
             self._before(number, frame)
         except KeyboardInterrupt:
-            if not (self._installed and self._guards(frame)):
+            if not (self._installed and self._guards_frame(frame)):
                 raise
             self.held_back = True
 
-    def _guards(self, frame: FrameType | None) -> bool:
+    def _guards_frame(self, frame: FrameType | None) -> bool:
         while frame is not None and frame.f_code is not _BLOCK:
             if frame.f_code.co_filename in self._guarded:
                 return True
@@ -98,7 +100,7 @@ class Interrupts:
         return False
 
 
-def _of_asyncio(handler: Callable[..., object]) -> bool:
+def _is_from_asyncio(handler: Callable[..., object]) -> bool:
     function = getattr(handler, "func", None)  # it is a functools.partial, from Python 3.11 on
     return getattr(function, "__module__", None) == "asyncio.runners"
 

@@ -34,15 +34,15 @@ class LogFile:
             try:
                 self._file.write(line + "\n")
             except OSError as error:
-                self._give_up(error)
+                self._cut_off(error)
 
     def close(self) -> None:
         try:
             self._file.close()
         except OSError as error:  # the file is closed nevertheless
             if not self._broken:
-                self._give_up(error)
+                self._cut_off(error)
 
-    def _give_up(self, error: OSError) -> None:
+    def _cut_off(self, error: OSError) -> None:
         self._broken = True
         _log.error("the log %s is cut off: %s", self._path, error)

@@ -117,7 +117,7 @@ def timeline(records: Sequence[TaskRecord], path: PathLike, *, title: str = "") 
     """
     if not records:
         raise ValueError("no call has ended: there is nothing to draw")
-    _draw(path, lambda: _timeline(records, title))
+    _write_picture(path, lambda: _draw_timeline(records, title))
 
 
 def totals(
@@ -151,7 +151,7 @@ def totals(
     for group in {bar.group for bar in bars}:
         if sum(bar.kind == "baseline" for bar in bars if bar.group == group) > 1:
             raise ValueError(f"several baselines in group {group!r}: give one")
-    _draw(path, lambda: _totals(bars, title, reference, most_s or float("inf")))
+    _write_picture(path, lambda: _draw_totals(bars, title, reference, most_s or float("inf")))
 
 
 def against_constraint(points: Sequence[Point], path: PathLike, *, title: str = "") -> None:
@@ -169,7 +169,7 @@ def against_constraint(points: Sequence[Point], path: PathLike, *, title: str = 
     for point in points:
         if point.constraint is not None and not point.constraint > 0:
             raise ValueError(f"point {point.name!r}: the constraint must be above 0 MB/s, or None")
-    _draw(path, lambda: _against_constraint(points, title))
+    _write_picture(path, lambda: _draw_against_constraint(points, title))
 
 
 def learning(
@@ -201,7 +201,7 @@ def learning(
             f"{explanation.get('flow')!r} with policy {explanation.get('policy')!r} has learned "
             "nothing in this run: there is nothing to draw"
         )
-    _draw(path, lambda: _learning(explanation, limits, title))
+    _write_picture(path, lambda: _draw_learning(explanation, limits, title))
 
 
 def learned(explanation: Mapping[str, Any]) -> bool:
@@ -212,7 +212,7 @@ def learned(explanation: Mapping[str, Any]) -> bool:
 # ---- The file. ----------------------------------------------------------------------------------
 
 
-def _draw(path: PathLike, make: Callable[[], Figure]) -> None:
+def _write_picture(path: PathLike, make: Callable[[], Figure]) -> None:
     path = Path(path)
     if path.suffix.lower() not in _FORMATS:
         raise ValueError(f"{str(path)!r}: a picture ends with one of {', '.join(_FORMATS)}")
@@ -224,15 +224,15 @@ def _draw(path: PathLike, make: Callable[[], Figure]) -> None:
         ) from error
     with mpl.rc_context(_STYLE):
         # Without a date, the same picture is the same file.
-        metadata = {} if path.suffix.lower() == ".png" else {_date_key(path): None}
+        metadata = {} if path.suffix.lower() == ".png" else {_choose_date_key(path): None}
         make().savefig(path, dpi=160, metadata=metadata)
 
 
-def _date_key(path: Path) -> str:
+def _choose_date_key(path: Path) -> str:
     return "CreationDate" if path.suffix.lower() == ".pdf" else "Date"
 
 
-def _figure(width: float, height: float, title: str) -> Figure:
+def _make_figure(width: float, height: float, title: str) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height))
@@ -241,7 +241,7 @@ def _figure(width: float, height: float, title: str) -> Figure:
     return figure
 
 
-def _from_zero(axes: Axes) -> None:
+def _begin_at_zero(axes: Axes) -> None:
     top = float(axes.dataLim.y1)  # -inf where nothing was drawn
     axes.set_ylim(0, top * 1.08 if top > 0 else 1)
 
@@ -283,7 +283,7 @@ class _Calls:
         ]
 
 
-def _timeline(records: Sequence[TaskRecord], title: str) -> Figure:
+def _draw_timeline(records: Sequence[TaskRecord], title: str) -> Figure:
     import numpy as np
 
     calls = _Calls(records)
@@ -295,31 +295,31 @@ def _timeline(records: Sequence[TaskRecord], title: str) -> Figure:
         for row in range(rows)
         for io in (False, True)
     ]
-    lanes = [_lanes(calls.start[band], calls.end[band]) for band in bands]
+    lanes = [_assign_lanes(calls.start[band], calls.end[band]) for band in bands]
     one_by_one = len(records) <= _MOST_RECTANGLES and sum(n for _, n in lanes) <= _MOST_LANES
     height = 0.14 * sum(n for _, n in lanes) if one_by_one else max(1.6, 0.62 * rows)
-    figure = _figure(9, height + 2.6, title)
+    figure = _make_figure(9, height + 2.6, title)
     axes = figure.subplots(
         2, sharex=True, height_ratios=[max(height, 1.2), 1.4], gridspec_kw={"hspace": 0.05}
     )
     if one_by_one:
-        _rectangles(axes[0], calls, bands, lanes)
+        _draw_rectangles(axes[0], calls, bands, lanes)
     else:
-        _stacks(axes[0], calls, bands, [n for _, n in lanes])
+        _draw_stacks(axes[0], calls, bands, [n for _, n in lanes])
     what = "node" if together == 1 else "nodes"
     if not one_by_one:
         computing, io = (max(n for _, n in lanes[above::2]) for above in (0, 1))
         what += f"\n(full height: {computing} calls that compute, {io} of I/O)"
     axes[0].set_ylabel(what)
     _label_rows(axes[0], [n for _, n in lanes], together, one_by_one)
-    _legend(axes[0], calls)
-    _throughput(axes[1], calls)
+    _draw_legend(axes[0], calls)
+    _draw_throughput(axes[1], calls)
     axes[1].set_xlim(0, float(calls.end.max()) or 1)
     axes[1].set_xlabel("time (s)")
     return figure
 
 
-def _lanes(start: Array, end: Array) -> tuple[list[int], int]:
+def _assign_lanes(start: Array, end: Array) -> tuple[list[int], int]:
     """Returns for each call, sorted by start, the lowest free lane, and the number of lanes.
 
     A lane is free again slightly before its call ends, since threads read the clock in turn.
@@ -339,7 +339,7 @@ def _lanes(start: Array, end: Array) -> tuple[list[int], int]:
     return lanes, max(lanes, default=-1) + 1
 
 
-def _rectangles(
+def _draw_rectangles(
     axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[tuple[list[int], int]]
 ) -> None:
     from matplotlib.collections import PolyCollection
@@ -358,7 +358,7 @@ def _rectangles(
     )
 
 
-def _stacks(axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[int]) -> None:
+def _draw_stacks(axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[int]) -> None:
     """Draws in each band how many calls of each task run at once: the average in many bins."""
     import numpy as np
 
@@ -371,13 +371,13 @@ def _stacks(axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[int
             for name in np.unique(calls.name[band]).tolist():
                 chosen = band[calls.name[band] == name]
                 ones = np.ones(len(chosen))
-                at_once = _mean_at_once(calls.start[chosen], calls.end[chosen], ones, edges)
+                at_once = _average_at_once(calls.start[chosen], calls.end[chosen], ones, edges)
                 ceiling = floor - at_once / most * 0.88
-                _fill(axes, edges, floor, ceiling, calls.colors[name])
+                _fill_bins(axes, edges, floor, ceiling, calls.colors[name])
                 floor = ceiling
 
 
-def _fill(axes: Axes, edges: Array, floor: Array, ceiling: Array, color: str) -> None:
+def _fill_bins(axes: Axes, edges: Array, floor: Array, ceiling: Array, color: str) -> None:
     """Fills bins from floor to ceiling; leaves out points where neither changes."""
     import numpy as np
 
@@ -390,7 +390,7 @@ def _fill(axes: Axes, edges: Array, floor: Array, ceiling: Array, color: str) ->
     axes.fill_between(at, floor[kept], ceiling[kept], step="post", color=color, linewidth=0)
 
 
-def _mean_at_once(start: Array, end: Array, weight: Array, edges: Array) -> Array:
+def _average_at_once(start: Array, end: Array, weight: Array, edges: Array) -> Array:
     """Returns the exact mean over each bin of the summed weights of calls from start to end."""
     import numpy as np
 
@@ -426,7 +426,7 @@ def _label_rows(axes: Axes, lanes: Sequence[int], together: int, one_by_one: boo
     axes.set_ylim(top, 0)
 
 
-def _legend(axes: Axes, calls: _Calls) -> None:
+def _draw_legend(axes: Axes, calls: _Calls) -> None:
     from matplotlib.patches import Patch
 
     most = 14
@@ -446,7 +446,7 @@ def _legend(axes: Axes, calls: _Calls) -> None:
     )
 
 
-def _throughput(axes: Axes, calls: _Calls) -> None:
+def _draw_throughput(axes: Axes, calls: _Calls) -> None:
     import numpy as np
 
     last = float(calls.end.max()) or 1.0
@@ -461,17 +461,17 @@ def _throughput(axes: Axes, calls: _Calls) -> None:
         chosen = np.flatnonzero((calls.name == number) & (calls.bytes > 0))
         if not len(chosen):
             continue
-        ceiling = floor + _mean_at_once(start[chosen], end[chosen], rate[chosen], edges)
-        _fill(axes, edges, floor, ceiling, calls.colors[number])
+        ceiling = floor + _average_at_once(start[chosen], end[chosen], rate[chosen], edges)
+        _fill_bins(axes, edges, floor, ceiling, calls.colors[number])
         floor = ceiling
     axes.set_ylabel("I/O (MB/s)")
-    _from_zero(axes)
+    _begin_at_zero(axes)
 
 
 # ---- Bars and points. ---------------------------------------------------------------------------
 
 
-def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> Figure:
+def _draw_totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> Figure:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -480,7 +480,7 @@ def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> F
     for i, bar in enumerate(bars):
         gap = 0.0 if i == 0 else 1.0 if bar.group == bars[i - 1].group else 1.6
         places.append((places[-1] if places else 0.0) + gap)
-    figure = _figure(max(4.0, 1.2 + 0.55 * (places[-1] + 1)), 3.6, title)
+    figure = _make_figure(max(4.0, 1.2 + 0.55 * (places[-1] + 1)), 3.6, title)
     axes = figure.subplots()
     baselines = {bar.group: bar.seconds for bar in bars if bar.kind == "baseline"}
     for place, bar in zip(places, bars, strict=True):
@@ -533,8 +533,8 @@ def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> F
     return figure
 
 
-def _against_constraint(points: Sequence[Point], title: str) -> Figure:
-    figure = _figure(5.5, 4.8, title)
+def _draw_against_constraint(points: Sequence[Point], title: str) -> Figure:
+    figure = _make_figure(5.5, 4.8, title)
     throughput, task_time = figure.subplots(2, sharex=True)
     known = sorted({point.constraint for point in points if point.constraint is not None})
     none = known[0] / 2 if known else 1.0  # the place of points without a constraint
@@ -542,7 +542,7 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
         (point for point in points if point.kind == "static" and point.constraint is not None),
         key=lambda point: point.constraint or 0,
     )
-    for axes, value in ((throughput, _mb_per_s), (task_time, _task_s)):
+    for axes, value in ((throughput, _get_mb_per_s), (task_time, _get_task_s)):
         axes.plot(
             [point.constraint or none for point in static],
             [value(point) for point in static],
@@ -550,7 +550,7 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
             marker="o",
             markersize=4,
         )
-        groups = _beside_each_other(points, none)
+        groups = _group_points(points, none)
         nexts = [group[0][0] for group in groups[1:]] + [float("inf")]
         for beside, following in zip(groups, nexts, strict=False):
             for at, point in beside:
@@ -573,15 +573,15 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
         axes.set_xscale("log", base=2)
         axes.margins(x=0.1, y=0.15)
     throughput.set_ylabel("I/O throughput (MB/s)")
-    _from_zero(throughput)
+    _begin_at_zero(throughput)
     task_time.set_ylabel("I/O task time (s)")
     times = [point.task_s for point in points]
     if max(times) > 10 * min(times) > 0:
         task_time.set_yscale("log")
     else:
-        _from_zero(task_time)
+        _begin_at_zero(task_time)
     task_time.set_xlabel("constraint (MB/s held by a task)")
-    ticks = {value: f"{value:g}" for value in _few(_labelled(static) or known)}
+    ticks = {value: f"{value:g}" for value in _thin_out(_choose_labels(static) or known)}
     if any(point.constraint is None for point in points):
         ticks[none] = "none"
     task_time.set_xticks(list(ticks), list(ticks.values()))
@@ -590,7 +590,7 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
     return figure
 
 
-def _beside_each_other(points: Sequence[Point], none: float) -> list[list[tuple[float, Point]]]:
+def _group_points(points: Sequence[Point], none: float) -> list[list[tuple[float, Point]]]:
     """Groups points that are hardly apart, each with its place. Leaves out the static ones."""
     placed = [(none if point.constraint is None else point.constraint, point) for point in points]
     groups: list[list[tuple[float, Point]]] = []
@@ -606,27 +606,27 @@ def _beside_each_other(points: Sequence[Point], none: float) -> list[list[tuple[
 _MARKERS = {"baseline": "s", "unconstrained": "X", "static": "o", "auto": "^", "climb": "D"}
 
 
-def _mb_per_s(point: Point) -> float:
+def _get_mb_per_s(point: Point) -> float:
     return point.mb_per_s
 
 
-def _task_s(point: Point) -> float:
+def _get_task_s(point: Point) -> float:
     return point.task_s
 
 
-def _labelled(static: Sequence[Point]) -> list[float]:
+def _choose_labels(static: Sequence[Point]) -> list[float]:
     """Returns the places of the axis's numbers: the static constraints, if there are several."""
     return [point.constraint or 0 for point in static] if len(static) > 1 else []
 
 
-def _few(values: Sequence[float], most: int = 12) -> list[float]:
+def _thin_out(values: Sequence[float], most: int = 12) -> list[float]:
     return list(values[:: -(-len(values) // most) or 1])
 
 
 # ---- Learning. ----------------------------------------------------------------------------------
 
 
-def _learning(
+def _draw_learning(
     explanation: Mapping[str, Any], limits: Sequence[tuple[float, int]], title: str
 ) -> Figure:
     title = title or (
@@ -634,18 +634,18 @@ def _learning(
         f"{explanation['phase']}"
     )
     if explanation.get("samples"):
-        return _climbing(explanation, limits, title)
-    return _epochs_and_choices(explanation, title)
+        return _draw_climbing(explanation, limits, title)
+    return _draw_epochs_and_choices(explanation, title)
 
 
-def _epochs_and_choices(explanation: Mapping[str, Any], title: str) -> Figure:
+def _draw_epochs_and_choices(explanation: Mapping[str, Any], title: str) -> Figure:
     epochs, choices = explanation.get("epochs") or [], explanation.get("choices") or []
-    figure = _figure(8 if epochs and choices else 4.5, 4, title)
+    figure = _make_figure(8 if epochs and choices else 4.5, 4, title)
     columns = figure.subplots(2, bool(epochs) + bool(choices), squeeze=False, sharex="col")
     if epochs:
-        _epochs(columns[0, 0], columns[1, 0], epochs)
+        _draw_epochs(columns[0, 0], columns[1, 0], epochs)
     if choices:
-        _choices(columns[0, -1], columns[1, -1], choices)
+        _draw_choices(columns[0, -1], columns[1, -1], choices)
     if epochs and choices:
         columns[0, 1].sharey(columns[0, 0])
     constraints = sorted({one["constraint_mb_per_s"] for one in (*epochs, *choices)})
@@ -657,7 +657,7 @@ def _epochs_and_choices(explanation: Mapping[str, Any], title: str) -> Figure:
     return figure
 
 
-def _epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> None:
+def _draw_epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> None:
     """Draws the epochs, each as wide as its number of tasks; dotted and hollow if unregistered."""
     at = 0
     for epoch in epochs:
@@ -674,12 +674,12 @@ def _epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> No
         at = end
     above.set_title(f"learning: {sum(epoch['tasks'] for epoch in epochs)} tasks")
     below.set_ylabel("mean time of a task (s)")
-    _from_zero(below)
+    _begin_at_zero(below)
     below.set_xlim(0, at)
     below.set_xlabel("I/O tasks that ended while it learned")
 
 
-def _choices(above: Axes, below: Axes, choices: Sequence[Mapping[str, Any]]) -> None:
+def _draw_choices(above: Axes, below: Axes, choices: Sequence[Mapping[str, Any]]) -> None:
     seconds = [one["now_ns"] / 1e9 for one in choices]
     constraints = [one["constraint_mb_per_s"] for one in choices]
     color = KINDS["auto"]
@@ -688,18 +688,18 @@ def _choices(above: Axes, below: Axes, choices: Sequence[Mapping[str, Any]]) -> 
     waiting = [one["waiting"] for one in choices]
     below.plot(seconds, waiting, color=_GREY, marker=".", linestyle="none")
     below.set_ylabel("tasks that waited then")
-    _from_zero(below)
+    _begin_at_zero(below)
     below.set_xlabel("time (s)")
 
 
-def _climbing(
+def _draw_climbing(
     explanation: Mapping[str, Any], limits: Sequence[tuple[float, int]], title: str
 ) -> Figure:
     samples = explanation["samples"]
     seconds = [one["now_ns"] / 1e9 for one in samples]
     used = [one for one in samples if one["used"]]
     color = KINDS["climb"]
-    figure = _figure(8, 4, title)
+    figure = _make_figure(8, 4, title)
     places: dict[str, Axes] = figure.subplot_mosaic(
         [["rate", "curve"], ["limit", "curve"]], width_ratios=[2, 1]
     )
@@ -709,7 +709,7 @@ def _climbing(
         fill = color if one["used"] else "white"
         rate.plot(at, one["mb_per_s"], color=color, marker="o", ms=3.5, mew=0.6, mfc=fill)
     rate.set_ylabel("throughput (MB/s)")
-    _from_zero(rate)
+    _begin_at_zero(rate)
     rate.tick_params(labelbottom=False)
     held = [*limits, (seconds[-1], limits[-1][1])] if limits else []
     at, held_then = zip(
@@ -717,7 +717,7 @@ def _climbing(
     )
     limit.plot(at, held_then, color=color, drawstyle="steps-post")
     limit.set_ylabel("limit (tasks at once)")
-    _from_zero(limit)
+    _begin_at_zero(limit)
     all_samples = explanation.get("samples_heard", len(samples))
     left_out = (
         f"; {all_samples - len(samples)} samples left out" if all_samples > len(samples) else ""
@@ -737,7 +737,7 @@ def _climbing(
         curve.set_title(f"limit at last: {explanation['limit']}")
     curve.set_xlabel("limit (tasks at once)")
     curve.set_ylabel("throughput (MB/s), samples used")
-    _from_zero(curve)
+    _begin_at_zero(curve)
     return figure
 
 
@@ -758,12 +758,12 @@ def draw_run(run: RunFile, folder: PathLike, *, suffix: str = ".png") -> list[Pa
     paths = []
     if run.records:
         paths.append(folder / f"timeline{suffix}")
-        timeline(run.records, paths[-1], title=_title(run))
+        timeline(run.records, paths[-1], title=_make_title(run))
     names = [explanation["flow"] for explanation in run.explanations]
     for explanation in filter(learned, run.explanations):
         flow, device = explanation["flow"], explanation["device"]
         name = flow if names.count(flow) == 1 else f"{flow}-{device}"
-        paths.append(folder / f"learning-{_file_name(name)}{suffix}")
+        paths.append(folder / f"learning-{_make_file_name(name)}{suffix}")
         learning(explanation, paths[-1], limits=run.limits.get((flow, device), ()))
     return paths
 
@@ -788,11 +788,11 @@ def compare_runs(
         if run.summary is None:
             raise ValueError(f"run {name!r} is cut off: its total time is not known")
         explanations = run.explanations
-        kind = _kind(explanations[0]["policy"]) if explanations else "baseline"
+        kind = _find_kind(explanations[0]["policy"]) if explanations else "baseline"
         bars.append(Bar(name, run.summary["wall_s"], kind))
         io = [record for record in run.records if record.io]
         if io:
-            points.append(_point(name, kind, io, run))
+            points.append(_make_point(name, kind, io, run))
     paths = [folder / f"totals{suffix}"]
     totals(bars, paths[0])
     if points:
@@ -801,7 +801,7 @@ def compare_runs(
     return paths
 
 
-def _point(name: str, kind: str, io: Sequence[TaskRecord], run: RunFile) -> Point:
+def _make_point(name: str, kind: str, io: Sequence[TaskRecord], run: RunFile) -> Point:
     explanation = run.explanations[0]
     summary = run.summary
     assert summary is not None  # it is not cut off
@@ -815,13 +815,13 @@ def _point(name: str, kind: str, io: Sequence[TaskRecord], run: RunFile) -> Poin
     return Point(name, constraint or None, rate, seconds / len(io), kind)
 
 
-def _kind(policy: str) -> str:
+def _find_kind(policy: str) -> str:
     if policy.startswith("auto"):
         return "auto"
     return {"none": "unconstrained", "fixed": "static"}.get(policy, policy)
 
 
-def _title(run: RunFile) -> str:
+def _make_title(run: RunFile) -> str:
     program = next((Path(word).name for word in run.run["command"] if word.endswith(".py")), "")
     summary = run.summary
     if summary is None:
@@ -832,7 +832,7 @@ def _title(run: RunFile) -> str:
     return f"{program}: {shown}" if program else shown
 
 
-def _file_name(text: str) -> str:
+def _make_file_name(text: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_.," else "_" for letter in text)
 
 

@@ -119,9 +119,9 @@ class Pool:
     def push(self, call: Call) -> None:
         """Queues a call that is READY."""
         self._queue.append(call)
-        self.call_up()
+        self.wake_thread()
 
-    def call_up(self) -> None:
+    def wake_thread(self) -> None:
         """Wakes or starts a thread if the call at the head of the queue can start."""
         queue = self._queue
         while queue and queue[0].state != READY:  # cancelled meanwhile
@@ -155,7 +155,7 @@ class Pool:
         self._waiting += 1
         if worker.call is not None:
             self.free += worker.call.task.cpus
-        self.call_up()
+        self.wake_thread()
 
     def end_wait(self, worker: Worker) -> None:
         if worker.abandoned:
@@ -173,7 +173,7 @@ class Pool:
             self._waiting -= 1
         elif worker.call is not None:
             self.free += worker.call.task.cpus
-        self.call_up()
+        self.wake_thread()
 
     def _start_thread(self) -> None:
         """Starts one more thread.
@@ -184,7 +184,10 @@ class Pool:
         worker = Worker(self)
         # A daemon thread: a task that hangs must not keep the interpreter from ending.
         thread = threading.Thread(
-            target=self._loop, args=(worker,), name=f"{self._name}-{len(self.workers)}", daemon=True
+            target=self._run_calls,
+            args=(worker,),
+            name=f"{self._name}-{len(self.workers)}",
+            daemon=True,
         )
         self.workers.add(worker)
         self._looking += 1
@@ -195,14 +198,14 @@ class Pool:
             self._looking -= 1
             raise
 
-    def _loop(self, worker: Worker) -> None:
+    def _run_calls(self, worker: Worker) -> None:
         _local.worker = worker
         lock = self._lock
         lock.acquire()
         while True:
-            call = self._take()
+            call = self._take_call()
             if call is None:
-                if self._park(worker):
+                if self._park_worker(worker):
                     continue
                 break
             worker.call = call
@@ -218,7 +221,7 @@ class Pool:
             todo = self._ended(call, outcome)
             if todo:
                 self._looking -= 1
-                self.call_up()
+                self.wake_thread()
                 lock.release()
                 carry_out(todo)
                 lock.acquire()
@@ -234,7 +237,7 @@ class Pool:
         if worker.process is not None:
             worker.process.close()
 
-    def _take(self) -> Call | None:
+    def _take_call(self) -> Call | None:
         queue = self._queue
         while queue:
             call = queue[0]
@@ -247,12 +250,12 @@ class Pool:
                 call.state = RUNNING
                 self._looking -= 1
                 if queue:
-                    self.call_up()
+                    self.wake_thread()
                 return call
             queue.popleft()
         return None
 
-    def _park(self, worker: Worker) -> bool:
+    def _park_worker(self, worker: Worker) -> bool:
         """Waits until there may be something to do; returns False if the thread is to end."""
         self._looking -= 1
         if self._stopping or len(self.workers) - self._waiting > self._most:

@@ -43,7 +43,7 @@ class _Checker(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         named = isinstance(value, (type, types.FunctionType, Task))
-        if named and value.__module__ == "__main__" and not _main_is_found():
+        if named and value.__module__ == "__main__" and not _can_import_main():
             raise pickle.PicklingError(
                 f"{value.__qualname__!r} is defined in a notebook, at a prompt, in `python -c` or "
                 "in the __main__.py of a package, which a worker process cannot import"
@@ -51,7 +51,7 @@ class _Checker(pickle.Pickler):
         return NotImplemented
 
 
-def _main_is_found() -> bool:
+def _can_import_main() -> bool:
     """Returns whether worker processes can import the program, as multiprocessing does."""
     main = sys.modules["__main__"]
     name: str | None = getattr(getattr(main, "__spec__", None), "name", None)
@@ -60,7 +60,7 @@ def _main_is_found() -> bool:
     return os.path.isfile(getattr(main, "__file__", None) or "")  # noqa: PTH113
 
 
-def _check(value: Any) -> None:
+def _check_pickles(value: Any) -> None:
     # Large arrays are not copied (buffer_callback), since nobody reads what is written here.
     with io.BytesIO() as nowhere:
         _Checker(nowhere, protocol=5, buffer_callback=lambda _: False).dump(value)
@@ -73,13 +73,13 @@ def check_picklable(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         TypeError: the task or an argument cannot be sent; the text says which.
     """
     try:
-        _check((task, args, kwargs))
+        _check_pickles((task, args, kwargs))
         return
     except Exception:
         pass  # now find out which one
     way_out = "use Runtime(workers='threads')"
     try:
-        _check(task)
+        _check_pickles(task)
     except Exception as error:
         raise TypeError(
             f"task {task.name!r} cannot be found by a worker process ({error}): define it at the "
@@ -87,7 +87,7 @@ def check_picklable(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         ) from error
     for name, value in task.signature.bind(*args, **kwargs).arguments.items():
         try:
-            _check(value)
+            _check_pickles(value)
         except Exception as error:
             raise TypeError(
                 f"task {task.name!r}: argument {name!r} cannot be sent to a worker process "
@@ -106,7 +106,7 @@ def pickle_call(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> by
     except Exception:
         check_picklable(task, args, kwargs)
         raise
-    if not _main_is_found() and b"__main__" in payload:
+    if not _can_import_main() and b"__main__" in payload:
         check_picklable(task, args, kwargs)
     return payload
 
@@ -120,7 +120,7 @@ class WorkerProcess:
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
         self._process = spawn.Process(
-            target=_serve, args=(theirs,), name="ioweave-worker", daemon=True
+            target=_serve_calls, args=(theirs,), name="ioweave-worker", daemon=True
         )
         self._process.start()
         theirs.close()
@@ -161,7 +161,7 @@ class WorkerProcess:
             self._process.join()
             if self._killed is not None:
                 raise self._killed from None
-            raise WorkerDied(_how(self._process.exitcode)) from None
+            raise WorkerDied(_describe_end(self._process.exitcode)) from None
         self._served = True
         value, written, error, text = pickle.loads(reply)
         if error is None:
@@ -180,18 +180,18 @@ class WorkerProcess:
         self._process.join()
 
 
-def _how(code: int | None) -> str:
+def _describe_end(code: int | None) -> str:
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
             return f"the worker process was killed by {signal.Signals(-code).name}"
     return f"the worker process ended with exit code {code} before the task did"
 
 
-def _serve(connection: Connection) -> None:
+def _serve_calls(connection: Connection) -> None:
     """The main loop of a worker process. It ends when the runtime's end of the pipe is closed."""
     import multiprocessing
 
-    _end_with(multiprocessing.parent_process())
+    _die_with(multiprocessing.parent_process())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which decides
     # To the program this is a daemon process, so that it can end. Here tasks may start processes.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
@@ -200,7 +200,7 @@ def _serve(connection: Connection) -> None:
             payload = connection.recv_bytes()
         except (EOFError, OSError):
             return
-        reply = _reply(connection, payload)
+        reply = _run_payload(connection, payload)
         try:
             connection.send_bytes(reply)
         except OSError:  # the program was killed
@@ -210,7 +210,7 @@ def _serve(connection: Connection) -> None:
 _PR_SET_PDEATHSIG = 1
 
 
-def _end_with(parent: Any) -> None:
+def _die_with(parent: Any) -> None:
     """Lets the kernel kill this process, however busy it is, when the program is killed.
 
     The kernel does so when the *thread* ends that started the process. That thread first waits for
@@ -222,7 +222,7 @@ def _end_with(parent: Any) -> None:
         os._exit(1)  # the program was killed before
 
 
-def _reply(connection: Connection, payload: bytes) -> bytes:
+def _run_payload(connection: Connection, payload: bytes) -> bytes:
     try:
         task, args, kwargs = pickle.loads(payload)
         if task.timeout is not None:
@@ -230,16 +230,16 @@ def _reply(connection: Connection, payload: bytes) -> bytes:
         value = task.function(*args, **kwargs)
         written = task.written_objects(args, kwargs) if task.objects else []
     except BaseException as error:
-        return _reply_error(error)
+        return _pack_error(error)
     try:
         return pickle.dumps((value, written, None, ""), protocol=5)
     except Exception as error:
-        return _reply_error(
+        return _pack_error(
             TypeError(f"task {task.name!r}: its value cannot be sent to the program: {error}")
         )
 
 
-def _reply_error(error: BaseException) -> bytes:
+def _pack_error(error: BaseException) -> bytes:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         sent = pickle.dumps(error, protocol=5)

@@ -73,7 +73,7 @@ class Progress:
         self._began = clock()
         self._moved: deque[tuple[float, dict[Key, int]]] = deque()
         self._live: Live | None = None
-        if self._drawable():
+        if self._can_draw():
             from rich.live import Live
 
             # What the program prints goes above the table, but only if it goes to a terminal.
@@ -85,9 +85,11 @@ class Progress:
             )
         self._period = draw_s if self._live is not None else line_s
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="ioweave-progress", daemon=True)
+        self._thread = threading.Thread(
+            target=self._show_repeatedly, name="ioweave-progress", daemon=True
+        )
 
-    def _drawable(self) -> bool:
+    def _can_draw(self) -> bool:
         console = self._console
         return console.is_terminal and not console.is_dumb_terminal and not console.is_jupyter
 
@@ -101,7 +103,7 @@ class Progress:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _loop(self) -> None:
+    def _show_repeatedly(self) -> None:
         try:
             while not self._end.wait(self._period):
                 self.show()
@@ -116,8 +118,10 @@ class Progress:
     def show(self) -> None:
         """Draws the table, or writes a line."""
         stats = self._stats()
-        rates = self._rates(stats)
-        why = {(one["flow"], one["device"]): _constraint(one) for one in self._explanations()}
+        rates = self._measure_rates(stats)
+        why = {
+            (one["flow"], one["device"]): _describe_constraint(one) for one in self._explanations()
+        }
         if self._live is None:
             self._console.file.write(self.line(stats, rates, why) + "\n")
             self._console.file.flush()
@@ -126,12 +130,12 @@ class Progress:
             self._live.start()
         self._live.update(self.table(stats, rates, why), refresh=True)
 
-    def _rates(self, stats: Stats) -> dict[Key, float]:
+    def _measure_rates(self, stats: Stats) -> dict[Key, float]:
         """Returns MB/s of each flow. For a flow with running calls, which may take minutes, it is
         the measured throughput of its device. If that is not measured, it is the throughput of the
         calls that ended in the last seconds."""
         now = self._clock()
-        moved = {_key(flow): flow.bytes for flow in stats.flows}
+        moved = {_make_key(flow): flow.bytes for flow in stats.flows}
         while len(self._moved) > 1 and self._moved[1][0] <= now - _WINDOW_S:
             self._moved.popleft()
         since, before = self._moved[0] if self._moved else (self._began, {})
@@ -139,7 +143,7 @@ class Progress:
         per_mb = _MB * (now - since) or math.inf
         ended = {key: (moved[key] - before.get(key, 0)) / per_mb for key in moved}
         return ended | {
-            _key(flow): flow.device_mb_per_s
+            _make_key(flow): flow.device_mb_per_s
             for flow in stats.flows
             if flow.running and flow.device_mb_per_s is not None
         }
@@ -151,10 +155,10 @@ class Progress:
         "ioweave 1:05: 8 of 48 cpus busy, 9 pending, 1 done; save on ssd ..."."""
         parts = [
             f"{stats.cpus - stats.cpus_free} of {stats.cpus} cpus busy, {stats.pending} pending, "
-            f"{_done(stats)}"
+            f"{_describe_done(stats)}"
         ]
-        for flow in _busiest(stats.flows):
-            key = _key(flow)
+        for flow in _choose_flows(stats.flows):
+            key = _make_key(flow)
             constraint = f" ({why[key]})" if key in why else ""
             limit = f" of {flow.limit}" if flow.limit else ""
             parts.append(
@@ -177,9 +181,9 @@ class Progress:
         for column in table.columns[1:6]:
             column.justify = "right"
         table.columns[-1].no_wrap = True
-        shown = _busiest(stats.flows)
+        shown = _choose_flows(stats.flows)
         for flow in shown:
-            key = _key(flow)
+            key = _make_key(flow)
             table.add_row(
                 Text(f"{flow.task} on {flow.device}"),
                 str(flow.waiting),
@@ -199,14 +203,13 @@ class Progress:
             str(stats.cpus),
             str(max(0, stats.succeeded - io_done)),
         )
-        table.caption = (
-            f"{_clock(self._clock() - self._began)}, {stats.pending} pending, {_done(stats)}"
-        )
+        passed = _clock(self._clock() - self._began)
+        table.caption = f"{passed}, {stats.pending} pending, {_describe_done(stats)}"
         table.caption_justify = "left"
         return table
 
 
-def _busiest(flows: Iterable[FlowStats]) -> list[FlowStats]:
+def _choose_flows(flows: Iterable[FlowStats]) -> list[FlowStats]:
     """Returns the flows to show in their order. Of too many, those with work come first."""
     shown = list(flows)
     if len(shown) > _MOST_ROWS:
@@ -214,7 +217,7 @@ def _busiest(flows: Iterable[FlowStats]) -> list[FlowStats]:
     return shown[:_MOST_ROWS]
 
 
-def _done(stats: Stats) -> str:
+def _describe_done(stats: Stats) -> str:
     text = f"{stats.succeeded} done"
     for name, count in (("failed", stats.failed), ("cancelled", stats.cancelled)):
         if count:
@@ -222,11 +225,11 @@ def _done(stats: Stats) -> str:
     return text
 
 
-def _key(flow: FlowStats) -> Key:
+def _make_key(flow: FlowStats) -> Key:
     return flow.task, flow.device
 
 
-def _constraint(explanation: Mapping[str, Any]) -> str:
+def _describe_constraint(explanation: Mapping[str, Any]) -> str:
     """Returns a text such as "fixed 8 MB/s", "auto 4 MB/s, learning", "climb, settled", "none"."""
     policy, phase = str(explanation["policy"]), str(explanation["phase"])
     held = explanation["constraint_mb_per_s"]

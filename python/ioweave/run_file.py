@@ -67,13 +67,13 @@ class Union:
         if self._new:
             self._new += self._merged
             self._new.sort()
-            self._merged, self._new = self._joined(self._new), []
+            self._merged, self._new = self._join_intervals(self._new), []
             while len(self._merged) > self._most:
                 self._closed = max(1e-6, 2 * self._closed)
-                self._merged = self._joined(self._merged)
+                self._merged = self._join_intervals(self._merged)
         return self._merged
 
-    def _joined(self, intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    def _join_intervals(self, intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
         joined: list[tuple[float, float]] = []
         begin = end = -1.0
         for start, stop in intervals:
@@ -163,10 +163,12 @@ class Recorder:
                 raise IsADirectoryError(
                     errno.EISDIR, "the run file is a folder", os.fspath(self._path)
                 )
-            self._file = _part_of(self._path).open("w", encoding="utf-8")
+            self._file = _make_part_path(self._path).open("w", encoding="utf-8")
             devices = list(devices)
-            self._put(_line("run", **_run(runtime, devices)))
-            self._put(*(_line("device", **_device(device)) for device in devices))
+            self._write_lines(_format_line("run", **_describe_run(runtime, devices)))
+            self._write_lines(
+                *(_format_line("device", **_describe_device(device)) for device in devices)
+            )
 
     def call(
         self,
@@ -208,7 +210,7 @@ class Recorder:
         """Notes that from now on `limit` calls of an I/O task may run at once on a node; 0: any
         number."""
         if self._file is not None:
-            line = _line("limit", task=task, device=device, at_s=round(at_s, 6), limit=limit)
+            line = _format_line("limit", task=task, device=device, at_s=round(at_s, 6), limit=limit)
             with self._lock:
                 self._lines.append(line)
 
@@ -216,11 +218,11 @@ class Recorder:
         """Sums up what was noted, and writes it. Does nothing while another thread does so."""
         if self._writing.acquire(blocking=False):
             try:
-                self._flush()
+                self._write_pending()
             finally:
                 self._writing.release()
 
-    def _flush(self) -> None:
+    def _write_pending(self) -> None:
         """Does what flush() does. Needs `_writing`."""
         with self._lock:
             self._flush_at = time.monotonic() + _PERIOD_S
@@ -246,7 +248,7 @@ class Recorder:
                 + (f',"bytes":{nbytes}' if nbytes else "")
                 + (',"failed":true}' if failed else "}")
             )
-        self._put(*lines)
+        self._write_lines(*lines)
 
     def records(self) -> list[TaskRecord]:
         """Returns all records that were kept, in the order in which the calls ended."""
@@ -277,29 +279,37 @@ class Recorder:
         """
         explained = {(one["flow"], one["device"]): one for one in explanations}
         with self._writing:
-            self._flush()
+            self._write_pending()
             with self._lock:
                 self._closed = True
             for key in explained.keys() - self._tasks.keys():  # tasks without a call that ended
                 self._totals.append(_Totals(*key))
             for total in self._totals:
-                self._put(_line("task", **_task(total, explained.get((total.name, total.device)))))
-            self._put(_line("summary", **self._summary(wall_s, tasks, exit_code)))
-            self._name()
+                self._write_lines(
+                    _format_line(
+                        "task", **_describe_task(total, explained.get((total.name, total.device)))
+                    )
+                )
+            self._write_lines(
+                _format_line("summary", **self._make_summary(wall_s, tasks, exit_code))
+            )
+            self._rename_file()
 
     def discard(self) -> None:
         """Deletes the file, since nothing has run."""
         if self._file is not None and self._path is not None:
-            self._abandon()
-            _part_of(self._path).unlink(missing_ok=True)
+            self._close_file()
+            _make_part_path(self._path).unlink(missing_ok=True)
 
-    def _abandon(self) -> None:
+    def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):  # the rest of its buffer cannot be written
                 file.close()
 
-    def _summary(self, wall_s: float, tasks: Mapping[str, int], exit_code: int) -> dict[str, Any]:
+    def _make_summary(
+        self, wall_s: float, tasks: Mapping[str, int], exit_code: int
+    ) -> dict[str, Any]:
         user_s, system_s, read_bytes = (
             now - before for now, before in zip(_usage(), self._usage, strict=True)
         )
@@ -328,42 +338,42 @@ class Recorder:
             "remarks": [],
         }
 
-    def _put(self, *lines: str) -> None:
+    def _write_lines(self, *lines: str) -> None:
         if self._file is not None and lines:
             try:
                 self._file.write("\n".join(lines) + "\n")
                 self._file.flush()  # so that no forked child writes it too, and nothing is lost
             except OSError as error:
-                self._give_up(error)
+                self._cut_off(error)
 
-    def _name(self) -> None:
+    def _rename_file(self) -> None:
         if self._file is None or self._path is None:
             return
         try:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-            _part_of(self._path).replace(self._path)
+            _make_part_path(self._path).replace(self._path)
         except OSError as error:
-            self._give_up(error)
+            self._cut_off(error)
         self._file = None
 
-    def _give_up(self, error: OSError) -> None:
-        self._abandon()
+    def _cut_off(self, error: OSError) -> None:
+        self._close_file()
         if self._path is not None:
-            part = _part_of(self._path)
+            part = _make_part_path(self._path)
             _log.warning("the run file is cut off, and stays %s: %s", part, error)
 
 
-def _part_of(path: Path) -> Path:
+def _make_part_path(path: Path) -> Path:
     return path.with_name(path.name + ".part")
 
 
-def _line(type_: str, **keys: Any) -> str:
+def _format_line(type_: str, **keys: Any) -> str:
     return json.dumps({"type": type_, **keys}, separators=(",", ":"))
 
 
-def _run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any]:
+def _describe_run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any]:
     started = datetime.datetime.now(datetime.timezone.utc)
     return {
         "schema": SCHEMA,
@@ -371,8 +381,8 @@ def _run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any
         "started": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "command": list(sys.orig_argv),
         "directory": os.getcwd(),  # noqa: PTH109 (as text)
-        "machine": _machine(),
-        "mounts": _mounts(device.path for device in devices if device.path is not None),
+        "machine": _describe_machine(),
+        "mounts": _find_mounts(device.path for device in devices if device.path is not None),
         # The settings of `ioweave run`, which does not run here.
         "config": {
             "policy": "off",
@@ -386,7 +396,7 @@ def _run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any
     }
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _describe_device(device: Device) -> dict[str, Any]:
     return {
         "name": device.name,
         "path": None if device.path is None else os.path.abspath(device.path),  # noqa: PTH100
@@ -396,7 +406,7 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
-def _task(total: _Totals, explanation: Mapping[str, Any] | None) -> dict[str, Any]:
+def _describe_task(total: _Totals, explanation: Mapping[str, Any] | None) -> dict[str, Any]:
     keys: dict[str, Any] = {"name": total.name}
     if total.device is not None:
         keys["device"] = total.device
@@ -419,19 +429,19 @@ def _usage() -> tuple[float, float, float]:
     )
 
 
-def _machine() -> dict[str, Any]:
+def _describe_machine() -> dict[str, Any]:
     return {
         "host": platform.node(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
-        "processor": _processor(),
+        "processor": _read_processor(),
         "cpus": os.cpu_count() or 1,
         "cpus_allowed": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
     }
 
 
-def _processor() -> str:
+def _read_processor() -> str:
     for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":
@@ -439,7 +449,7 @@ def _processor() -> str:
     return ""
 
 
-def _mounts(paths: Iterable[str | os.PathLike[str]]) -> list[dict[str, str]]:
+def _find_mounts(paths: Iterable[str | os.PathLike[str]]) -> list[dict[str, str]]:
     """Returns the mounts that hold the paths, of paths that exist."""
     numbers = {Path(path).stat().st_dev for path in paths if os.path.exists(path)}  # noqa: PTH110
     wanted = {f"{os.major(number)}:{os.minor(number)}" for number in numbers}
@@ -496,7 +506,7 @@ def read(path: str | os.PathLike[str]) -> RunFile:
             try:
                 if not line.endswith("\n"):
                     break  # cut off in the middle
-                found = _take(found, _parsed(line))
+                found = _add_line(found, _parse_line(line))
             except (KeyError, TypeError, ValueError) as error:
                 raise ValueError(f"{path}: line {number}: no run file: {error}") from error
     if found is None:
@@ -504,19 +514,19 @@ def read(path: str | os.PathLike[str]) -> RunFile:
     return found
 
 
-def _parsed(line: str) -> Any:
+def _parse_line(line: str) -> Any:
     # The file may be somebody else's, and its texts go to terminals and into pictures.
     harmless = line[:-1].isprintable() and "\\" not in line
-    return json.loads(line, object_hook=None if harmless else _all_printable)
+    return json.loads(line, object_hook=None if harmless else _make_printable)
 
 
-def _all_printable(table: dict[str, Any]) -> dict[str, Any]:
+def _make_printable(table: dict[str, Any]) -> dict[str, Any]:
     return {
         key: printable(value) if isinstance(value, str) else value for key, value in table.items()
     }
 
 
-def _take(found: RunFile | None, line: dict[str, Any]) -> RunFile:
+def _add_line(found: RunFile | None, line: dict[str, Any]) -> RunFile:
     kind = line["type"]
     if found is None:
         if kind != "run" or line["schema"] not in _READ_SCHEMAS:

@@ -4,13 +4,15 @@ What happens to a call, in order:
 
 1. `submit`, on the caller's thread, looks through the arguments (`arguments.py`). Under the lock it
    links the call to the calls that it needs (`graph.py`).
-2. When the call needs no other any more, `_release` queues it. A computation goes to the compute
-   pool. An I/O task is first prepared, since its bytes may depend on values; then the policy is
-   told (`admission.py`). What the policy starts goes to the I/O pool, which has a thread for each.
-3. A thread of the pool (`pool.py`) runs the call: `_execute`. With worker processes the thread
+2. When the call needs no other any more, `_release_call` queues it. A computation goes to the
+   compute pool. An I/O task is first prepared, since its bytes may depend on values; then the
+   policy is told (`admission.py`). What the policy starts goes to the I/O pool, which has a thread
+   for each.
+3. A thread of the pool (`pool.py`) runs the call: `_execute_call`. With worker processes the thread
    sends the call to a process of its own (`processes.py`) and waits.
-4. `_ended` tells the policy, and runs the call again if retries are left. Otherwise `_done` marks
-   the call as done, and `_spread` releases the calls that need it, or fails them.
+4. `_handle_run_end` tells the policy, and runs the call again if retries are left. Otherwise
+   `_mark_done` marks the call as done, and `_notify_dependents` releases the calls that need it, or
+   fails them.
 
 One lock guards graph, queues, policy and counters. No code of the user's runs under the lock. What
 may run such code, preparations and the end of the user's objects, is collected in a `Todo` and
@@ -135,7 +137,7 @@ class Stats:
     flows: tuple[FlowStats, ...]
 
 
-def _default_pending_bytes() -> int:
+def _choose_pending_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
 
 
@@ -223,21 +225,25 @@ class Runtime:
         self._processes = options.workers == "processes"
         self._io_threads = options.io_threads
         self._init_calls(options)
-        self._compute = Pool(self._lock, "ioweave-compute", self._cpus, self._execute, self._ended)
-        self._io = Pool(self._lock, "ioweave-io", sys.maxsize, self._execute, self._ended)
-        self._watchdog = Watchdog(self._lock, self._expired)
-        self._transfers = Transfers(self._transferred)
+        self._compute = Pool(
+            self._lock, "ioweave-compute", self._cpus, self._execute_call, self._handle_run_end
+        )
+        self._io = Pool(
+            self._lock, "ioweave-io", sys.maxsize, self._execute_call, self._handle_run_end
+        )
+        self._watchdog = Watchdog(self._lock, self._handle_timeout)
+        self._transfers = Transfers(self._handle_transfer_end)
         self._sampler = Sampler(
             self._lock,
-            self._devices_to_sample,
-            functools.partial(counter_of, pids=self._pids),
-            self._sampled,
+            self._list_devices_to_sample,
+            functools.partial(counter_of, pids=self._list_pids),
+            self._apply_sample,
         )
 
     def _init_calls(self, options: Options) -> None:
         """Sets what does not depend on where calls run."""
         self._max_pending = options.max_pending
-        self._max_bytes = options.max_pending_bytes or _default_pending_bytes()
+        self._max_bytes = options.max_pending_bytes or _choose_pending_bytes()
         self._arguments = options.arguments
         self._devices = options.known_devices()
         self._log_path = options.log
@@ -277,9 +283,9 @@ class Runtime:
         self._began = 0.0
         self._progress: Progress | None = None
         if options.progress:
-            self._progress = Progress(self.stats, self._explanations, clock=self._clock_s)
+            self._progress = Progress(self.stats, self._explain_flows, clock=self._read_clock_s)
 
-    def _clock_s(self) -> float:
+    def _read_clock_s(self) -> float:
         """Reads the clock of records and progress."""
         return time.monotonic()
 
@@ -303,7 +309,7 @@ class Runtime:
                 self._learned.load(self._learned_path)
             if self._run_file is not None or self._keep_records:
                 self._recorder = self._make_recorder()
-            self._began = self._clock_s()
+            self._began = self._read_clock_s()
             self._open()
         except BaseException:
             self._state = "new"
@@ -353,10 +359,12 @@ class Runtime:
         """Waits for all tasks, and raises the first failure that nobody asked for.
 
         While a KeyboardInterrupt ends the program, it does what the end of a block does then."""
-        self._close(_interrupt())
+        self._close(_find_interrupt())
 
     def _close(self, error: BaseException | None) -> None:
-        inside = "callback" if self._callbacks.inside() else "task" if self._inside_task() else None
+        inside = (
+            "callback" if self._callbacks.inside() else "task" if self._is_inside_task() else None
+        )
         if inside is not None:
             raise RuntimeError(f"close() inside a {inside} would wait for the {inside} itself")
         with self._lock:
@@ -365,7 +373,7 @@ class Runtime:
             self._state = "closing"
         pressed = self._interrupts.caused(error)
         cancel = self._cancel_on_interrupt if pressed else error is not None
-        unwritten = self._io_calls() if error is not None else []
+        unwritten = self._list_io_calls() if error is not None else []
         ours: KeyboardInterrupt | None = None
         ended = False
         try:
@@ -382,7 +390,7 @@ class Runtime:
                     else:
                         pressed, ours = True, again
                         cancel = cancel or self._cancel_on_interrupt
-                        unwritten = unwritten or self._io_calls()
+                        unwritten = unwritten or self._list_io_calls()
         finally:
             failed = error is not None or ours is not None or not ended
             self._note_not_written(unwritten)
@@ -449,11 +457,11 @@ class Runtime:
     def _close_recorder(self, *, failed: bool) -> None:
         if self._recorder is not None:
             with self._lock:
-                counts = self._counts()
+                counts = self._count_calls()
             self._recorder.close(
-                wall_s=self._clock_s() - self._began,
+                wall_s=self._read_clock_s() - self._began,
                 tasks=counts,
-                explanations=self._explanations(),
+                explanations=self._explain_flows(),
                 exit_code=int(failed or bool(self._failures)),
             )
 
@@ -475,7 +483,7 @@ class Runtime:
             if self._log_file is not None:
                 self._log_file.close()
 
-    def _io_calls(self) -> list[tuple[Call, tuple[Any, ...], dict[str, Any]]]:
+    def _list_io_calls(self) -> list[tuple[Call, tuple[Any, ...], dict[str, Any]]]:
         with self._lock:
             live = sorted(self._live, key=lambda call: call.number)
             io = [call for call in live if call.task.constraint is not None]
@@ -527,7 +535,7 @@ class Runtime:
             RuntimeError: the runtime is closed.
         """
         call = Call(self, task, args, kwargs)
-        found = self._examine(call)
+        found = self._examine_arguments(call)
         if task.objects and not self._noted:
             self._begin_tracking()
         in_process = self._processes and task.constraint is None
@@ -535,7 +543,9 @@ class Runtime:
         if found is not None and found.objects and not pickled:
             how = task.arguments or self._arguments
             if how != "share":
-                found = self._protect(call, found, freeze=how == "freeze" and not in_process)
+                found = self._protect_arguments(
+                    call, found, freeze=how == "freeze" and not in_process
+                )
                 args, kwargs = call.args, call.kwargs
         uses: dict[Key, tuple[Any, Direction]] = {}
         if task.files or task.objects:
@@ -560,11 +570,11 @@ class Runtime:
                 for thing in (*found.objects, *found.futures):
                     uses.setdefault(id(thing), (thing, Direction.In))
             self._begin_threads(call)
-            self._enter(call, found, uses, todo)
+            self._add_call(call, found, uses, todo)
         carry_out(todo)
-        return self._futures_of(call)
+        return self._make_futures(call)
 
-    def _protect(self, call: Call, found: Found, *, freeze: bool) -> Found:
+    def _protect_arguments(self, call: Call, found: Found, *, freeze: bool) -> Found:
         """Copies what the program may change after the call, or finds arrays to be frozen."""
         task = call.task
         if not any(type(thing) is not bytes for thing in found.objects):
@@ -588,7 +598,7 @@ class Runtime:
                 freezing = {id(one) for one in arrays if self._frozen.can_thaw(one)}
         guard = task.guards_copies and not (self._processes and task.constraint is None)
         copier = Copier(keep, changing, freezing, guard=guard)
-        args, kwargs = copier.of(call.args, call.kwargs)
+        args, kwargs = copier.copy_arguments(call.args, call.kwargs)
         if not copier.made:
             return found
         call.copies, call.args, call.kwargs = copier.copies, args, kwargs
@@ -607,7 +617,7 @@ class Runtime:
         if call.task.timeout is not None:
             self._watchdog.begin()
 
-    def _examine(self, call: Call) -> Found | None:
+    def _examine_arguments(self, call: Call) -> Found | None:
         """Looks through the arguments of a call; returns None if they are plain values."""
         task, args, kwargs = call.task, call.args, call.kwargs
         least, most = task.positional
@@ -641,14 +651,14 @@ class Runtime:
 
         call.args, call.kwargs = replace_requests((call.args, call.kwargs), future_of)
 
-    def _transferred(self, request: Request[Any], transfer: Call) -> None:
+    def _handle_transfer_end(self, request: Request[Any], transfer: Call) -> None:
         """Releases the calls that need a request, which has ended. Called without the lock, on the
         thread of `Transfers` or on the caller's."""
         value, error = None, None
         try:
             value = request.result()
         except BaseException as raised:
-            error, value = raised, _trace_of(raised)
+            error, value = raised, _trim_trace(raised)
         transfer.brings = held_by((value,))
         todo = Todo()
         with self._lock:
@@ -656,10 +666,10 @@ class Runtime:
             if error is not None:
                 transfer.report_itself()
                 self._keep_failure(transfer)  # or tasks would silently not be run
-            self._spread(transfer, todo)
+            self._notify_dependents(transfer, todo)
         carry_out(todo)
 
-    def _enter(
+    def _add_call(
         self,
         call: Call,
         found: Found | None,
@@ -676,14 +686,14 @@ class Runtime:
         call.number = self._submitted
         self._live.add(call)
         if found is not None and found.held:
-            self._hold(call, found.held)
-        failed = self._link(call, found, uses) if call.has_futures or uses else None
+            self._hold_buffers(call, found.held)
+        failed = self._link_call(call, found, uses) if call.has_futures or uses else None
         if failed is not None:
             self._fail_for(call, failed, todo)
         elif call.missing == 0:
-            self._release(call, todo)
+            self._release_call(call, todo)
 
-    def _futures_of(self, call: Call) -> Any:
+    def _make_futures(self, call: Call) -> Any:
         """Returns what the caller of a task gets."""
         if self._interrupts.held_back:
             self._interrupts.check()
@@ -728,9 +738,9 @@ class Runtime:
         ):
             return
         while len(self._live) >= self._max_pending or (
-            self._live and self._pending_bytes + self._more(found) > self._max_bytes
+            self._live and self._pending_bytes + self._count_unheld_bytes(found) > self._max_bytes
         ):
-            if self._worker() is not None or self._callbacks.inside():
+            if self._find_worker() is not None or self._callbacks.inside():
                 return
             gate = threading.Lock()
             gate.acquire()
@@ -743,12 +753,12 @@ class Runtime:
                 if gate in self._submitters:
                     self._submitters.remove(gate)
 
-    def _more(self, found: Found | None) -> int:
+    def _count_unheld_bytes(self, found: Found | None) -> int:
         """Returns the bytes of the buffers that no pending call holds yet."""
         held = {} if found is None else found.held
         return sum(size for number, size in held.items() if number not in self._held)
 
-    def _hold(self, call: Call, buffers: dict[int, int]) -> None:
+    def _hold_buffers(self, call: Call, buffers: dict[int, int]) -> None:
         """Notes that the pending `call` holds these buffers. Each counts once, however many calls
         hold it."""
         more = {number: size for number, size in buffers.items() if number not in call.held}
@@ -759,7 +769,7 @@ class Runtime:
                 self._pending_bytes += size
             holders[1] += 1
 
-    def _let_go(self, call: Call) -> None:
+    def _drop_buffers(self, call: Call) -> None:
         for number in call.held:
             holders = self._held[number]
             holders[1] -= 1
@@ -767,7 +777,7 @@ class Runtime:
                 self._pending_bytes -= holders[0]
                 del self._held[number]
 
-    def _link(
+    def _link_call(
         self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> Call | None:
         """Orders `call` after the calls that it needs; returns one of them that failed, if any."""
@@ -775,14 +785,14 @@ class Runtime:
         for future in found.futures if found is not None else ():
             failed = graph.link(call, future._call, data=True) or failed
             if future._call.brings:
-                self._hold(call, future._call.brings)
+                self._hold_buffers(call, future._call.brings)
         for key, (thing, direction) in uses.items():
             failed = self._accesses.enter(call, key, thing, direction) or failed
         return failed
 
     # ---- From submitted to done. Methods with _ need the lock, if not said otherwise. -----------
 
-    def _release(self, call: Call, todo: Todo) -> None:
+    def _release_call(self, call: Call, todo: Todo) -> None:
         """Queues `call`, which needs no other call any more."""
         if call.needs is not None:
             todo.garbage.append(call.needs)
@@ -799,34 +809,34 @@ class Runtime:
             if call.flow.sampled:
                 self._sampler.work_came()
         else:
-            todo.append(functools.partial(self._prepare, call))
+            todo.append(functools.partial(self._prepare_call, call))
 
     def _start_io(self, started: Iterable[Call]) -> None:
         for call in started:
             self._io.push(call)
 
-    def _prepare(self, call: Call) -> None:
+    def _prepare_call(self, call: Call) -> None:
         """Replaces the futures of an I/O call and finds its bytes. Called without the lock."""
         nbytes, error, trace = 0, None, None
         try:
-            args, kwargs = _with_values_of(call)
+            args, kwargs = _resolve_arguments(call)
             nbytes = call.task.bytes_of(args, kwargs)
-        except BaseException as raised:  # as in _execute()
-            error, trace = raised, _trace_of(raised)
+        except BaseException as raised:  # as in _execute_call()
+            error, trace = raised, _trim_trace(raised)
         todo = Todo()
         with self._lock:
             if call.state == DONE:  # cancelled meanwhile
                 return
             if error is not None:
-                self._finish(call, trace, error, todo)
+                self._finish_call(call, trace, error, todo)
             else:
                 todo.garbage += call.args, call.kwargs
                 call.args, call.kwargs, call.has_futures = args, kwargs, False
                 call.nbytes = nbytes
-                self._release(call, todo)
+                self._release_call(call, todo)
         carry_out(todo)
 
-    def _execute(self, worker: Worker, call: Call) -> Outcome:
+    def _execute_call(self, worker: Worker, call: Call) -> Outcome:
         """Runs a call. Called without the lock."""
         task = call.task
         error: BaseException | None = None
@@ -839,21 +849,21 @@ class Runtime:
             if counter is not worker.counter:
                 worker.count_for(counter)
             if call.has_futures:
-                call.args, call.kwargs = _with_values_of(call)
+                call.args, call.kwargs = _resolve_arguments(call)
                 call.has_futures = False
             if self._processes and call.flow is None:
                 value = self._run_in_process(worker, call)
             else:
                 value = self._run_here(worker, call)
             if task.returns != 1:
-                value = several(task, value)
+                value = split_values(task, value)
             if type(value) not in ATOMS:
                 call.brings = held_by((value,))
         except BaseException as raised:
-            error, value = raised, _trace_of(raised)
-            if call.attempt > task.retries or _spoiled(call):
+            error, value = raised, _trim_trace(raised)
+            if call.attempt > task.retries or _has_changed_copies(call):
                 with contextlib.suppress(BaseException):  # it may run code of the user's
-                    _annotate(call, error)
+                    _annotate_error(call, error)
         if task.timeout is not None:
             self._watchdog.ended(worker)
         return value, error, time.monotonic() - began
@@ -874,7 +884,7 @@ class Runtime:
             if copies is None:
                 return task.function(*call.args, **call.kwargs)
             value = _run_on_copies(call, copies)
-            copies.returns(value)
+            copies.note_returned(value)
             return value
         except BaseException:
             # Nobody must use what a failed run made of the objects that the task changes.
@@ -910,7 +920,7 @@ class Runtime:
                 update_in_place(task.name, old, new)
         return value
 
-    def _expired(self, worker: Worker, call: Call) -> Todo:
+    def _handle_timeout(self, worker: Worker, call: Call) -> Todo:
         """Fails a call that runs for longer than its timeout, or kills its process."""
         error = TaskTimeout(f"task {call.name} took longer than {call.task.timeout} s")
         self._timed_out += 1
@@ -920,17 +930,17 @@ class Runtime:
             worker.process.kill(error)
             return Todo()
         worker.pool.abandon(worker)
-        todo = self._ended(call, (None, error, 0.0))
+        todo = self._handle_run_end(call, (None, error, 0.0))
         if self._timed_out == 1:
             todo.insert(0, functools.partial(_log.warning, _WRITTEN_OFF, error))
         return todo
 
-    def _ended(self, call: Call, outcome: Outcome) -> Todo:
+    def _handle_run_end(self, call: Call, outcome: Outcome) -> Todo:
         """Handles the end of a run: tells the policy, then runs the call again or finishes it."""
         value, error, seconds = outcome
         todo = Todo()
         if self._recorder is not None:
-            self._record(self._recorder, call, error is not None, todo)
+            self._record_call(self._recorder, call, error is not None, todo)
         if call.operation != -1:
             assert self._admission is not None  # since start()
             if error is None:
@@ -941,27 +951,27 @@ class Runtime:
                 started = self._admission.failed(call)
             self._start_io(started)
         again = error is not None and call.attempt <= call.task.retries and not self._cancelling
-        if again and not _spoiled(call):
+        if again and not _has_changed_copies(call):
             call.attempt += 1
             call.waits_for = ()  # what a thread that timed out still waits for
             self._retried += 1
             call.state = WAITING
-            self._release(call, todo)
+            self._release_call(call, todo)
         else:
             if error is not None and call.task.on_failure != "raise":
                 todo.append(functools.partial(log_given_up, call.task, error))
-                value, error = given_up(call, error)
-            self._finish(call, value, error, todo)
+                value, error = give_up_call(call, error)
+            self._finish_call(call, value, error, todo)
         return todo
 
-    def _finish(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
+    def _finish_call(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
         """Marks `call` as done; the calls that wait for it are released or fail."""
-        self._done(call, value, error, todo)
+        self._mark_done(call, value, error, todo)
         if call.successors is not None or call.followers is not None:
-            self._spread(call, todo)
+            self._notify_dependents(call, todo)
 
-    def _done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
-        """Marks `call` as done. _spread() handles its edges."""
+    def _mark_done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
+        """Marks `call` as done. _notify_dependents() handles its edges."""
         ran = call.state == RUNNING and not call.given_up
         call.cancelled = isinstance(error, CancelledError) and not ran
         todo.garbage += call, call.args, call.kwargs, call.before, call.accesses
@@ -974,7 +984,7 @@ class Runtime:
         call.error = error
         call.state = DONE  # last: a reader without the lock then finds value and error
         self._live.discard(call)
-        self._let_go(call)
+        self._drop_buffers(call)
         call.args, call.kwargs, call.payload, call.before = (), _NONE, None, None
         if call.given_up:
             call.report_itself()
@@ -1019,12 +1029,12 @@ class Runtime:
             self._not_run[call] = call.name
             todo.append(functools.partial(self._describe_not_run, call, call.args, call.kwargs))
         late = needed.told()
-        error = not_run(call, needed)
+        error = make_not_run_error(call, needed)
         if late:
             call.report_itself()
         else:
             call.report = needed.report
-        self._done(call, None, error, todo)
+        self._mark_done(call, None, error, todo)
         if late and not isinstance(error.__cause__, GivenUp):
             # The program knows of the failure, but not that this call needed the failed one.
             self._keep_failure(call)
@@ -1052,7 +1062,7 @@ class Runtime:
         else:
             self._more_failures += 1
 
-    def _spread(self, call: Call, todo: Todo) -> None:
+    def _notify_dependents(self, call: Call, todo: Todo) -> None:
         """Releases or fails the calls that wait for `call`, which is done, and in turn the calls
         that wait for those that fail."""
         failing: list[tuple[Call, Call]] = []  # a call, and the failed one that it needed
@@ -1069,7 +1079,7 @@ class Runtime:
             for other in call.followers or ():
                 other.missing -= 1
                 if other.missing == 0:
-                    self._arrived(other, settled, todo)
+                    self._release_or_settle(other, settled, todo)
             todo.garbage.append(call.needs)
             call.followers = call.needs = None
 
@@ -1082,16 +1092,16 @@ class Runtime:
                 failing.append((other, call))
                 continue
             if call.brings and other.state == WAITING:
-                self._hold(other, call.brings)
+                self._hold_buffers(other, call.brings)
             if other.missing == 0:
-                self._arrived(other, settled, todo)
+                self._release_or_settle(other, settled, todo)
         call.successors = None
         if call.missing == 0:
             settled.append(call)
 
-    def _arrived(self, call: Call, settled: list[Call], todo: Todo) -> None:
+    def _release_or_settle(self, call: Call, settled: list[Call], todo: Todo) -> None:
         if call.state == WAITING:
-            self._release(call, todo)
+            self._release_call(call, todo)
         else:
             settled.append(call)
 
@@ -1106,7 +1116,7 @@ class Runtime:
             CycleError: one of the calls needs the task that this is called in.
             RuntimeError: called inside an I/O task, which holds bandwidth.
         """
-        worker = self._worker()
+        worker = self._find_worker()
         with self._lock:
             left = tuple(call for call in calls if call.state != DONE)
             if not left:
@@ -1149,14 +1159,14 @@ class Runtime:
                 if call.latches is not None and latch in call.latches:
                     call.latches.remove(latch)
 
-    def _worker(self) -> Worker | None:
+    def _find_worker(self) -> Worker | None:
         """Returns this runtime's worker that the current thread belongs to, if any."""
         worker = current_worker()
         ours = worker is not None and worker.pool in (self._compute, self._io)
         return worker if ours and worker is not None and not worker.abandoned else None
 
-    def _inside_task(self) -> bool:
-        return self._worker() is not None
+    def _is_inside_task(self) -> bool:
+        return self._find_worker() is not None
 
     def cancel(self, call: Call) -> bool:
         """Cancels a call that has not begun; returns whether it is cancelled now."""
@@ -1167,16 +1177,16 @@ class Runtime:
             if call.state == RUNNING:
                 return False
             error = CancelledError(f"task {call.name} was cancelled")
-            self._finish(call, None, error, todo)
+            self._finish_call(call, None, error, todo)
             call.seen = True  # the program itself cancelled it
-            self._withdrawn()
+            self._wake_after_cancel()
         carry_out(todo)
         self._interrupts.check()
         return True
 
-    def _withdrawn(self) -> None:
+    def _wake_after_cancel(self) -> None:
         """Lets calls start that a cancelled call was holding up. Needs the lock."""
-        self._compute.call_up()
+        self._compute.wake_thread()
 
     def add_callback(
         self, call: Call, future: Future[Any] | None, callback: Callable[[Any], object]
@@ -1201,18 +1211,18 @@ class Runtime:
     def fetch(self, futures: Iterable[Future[Any]]) -> None:
         """Brings values to this process, all at once, if they are elsewhere."""
 
-    def fetching(self, future: Future[Any]) -> concurrent.futures.Future[Any] | None:
+    def start_fetch(self, future: Future[Any]) -> concurrent.futures.Future[Any] | None:
         """Starts to bring the value of a future whose call is done to this process. Returns what
         ends when the value is here; None if it is here already."""
         return None
 
-    def awaited(self, call: Call) -> None:
+    def prepare_await(self, call: Call) -> None:
         """Prepares for an event loop that is about to wait for the call."""
 
     def is_running(self, call: Call) -> bool:
         return call.running
 
-    def fetched(self, call: Call) -> None:
+    def note_seen(self, call: Call) -> None:
         """Notes that the program has seen how `call` failed, and how the call failed that caused
         that."""
         seen: list[Call] = []  # dropped without the lock
@@ -1238,7 +1248,7 @@ class Runtime:
         Raises:
             RuntimeError: called inside a task.
         """
-        if self._inside_task():
+        if self._is_inside_task():
             raise RuntimeError(
                 "barrier() inside a task would wait for the task itself: "
                 "wait for the futures that it needs"
@@ -1273,17 +1283,17 @@ class Runtime:
     def bring_back(self, objects: Iterable[Any]) -> None:
         """Gives objects their new contents if tasks have changed them elsewhere."""
 
-    def writers(self, things: Iterable[Any]) -> list[Call]:
+    def find_writers(self, things: Iterable[Any]) -> list[Call]:
         """Returns the calls that write these objects, or the files of paths, and are not done or
         have failed."""
         # There may be a million texts. They take no lock, as long as none names a file of a task.
-        keys = [key for key in map(self._key_of, things) if self._accesses.knows(key)]
+        keys = [key for key in map(self._make_key, things) if self._accesses.knows(key)]
         if not keys:
             return []
         with self._lock:
-            return self._writers_of(keys)
+            return self._find_writers(keys)
 
-    def _key_of(self, thing: Any) -> Key:
+    def _make_key(self, thing: Any) -> Key:
         if not is_path(thing) or not self._accesses.has_files:
             return id(thing)
         try:
@@ -1291,7 +1301,7 @@ class Runtime:
         except OSError:  # a relative path in a deleted folder names no file
             return id(thing)
 
-    def _writers_of(self, keys: Iterable[Key]) -> list[Call]:
+    def _find_writers(self, keys: Iterable[Key]) -> list[Call]:
         found = map(self._accesses.writer, keys)
         return [call for call in found if call is not None]
 
@@ -1323,7 +1333,7 @@ class Runtime:
         with self._lock:
             admission = self._admission
             return Stats(
-                **self._counts(),
+                **self._count_calls(),
                 pending=len(self._live),
                 pending_bytes=self._pending_bytes,
                 cpus=self._cpus,
@@ -1332,10 +1342,12 @@ class Runtime:
                 io_threads=len(self._io.workers),
                 io_waiting=admission.waiting if admission is not None else 0,
                 io_running=admission.running if admission is not None else 0,
-                flows=() if admission is None else tuple(map(self._flow_stats, admission.flows)),
+                flows=()
+                if admission is None
+                else tuple(map(self._make_flow_stats, admission.flows)),
             )
 
-    def _flow_stats(self, flow: Flow) -> FlowStats:
+    def _make_flow_stats(self, flow: Flow) -> FlowStats:
         admission = self._admission
         assert admission is not None  # it has the flow
         waiting, running = admission.counts(flow)
@@ -1353,7 +1365,7 @@ class Runtime:
 
     # ---- For progress and the run file. ---------------------------------------------------------
 
-    def _explanations(self) -> list[dict[str, Any]]:
+    def _explain_flows(self) -> list[dict[str, Any]]:
         with self._lock:
             return [] if self._admission is None else self._admission.explanations()
 
@@ -1361,11 +1373,11 @@ class Runtime:
         return Recorder(
             self._run_file,
             keep=self._keep_records,
-            runtime=self._described(),
+            runtime=self._describe_runtime(),
             devices=({"default": Device("default")} | self._devices).values(),
         )
 
-    def _described(self) -> dict[str, Any]:
+    def _describe_runtime(self) -> dict[str, Any]:
         """Describes this runtime for the run file (docs/run-file.md)."""
         return {
             "kind": "embedded",
@@ -1376,7 +1388,7 @@ class Runtime:
             "io_threads": self._io_threads,
         }
 
-    def _record(self, recorder: Recorder, call: Call, failed: bool, todo: Todo) -> None:
+    def _record_call(self, recorder: Recorder, call: Call, failed: bool, todo: Todo) -> None:
         flow, began = call.flow, self._began
         due = recorder.call(
             call.task.name if flow is None else flow.name,
@@ -1396,7 +1408,7 @@ class Runtime:
         at_s = time.monotonic() - self._began
         self._recorder.limit(flow.name, flow.device.device.name, flow.limit, at_s)
 
-    def _counts(self) -> dict[str, int]:
+    def _count_calls(self) -> dict[str, int]:
         return {
             "submitted": self._submitted,
             "succeeded": self._succeeded,
@@ -1408,16 +1420,16 @@ class Runtime:
 
     # ---- For the sampler and the log. -----------------------------------------------------------
 
-    def _devices_to_sample(self) -> Iterable[DeviceState]:
+    def _list_devices_to_sample(self) -> Iterable[DeviceState]:
         admission = self._admission
         assert admission is not None  # since start()
         return [state for state in admission.devices if admission.needs_samples(state)]
 
-    def _sampled(self, device: DeviceState, bytes_per_second: float, seconds: float) -> None:
+    def _apply_sample(self, device: DeviceState, bytes_per_second: float, seconds: float) -> None:
         assert self._admission is not None  # since start()
         self._start_io(self._admission.sample(device, bytes_per_second, seconds))
 
-    def _pids(self) -> list[int]:
+    def _list_pids(self) -> list[int]:
         with self._lock:
             processes = [worker.process for worker in self._compute.workers]
         return [os.getpid(), *(process.pid for process in processes if process is not None)]
@@ -1427,41 +1439,41 @@ class ForkedRuntime(Runtime):
     """A Runtime in a process that was forked while the runtime was active. The child lacks its
     threads, and one of them may hold its lock. So this class never waits and takes no lock."""
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
+    def _refuse_call(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError(_NOT_HERE)
 
-    submit = barrier = explain = stats = records = start = _refuse
+    submit = barrier = explain = stats = records = start = _refuse_call
 
     def forked_class(self) -> type[Runtime]:
         return type(self)
 
     def wait_for(self, calls: Sequence[Call], timeout: float | None) -> bool:
         for call in calls:
-            self._need_done(call)
+            self._check_done(call)
         return True
 
     def cancel(self, call: Call) -> bool:
-        self._need_done(call)
+        self._check_done(call)
         return call.cancelled
 
     def add_callback(
         self, call: Call, future: Future[Any] | None, callback: Callable[[Any], object]
     ) -> None:
-        self._need_done(call)
+        self._check_done(call)
         call_back([(future, callback)])
 
     def is_running(self, call: Call) -> bool:
-        self._need_done(call)
+        self._check_done(call)
         return False
 
-    def writers(self, things: Iterable[Any]) -> list[Call]:
-        return self._writers_of(map(self._key_of, things))
+    def find_writers(self, things: Iterable[Any]) -> list[Call]:
+        return self._find_writers(map(self._make_key, things))
 
-    def _need_done(self, call: Call) -> None:
+    def _check_done(self, call: Call) -> None:
         if call.state != DONE:
-            self._refuse()
+            self._refuse_call()
 
-    def fetched(self, call: Call) -> None:
+    def note_seen(self, call: Call) -> None:
         """Does nothing: the parent reports failures."""
 
     def _close(self, error: BaseException | None) -> None:
@@ -1488,7 +1500,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _interrupt() -> KeyboardInterrupt | None:
+def _find_interrupt() -> KeyboardInterrupt | None:
     """Returns the KeyboardInterrupt that is being handled, or that has ended the program."""
     error = sys.exc_info()[1]
     if error is None and not hasattr(sys, "ps1"):  # at a prompt the program continues after it
@@ -1513,7 +1525,7 @@ def wait(value: Any) -> Any:
     if runtime is not None:
         things = [*found.objects, *found.futures]
         things += filter(is_path, value if isinstance(value, (list, tuple)) else (value,))
-        writers = runtime.writers(things)
+        writers = runtime.find_writers(things)
         runtime.wait_for((*calls, *writers), None)
         for writer in writers:
             Future[Any](writer).exception()  # marks it as seen; raises if it was cancelled
@@ -1524,7 +1536,7 @@ def wait(value: Any) -> Any:
         calls[0].runtime.wait_for(calls, None)
     if calls:
         calls[0].runtime.fetch(found.futures)
-    value = _with_values(value)
+    value = _resolve_futures(value)
     return replace_requests(value, Request.result) if found.requests else value
 
 
@@ -1539,16 +1551,16 @@ def barrier() -> None:
         tasks.active.barrier()
 
 
-def _with_values(value: Any) -> Any:
+def _resolve_futures(value: Any) -> Any:
     return replace_futures(value, Future.result)
 
 
-def _with_values_of(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _resolve_arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Returns the arguments of a call with the values of their futures, which are done."""
     done: Replaced = {}
     args, kwargs = replace_futures((call.args, call.kwargs), Future.result, done)
     if call.copies is not None:
-        call.copies.replaced(done)
+        call.copies.note_replaced(done)
     return args, kwargs
 
 
@@ -1559,29 +1571,29 @@ def _run_on_copies(call: Call, copies: Copies) -> Any:
         TypeError: the task changed a copy, and either did not fail or would be run again.
     """
     if not copies.begin():  # a run that timed out has changed them since
-        raise _changed_copy(call, copies)
+        raise _make_copy_error(call, copies)
     try:
         value = call.task.function(*call.args, **call.kwargs)
     except BaseException:
         if call.attempt <= call.task.retries and not copies.check():
-            raise _changed_copy(call, copies)  # noqa: B904 (its context says how the run failed)
+            raise _make_copy_error(call, copies)  # noqa: B904 (its context says how the run failed)
         raise
     if not copies.check():
-        raise _changed_copy(call, copies)
+        raise _make_copy_error(call, copies)
     return value
 
 
-def _changed_copy(call: Call, copies: Copies) -> TypeError:
+def _make_copy_error(call: Call, copies: Copies) -> TypeError:
     return TypeError(_CHANGED_COPY.format(call.task.name, copies.changed))
 
 
-def _spoiled(call: Call) -> bool:
+def _has_changed_copies(call: Call) -> bool:
     """Returns whether the call cannot be run again, since it changed copies of its arguments."""
     copies = call.copies
     return copies is not None and copies.changed is not None
 
 
-def not_run(call: Call, needed: Call) -> DependencyFailed:
+def make_not_run_error(call: Call, needed: Call) -> DependencyFailed:
     error = needed.error
     assert error is not None  # or `call` could run
     if isinstance(error, DependencyFailed) and error.__cause__ is not None:
@@ -1589,17 +1601,17 @@ def not_run(call: Call, needed: Call) -> DependencyFailed:
     return DependencyFailed((needed.name, call.name), error)
 
 
-def given_up(call: Call, error: BaseException) -> tuple[Any, CancelledError | None]:
+def give_up_call(call: Call, error: BaseException) -> tuple[Any, CancelledError | None]:
     """Returns value and error of a call whose failure is not to be raised."""
     call.given_up = True
     if call.task.on_failure == "ignore":
-        return nothing(call.task), None
+        return make_empty_value(call.task), None
     cancelled = GivenUp(f"task {call.name} failed, and what needs it is not run")
     cancelled.__cause__ = error
     return None, cancelled
 
 
-def nothing(task: Task) -> Any:
+def make_empty_value(task: Task) -> Any:
     """Returns the value of a task that was not computed: None, or a tuple of them."""
     return None if task.returns == 1 else (None,) * task.returns
 
@@ -1608,7 +1620,7 @@ def log_given_up(task: Task, error: BaseException) -> None:
     _log.warning("task %r failed, and that is not raised: %r", task.name, error)
 
 
-def several(task: Task, value: Any) -> tuple[Any, ...]:
+def split_values(task: Task, value: Any) -> tuple[Any, ...]:
     """Splits the value of a task with `returns` into that many values.
 
     Raises:
@@ -1627,7 +1639,7 @@ def several(task: Task, value: Any) -> tuple[Any, ...]:
     return values
 
 
-def _trace_of(error: BaseException) -> TracebackType | None:
+def _trim_trace(error: BaseException) -> TracebackType | None:
     """Returns the traceback from the user's code on, without the frames that called it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FRAMES:
@@ -1635,7 +1647,7 @@ def _trace_of(error: BaseException) -> TracebackType | None:
     return trace
 
 
-def _annotate(call: Call, error: BaseException) -> None:
+def _annotate_error(call: Call, error: BaseException) -> None:
     attempt = f", attempt {call.attempt}" if call.attempt > 1 else ""
     text = describe(call.task.name, call.args, call.kwargs)
     add_note(error, f"in task {text} on node {_NODE_NAME}{attempt}")

@@ -9,7 +9,7 @@ tasks take minutes.
 Values are not computed: a future's result is None. A program whose course depends on values needs
 them from elsewhere.
 
-Virtual time advances where the program waits, and at its end. `_go_on` advances it in pieces under
+Virtual time advances where the program waits, and at its end. `_advance` does so in pieces under
 the runtime's lock, so that another thread can look between two pieces.
 """
 
@@ -35,7 +35,7 @@ from .learning import Learned
 from .numeric import real
 from .options import Options, takes_options
 from .records import TaskRecord
-from .runtime import GUARDED, FlowStats, Runtime, Stats, nothing
+from .runtime import GUARDED, FlowStats, Runtime, Stats, make_empty_value
 from .tasks import Task
 
 _TARGET = re.compile(r"sim://(?:([1-9]\d*)x([1-9]\d*))?")
@@ -107,7 +107,7 @@ class SimulatedRuntime(Runtime):
 
     @takes_options
     def __init__(self, options: Options) -> None:
-        described = _nodes_of(options)
+        described = _read_nodes(options)
         self.node_names = [name for node in described for name in node.names]
         self._cores_of = [node.cores for node in described for _ in node.names]
         self.nodes, self.cores = len(self._cores_of), max(self._cores_of)
@@ -159,13 +159,13 @@ class SimulatedRuntime(Runtime):
         failed = True
         try:
             if error is None:
-                while self._unfinished():  # callbacks may call tasks
+                while self._count_unfinished():  # callbacks may call tasks
                     self.barrier()
                 failed = False
         finally:
             self._shut_down(failed=failed)
 
-    def _unfinished(self) -> int:
+    def _count_unfinished(self) -> int:
         with self._lock:
             return self._core.unfinished
 
@@ -179,10 +179,10 @@ class SimulatedRuntime(Runtime):
     def _save_learned(self) -> None:
         """Saves nothing: real runs must not begin with what was learned of simulated devices."""
 
-    def _inside_task(self) -> bool:
+    def _is_inside_task(self) -> bool:
         return False
 
-    def _worker(self) -> None:
+    def _find_worker(self) -> None:
         return None
 
     # ---- Calls. ---------------------------------------------------------------------------------
@@ -196,26 +196,26 @@ class SimulatedRuntime(Runtime):
                 could never run.
         """
         call = SimulatedCall(self, task, args, kwargs)
-        found = self._examine(call)
+        found = self._examine_arguments(call)
         uses: dict[Key, tuple[Any, Direction]] = {}
         if task.files or task.objects:
             uses = task.accesses(args, kwargs)
-        self._price(call)
+        self._find_cost(call)
         with self._lock:
-            self._enter_simulation(call, found, uses)
-        return self._futures_of(call)
+            self._add_to_simulation(call, found, uses)
+        return self._make_futures(call)
 
     def _take_requests(self, call: Call) -> None:
         """Leaves requests alone: a simulation does not use what real files hold."""
 
-    def _price(self, call: SimulatedCall) -> None:
+    def _find_cost(self, call: SimulatedCall) -> None:
         """Finds how long the call takes and what it moves, which runs the user's code."""
         task = call.task
-        args, kwargs = _without_futures((call.args, call.kwargs))
+        args, kwargs = _drop_futures((call.args, call.kwargs))
         cost = self._costs.get(task.name)
         given = cost(*args, **kwargs) if callable(cost) else cost
         if task.constraint is not None:
-            call.nbytes = self._bytes_of(call) if given is None else _bytes(task, given)
+            call.nbytes = self._count_bytes(call) if given is None else _check_bytes(task, given)
             if call.nbytes == 0 and given is None and task.bytes is None:
                 raise ValueError(
                     f"I/O task {task.name!r}: its arguments hold no bytes that could be counted: "
@@ -230,12 +230,12 @@ class SimulatedRuntime(Runtime):
         elif isinstance(given, BlockingIO):
             call.cost, call.nbytes = given, given.bytes
         else:
-            call.cost, call.nbytes = _seconds(task, given), 0
+            call.cost, call.nbytes = _check_seconds(task, given), 0
 
-    def _bytes_of(self, call: SimulatedCall) -> int:
+    def _count_bytes(self, call: SimulatedCall) -> int:
         """Returns the bytes that the call moves, as the task itself says."""
         try:
-            return call.task.bytes_of(*_without_futures((call.args, call.kwargs)))
+            return call.task.bytes_of(*_drop_futures((call.args, call.kwargs)))
         except Exception as error:
             if not call.has_futures:
                 raise
@@ -245,7 +245,7 @@ class SimulatedRuntime(Runtime):
                 f"costs={{{call.task.name!r}: ...}}"
             ) from error
 
-    def _enter_simulation(
+    def _add_to_simulation(
         self, call: SimulatedCall, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> None:
         """Adds a call to the simulation, after the calls that it needs. Needs the lock."""
@@ -264,7 +264,9 @@ class SimulatedRuntime(Runtime):
             needs |= dict.fromkeys(self._accesses.before(key, direction))
         after = [other.operation for other in needs]
         # First, since the simulation may refuse the call, which must leave no trace then.
-        call.operation, device = self._add(call, after, self._holder(futures, uses, after))
+        call.operation, device = self._add_operation(
+            call, after, self._find_data_holder(futures, uses, after)
+        )
         for key, (keep, direction) in uses.items():
             self._accesses.enter(call, key, keep, direction)
         self._note_written(call, uses, device)
@@ -274,7 +276,7 @@ class SimulatedRuntime(Runtime):
         call.args, call.kwargs = (), {}
         self._calls.append(call)
 
-    def _holder(
+    def _find_data_holder(
         self,
         futures: list[Future[Any]],
         uses: dict[Key, tuple[Any, Direction]],
@@ -299,7 +301,7 @@ class SimulatedRuntime(Runtime):
             else:
                 self._written[key] = call.operation
 
-    def _add(
+    def _add_operation(
         self, call: SimulatedCall, after: list[int], near: int | None
     ) -> tuple[int, Device | None]:
         """Adds a task to the simulation; returns its number and the device that it uses, if any."""
@@ -307,7 +309,7 @@ class SimulatedRuntime(Runtime):
         assert self._admission is not None  # it runs
         if task.constraint is not None:
             flow = call.flow = self._admission.flow(task)
-            self._introduce(task, flow.device, call.nbytes)
+            self._introduce_device(task, flow.device, call.nbytes)
             beside = None if self._shared_directory else near
             if beside is not None and beside not in after:
                 after.append(beside)
@@ -317,7 +319,7 @@ class SimulatedRuntime(Runtime):
             if not isinstance(cost, BlockingIO):
                 return self._core.compute(cost, cpus=task.cpus, after=after), None
             state = self._admission.device(task, cost.device)
-            self._introduce(task, state, cost.bytes)
+            self._introduce_device(task, state, cost.bytes)
             operation = self._core.blocking_io(
                 state.id, cost.bytes, seconds=cost.seconds, cpus=task.cpus, after=after
             )
@@ -326,7 +328,7 @@ class SimulatedRuntime(Runtime):
             about = f"task {task.name!r}: "
             raise ValueError(about + str(error).removeprefix(about)) from None
 
-    def _introduce(self, task: Task, state: DeviceState, nbytes: int) -> None:
+    def _introduce_device(self, task: Task, state: DeviceState, nbytes: int) -> None:
         """Makes a device known to the simulation, before a task moves `nbytes` over it."""
         device = state.device
         own = device.curve or ([(1, device.bandwidth)] if device.bandwidth else None)
@@ -358,17 +360,17 @@ class SimulatedRuntime(Runtime):
         """Advances virtual time until the calls have ended. Ignores `timeout`, a real time."""
         for call in calls:
             if call.state != DONE:
-                self._go_on(call.operation, call.name)
+                self._advance(call.operation, call.name)
                 with self._lock:
-                    self._end(call)
+                    self._mark_ended(call)
         return True
 
-    def _go_on(self, until: int | None, what: str) -> None:
+    def _advance(self, until: int | None, what: str) -> None:
         """Advances virtual time until that task has ended, or all have. Called without the lock."""
         while True:
             with self._lock:
                 went = self._core.run(until, steps=_STEPS)
-            self._call_back_those_that_ended()
+            self._call_back_ended()
             self._interrupts.check()
             if went == "ended":
                 return
@@ -377,10 +379,10 @@ class SimulatedRuntime(Runtime):
             if went == "going on":
                 time.sleep(0)  # gives other threads a chance to take the lock
 
-    def _end(self, call: Call) -> None:
+    def _mark_ended(self, call: Call) -> None:
         """Marks a call as done. Needs the lock."""
         if call.state != DONE:
-            call.value = nothing(call.task)
+            call.value = make_empty_value(call.task)
             call.state = DONE
             self._accesses.leave(call)
 
@@ -406,7 +408,7 @@ class SimulatedRuntime(Runtime):
                 return
         call_back([(future, callback)])
 
-    def _call_back_those_that_ended(self) -> None:
+    def _call_back_ended(self) -> None:
         if not self._watched:
             return
         with self._lock:
@@ -416,16 +418,16 @@ class SimulatedRuntime(Runtime):
             callbacks, call.callbacks = call.callbacks, None
             call_back(callbacks or [])
 
-    def awaited(self, call: Call) -> None:
+    def prepare_await(self, call: Call) -> None:
         """Advances virtual time until the call has ended. An event loop would not advance it."""
         self.wait_for((call,), None)
 
     def barrier(self) -> None:
         """Advances virtual time until all calls have ended."""
-        self._go_on(None, "the program")
+        self._advance(None, "the program")
         with self._lock:
             for call in self._calls:
-                self._end(call)
+                self._mark_ended(call)
 
     # ---- Results. -------------------------------------------------------------------------------
 
@@ -435,7 +437,7 @@ class SimulatedRuntime(Runtime):
         with self._lock:
             return self._core.now_s
 
-    def _clock_s(self) -> float:
+    def _read_clock_s(self) -> float:
         return 0.0 if self._simulation is None else self.now_s
 
     def records(self) -> list[TaskRecord]:
@@ -459,12 +461,12 @@ class SimulatedRuntime(Runtime):
     def stats(self) -> Stats:
         """Returns counts of tasks and operations at the present virtual time; threads are 0."""
         with self._lock:
-            return self._stats()
+            return self._make_stats()
 
-    def _stats(self) -> Stats:
+    def _make_stats(self) -> Stats:
         admission, core = self._admission, self._simulation
         return Stats(
-            **self._counts(),
+            **self._count_calls(),
             pending=0 if core is None else core.unfinished,
             pending_bytes=0,
             cpus=sum(self._cores_of),
@@ -473,16 +475,16 @@ class SimulatedRuntime(Runtime):
             io_threads=0,
             io_waiting=0 if admission is None else admission.waiting,
             io_running=0 if admission is None else admission.running,
-            flows=() if admission is None else tuple(map(self._flow_stats, admission.flows)),
+            flows=() if admission is None else tuple(map(self._make_flow_stats, admission.flows)),
         )
 
-    def _counts(self) -> dict[str, int]:
+    def _count_calls(self) -> dict[str, int]:
         unfinished = 0 if self._simulation is None else self._simulation.unfinished
         self._submitted = len(self._calls)
         self._succeeded = self._submitted - unfinished
-        return super()._counts()
+        return super()._count_calls()
 
-    def _flow_stats(self, flow: Flow) -> FlowStats:
+    def _make_flow_stats(self, flow: Flow) -> FlowStats:
         assert self._admission is not None  # it has the flow
         counts = self._core.counts_of(flow.id)
         return FlowStats(
@@ -495,7 +497,7 @@ class SimulatedRuntime(Runtime):
             done=counts.ended,
         )
 
-    def _described(self) -> dict[str, Any]:
+    def _describe_runtime(self) -> dict[str, Any]:
         return {
             "kind": "simulated",
             "target": f"sim://{self.nodes}x{self.cores}",
@@ -515,7 +517,7 @@ class SimulatedRuntime(Runtime):
         raise ValueError(f"no task has used device {device!r} yet")
 
 
-def _nodes_of(options: Options) -> list[Node]:
+def _read_nodes(options: Options) -> list[Node]:
     target, nodes = options.target, list(options.nodes)
     matched = _TARGET.fullmatch(target) if isinstance(target, str) else None
     if matched is None:
@@ -537,11 +539,11 @@ def _nodes_of(options: Options) -> list[Node]:
     return nodes
 
 
-def _without_futures(arguments: Any) -> Any:
+def _drop_futures(arguments: Any) -> Any:
     return replace_futures(arguments, lambda future: None)
 
 
-def _seconds(task: Task, given: Any) -> float:
+def _check_seconds(task: Task, given: Any) -> float:
     try:
         seconds = float(given)
     except (TypeError, ValueError):
@@ -551,7 +553,7 @@ def _seconds(task: Task, given: Any) -> float:
     return seconds
 
 
-def _bytes(task: Task, given: Any) -> int:
+def _check_bytes(task: Task, given: Any) -> int:
     size = real(given)
     if size is None or not 0 <= size < math.inf:
         raise ValueError(f"costs of I/O task {task.name!r} must be bytes, not {given!r}")

@@ -73,8 +73,8 @@ class Task:
         self.bytes = bytes
         self.arguments = arguments  # None: as the runtime says
         self.signature = inspect.signature(function)
-        self.positional = _positional(self.signature)
-        self.files, self.objects = _directions(function, self.signature)
+        self.positional = _count_positional(self.signature)
+        self.files, self.objects = _find_directions(function, self.signature)
         if any(direction is not Direction.In for direction in self.objects.values()):
             Task.some_change_objects = True
 
@@ -132,10 +132,10 @@ class Task:
         bound = self.bind(args, kwargs)
         bound.apply_defaults()
         for parameter, direction in self.files.items():
-            for path in self._paths(parameter, bound.arguments[parameter]):
+            for path in self._list_paths(parameter, bound.arguments[parameter]):
                 _merge(used, file_key(path), path, direction)
         for parameter, direction in self.objects.items():
-            for value in self._values(parameter, bound.arguments[parameter]):
+            for value in self._list_values(parameter, bound.arguments[parameter]):
                 if direction is not Direction.In and immutable(value):
                     raise TypeError(
                         f"task {self.name!r}: {parameter!r} is {direction.name}, but "
@@ -152,18 +152,18 @@ class Task:
             value
             for parameter, direction in self.objects.items()
             if direction is not Direction.In
-            for value in self._values(parameter, bound.arguments[parameter])
+            for value in self._list_values(parameter, bound.arguments[parameter])
         ]
 
-    def _values(self, parameter: str, value: Any) -> tuple[Any, ...]:
+    def _list_values(self, parameter: str, value: Any) -> tuple[Any, ...]:
         kind = self.signature.parameters[parameter].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
             return tuple(value)
         return tuple(value.values()) if kind is inspect.Parameter.VAR_KEYWORD else (value,)
 
-    def _paths(self, parameter: str, value: Any) -> list[str]:
+    def _list_paths(self, parameter: str, value: Any) -> list[str]:
         paths: list[str] = []
-        for item in self._values(parameter, value):
+        for item in self._list_values(parameter, value):
             for path in item if isinstance(item, (list, tuple)) else (item,):
                 if path is None:
                     continue
@@ -185,7 +185,7 @@ class Task:
     __qualname__: str
 
 
-def _positional(signature: inspect.Signature) -> tuple[int, float]:
+def _count_positional(signature: inspect.Signature) -> tuple[int, float]:
     """Returns the least and the most positional arguments with which a call certainly fits."""
     least = 0
     most: float = 0
@@ -213,14 +213,14 @@ def immutable(value: Any) -> bool:
     return isinstance(value, (int, float, complex, str, bytes, tuple, frozenset, type(None)))
 
 
-def _directions(
+def _find_directions(
     function: Callable[..., Any], signature: inspect.Signature
 ) -> tuple[dict[str, Direction], dict[str, Direction]]:
     """The directions of parameters that name files, and of those that are objects."""
     files: dict[str, Direction] = {}
     objects: dict[str, Direction] = {}
     for parameter in signature.parameters.values():
-        hint = _hint(function, parameter)
+        hint = _find_hint(function, parameter)
         if typing.get_origin(hint) is not Annotated:
             continue
         kind, *marks = typing.get_args(hint)
@@ -235,7 +235,7 @@ def _directions(
     return files, objects
 
 
-def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+def _find_hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     hint = parameter.annotation
     if not isinstance(hint, str):
         return hint
@@ -260,7 +260,7 @@ def _names_files(kind: Any) -> bool:
     return isinstance(kind, type) and (kind is str or issubclass(kind, os.PathLike))
 
 
-def _function_of(thing: Any) -> Callable[..., Any]:
+def _check_function(thing: Any) -> Callable[..., Any]:
     if isinstance(thing, Task):
         raise TypeError(
             f"task {thing.name!r} is a task already: one decorator makes one of a function, or "
@@ -277,7 +277,7 @@ def _function_of(thing: Any) -> Callable[..., Any]:
     return thing  # type: ignore[no-any-return]
 
 
-def _checked(
+def _check_options(
     function: Callable[..., Any],
     *,
     cpus: int,
@@ -353,8 +353,8 @@ def task(
     """
 
     def make(function: Callable[..., Any]) -> Task:
-        function = _function_of(function)
-        options = _checked(
+        function = _check_function(function)
+        options = _check_options(
             function,
             cpus=cpus,
             retries=retries,
@@ -418,14 +418,14 @@ def io(
     """
 
     def make(thing: Callable[..., Any] | Task) -> Task:
-        # _function_of() refuses a task that is an I/O task already.
+        # _check_function() refuses a task that is an I/O task already.
         inner = thing if isinstance(thing, Task) and thing.constraint is None else None
         if inner is not None and inner.cpus != 1:
             raise ValueError(
                 f"task {inner.name!r}: an I/O task takes no CPU slot: leave cpus={inner.cpus} out"
             )
-        function = inner.function if inner else _function_of(thing)
-        options = _checked(
+        function = inner.function if inner else _check_function(thing)
+        options = _check_options(
             function,
             cpus=1,
             retries=retries or (inner.retries if inner else 0),

@@ -34,7 +34,7 @@ class Transfers:
             if self._thread is None:
                 self._arrivals = Arrivals()
                 self._stopping = os.eventfd(0, os.EFD_CLOEXEC)
-                self._thread = started(self._loop, "transfers")
+                self._thread = started(self._wait_for_ends, "transfers")
         if not self._arrivals.expect(request._transfer, (request, what)):
             self._ended(request, what)
 
@@ -45,7 +45,7 @@ class Transfers:
             self._thread.join()
             os.close(self._stopping)
 
-    def _loop(self) -> None:
+    def _wait_for_ends(self) -> None:
         poll = select.poll()
         for file in (self._arrivals.fileno(), self._stopping):
             poll.register(file, select.POLLIN)

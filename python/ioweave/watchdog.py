@@ -39,7 +39,7 @@ class Watchdog:
     def begin(self) -> None:
         """Starts the thread, for a call with a timeout that will come. Needs the lock."""
         if self._thread is None:
-            self._thread = started(self._loop, "watchdog")
+            self._thread = started(self._watch_calls, "watchdog")
 
     def watch(self, worker: Worker, call: Call, timeout: float) -> None:
         """Watches a call that `worker` begins and that may take `timeout` seconds. Hold no lock."""
@@ -61,20 +61,20 @@ class Watchdog:
         if self._thread is not None:
             self._thread.join()
 
-    def _loop(self) -> None:
+    def _watch_calls(self) -> None:
         while True:
             with self._changed:
                 if self._stopping:
                     return
                 now = time.monotonic()
-                expired = self._expire(now)
+                expired = self._expire_calls(now)
                 if not expired:
                     # threading.TIMEOUT_MAX: a wait of 300 years is as good as for ever.
                     self._changed.wait(max(0, min(self._next - now, threading.TIMEOUT_MAX)))
             while expired:
                 carry_out(expired.pop(0))
 
-    def _expire(self, now: float) -> list[Todo]:
+    def _expire_calls(self, now: float) -> list[Todo]:
         """Tells of the calls whose time is over; returns the steps to run. Needs the lock."""
         late = [(worker, call) for worker, (end, call) in self._deadlines.items() if end <= now]
         for worker, _ in late:

@@ -446,8 +446,10 @@ class Arrays(unittest.TestCase):
     def test_to_thaw_takes_as_many_steps_as_arrays_of_the_call(self) -> None:
         frozen, whole = copies.Frozen(), np.zeros(100)
         calls = [frozen.freeze([whole[n : n + 1]]) for n in range(100)]
-        step = copies.Frozen._thaw
-        with mock.patch.object(copies.Frozen, "_thaw", autospec=True, side_effect=step) as thaw:
+        step = copies.Frozen._thaw_array
+        with mock.patch.object(
+            copies.Frozen, "_thaw_array", autospec=True, side_effect=step
+        ) as thaw:
             for call in calls:
                 frozen.thaw(call)
             self.assertLessEqual(thaw.call_count, 3 * len(calls))

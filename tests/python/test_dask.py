@@ -490,7 +490,7 @@ class Withdrawal(ClusterTest):
                 return await ask(*args, **kwargs)
 
             with mock.patch.object(self.plugin, "_ask_workers", slowly):
-                begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+                begun = await self.plugin._withdraw_tasks([f.key for f in io], handle.client.id)
             self.assertEqual((set(begun), room.entered), (running, 2))
             await self.idle(handle)
 
@@ -525,7 +525,7 @@ class Withdrawal(ClusterTest):
                 return await ask(*args, **kwargs)
 
             with mock.patch.object(self.plugin, "_ask_workers", lose_one):
-                begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+                begun = await self.plugin._withdraw_tasks([f.key for f in io], handle.client.id)
             room.let_go()
             kept = [future for future in io if future.key in begun]
             self.assertEqual(await handle.client.gather(kept), [second] * 4)
@@ -535,7 +535,7 @@ class Withdrawal(ClusterTest):
     async def test_leaves_alone_only_what_its_worker_has_begun(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room, io = await self._sent_ahead(handle)
-            begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+            begun = await self.plugin._withdraw_tasks([f.key for f in io], handle.client.id)
             self.assertEqual((len(begun), room.entered), (4, 4))
             taken = [future for future in io if future.key not in begun]
             for future in taken:
@@ -550,7 +550,7 @@ class Withdrawal(ClusterTest):
         async with self.cluster(nodes=1) as handle:
             room, io = await self._sent_ahead(handle)
             with mock.patch("ioweave.dask.plugin._SILENT_S", 0):
-                begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+                begun = await self.plugin._withdraw_tasks([f.key for f in io], handle.client.id)
             self.assertEqual(set(begun), {future.key for future in io})
             room.let_go()
             await handle.client.gather(io)
@@ -591,7 +591,7 @@ class Workers(ClusterTest):
             io = await self.io(handle, 4, room="io")
             await handle.client.gather([])
             await room.wait_for(4)
-            with mock.patch.object(self.plugin, "_node_of_inputs", lambda task, device: 1):
+            with mock.patch.object(self.plugin, "_find_node_of_inputs", lambda task, device: 1):
                 where: dict[str, Any] = {"flow": "io", "device": "disk", "constraint": "fixed:50"}
                 bound = [handle.submit_io(here, block, **where) for _ in range(3)]
                 await self.until(handle, waiting=3, running=4)

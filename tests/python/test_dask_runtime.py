@@ -460,7 +460,7 @@ class Program(OnDask):
         box: list[int] = []
         ended, go = threading.Event(), threading.Event()
         with self.runtime() as runtime:
-            submit = runtime._submit
+            submit = runtime._submit_call
 
             def submit_and_return_late(call: Any) -> Any:
                 future = submit(call)
@@ -471,7 +471,7 @@ class Program(OnDask):
                     go.wait(_PATIENCE)
                 return future
 
-            with mock.patch.object(runtime, "_submit", submit_and_return_late):
+            with mock.patch.object(runtime, "_submit_call", submit_and_return_late):
                 first = threading.Thread(target=test_dependencies.append, args=(box, 1))
                 first.start()
                 self.assertTrue(ended.wait(_PATIENCE))
@@ -498,7 +498,7 @@ class Program(OnDask):
 
     def test_a_call_does_not_go_when_what_it_needs_fails_as_it_is_sent(self) -> None:
         with self.runtime() as runtime:
-            submit = runtime._submit
+            submit = runtime._submit_call
 
             def raise_as_dask_may(call: Any) -> Any:
                 raise RuntimeError("what the call needs was taken back")
@@ -507,7 +507,7 @@ class Program(OnDask):
                 with self.subTest(go_on), Gate() as gate:
                     late = functools.partial(_after_failure, runtime, gate.future._call, go_on)
                     with (
-                        mock.patch.object(runtime, "_submit", late),
+                        mock.patch.object(runtime, "_submit_call", late),
                         mock.patch.object(runtime._client, "submit") as sent,
                     ):
                         needs_it = add(gate.future)

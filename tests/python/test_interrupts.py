@@ -296,13 +296,13 @@ class Interrupts(unittest.TestCase):
                 print("raised", end=" ")
 
             second = ioweave.Runtime(devices=devices)
-            enter = second._enter
+            enter = second._add_call
 
             def press(*args):
                 enter(*args)
                 signal.raise_signal(signal.SIGINT)
 
-            second._enter = press
+            second._add_call = press
             go.set()
             run(second, lambda: write(1))
             print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)

@@ -376,7 +376,7 @@ class RandomRuns(unittest.TestCase):
             self.assertEqual((stats.pending, stats.io_waiting, stats.io_running), (0, 0, 0))
             for flow in stats.flows:
                 self.assertEqual((flow.waiting, flow.running), (0, 0))
-            self.assertEqual(list(runtime._devices_to_sample()), [])
+            self.assertEqual(list(runtime._list_devices_to_sample()), [])
             while runtime.stats().cpus_free != 2:
                 pass  # a thread gives its slots back after it has told the futures
 

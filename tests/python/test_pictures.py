@@ -87,13 +87,17 @@ class Pictures(unittest.TestCase):
 
     def test_calls_at_once_and_throughput_are_exact_means(self) -> None:
         start, end = np.array([0.0, 0.5, 1.25]), np.array([2.0, 1.0, 1.25])
-        at_once = pictures._mean_at_once(start, end, np.ones(3), np.array([0.0, 1.0, 2.0, 3.0]))
+        at_once = pictures._average_at_once(start, end, np.ones(3), np.array([0.0, 1.0, 2.0, 3.0]))
         np.testing.assert_allclose(at_once, [1.5, 1.0, 0.0])
-        moved = pictures._mean_at_once(start, end, np.array([1.0, 8.0, 0.0]), np.array([0.0, 3.0]))
+        moved = pictures._average_at_once(
+            start, end, np.array([1.0, 8.0, 0.0]), np.array([0.0, 3.0])
+        )
         self.assertAlmostEqual(moved[0] * 3, 2 * 1 + 0.5 * 8)
 
     def test_lanes_hold_one_call_at_a_time_and_are_as_few_as_ran_at_once(self) -> None:
-        lanes, count = pictures._lanes(np.array([0.0, 0.0, 1, 1, 2]), np.array([2.0, 1, 3, 2, 3]))
+        lanes, count = pictures._assign_lanes(
+            np.array([0.0, 0.0, 1, 1, 2]), np.array([2.0, 1, 3, 2, 3])
+        )
         self.assertEqual((lanes, count), ([0, 1, 1, 2, 0], 3))
 
     def test_totals_say_what_each_mode_saved(self) -> None:
@@ -257,8 +261,8 @@ class Command(unittest.TestCase):
 
     def test_modes_of_runs_are_told_by_their_policies(self) -> None:
         for policy, kind in (("none", "unconstrained"), ("fixed", "static"), ("climb", "climb")):
-            self.assertEqual(pictures._kind(policy), kind)
-        self.assertEqual(pictures._kind("auto(2,256,2)"), "auto")
+            self.assertEqual(pictures._find_kind(policy), kind)
+        self.assertEqual(pictures._find_kind("auto(2,256,2)"), "auto")
 
     def test_a_run_that_is_cut_off_is_drawn_but_not_compared(self) -> None:
         whole = self.simulate("whole", "none")

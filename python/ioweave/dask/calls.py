@@ -23,7 +23,7 @@ from distributed import get_worker
 
 from ..arguments import describe
 from ..errors import TaskTimeout
-from ..runtime import add_note, log_given_up, several
+from ..runtime import add_note, log_given_up, split_values
 from ..tasks import Task
 from .protocol import BYTES
 
@@ -31,7 +31,7 @@ from .protocol import BYTES
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("ioweave_inside", default=False)
 
 
-def inside_task() -> bool:
+def is_inside_task() -> bool:
     return _inside.get()
 
 
@@ -46,11 +46,11 @@ class TimeoutIgnored(FailureIgnored):
 
 
 IGNORED = (FailureIgnored, TimeoutIgnored)
-#: Types of single values that are None; a worker that could not send a type sends its name.
+#: Types of unwrap_single values that are None; a worker that could not send a type sends its name.
 NONE = (type(None), "NoneType", *IGNORED)
 
 
-def single(value: Any) -> Any:
+def unwrap_single(value: Any) -> Any:
     """Returns the value of a call that has one value."""
     return None if isinstance(value, FailureIgnored) else value
 
@@ -66,16 +66,16 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.persistent_id = number_of
 
     def reducer_override(self, value: Any) -> Any:
-        if type(value) is Task and not _found_by_name(value):
-            return _blank_task, (), vars(value)
+        if type(value) is Task and not _is_found_by_name(value):
+            return _make_blank_task, (), vars(value)
         return super().reducer_override(value)
 
 
-def _blank_task() -> Task:
+def _make_blank_task() -> Task:
     return Task.__new__(Task)
 
 
-def _found_by_name(task: Task) -> bool:
+def _is_found_by_name(task: Task) -> bool:
     """Returns whether a worker finds the task in the task's module."""
     if task.__module__ == "__main__":
         return False
@@ -94,7 +94,7 @@ class _Packed(bytes):
         return f"<{len(self)} bytes>"
 
 
-def _dumps(value: Any, number_of: Callable[[Any], object | None]) -> bytes:
+def _dump_value(value: Any, number_of: Callable[[Any], object | None]) -> bytes:
     with io.BytesIO() as file:
         _Pickler(file, number_of).dump(value)
         return _Packed(file.getvalue())
@@ -107,7 +107,7 @@ def dumps_task(task: Task) -> bytes:
         TypeError: the function refers to something that cannot be sent.
     """
     try:
-        return _dumps(task, lambda value: None)
+        return _dump_value(task, lambda value: None)
     except Exception as error:
         raise TypeError(
             f"task {task.name!r} cannot be sent to a Dask worker ({error}): its function refers to "
@@ -129,11 +129,11 @@ def dumps_arguments(
         TypeError: an argument cannot be sent; the text says which.
     """
     try:
-        return _dumps((args, kwargs), number_of)
+        return _dump_value((args, kwargs), number_of)
     except Exception as error:
         for name, value in task.signature.bind(*args, **kwargs).arguments.items():
             try:
-                _dumps(value, number_of)
+                _dump_value(value, number_of)
             except Exception as reason:
                 raise TypeError(
                     f"task {task.name!r}: argument {name!r} cannot be sent to a Dask worker "
@@ -154,14 +154,14 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, number: tuple[int, bool]) -> Any:
         index, changed = number
         if not changed:
-            return single(self._inputs[index])
+            return unwrap_single(self._inputs[index])
         if index not in self._copies:  # a copy, since other tasks may read the old version
-            self._copies[index] = copy.deepcopy(single(self._inputs[index]))
+            self._copies[index] = copy.deepcopy(unwrap_single(self._inputs[index]))
         return self._copies[index]
 
 
 @functools.lru_cache(maxsize=1000)
-def _loads_task(spec: bytes) -> Task:
+def _load_task(spec: bytes) -> Task:
     task: Task = pickle.loads(spec)
     return task
 
@@ -169,7 +169,7 @@ def _loads_task(spec: bytes) -> Task:
 def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
     """Runs a call; returns its value. A call with several values, or with objects that it changes,
     returns a tuple of them all, the objects last."""
-    task = _loads_task(spec)
+    task = _load_task(spec)
     args, kwargs = _Unpickler(arguments, inputs).load()
     worker = get_worker()
     token = _inside.set(True)
@@ -179,8 +179,8 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
             running.metadata[BYTES] = task.bytes_of(args, kwargs)
         body = functools.partial(task.function, *args, **kwargs)
         try:
-            value = body() if task.timeout is None else _within(task, body)
-            values = several(task, value) if task.returns != 1 else (value,)
+            value = body() if task.timeout is None else _run_with_timeout(task, body)
+            values = split_values(task, value) if task.returns != 1 else (value,)
         except Exception as error:
             if task.on_failure != "ignore":
                 raise
@@ -199,7 +199,7 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
         _inside.reset(token)
 
 
-def _within(task: Task, body: Callable[[], Any]) -> Any:
+def _run_with_timeout(task: Task, body: Callable[[], Any]) -> Any:
     """Runs the body on a thread with the task's timeout. A thread cannot be stopped, so one that
     takes too long is left to itself."""
     outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()

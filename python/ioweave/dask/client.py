@@ -40,7 +40,7 @@ def connect(client: Client, *, log: str | None = None) -> Any:
 
     async def register() -> Handle:
         for plugin in (IoweaveSchedulerPlugin(log), IoweaveWorkerPlugin()):
-            await _within_limit(client, client.register_plugin(plugin))
+            await _await_answer(client, client.register_plugin(plugin))
         return Handle(client, await ask(client, "capacity"))
 
     return _sync(client, register)
@@ -60,13 +60,13 @@ async def ask(client: Client, question: str, **arguments: Any) -> Any:
     """
     assert client.scheduler is not None  # it is connected
     asking = client.scheduler.ioweave(question=question, arguments=arguments)
-    answer = json.loads(await _within_limit(client, asking))
+    answer = json.loads(await _await_answer(client, asking))
     if "error" in answer:
         raise ValueError(answer["error"])
     return answer["value"]
 
 
-async def _within_limit(client: Client, asking: Awaitable[Any]) -> Any:
+async def _await_answer(client: Client, asking: Awaitable[Any]) -> Any:
     try:
         return await asyncio.wait_for(asking, ANSWER_S)
     except asyncio.TimeoutError:
@@ -174,11 +174,11 @@ class Handle:
         number = whole(cpus)
         if number is None or number < 1:
             raise ValueError(f"cpus must be a whole number from 1 on, not {cpus!r}")
-        if self._fits(number):
+        if self._has_cores(number):
             return
         if not self.client.asynchronous:  # an asynchronous client cannot ask here
             self._cpus = _sync(self.client, ask, self.client, "capacity")["cpus"]
-            if self._fits(number):  # a larger worker has joined
+            if self._has_cores(number):  # a larger worker has joined
                 return
         if self._cpus == 0:
             raise ValueError(
@@ -191,7 +191,7 @@ class Handle:
             "ask for fewer, or add a larger worker"
         )
 
-    def _fits(self, cpus: int) -> bool:
+    def _has_cores(self, cpus: int) -> bool:
         """Returns whether a worker has so many cores, as far as is known."""
         return self._cpus is None or cpus <= self._cpus
 
@@ -230,13 +230,13 @@ class Handle:
             if bytes is None or not 0 <= bytes <= MOST_BYTES:
                 raise ValueError(f"bytes must be a whole number from 0 to 2**63 - 1, not {given!r}")
         name: str = getattr(function, "__name__", repr(function)) if flow is None else flow
-        number = self._flow(name, device, constraint)
+        number = self._find_flow(name, device, constraint)
         resources = io_resources(number, bytes, anywhere=anywhere)
         return self.client.submit(
             function, *args, resources=resources, retries=retries, pure=False, **kwargs
         )
 
-    def _flow(self, name: str, device: str, constraint: str) -> int:
+    def _find_flow(self, name: str, device: str, constraint: str) -> int:
         key = (name, device, constraint)
         if key not in self._flows:
             if self.client.asynchronous:

@@ -51,17 +51,19 @@ class LoopbackCluster(SpecCluster):
     def __init__(self, *, nodes: int, worker: dict[str, Any], **options: Any) -> None:
         self._template = worker
         super().__init__(  # type: ignore[no-untyped-call]
-            workers={name: self._on_host(name) for name in range(nodes)}, worker=worker, **options
+            workers={name: self._make_worker_spec(name) for name in range(nodes)},
+            worker=worker,
+            **options,
         )
 
-    def _on_host(self, number: int) -> dict[str, Any]:
+    def _make_worker_spec(self, number: int) -> dict[str, Any]:
         host = str(_FIRST_HOST + number)
         return {**self._template, "options": {**self._template["options"], "host": host}}
 
     def new_worker_spec(self) -> dict[Any, dict[str, Any]]:
         """Returns the next worker, for `scale` and `adapt`, on the first free address."""
         number = next(n for n in range(_MOST_NODES) if n not in self.worker_spec)
-        return {number: self._on_host(number)}
+        return {number: self._make_worker_spec(number)}
 
 
 def local_cluster(

@@ -54,12 +54,12 @@ class ByResource(MutableSet[TaskState]):
         Raises:
             KeyError: the queue is empty.
         """
-        return self._first().peek()
+        return self._find_first_queue().peek()
 
     def pop(self) -> TaskState:
-        return self._first().pop()
+        return self._find_first_queue().pop()
 
-    def _first(self) -> HeapSet[TaskState]:
+    def _find_first_queue(self) -> HeapSet[TaskState]:
         """Returns the queue whose head is the next task."""
         queues = [queue for queue in self._queues.values() if queue]
         if not queues:

@@ -58,7 +58,7 @@ class Reports:
         self._open = True
         handlers = client._stream_handlers
         self._dasks: dict[str, Any] = {name: handlers[name] for name in _HANDLERS}
-        ours: list[Any] = [self._memory, self._erred, self._cancelled]
+        ours: list[Any] = [self._handle_memory, self._handle_error, self._handle_cancel]
         self._ours: dict[str, Any] = dict(zip(_HANDLERS, ours, strict=True))
         handlers.update(self._ours)
         self._watch()
@@ -74,28 +74,28 @@ class Reports:
     def _watch(self) -> None:
         """Makes a future without a task. It ends when the client gives all futures up."""
         self._watched: Future[Any] = Future(f"ioweave-watch-{uuid.uuid4().hex}", self._client)
-        self._watched.add_done_callback(self._gave_up)
+        self._watched.add_done_callback(self._handle_release)
 
-    def _gave_up(self, future: Future[Any]) -> None:
+    def _handle_release(self, future: Future[Any]) -> None:
         if self._open:
             state: Any = future._state
             self._lost(str(state.exception))
             if self._client.status in ("running", "connecting"):
                 self._watch()
 
-    def _memory(self, key: Any = None, **message: Any) -> None:
+    def _handle_memory(self, key: Any = None, **message: Any) -> None:
         self._dasks["key-in-memory"](key=key, **message)
         state = self._client.futures.get(key)
         if self._open and state is not None:
             self._heard(key, None, None, state.type)
 
-    def _erred(self, key: Any = None, **message: Any) -> None:
+    def _handle_error(self, key: Any = None, **message: Any) -> None:
         self._dasks["task-erred"](key=key, **message)
         state = self._client.futures.get(key)
         if self._open and state is not None:
             self._heard(key, state.exception, state.traceback, None)
 
-    def _cancelled(self, keys: Any = (), **message: Any) -> None:
+    def _handle_cancel(self, keys: Any = (), **message: Any) -> None:
         self._dasks["cancelled-keys"](keys=keys, **message)
         for key in keys:
             state = self._client.futures.get(key)

@@ -29,21 +29,21 @@ class Run:
         self._ready: dict[Any, float] = {}
         self._records: deque[Record] = deque(maxlen=_MOST)
 
-    def waits(self, key: Any, retries: int) -> None:
+    def note_waiting(self, key: Any, retries: int) -> None:
         """Notes that the task waits for its inputs, for the first time or again."""
         if retries or key in self._retries:
             self.retried += retries < self._retries.get(key, 0)
             self._retries[key] = retries
 
-    def ready(self, key: Any, now: float) -> None:
+    def note_ready(self, key: Any, now: float) -> None:
         if self._keep:
             self._ready[key] = now
 
-    def gone(self, key: Any) -> None:
+    def forget(self, key: Any) -> None:
         self._ready.pop(key, None)
         self._retries.pop(key, None)
 
-    def ran(
+    def note_run(
         self, key: Any, device: str | None, node: int, span: tuple[float, float], size: int
     ) -> None:
         self._retries.pop(key, None)

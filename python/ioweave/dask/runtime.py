@@ -7,9 +7,9 @@ It consists of parts of the embedded runtime, and links calls by the same rules.
 2. A call goes to Dask as soon as all calls whose *data* it needs have gone, so that Dask starts it
    without asking here. A call that only has to follow others (it writes a file that they read)
    stays here until they are done: with a dependency of Dask's it would fail if they fail.
-3. `Reports` receives what Dask tells the client about keys. `_heard` then marks calls as done, on
-   the thread of Dask's event loop, under the lock. The user's callbacks run on a thread of their
-   own.
+3. `Reports` receives what Dask tells the client about keys. `_handle_report` then marks calls as
+   done, on the thread of Dask's event loop, under the lock. The user's callbacks run on a thread of
+   their own.
 4. Values stay on the cluster until somebody asks for them (`fetch`). Only a value of None is known
    from the report.
 
@@ -56,7 +56,7 @@ from ..runtime import (
     ForkedRuntime,
     Runtime,
     Stats,
-    given_up,
+    give_up_call,
     is_path,
     log_given_up,
 )
@@ -112,10 +112,10 @@ class DaskCall(Call):
     @property
     def many(self) -> bool:
         """Whether the Dask task returns a tuple: several values, or objects that it changes."""
-        return self.task.returns != 1 or bool(_changed(self.task))
+        return self.task.returns != 1 or bool(_list_changed(self.task))
 
 
-def _changed(task: Task) -> list[str]:
+def _list_changed(task: Task) -> list[str]:
     return [name for name, way in task.objects.items() if way is not Direction.In]
 
 
@@ -278,26 +278,26 @@ class DaskRuntime(Runtime):
         try:
             log = None if self._log_path is None else os.fspath(self._log_path)
             self._handle = connect(self._client, log=log)
-            if log is not None and self._ask("log") != log:
+            if log is not None and self._ask_scheduler("log") != log:
                 raise ValueError(
                     f"log={log!r}: Ioweave was brought to this cluster before, and its log is "
-                    f"{self._ask('log')!r}: the first connection says where it is"
+                    f"{self._ask_scheduler('log')!r}: the first connection says where it is"
                 )
-            self._ask(
+            self._ask_scheduler(
                 "begin",
                 run=self._id,
                 of=self._client.id,
                 records=self._recorder is not None,
             )
-            self._reports = Reports(self._client, self._heard, self._lost)
+            self._reports = Reports(self._client, self._handle_report, self._handle_loss)
         except BaseException:
             self._lease = None
             raise
         self._over = False
         if self._recorder is not None:
-            self._looker = started(self._look_on, "dask-records")
+            self._looker = started(self._poll_reports, "dask-records")
 
-    def _ask(self, question: str, **arguments: Any) -> Any:
+    def _ask_scheduler(self, question: str, **arguments: Any) -> Any:
         """Asks the scheduler plugin a question.
 
         Raises:
@@ -307,10 +307,12 @@ class DaskRuntime(Runtime):
         asking = asyncio.run_coroutine_threadsafe(
             ask(self._client, question, **arguments), loop.asyncio_loop
         )
-        self._wait_here(asking, None)
+        self._wait_for_loop(asking, None)
         return asking.result()
 
-    def _wait_here(self, awaited: concurrent.futures.Future[Any], timeout: float | None) -> bool:
+    def _wait_for_loop(
+        self, awaited: concurrent.futures.Future[Any], timeout: float | None
+    ) -> bool:
         """Waits for the client's event loop, but Ctrl-C ends it; False after `timeout`."""
         gate = threading.Lock()
         gate.acquire()
@@ -337,36 +339,38 @@ class DaskRuntime(Runtime):
         if self._looker is not None:
             self._looker.join()
         try:
-            if self._reachable():
-                self._take_leave()
+            if self._is_reachable():
+                self._end_session()
         except Exception as error:
             _log.warning("the cluster did not say what it kept of this Runtime: %s", error)
         finally:
             self._over = True
             self._reports.close()
-            self._lost("the Runtime was closed")  # calls still running: nobody hears of their ends
+            self._handle_loss(
+                "the Runtime was closed"
+            )  # calls still running: nobody hears of their ends
             self._lease = None
 
-    def _take_leave(self) -> None:
+    def _end_session(self) -> None:
         for task, flow in self._flows.items():
-            learned = self._ask("learned", flow=flow)
+            learned = self._ask_scheduler("learned", flow=flow)
             if learned:
                 of_this_process.put(task.key, task.device, learned)
-        self._look_back()
-        if not self._ask("end", run=self._id):
+        self._fetch_reports()
+        if not self._ask_scheduler("end", run=self._id):
             _log.warning(
                 "the cluster forgot this Runtime, which was out of reach for long: there are no "
                 "records of its tasks since then"
             )
 
-    def _reachable(self) -> bool:
+    def _is_reachable(self) -> bool:
         """Returns whether the scheduler can be asked and knows this runtime."""
         return not self._over and self._client.status == "running"
 
-    def _inside_task(self) -> bool:
-        return calls.inside_task()
+    def _is_inside_task(self) -> bool:
+        return calls.is_inside_task()
 
-    def _worker(self) -> None:
+    def _find_worker(self) -> None:
         return None
 
     # ---- Submission. ----------------------------------------------------------------------------
@@ -377,10 +381,10 @@ class DaskRuntime(Runtime):
         Raises:
             TypeError: an argument cannot be sent to a worker.
         """
-        if calls.inside_task():
+        if calls.is_inside_task():
             return task.function(*args, **kwargs)
         call = DaskCall(self, task, args, kwargs)
-        found = self._examine(call)
+        found = self._examine_arguments(call)
         if task.constraint is None:
             self._check_cpus(task)
         else:
@@ -396,16 +400,16 @@ class DaskRuntime(Runtime):
                 self._wait_for_room(found)
         # One step: it reads the last version of an object and makes the next one.
         with self._versions.lock:
-            changed = self._dump(call, uses)
+            changed = self._pickle_arguments(call, uses)
             if task.constraint is not None and not call.has_futures:
                 call.nbytes = task.bytes_of(args, kwargs)
             files: dict[Key, Any] = {key: use for key, use in uses.items() if isinstance(key, str)}
             with self._lock:
-                self._enter(call, found, files, todo)
+                self._add_call(call, found, files, todo)
             for index, thing in enumerate(changed, task.returns):
                 self._versions.add(thing, call, index)
         carry_out(todo)
-        return self._futures_of(call)
+        return self._make_futures(call)
 
     def _take_requests(self, call: Call) -> None:
         # A request reads into this process, so its result can be sent only when it has ended.
@@ -420,7 +424,7 @@ class DaskRuntime(Runtime):
     def _make_flow(self, task: Task) -> int:
         device = self._devices.get(task.device)
         if device is None:
-            budgets = self._ask("budgets")
+            budgets = self._ask_scheduler("budgets")
             if task.device not in budgets:
                 raise unknown_device(task, task.device, {*self._devices, *budgets})
             budget = budgets[task.device]
@@ -434,10 +438,10 @@ class DaskRuntime(Runtime):
                 path=None if device.path is None else os.fspath(device.path),
                 nodes=device.nodes,
             )
-        name = self._names.new(task)
+        name = self._names.make_name(task)
         constraint = text_for(task, budget, int(self._handle.io_slots or 1))
         try:
-            flow: int = self._ask(
+            flow: int = self._ask_scheduler(
                 "flow",
                 name=name,
                 device=task.device,
@@ -449,11 +453,13 @@ class DaskRuntime(Runtime):
         except ValueError as error:
             raise ValueError(f"task {task.name!r} on device {task.device!r}: {error}") from None
 
-    def _dump(self, call: DaskCall, uses: dict[Key, tuple[Any, Direction]]) -> list[Any]:
+    def _pickle_arguments(
+        self, call: DaskCall, uses: dict[Key, tuple[Any, Direction]]
+    ) -> list[Any]:
         """Pickles the arguments. Returns the objects that the call changes, in the order in which
         the worker returns them."""
         task = call.task
-        changed = task.written_objects(call.args, call.kwargs) if _changed(task) else []
+        changed = task.written_objects(call.args, call.kwargs) if _list_changed(task) else []
         ids = {id(thing) for thing in changed}
         reads = {id(t) for t, way in uses.values() if way is not Direction.Out}
         numbers: dict[int, tuple[int, bool]] = {}
@@ -469,7 +475,7 @@ class DaskRuntime(Runtime):
                 assert isinstance(value._call, DaskCall)  # made by submit
                 source = value._call, value._index or 0
             elif isinstance(value, (distributed.Future, Delayed)):
-                source = self._ours(value), 0
+                source = self._as_client_future(value), 0
             else:
                 return None
             numbers[id(value)] = len(call.inputs), id(value) in ids
@@ -480,7 +486,9 @@ class DaskRuntime(Runtime):
         call.has_futures = bool(call.inputs)
         return changed
 
-    def _ours(self, value: distributed.Future[Any] | Delayed) -> distributed.Future[Any]:
+    def _as_client_future(
+        self, value: distributed.Future[Any] | Delayed
+    ) -> distributed.Future[Any]:
         """Returns a Dask object among the arguments as a future of this runtime's client."""
         if isinstance(value, Delayed):
             computed: distributed.Future[Any] = self._client.compute(value)
@@ -490,7 +498,7 @@ class DaskRuntime(Runtime):
             raise ValueError(f"{value!r} is of another Client than that of this Runtime")
         return value
 
-    def _link(
+    def _link_call(
         self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> Call | None:
         assert isinstance(call, DaskCall)  # made by submit
@@ -509,7 +517,7 @@ class DaskRuntime(Runtime):
 
     # ---- From submitted to done. ----------------------------------------------------------------
 
-    def _enter(
+    def _add_call(
         self,
         call: Call,
         found: Found | None,
@@ -517,18 +525,18 @@ class DaskRuntime(Runtime):
         todo: Todo,
     ) -> None:
         assert isinstance(call, DaskCall)  # made by submit
-        super()._enter(call, found, uses, todo)
-        call.key = f"{self._names.of(call.task)}-{call.number}-{self._id}"
-        if self._may_go(call):
+        super()._add_call(call, found, uses, todo)
+        call.key = f"{self._names.name_of(call.task)}-{call.number}-{self._id}"
+        if self._can_send(call):
             self._send_soon(call, todo)
 
-    def _release(self, call: Call, todo: Todo) -> None:
+    def _release_call(self, call: Call, todo: Todo) -> None:
         assert isinstance(call, DaskCall)  # made by submit
         call.state = READY
         call.needs = None
         self._send_soon(call, todo)
 
-    def _may_go(self, call: Call) -> bool:
+    def _can_send(self, call: Call) -> bool:
         """Returns whether Dask can wait for all that `call` needs. Needs the lock."""
         assert isinstance(call, DaskCall)  # made by submit
         if call.state != WAITING or call.ordered or call.sent:
@@ -541,29 +549,29 @@ class DaskRuntime(Runtime):
     def _send_soon(self, call: DaskCall, todo: Todo) -> None:
         if not call.sent:
             call.sent = True
-            todo.append(functools.partial(self._send, call))
+            todo.append(functools.partial(self._send_calls, call))
 
-    def _send(self, call: DaskCall) -> None:
+    def _send_calls(self, call: DaskCall) -> None:
         """Hands `call` to Dask, then the calls that waited for that. Called without the lock."""
         going = [call]
         while going:
             call = going.pop()
-            self._send_one(call)
+            self._send_call(call)
             with self._lock:
                 for other in call.successors or ():
-                    if self._may_go(other):
+                    if self._can_send(other):
                         assert isinstance(other, DaskCall)  # made by submit
                         other.sent = True
                         going.append(other)
 
-    def _send_one(self, call: DaskCall) -> None:
+    def _send_call(self, call: DaskCall) -> None:
         try:
-            future = self._submit(call)
+            future = self._submit_call(call)
         except Exception as error:
             todo = Todo()
             with self._lock:
                 if call.state != DONE:
-                    self._finish(call, error.__traceback__, error, todo)
+                    self._finish_call(call, error.__traceback__, error, todo)
             carry_out(todo)
             return
         with self._lock:
@@ -572,9 +580,9 @@ class DaskRuntime(Runtime):
             call.forget_arguments()
             heard, call.heard = call.heard, None
         if heard is not None:
-            self._heard(call.key, *heard)
+            self._handle_report(call.key, *heard)
 
-    def _submit(self, call: DaskCall) -> distributed.Future[Any] | None:
+    def _submit_call(self, call: DaskCall) -> distributed.Future[Any] | None:
         """Submits a call to Dask. Returns None if the call is done already, because a call that it
         needs has failed, say."""
         task = call.task
@@ -599,7 +607,7 @@ class DaskRuntime(Runtime):
             calls.run,
             self._specs[task],
             arguments,
-            *(self._input(*need) for need in needs),
+            *(self._make_input(*need) for need in needs),
             *after,
             key=call.key,
             resources=resources,
@@ -607,7 +615,7 @@ class DaskRuntime(Runtime):
             pure=False,
         )
 
-    def _input(
+    def _make_input(
         self,
         call: DaskCall | distributed.Future[Any],
         index: int,
@@ -624,7 +632,7 @@ class DaskRuntime(Runtime):
             part = call.parts.setdefault(index, part)
         return part
 
-    def _heard(self, key: str, error: BaseException | None, trace: Any, kind: Any) -> None:
+    def _handle_report(self, key: str, error: BaseException | None, trace: Any, kind: Any) -> None:
         """Handles Dask's report that a task has ended, with an error or with a value of type
         `kind`. Runs on the thread of Dask's event loop."""
         todo = Todo()
@@ -640,11 +648,11 @@ class DaskRuntime(Runtime):
                 self._heard_meanwhile.append((key, error))
                 return
             if error is not None:
-                error, trace = _own_error(call, error, trace)
+                error, trace = _translate_error(call, error, trace)
                 self._timed_out += isinstance(error, TaskTimeout)
                 if call.task.on_failure == "cancel":
                     todo.append(functools.partial(log_given_up, call.task, error))
-                    trace, error = given_up(call, error)
+                    trace, error = give_up_call(call, error)
                 elif isinstance(error, CancelledError):
                     if trace is None:  # the cluster cancelled it
                         self._keep_failure(call)
@@ -656,10 +664,10 @@ class DaskRuntime(Runtime):
             if error is None and kind in calls.NONE and not call.many:
                 call.values[0] = None
                 call.dask = None  # Dask need not run it again if its worker is lost
-            self._finish(call, trace, error, todo)
+            self._finish_call(call, trace, error, todo)
         carry_out(todo)
 
-    def _lost(self, reason: str) -> None:
+    def _handle_loss(self, reason: str) -> None:
         """Cancels all calls: the cluster has forgotten the tasks, or the connection is lost."""
         todo = Todo()
         with self._lock:
@@ -667,12 +675,12 @@ class DaskRuntime(Runtime):
                 if call.state != DONE:
                     error = CancelledError(f"task {call.name} was cancelled: {reason}")
                     self._keep_failure(call)
-                    self._finish(call, None, error, todo)
+                    self._finish_call(call, None, error, todo)
         carry_out(todo)
 
-    def _done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
+    def _mark_done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
         assert isinstance(call, DaskCall)  # made by submit
-        super()._done(call, value, error, todo)
+        super()._mark_done(call, value, error, todo)
         self._by_key.pop(call.key, None)
         call.forget_versions()
         if error is not None:
@@ -702,7 +710,7 @@ class DaskRuntime(Runtime):
             self._withdrawing += 1
         try:
             if sent:
-                for key in self._ask("withdraw", keys=sent, of=self._client.id):
+                for key in self._ask_scheduler("withdraw", keys=sent, of=self._client.id):
                     del live[key]
             for call in live.values():
                 super().cancel(call)
@@ -713,22 +721,22 @@ class DaskRuntime(Runtime):
                 if self._withdrawing == 0:
                     heard, self._heard_meanwhile = self._heard_meanwhile, []
             for key, error in heard:
-                self._heard(key, error, None, None)
+                self._handle_report(key, error, None, None)
 
-    def _withdrawn(self) -> None:
+    def _wake_after_cancel(self) -> None:
         pass
 
     def is_running(self, call: Call) -> bool:
         assert isinstance(call, DaskCall)  # made by submit
-        return not call.done and call.sent and bool(self._ask("begun", keys=[call.key]))
+        return not call.done and call.sent and bool(self._ask_scheduler("begun", keys=[call.key]))
 
     def value_of(self, future: Future[Any], timeout: float | None) -> Any:
-        source = self._source(future)
-        self._fetch([source], timeout)
+        source = self._find_source(future)
+        self._fetch_values([source], timeout)
         call, index = source
         return call.values[index]
 
-    def _source(self, future: Future[Any]) -> tuple[DaskCall, int]:
+    def _find_source(self, future: Future[Any]) -> tuple[DaskCall, int]:
         """Returns the call, and the index of its value, that holds the value of a future: the last
         call that changed the value, or the future's own."""
         version = self._versions.of(future)
@@ -740,9 +748,9 @@ class DaskRuntime(Runtime):
 
     def fetch(self, futures: Iterable[Future[Any]]) -> None:
         ended = [f for f in futures if f._call.runtime is self and f._call.error is None]
-        self._fetch([self._source(future) for future in ended], None)
+        self._fetch_values([self._find_source(future) for future in ended], None)
 
-    def _fetch(self, sources: Iterable[tuple[DaskCall, int]], timeout: float | None) -> None:
+    def _fetch_values(self, sources: Iterable[tuple[DaskCall, int]], timeout: float | None) -> None:
         """Brings values to this process.
 
         Raises:
@@ -751,27 +759,27 @@ class DaskRuntime(Runtime):
         far = {(call, index): None for call, index in sources if index not in call.values}
         if not far:
             return
-        gathering = self._gathering(list(far))
-        if not self._wait_here(gathering, timeout):
+        gathering = self._start_gathering(list(far))
+        if not self._wait_for_loop(gathering, timeout):
             raise TimeoutError(f"the value is not here after {timeout} s")
         gathering.result()
 
-    def _gathering(self, far: list[tuple[DaskCall, int]]) -> concurrent.futures.Future[None]:
-        keys = [self._input(call, index, call.dask) for call, index in far]
+    def _start_gathering(self, far: list[tuple[DaskCall, int]]) -> concurrent.futures.Future[None]:
+        keys = [self._make_input(call, index, call.dask) for call, index in far]
 
         async def gather() -> None:
             values = await self._client.gather(keys, asynchronous=True)
             for (call, index), value in zip(far, values, strict=True):
-                call.values.setdefault(index, calls.single(value))
+                call.values.setdefault(index, calls.unwrap_single(value))
 
         loop: Any = self._client.loop
         return asyncio.run_coroutine_threadsafe(gather(), loop.asyncio_loop)
 
-    def fetching(self, future: Future[Any]) -> concurrent.futures.Future[Any] | None:
-        call, index = self._source(future)
+    def start_fetch(self, future: Future[Any]) -> concurrent.futures.Future[Any] | None:
+        call, index = self._find_source(future)
         if call.error is not None or index in call.values:
             return None
-        return self._gathering([(call, index)])
+        return self._start_gathering([(call, index)])
 
     def bring_back(self, objects: Iterable[Any]) -> None:
         ready = []
@@ -779,7 +787,7 @@ class DaskRuntime(Runtime):
             version = self._versions.of(thing)
             if version is not None and version.writer.done and version.writer.error is None:
                 ready.append((thing, version))
-        self._fetch([(version.writer, version.index) for _, version in ready], None)
+        self._fetch_values([(version.writer, version.index) for _, version in ready], None)
         for thing, version in ready:
             with self._versions.lock:  # or a reader on another thread would get the old contents
                 if self._versions.drop(thing, version):
@@ -789,7 +797,7 @@ class DaskRuntime(Runtime):
     def forked_class(self) -> type[Runtime]:
         return ForkedDaskRuntime
 
-    def writers(self, things: Iterable[Any]) -> list[Call]:
+    def find_writers(self, things: Iterable[Any]) -> list[Call]:
         found: list[Call] = []
         files = []
         for thing in things:
@@ -798,27 +806,27 @@ class DaskRuntime(Runtime):
                 found.append(version.writer)
             elif is_path(thing):
                 files.append(thing)
-        return [*found, *super().writers(files)]
+        return [*found, *super().find_writers(files)]
 
     # ---- Statistics and records. ----------------------------------------------------------------
 
     def explain(self, task: Task | str) -> dict[str, Any]:
         flow = self._flows[self._names.find(task)]
-        if self._reachable():
-            self._explained[flow] = self._ask("explain_flow", flow=flow)
+        if self._is_reachable():
+            self._explained[flow] = self._ask_scheduler("explain_flow", flow=flow)
         if flow not in self._explained:
             raise RuntimeError("the cluster is gone, which alone could explain its decisions")
         return self._explained[flow]
 
     def stats(self) -> Stats:
         """Returns counts of this runtime's tasks, and of the cluster's cores and threads."""
-        self._look_back()
+        self._fetch_reports()
         cluster = self._cluster
         flows = {flow["id"]: flow for flow in cluster["flows"]}
         ours = [flows[n] for n in dict.fromkeys(self._flows.values()) if n in flows]
         with self._lock:
             return Stats(
-                **self._counts(),
+                **self._count_calls(),
                 pending=len(self._live),
                 pending_bytes=self._pending_bytes,
                 cpus=int(cluster["cpus"]),
@@ -843,23 +851,23 @@ class DaskRuntime(Runtime):
             )
 
     def records(self) -> list[TaskRecord]:
-        self._look_back()
+        self._fetch_reports()
         return super().records()
 
-    def _explanations(self) -> list[dict[str, Any]]:
+    def _explain_flows(self) -> list[dict[str, Any]]:
         return list(self._explained.values())  # as stats() last found them
 
-    def _described(self) -> dict[str, Any]:
+    def _describe_runtime(self) -> dict[str, Any]:
         target = self._target if isinstance(self._target, str) else "dask"
         return {"kind": "dask", "target": target}
 
-    def _look_back(self) -> None:
+    def _fetch_reports(self) -> None:
         """Fetches the statistics and records that the scheduler keeps for this runtime."""
         with self._looking:
-            if not self._reachable():
+            if not self._is_reachable():
                 return
             flows = list(self._flows.values())
-            found = self._ask("look", run=self._id, flows=flows)
+            found = self._ask_scheduler("look", run=self._id, flows=flows)
             self._cluster = found["stats"]
             if found["retried"] is not None:  # None: forgotten, so the last number stays
                 self._retried = found["retried"]
@@ -870,12 +878,12 @@ class DaskRuntime(Runtime):
                 name = key.rsplit("-", 2)[0]
                 self._recorder.add(TaskRecord(name, device, node, ready, start, end, size))
 
-    def _look_on(self) -> None:
+    def _poll_reports(self) -> None:
         """Fetches records every second. So the run file holds them if program or cluster end
         early, and the scheduler need not keep all of them."""
         while not self._closing.wait(_LOOK_S):
             try:
-                self._look_back()
+                self._fetch_reports()
             except Exception as error:
                 _log.debug("the scheduler was not asked for records: %s", error)
 
@@ -889,17 +897,17 @@ class ForkedDaskRuntime(ForkedRuntime):
         call, index = future._call, future._index or 0
         assert isinstance(call, DaskCall)  # made by submit
         if index not in call.values or self._versions.knows(future):
-            self._refuse()
+            self._refuse_call()
         return call.values[index]
 
-    def writers(self, things: Iterable[Any]) -> list[Call]:
+    def find_writers(self, things: Iterable[Any]) -> list[Call]:
         things = list(things)
         if any(map(self._versions.knows, things)):
-            self._refuse()
-        return super().writers(things)
+            self._refuse_call()
+        return super().find_writers(things)
 
 
-def _own_error(
+def _translate_error(
     call: Call, error: BaseException, trace: TracebackType | None
 ) -> tuple[BaseException, TracebackType | None]:
     """Translates an error of Dask's into that of the other runtimes. Its traceback begins with the

@@ -59,7 +59,7 @@ class Samples:
         for scope in [scope for scope in self._heard if scope[0] is device]:
             del self._heard[scope]
 
-    def heard(
+    def add_measurement(
         self,
         device: Device,
         node: int,
@@ -77,20 +77,20 @@ class Samples:
         started: list[Operation] = []
         before = self._heard.get(scope, {}).get(worker)
         if before is not None and before.seconds > _LONGEST_S:
-            started = self._tell(scope, node)
+            started = self._send_sample(scope, node)
         heard = self._heard.setdefault(scope, {}).setdefault(worker, _Heard((node, counter)))
         heard.bytes += bytes_per_second * seconds
         heard.seconds += seconds
-        if self._heard[scope].keys() >= self._expected(scope):
-            started += self._tell(scope, node)
+        if self._heard[scope].keys() >= self._list_expected_workers(scope):
+            started += self._send_sample(scope, node)
         return started
 
-    def _expected(self, scope: tuple[Device, int | None]) -> set[str]:
+    def _list_expected_workers(self, scope: tuple[Device, int | None]) -> set[str]:
         device, node = scope
         nodes = self._nodes.get(device, set()) if node is None else {node}
         return {worker for node in nodes for worker in self._workers.get(node, ())}
 
-    def _tell(self, scope: tuple[Device, int | None], node: int) -> list[Operation]:
+    def _send_sample(self, scope: tuple[Device, int | None], node: int) -> list[Operation]:
         heard = self._heard.pop(scope).values()
         rate = sum({of.counter: of.bytes / of.seconds for of in heard}.values())
         seconds = max(of.seconds for of in heard)

@@ -16,7 +16,7 @@ _HERE = "ioweave.compat.pycompss"
 _SHOWN = 6  # nodes in a message
 
 
-def _arguments(given: list[str] | None) -> argparse.Namespace:
+def _parse_arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"python -m {_HERE}",
         description="Runs a PyCOMPSs program on Ioweave.",
@@ -30,7 +30,7 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--cost",
         action="append",
-        type=_cost,
+        type=_parse_cost,
         metavar="TASK=NUMBER",
         help="in simulation: the seconds that a task takes, or the bytes of a task with @IO",
     )
@@ -60,7 +60,7 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def _cost(given: str) -> tuple[str, float]:
+def _parse_cost(given: str) -> tuple[str, float]:
     task, _, number = given.rpartition("=")
     try:
         return task, float(number)
@@ -68,7 +68,7 @@ def _cost(given: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"{given!r} is not TASK=NUMBER") from None
 
 
-def _node_of(resources: Path) -> Node:
+def _choose_node(resources: Path) -> Node:
     """Returns the node of the file that stands for this machine; prints which one of several."""
     nodes = read_resources(resources)
     here = this_node(nodes)
@@ -86,7 +86,7 @@ def _node_of(resources: Path) -> Node:
     return node
 
 
-def _runtime_options(arguments: argparse.Namespace) -> dict[str, Any]:
+def _make_options(arguments: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {
         "target": arguments.runtime,
         "workers": arguments.workers,
@@ -94,7 +94,7 @@ def _runtime_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "costs": dict(arguments.cost or ()),
     }
     if arguments.resources is not None:
-        node = _node_of(arguments.resources)
+        node = _choose_node(arguments.resources)
         if node.computing_units is not None:
             options["cpus"] = node.computing_units
         if node.storage_mb_per_s is not None:
@@ -112,12 +112,12 @@ def _tell_time(runtime: SimulatedRuntime) -> None:
 
 def main(given: list[str] | None = None) -> int:
     """Runs the command; returns 0 if the program has ended, or 2 if it cannot be run."""
-    arguments = _arguments(given)
+    arguments = _parse_arguments(given)
     if not arguments.app.is_file():
         print(f"{_HERE}: no such program: {arguments.app}", file=sys.stderr)
         return 2
     try:
-        runtime = ioweave.Runtime(**_runtime_options(arguments)).start()
+        runtime = ioweave.Runtime(**_make_options(arguments)).start()
     except (ImportError, OSError, ValueError) as error:
         print(f"{_HERE}: {error}", file=sys.stderr)
         return 2

@@ -51,32 +51,32 @@ def _delete(path: Annotated[Path, ioweave.Out]) -> None:
         path.unlink(missing_ok=True)
 
 
-def _given_up(error: ioweave.CancelledError) -> bool:
+def _is_given_up(error: ioweave.CancelledError) -> bool:
     """Returns whether a task with on_failure=CANCEL_SUCCESSORS caused it, which is no failure."""
     first = error.__cause__ if isinstance(error, ioweave.DependencyFailed) else error
     return isinstance(first, GivenUp)
 
 
-def _none_if_given_up(future: ioweave.Future[Any]) -> Any:
+def _replace_given_up(future: ioweave.Future[Any]) -> Any:
     try:
         future.result()
     except ioweave.CancelledError as error:
-        return None if _given_up(error) else future
+        return None if _is_given_up(error) else future
     except Exception:
         return future
     return future
 
 
-def _value(thing: Any) -> Any:
+def _wait_for_value(thing: Any) -> Any:
     """Waits for a value. Values of tasks that were given up become None."""
     try:
         return ioweave.wait(thing)
     except ioweave.CancelledError as error:
-        if not _given_up(error):
+        if not _is_given_up(error):
             raise
         _log.warning("compss_wait_on() gives None: %s", error)
-    rest = replace_futures(thing, _none_if_given_up)
-    return None if rest is thing else _value(rest)
+    rest = replace_futures(thing, _replace_given_up)
+    return None if rest is thing else _wait_for_value(rest)
 
 
 def _wait_for_file(path: object) -> Path:
@@ -84,7 +84,7 @@ def _wait_for_file(path: object) -> Path:
     try:
         ioweave.wait(named)
     except ioweave.CancelledError as error:
-        if not _given_up(error):
+        if not _is_given_up(error):
             raise
     return named
 
@@ -92,7 +92,7 @@ def _wait_for_file(path: object) -> Path:
 def compss_wait_on(*objects: Any, mode: str = "rw", to_write: bool = True) -> Any:
     """Returns the values of futures, in lists and dictionaries too; for several arguments, a list.
     A value that was not made because of on_failure=CANCEL_SUCCESSORS is None."""
-    values = [_value(each) for each in objects]
+    values = [_wait_for_value(each) for each in objects]
     return values[0] if len(values) == 1 else values
 
 
@@ -164,19 +164,19 @@ _THERE = ", ".join(__all__)
 __all__ += _NOT_THERE
 
 
-def _lacking(name: str) -> str:
+def _describe_lack(name: str) -> str:
     return f"ioweave.compat.pycompss does not support {name}(). It has {_THERE}."
 
 
-def _not_there(name: str, *_: object, **__: object) -> None:
-    raise NotImplementedError(_lacking(name))
+def _raise_not_there(name: str, *_: object, **__: object) -> None:
+    raise NotImplementedError(_describe_lack(name))
 
 
 # There for `import *`.
-globals().update({name: functools.partial(_not_there, name) for name in _NOT_THERE})
+globals().update({name: functools.partial(_raise_not_there, name) for name in _NOT_THERE})
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("compss_"):
-        raise ImportError(_lacking(name))
+        raise ImportError(_describe_lack(name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -63,7 +63,7 @@ def _apply(task: TaskFunction, name: str, value: object) -> None:
                 f"@constraint: {name} must be a number of cores, not {value!r}"
             ) from None
     elif key in ("storagebw", "storagebandwidth"):
-        bandwidth = _bandwidth(value) if isinstance(value, str) else real(value)
+        bandwidth = _parse_bandwidth(value) if isinstance(value, str) else real(value)
         if bandwidth is None:
             raise ValueError(f"@constraint: {name} must be MB/s or 'auto', not {value!r}")
         task.storage_bandwidth = bandwidth
@@ -77,7 +77,7 @@ def _apply(task: TaskFunction, name: str, value: object) -> None:
         )
 
 
-def _bandwidth(text: str) -> float | str:
+def _parse_bandwidth(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:

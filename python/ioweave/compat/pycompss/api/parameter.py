@@ -132,13 +132,13 @@ __all__ += _NOT_THERE
 globals().update({name: NotThere(name) for name in _NOT_THERE})
 
 
-def _lacking(name: str) -> str:
+def _describe_lack(name: str) -> str:
     return f"ioweave.compat.pycompss does not support the parameter {name}. It has {_THERE}."
 
 
 def __getattr__(name: str) -> Parameter:
     if name.isupper():
-        raise ImportError(_lacking(name))
+        raise ImportError(_describe_lack(name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -153,7 +153,7 @@ def parameter_of(name: str, given: object) -> Parameter:
         return given
     for part in (*given, *given.values()) if isinstance(given, dict) else (given,):
         if isinstance(part, NotThere):
-            raise NotImplementedError(f"task parameter {name!r}: {_lacking(part.name)}")
+            raise NotImplementedError(f"task parameter {name!r}: {_describe_lack(part.name)}")
     if isinstance(given, dict) and all(isinstance(key, Key) for key in given):
         kind = given.get(Type, IN)
         use = given.get(Direction)

@@ -84,11 +84,11 @@ class TaskFunction:
         self._timeout = float(options.pop("time_out", options.pop("timeOut", 0))) or None
         self._on_failure = _on_failure(options.pop("on_failure", "RETRY"))
         self._target = parameter_of("target_direction", options.pop("target_direction", INOUT))
-        self._parameters = self._parameters_of(options)
-        self._changes = _that_it_changes(function, self._parameters)
+        self._parameters = self._read_parameters(options)
+        self._changes = _list_changed(function, self._parameters)
         self._warned: set[str] = set()
 
-    def _parameters_of(self, options: dict[str, Any]) -> dict[str, Parameter]:
+    def _read_parameters(self, options: dict[str, Any]) -> dict[str, Parameter]:
         known = inspect.signature(self.function).parameters
         found = {}
         for name, given in options.items():
@@ -110,13 +110,13 @@ class TaskFunction:
         task, *fixed = name.split("+")
         if task != "task":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return vars(self).setdefault(name, self._build(name, fixed))  # type: ignore[no-any-return]
+        return vars(self).setdefault(name, self._build_task(name, fixed))  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out the tasks, which are made anew elsewhere: Dask sends classes with methods."""
         return {name: it for name, it in vars(self).items() if not isinstance(it, ioweave.Task)}
 
-    def _build(self, name: str, fixed: list[str]) -> ioweave.Task:
+    def _build_task(self, name: str, fixed: list[str]) -> ioweave.Task:
         function = self.function
 
         @functools.wraps(function)
@@ -124,11 +124,11 @@ class TaskFunction:
             return function(*args, **kwargs)
 
         body.__annotations__ = {
-            name: Annotated[_type_of(parameter), _DIRECTIONS[parameter.use]]
+            name: Annotated[_choose_type(parameter), _DIRECTIONS[parameter.use]]
             for name, parameter in self._parameters.items()
             if parameter != IN and name not in fixed
         }
-        body.__signature__ = _signature(function, body.__annotations__)  # type: ignore[attr-defined]
+        body.__signature__ = _make_signature(function, body.__annotations__)  # type: ignore[attr-defined]
         task = ioweave.task(
             cpus=1 if self.is_io else self.cpus,
             returns=max(1, self._returns),
@@ -146,7 +146,7 @@ class TaskFunction:
         task.__qualname__ = f"{function.__qualname__}.{name}"
         return task
 
-    def _fixed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    def _find_fixed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
         """Returns the parameters that the task changes, but whose arguments cannot change.
 
         PyCOMPSs takes them as IN, too: the function can only bind its own name to another object.
@@ -178,7 +178,7 @@ class TaskFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         runtime = tasks.active
-        if runtime is not None and runtime._inside_task():
+        if runtime is not None and runtime._is_inside_task():
             return self.function(*args, **kwargs)  # as in PyCOMPSs
         if self.storage_bandwidth is not None and not self.is_io:
             self._warn_once(
@@ -186,11 +186,11 @@ class TaskFunction:
                 "@constraint(storageBW=...) holds no bandwidth without @IO(): it is for I/O tasks",
                 stacklevel=3,
             )
-        name = "+".join(("task", *self._fixed(args, kwargs)))
+        name = "+".join(("task", *self._find_fixed(args, kwargs)))
         return getattr(self, name)(*args, **kwargs)
 
 
-def _that_it_changes(
+def _list_changed(
     function: Callable[..., Any], parameters: dict[str, Parameter]
 ) -> tuple[str, ...]:
     """Returns the parameters whose objects the task changes, without *args and **kwargs."""
@@ -203,13 +203,13 @@ def _that_it_changes(
     )
 
 
-def _type_of(parameter: Parameter) -> Any:
+def _choose_type(parameter: Parameter) -> Any:
     if parameter.is_collection:
         return list[Path]
     return Path if parameter.is_file else object
 
 
-def _signature(function: Callable[..., Any], annotations: dict[str, Any]) -> inspect.Signature:
+def _make_signature(function: Callable[..., Any], annotations: dict[str, Any]) -> inspect.Signature:
     signature = inspect.signature(function)
     return signature.replace(
         parameters=[
