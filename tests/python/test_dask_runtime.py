@@ -126,7 +126,7 @@ def change_and_fail(numbers: Annotated[list[int], ioweave.InOut]) -> None:
 
 
 class Futures(OnDask, test_dependencies.Futures):
-    test_what_holds_no_futures_is_passed_as_it_is: Any = None  # but as a copy
+    test_an_argument_without_futures_is_passed_as_it_is: Any = None  # but as a copy
 
 
 class Files(OnDask, test_dependencies.Files):
@@ -134,7 +134,7 @@ class Files(OnDask, test_dependencies.Files):
 
 
 class Objects(OnDask, test_dependencies.Objects):
-    def test_that_a_run_changed_and_failed_are_what_they_were(self) -> None:
+    def test_a_failed_run_leaves_objects_as_they_were(self) -> None:
         numbers = [1]
         with self.runtime():
             self.assertIsInstance(change_and_fail(numbers).exception(), ValueError)
@@ -142,7 +142,7 @@ class Objects(OnDask, test_dependencies.Objects):
 
 
 class Requests(OnDask, test_dependencies.Requests):
-    def test_the_call_itself_waits_for_them(self) -> None:
+    def test_a_call_waits_for_its_requests(self) -> None:
         gate = in_flight.Gate(self)
         futures: list[Any] = []
         with self.runtime():
@@ -294,12 +294,12 @@ class Program(OnDask):
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 3)
             self.assertEqual((far.result(), appended.exception()), (7, None))
 
-    def test_a_target_that_is_no_address_is_refused(self) -> None:
+    def test_a_malformed_target_is_refused(self) -> None:
         for target in ("dask://", "dask://localhost", "dask://localhost:"):
             with self.subTest(target), self.assertRaisesRegex(ValueError, "give dask://HOST:PORT"):
                 ioweave.Runtime(target)
 
-    def test_where_no_scheduler_answers_it_says_so_and_leaves_no_file(self) -> None:
+    def test_a_missing_scheduler_is_named_and_leaves_no_file(self) -> None:
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         folder = Path(temporary.name)
@@ -496,7 +496,7 @@ class Program(OnDask):
             reader.join()
             self.assertEqual(lengths.pop().result(), 1)
 
-    def test_a_call_does_not_go_when_what_it_needs_fails_as_it_is_sent(self) -> None:
+    def test_a_call_is_not_sent_if_its_input_fails_meanwhile(self) -> None:
         with self.runtime() as runtime:
             submit = runtime._submit_call
 
@@ -731,7 +731,7 @@ class Program(OnDask):
         with self.assertRaisesRegex(RuntimeError, "the cluster is gone"):
             runtime.explain("nowhere")
 
-    def test_a_client_that_lost_its_connection_for_a_moment_goes_on(self) -> None:
+    def test_a_client_continues_after_losing_its_connection_for_a_moment(self) -> None:
         path = self.folder / "run.jsonl"
         cluster = ioweave.dask.local_cluster(processes=False, cores=1, memory_limit=0)
         with (
@@ -837,7 +837,7 @@ class Adaptive(unittest.TestCase):
 class Anything(unittest.TestCase):
     """Random failures, cancellations and losses of workers leave no slot taken, lose no call."""
 
-    def test_at_random_leaves_no_slot_taken(self) -> None:
+    def test_random_programs_leave_no_slot_taken(self) -> None:
         for seed in range(3):
             with (
                 self.subTest(seed=seed),

@@ -43,10 +43,10 @@ class Programs(unittest.TestCase):
         self.assertEqual(written.keys(), {f"step-{step}.txt" for step in range(10)})
         self.assertEqual(set(written["step-1.txt"].split()), {"0.81"})
 
-    def test_of_tasks_in_python(self) -> None:
+    def test_programs_of_the_guide_to_tasks_run(self) -> None:
         self.run_first_of("python.md")
 
-    def test_of_a_simulation(self) -> None:
+    def test_programs_of_the_guide_to_simulation_run(self) -> None:
         """All of the section, one after another, prints what it says."""
         program = "".join(listings("python.md", "In simulation"))
         said = re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE)
@@ -55,11 +55,11 @@ class Programs(unittest.TestCase):
         self.assertTrue(said)
 
     @unittest.skipUnless(find_spec("distributed"), "no Dask")
-    def test_of_programs_of_tasks_on_dask(self) -> None:
+    def test_programs_of_the_guide_to_dask_run(self) -> None:
         self.run_first_of("dask.md")
 
     @unittest.skipUnless(find_spec("distributed"), "no Dask")
-    def test_of_workers_under_slurm_gives_them_what_they_need(self) -> None:
+    def test_workers_under_slurm_get_the_arguments_they_need(self) -> None:
         from ioweave.dask import worker_arguments
 
         (listing,) = listings("dask.md", "Workers")

@@ -171,7 +171,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(output, "interrupted [0] ['write(1)', 'write(2)'] 0\n")
         self.assertEqual(errors, "interrupted: 2 I/O tasks were not done: write(1), write(2)\n")
 
-    def test_while_the_end_of_the_block_waits(self) -> None:
+    def test_ctrl_c_works_while_the_end_of_the_block_waits(self) -> None:
         program = """
             def body():
                 for step in range(3):
@@ -189,7 +189,7 @@ class Interrupts(unittest.TestCase):
         output, _ = self.run_program(program)
         self.assertEqual(output, "interrupted [0] ['write(1)', 'write(2)'] 0\n")
 
-    def test_a_second_time_cancels_and_a_third_leaves(self) -> None:
+    def test_a_second_ctrl_c_cancels_and_a_third_leaves(self) -> None:
         program = """
             def body():
                 write(0), write(1)
@@ -205,7 +205,7 @@ class Interrupts(unittest.TestCase):
         output, _ = self.run_program(program, signals=3)
         self.assertEqual(output, "interrupted [] ['write(0)', 'write(1)'] 1\n")
 
-    def test_at_any_moment_of_submitting_nothing_is_left_half_way(self) -> None:
+    def test_ctrl_c_leaves_no_submission_half_way(self) -> None:
         program = """
             import random
             go.set()
@@ -269,7 +269,7 @@ class Interrupts(unittest.TestCase):
                 self.assertEqual(output, "written\n" * (3 - computes))
                 self.assertNotIn("Traceback", errors)  # it may say that threads are too few
 
-    def test_pressed_when_the_last_thread_has_ended_it_is_raised(self) -> None:
+    def test_ctrl_c_after_the_last_thread_has_ended_is_raised(self) -> None:
         program = """
             from ioweave import pool
 
@@ -285,7 +285,7 @@ class Interrupts(unittest.TestCase):
         output, errors = self.run_program(program, signals=0)
         self.assertEqual((output, errors), ("interrupted [] [] 0\n", ""))
 
-    def test_a_runtime_that_another_thread_closed_takes_none_from_the_next(self) -> None:
+    def test_a_runtime_closed_by_another_thread_leaves_ctrl_c_to_the_next(self) -> None:
         program = """
             first = ioweave.Runtime(devices=devices).start()
             closing = threading.Thread(target=first.close)
@@ -310,7 +310,7 @@ class Interrupts(unittest.TestCase):
         output, errors = self.run_program(program, signals=0)
         self.assertEqual((output, errors), ("raised interrupted [1] [] 0\nTrue\n", ""))
 
-    def test_without_a_block_it_means_the_same(self) -> None:
+    def test_ctrl_c_means_the_same_without_a_block(self) -> None:
         """Closed on the way of the exception, where it is handled, or by nobody."""
         program = """
             runtime = ioweave.Runtime(devices=devices, on_interrupt="cancel").start()
@@ -351,7 +351,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(output.count("done"), 3)
         self.assertNotIn("interrupted", errors)  # from 3.12 on it may say that threads are too few
 
-    def test_in_a_process_that_the_program_forks_it_is_as_in_the_program(self) -> None:
+    def test_ctrl_c_works_in_a_forked_process(self) -> None:
         program = """
             import os, warnings
             warnings.simplefilter("ignore")  # of Python 3.12, which forks no threads gladly

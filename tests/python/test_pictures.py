@@ -259,7 +259,7 @@ class Command(unittest.TestCase):
         self.assertEqual(names[:2], ["totals.png", "against_constraint.png"])
         self.assertIn("auto/learning-checkpoint.png", names)
 
-    def test_modes_of_runs_are_told_by_their_policies(self) -> None:
+    def test_the_policy_of_a_run_gives_its_mode(self) -> None:
         for policy, kind in (("none", "unconstrained"), ("fixed", "static"), ("climb", "climb")):
             self.assertEqual(pictures._find_kind(policy), kind)
         self.assertEqual(pictures._find_kind("auto(2,256,2)"), "auto")

@@ -348,7 +348,7 @@ class Processes(unittest.TestCase):
 
 
 class Arguments(unittest.TestCase):
-    def test_without_futures_are_copied_when_the_task_is_called(self) -> None:
+    def test_arguments_without_futures_are_copied_at_the_call(self) -> None:
         for how in ("snapshot", "share"):
             with (
                 self.subTest(how),
@@ -366,7 +366,9 @@ class Arguments(unittest.TestCase):
                 self.assertEqual(seen.result(), [1])
                 self.assertIsNot(itself(numbers).result(), numbers)
 
-    def test_of_the_first_task_that_changes_an_object_are_copied_at_the_call_too(self) -> None:
+    def test_arguments_of_the_first_task_that_changes_an_object_are_copied_at_the_call(
+        self,
+    ) -> None:
         with (
             tempfile.TemporaryDirectory() as folder,
             ioweave.Runtime(cpus=1, workers="processes"),
@@ -382,7 +384,7 @@ class Arguments(unittest.TestCase):
             fifo.open("w").close()
             self.assertEqual(ioweave.wait(target), [1])
 
-    def test_that_a_run_changed_and_failed_are_what_they_were(self) -> None:
+    def test_a_failed_run_leaves_objects_as_they_were(self) -> None:
         numbers = [1]
         with ioweave.Runtime(cpus=1, workers="processes"):
             self.assertIsInstance(spoil(numbers).exception(), ValueError)
@@ -413,7 +415,7 @@ class Timeouts(unittest.TestCase):
             self.assertIsInstance(hang_here(file).exception(), ioweave.TaskTimeout)
             until(lambda: not Path("/proc", file.read_text()).exists())
 
-    def test_a_start_that_hangs_ends_all_the_same(self) -> None:
+    def test_a_process_start_that_hangs_ends_with_a_timeout(self) -> None:
         self.addCleanup(os.close, self.writer)
         with (
             mock.patch("ioweave.runtime._START_S", 0.05),

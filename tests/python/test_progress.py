@@ -141,7 +141,7 @@ class Shown(unittest.TestCase):
         rates = re.findall(r"(\S+) MB/s \(", out.getvalue())
         self.assertEqual((rates[0], rates[19], rates[39]), ("100", "100", "10"))
 
-    def test_of_very_many_flows_those_with_work_are_shown(self) -> None:
+    def test_of_too_many_flows_those_with_work_are_shown(self) -> None:
         idle = [dataclasses.replace(FLOW, task=f"idle{i}", waiting=0, running=0) for i in range(30)]
         self.stats = dataclasses.replace(STATS, flows=(*idle, FLOW))
         progress, out = self.progress(force_terminal=True)

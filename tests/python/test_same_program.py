@@ -164,7 +164,7 @@ class SameProgram(unittest.TestCase):
         wanted = (4, 1, 1) if self.runs_functions else (6, 0, 0)
         self.assertEqual((stats.succeeded, stats.failed, stats.cancelled), wanted)
 
-    def test_what_changes_after_a_call_is_saved_as_it_was_at_the_call(self) -> None:
+    def test_a_task_saves_an_object_as_it_was_at_the_call(self) -> None:
         ssd = ioweave.Device("ssd", bandwidth=100)
         with tempfile.TemporaryDirectory() as folder:
             paths = [Path(folder) / str(number) for number in range(5)]
