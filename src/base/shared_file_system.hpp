@@ -6,9 +6,9 @@
 
 namespace ioweave {
 
-/// Whether a file system of that type, as /proc/self/mountinfo has it, is one that several nodes
-/// use at once, so that what one of them moves the others lack. Not known of FUSE in general, 9p
-/// and virtiofs: false.
+/// Returns true if several nodes use a file system of this type at once, so that they share its
+/// bandwidth. `type` is written as in /proc/self/mountinfo. Returns false for FUSE in general, 9p
+/// and virtiofs, of which this is not known.
 inline bool is_shared_file_system(std::string_view type) noexcept {
   constexpr auto kShared = std::to_array<std::string_view>(
       {"afs",      "beegfs",    "ceph",    "ceph-fuse", "cifs", "daos",  "dfuse", "gfs2",
