@@ -1,4 +1,4 @@
-"""The command `ioweave` by way of the package."""
+"""The command `ioweave` that the package contains."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Devices as described in code and in ioweave.toml."""
+"""Devices and nodes described in code and in ioweave.toml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ioweave.config import load_devices, load_nodes
 
 @contextlib.contextmanager
 def inside(folder: Path) -> Iterator[None]:
-    """In `folder`, with nothing of the user's around."""
+    """Runs in `folder`, without the user's own files."""
     before = Path.cwd()
     os.chdir(folder)
     try:

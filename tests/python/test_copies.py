@@ -1,4 +1,4 @@
-"""What the program changes after a call, while the task has not read it yet."""
+"""Arguments that the program changes after a call, before the task has read them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Thing:
 
 
 class Rows(list[Any]):
-    """Its copies share `cleared`."""
+    """A list whose copies share `cleared`."""
 
     cleared: list[int]
 

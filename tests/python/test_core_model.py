@@ -1,4 +1,4 @@
-"""ioweave._core.Items: the conversions; the formulas are tested in tests/model."""
+"""The Python binding ioweave._core.Items; tests/model tests its formulas."""
 
 import math
 import unittest

@@ -1,4 +1,4 @@
-"""The policy core as Python sees it; what it decides is tested in tests/policy."""
+"""The Python binding of the policy core; tests/policy tests its decisions."""
 
 import gc
 import json

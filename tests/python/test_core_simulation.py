@@ -1,4 +1,4 @@
-"""ioweave._core.Simulation: the conversions; what is simulated is tested in tests/simulator."""
+"""The Python binding ioweave._core.Simulation; tests/simulator tests what it simulates."""
 
 import gc
 import threading

@@ -39,7 +39,7 @@ SEEDS = (1, 2)
 
 
 class Room:
-    """Where tasks are while they run; `name` finds it from inside a task."""
+    """The place of tasks while they run; a task finds it by `name`."""
 
     rooms: dict[str, Room] = {}  # noqa: RUF012 - one for the process
 
@@ -58,7 +58,7 @@ class Room:
             self.leave.release(number)
 
     async def wait_for(self, entered: int) -> None:
-        """Until so many have entered, ever."""
+        """Waits until so many tasks have entered in all."""
 
         def wait() -> None:
             with self.changed:
@@ -69,7 +69,7 @@ class Room:
 
 
 def enter(name: str, *inputs: object, failures: int = 0) -> str:
-    """A task. Returns the address of its worker; fails in the first `failures` runs."""
+    """A task. Returns the address of its worker, but fails in the first `failures` runs."""
     room = Room.rooms[name]
     worker = distributed.get_worker().address
     with room.changed:
@@ -136,7 +136,7 @@ class ClusterTest(unittest.IsolatedAsyncioTestCase):
     async def io(
         self, handle: ioweave.dask.Handle, number: int, room: str = "io", **options: Any
     ) -> list[Any]:
-        """I/O tasks that hold 50 MB/s of a device that has 100, on each node."""
+        """Submits I/O tasks that hold 50 of the 100 MB/s that a device has on each node."""
         await handle.declare_device("disk", bandwidth=100)
         where: dict[str, Any] = {"device": "disk", "constraint": "fixed:50"}
         await handle.declare_flow("io", **where)
@@ -153,7 +153,7 @@ class ClusterTest(unittest.IsolatedAsyncioTestCase):
         await asyncio.wait_for(ask(), _PATIENCE)
 
     async def idle(self, handle: ioweave.dask.Handle) -> None:
-        """Until the policy knows no operation. Then nothing must be left in any table."""
+        """Waits until the policy knows no operation; checks that no table holds anything then."""
         await self.until(handle, waiting=0, running=0)
         plugin = self.plugin
         self.assertEqual((plugin._live, plugin._left_behind), ({}, {}))
@@ -473,7 +473,7 @@ class Cancellation(ClusterTest):
 
 
 class Withdrawal(ClusterTest):
-    """By a Runtime, which tells its user that what was taken back has not run."""
+    """A Runtime withdraws tasks, and tells its user that they have not run."""
 
     async def test_tasks_that_could_start_while_workers_are_asked_are_withdrawn(self) -> None:
         async with self.cluster(nodes=1) as handle:
@@ -736,7 +736,7 @@ class BadInput(ClusterTest):
 
 
 class Canary(ClusterTest):
-    """Fails first, and with words, when a new Dask has changed what is not documented."""
+    """Fails first, with a clear text, when a new Dask has changed undocumented parts."""
 
     async def test_the_canary_finds_all_parts_of_dask_that_are_used(self) -> None:
         async with self.cluster(nodes=1):
@@ -879,7 +879,7 @@ async def _silent(**_: Any) -> None:
 
 
 class Anything(ClusterTest):
-    """Whatever happens, in whichever order: no operation is left with the policy."""
+    """Events of all kinds in any order leave no operation with the policy."""
 
     async def test_random_events_leave_no_slot_taken(self) -> None:
         for seed in SEEDS:

@@ -1,4 +1,4 @@
-"""A Dask cluster with a process for each worker, as there is for real: workers that are killed."""
+"""A Dask cluster with a process for each worker, as in real use: workers are killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import ioweave.dask
 
 
 def write(path: Path, text: str) -> int:
-    """Leaves its process's number in a file when it begins, and holds on if the text is empty."""
+    """Writes its process's number to a file when it begins; waits if the text is empty."""
     path.write_text(f"{os.getpid()} {text}")
     if not text:
         threading.Event().wait()
@@ -42,7 +42,7 @@ class Processes(unittest.TestCase):
         self.handle.declare_device("disk", bandwidth=100)
 
     def idle(self) -> None:
-        """Waits until no operation is left, and both workers are there again."""
+        """Waits until no operation is left and both workers are back."""
         while (stats := self.handle.stats())["waiting"] or stats["running"]:
             pass
         self.client.wait_for_workers(2, timeout=60)
@@ -100,7 +100,7 @@ class Processes(unittest.TestCase):
 
 
 def _write_once(path: Path, *_: object) -> str:
-    """Holds on in its first run, until it is killed."""
+    """Waits in its first run, until it is killed."""
     if path.exists():
         return "second run"
     begun = path.with_suffix(".tmp")

@@ -63,7 +63,7 @@ class OnDask(RuntimeTest):
         cls.clients = {}
 
     def client(self, cpus: int = 0) -> distributed.Client:
-        """Of a cluster with so many cores on one node; 0: 2 on each of two."""
+        """Returns a client of a cluster with so many cores on one node; 0: 2 on each of two."""
         if cpus not in self.clients:
             cluster = ioweave.dask.local_cluster(
                 nodes=1 if cpus else 2,
@@ -81,7 +81,7 @@ class OnDask(RuntimeTest):
         return ioweave.Runtime(self.client(cpus), **options)
 
     def tearDown(self) -> None:
-        """Whatever a test did, the clusters have forgotten it when its runtime is closed."""
+        """Checks that the clusters have forgotten all tasks of a test whose runtime is closed."""
         for client in self.clients.values():
             tasks = _scheduler(client).tasks
             self.until(functools.partial(operator.not_, tasks))
@@ -104,7 +104,7 @@ def _scheduler(client: distributed.Client) -> Any:
 
 
 def check_idle(test: unittest.TestCase, client: distributed.Client) -> None:
-    """No slot is taken, and nothing is left in a table."""
+    """Checks that no slot is taken, and that no table holds anything."""
     plugin = _scheduler(client).plugins.get("ioweave")
     if plugin is None:
         return
@@ -623,7 +623,7 @@ class Program(OnDask):
 
             with mock.patch.dict(handlers, {"ioweave": count}):
                 self.assertEqual(runtime.stats().flows[0].task, "write")
-                (explained,) = runtime._explanations()
+                (explained,) = runtime._explain_flows()
             self.assertEqual((explained["flow"], len(questions)), ("write", 1))
 
     def test_a_client_that_has_changed_inside_is_refused_with_what_is_missing(self) -> None:
@@ -781,8 +781,8 @@ class Program(OnDask):
 
 
 def _after_failure(runtime: Any, needed: Any, go_on: Callable[[Any], Any], call: Any) -> Any:
-    """Sends a call after what it needs has failed."""
-    runtime._heard(needed.key, ValueError("no"), None, None)
+    """Sends a call after its input has failed."""
+    runtime._handle_report(needed.key, ValueError("no"), None, None)
     return go_on(call)
 
 
@@ -835,7 +835,7 @@ class Adaptive(unittest.TestCase):
 
 
 class Anything(unittest.TestCase):
-    """Random failures, cancellations and losses of workers leave no slot taken, lose no call."""
+    """Random failures, cancellations and lost workers leave no slot taken and lose no call."""
 
     def test_random_programs_leave_no_slot_taken(self) -> None:
         for seed in range(3):
@@ -891,7 +891,7 @@ class Anything(unittest.TestCase):
         check_idle(self, client)
 
     async def _lose_a_worker(self, cluster: Any, draw: random.Random) -> None:
-        """And starts another one in its place."""
+        """Loses a worker, and starts another one in its place."""
         number = draw.choice(list(cluster.workers))
         lost = cluster.workers.pop(number)
         await cluster.scheduler.remove_worker(lost.address, stimulus_id="test")

@@ -1,4 +1,4 @@
-"""Which task runs before which: by futures, files and objects."""
+"""The order of tasks, from futures, files and objects."""
 
 from __future__ import annotations
 
@@ -557,7 +557,7 @@ class Objects(RuntimeTest):
 
 
 class Requests(RuntimeTest):
-    """Transfers of ioweave.File that tasks need."""
+    """Tasks that need transfers of ioweave.File."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -631,7 +631,7 @@ class RequestsHere(unittest.TestCase):
 
 
 class RandomGraphs(RuntimeTest):
-    """Random programs give with any number of threads what they give line by line."""
+    """Random programs give the same with any number of threads as line by line."""
 
     def run_program(self, seed: int, folder: Path) -> list[Any]:
         draw = random.Random(seed)

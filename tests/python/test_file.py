@@ -225,7 +225,7 @@ class BadInput(Files):
 
 class Failures(Files):
     def check(self, number: int, file: ioweave.File, name: str, *arguments: object) -> None:
-        """The blocking call and the request fail alike, and say of which file."""
+        """Checks that the blocking call and the request fail alike, and name the file."""
         for call in (getattr(file, name), lambda *a: getattr(file, "a" + name)(*a).result()):
             with self.assertRaises(OSError) as failed:
                 call(*arguments)
@@ -326,7 +326,7 @@ class Closing(Files):
 
 class Packages(unittest.TestCase):
     def test_importing_the_package_imports_nothing_slow(self) -> None:
-        """Who does not await pays for no event loop."""
+        """A program that awaits nothing does not import asyncio."""
         script = (
             "import sys, ioweave; print(*{'asyncio', 'multiprocessing', 'numpy'} & {*sys.modules})"
         )

@@ -1,4 +1,4 @@
-"""Ctrl-C and the end of the program, in a process of its own."""
+"""Ctrl-C and the end of the program, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROLOGUE = """
 
 class Interrupts(unittest.TestCase):
     def run_program(self, program: str, *, signals: int = 1, status: int = 0) -> tuple[str, str]:
-        """Output and errors of a program that is sent Ctrl-C whenever it prints `press`."""
+        """Runs a program that gets Ctrl-C whenever it prints `press`; returns output and errors."""
         text = textwrap.dedent(PROLOGUE) + textwrap.dedent(program)
         with subprocess.Popen(
             [sys.executable, "-c", text],
@@ -103,7 +103,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual((output, errors), ("[0, 1, 2] []\nTrue\n", ""))
 
     def test_drain_in_processes_though_the_terminal_interrupts_these_too(self) -> None:
-        """It sends the signal to the whole group."""
+        """The terminal sends the signal to the whole process group."""
         module = """
             import ioweave, pathlib
 
@@ -249,7 +249,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(output.count("done"), 3, output)  # threads may share a line
 
     def test_tasks_whose_turn_comes_when_the_program_has_ended_find_threads(self) -> None:
-        """With Python 3.12 none can be started then."""
+        """Python 3.12 starts no threads then."""
         program = """
             @ioweave.task(timeout=60)
             def simulate(*_):
@@ -311,7 +311,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual((output, errors), ("raised interrupted [1] [] 0\nTrue\n", ""))
 
     def test_ctrl_c_means_the_same_without_a_block(self) -> None:
-        """Closed on the way of the exception, where it is handled, or by nobody."""
+        """The runtime is closed while the exception passes, where it is handled, or never."""
         program = """
             runtime = ioweave.Runtime(devices=devices, on_interrupt="cancel").start()
             write(0), write(1)

@@ -1,4 +1,4 @@
-"""I/O tasks: when the policy lets them start, and that nothing it admitted is lost."""
+"""I/O tasks: when the policy starts them, and that no admitted task is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(*values: int) -> int:
 
 
 class Meter:
-    """Counts how many run at once, and can hold them."""
+    """Counts how many tasks run at once, and can hold them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Meter:
             self._now -= 1
 
     def release(self, running: int) -> None:
-        """Lets them go when so many run."""
+        """Lets the tasks go when so many run."""
         while self._now < running:
             pass
         self.go.set()
@@ -51,7 +51,7 @@ class Meter:
 
 class Admission(unittest.TestCase):
     def most_at_once(self, meter: Meter, runtime: ioweave.Runtime, task: Any, calls: int) -> int:
-        """Submits calls that hold, and lets them go when all that may run do."""
+        """Submits calls that wait, and lets them go when as many run as may."""
         for _ in range(calls):
             task()
         meter.release(runtime.stats().io_running)

@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is in the file; matplotlib is needed for nothing else."""
+"""Pictures: what they draw is in the file; nothing else needs matplotlib."""
 
 import contextlib
 import io
@@ -32,7 +32,7 @@ def record(task: str, node: int, start_s: float, end_s: float, io: bool = False)
 
 
 def explained(policy: str, tasks: int = 1500) -> dict[str, Any]:
-    """What a simulated node says of its constraint; the device is best at 6 to 24 streams."""
+    """Returns the explanation of a simulated node whose device is best at 6 to 24 streams."""
 
     @ioweave.task
     def simulate(i: int) -> None: ...
@@ -61,7 +61,7 @@ class Pictures(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def texts(self, draw: Callable[[Path], None]) -> list[str]:
-        """The texts of the picture that `draw` writes."""
+        """Returns the texts of the picture that `draw` writes."""
         path = self.folder / "picture.svg"
         draw(path)
         found = re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text("utf-8"))
@@ -210,7 +210,7 @@ class Command(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def simulate(self, name: str, policy: str | None, bandwidth: float | str | None = None) -> str:
-        """The run file of a simulated program."""
+        """Writes the run file of a simulated program."""
 
         @ioweave.task
         def simulate(i: int) -> None: ...
@@ -234,7 +234,7 @@ class Command(unittest.TestCase):
         return str(path)
 
     def draw(self, *arguments: str) -> tuple[int, list[str], str]:
-        """Exit code, names of files that were drawn, and what was complained of."""
+        """Runs the command; returns exit code, names of the drawn files, and complaints."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = pictures.main([*arguments, "--out", str(self.folder / "out")])

@@ -56,7 +56,7 @@ def hang() -> None:
 
 
 class Slow:
-    """An argument that is there when nobody has `fifo` open for writing any more."""
+    """An argument that unpickles only when nobody has `fifo` open for writing any more."""
 
     def __init__(self, fifo: Path) -> None:
         self.fifo = fifo
@@ -153,7 +153,7 @@ def nested() -> int:
 
 
 def run(*given: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
-    """A program of Python, which finds the modules that are found here."""
+    """Runs a Python program that finds the same modules as this one."""
     return subprocess.run(
         [sys.executable, *given],
         cwd=cwd,
@@ -167,7 +167,7 @@ def run(*given: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]
 
 class Processes(unittest.TestCase):
     def test_tasks_in_worker_processes(self) -> None:
-        """One runtime for all, since a process takes a while to start."""
+        """All in one runtime, since a process takes a while to start."""
         with ioweave.Runtime(cpus=1, workers="processes") as runtime:
             self.assertNotEqual(pid().result(), os.getpid())
             self.assertEqual(io_pid().result(), os.getpid())
@@ -400,7 +400,7 @@ class Timeouts(unittest.TestCase):
         self.writer = os.open(self.fifo, os.O_RDWR)
 
     def test_the_start_of_a_process_is_not_the_tasks_time(self) -> None:
-        """Of two with the same timeout, the one submitted first outlives the other."""
+        """Of two tasks with the same timeout, the one submitted first outlives the other."""
         with ioweave.Runtime(cpus=2, workers="processes"):
             taken = take(Slow(self.fifo))
             until(self.fifo.with_suffix(".waiting").exists)

@@ -1,4 +1,4 @@
-"""Runtime(progress=True): what is shown, where, and that it leaves all else alone."""
+"""Runtime(progress=True): what it shows and where, and that it changes nothing else."""
 
 import dataclasses
 import io
@@ -85,7 +85,7 @@ class Shown(unittest.TestCase):
         return progress, out
 
     def moved(self, seconds: float, megabytes: int) -> None:
-        """So much later, so much more was moved."""
+        """Advances the clock and the bytes that were moved."""
         self.now += seconds
         flow = dataclasses.replace(
             self.stats.flows[0],
@@ -171,7 +171,7 @@ class Shown(unittest.TestCase):
 
 class Programs(unittest.TestCase):
     def on_a_terminal(self, how: str) -> tuple[int, str, str]:
-        """Exit code, standard output (a pipe) and what the terminal got on standard error."""
+        """Runs a program; returns exit code, standard output (a pipe) and the terminal's text."""
         master, slave = pty.openpty()
         environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
         process = subprocess.Popen(

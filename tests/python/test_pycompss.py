@@ -1,4 +1,4 @@
-"""ioweave.compat.pycompss: PyCOMPSs programs run as they are, or say by name what is missing."""
+"""ioweave.compat.pycompss: PyCOMPSs programs run unchanged, or name what is missing."""
 
 import os
 import re
@@ -570,7 +570,7 @@ def fail_cancelling(path: str, target: list[int]) -> int:
 
 
 class Programs(RuntimeTest, Folder):
-    """On every runtime that runs tasks: `test_dask_pycompss.py` has them on a Dask cluster."""
+    """Programs for every runtime: `test_dask_pycompss.py` runs them on a Dask cluster."""
 
     def test_programs_give_what_they_give_as_plain_python(self) -> None:
         path = str(self.folder / "file")

@@ -27,7 +27,7 @@ class Requests(unittest.TestCase):
         self.addCleanup(self.file.close)
 
     def wait_until_given_back(self, buffer: bytearray) -> None:
-        """Other requests come and go until `buffer` is free: ctest's timeout is the limit."""
+        """Makes requests until `buffer` is free; ctest's timeout is the limit."""
         while is_lent(buffer):
             self.file.apread(1, 0).result()
 
@@ -219,7 +219,7 @@ class Dropped(Requests):
 
 class Forked(Requests):
     def in_child(self, check: Callable[[], None]) -> None:
-        """Runs `check` in a forked child; its failure is this one's."""
+        """Runs `check` in a forked child; fails if the child fails."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads, from 3.12
             child = os.fork()

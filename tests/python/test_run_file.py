@@ -1,4 +1,4 @@
-"""Run files of the runtimes, and records: what is in them is what happened."""
+"""Run files and records of the runtimes tell what happened."""
 
 import json
 import os
@@ -91,7 +91,7 @@ class RunFiles(unittest.TestCase):
         self.assertEqual(lines[0]["runtime"]["kind"], "embedded")
 
     def report(self, path: Path) -> subprocess.CompletedProcess[str]:
-        """`ioweave report`, which reads it by the reader in C++."""
+        """Runs `ioweave report`, which reads the file with the reader in C++."""
         command = [sys.executable, "-m", "ioweave", "report", str(path)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -51,7 +51,7 @@ def fail_as_cancelled() -> None:
 
 
 class array:
-    """Of another kind than array.array."""
+    """A type of the same name as array.array."""
 
 
 class Silent(Exception):
@@ -99,7 +99,7 @@ class Failures(RuntimeTest):
             self.assertIsInstance(first.exception(), ValueError)
 
     def test_a_body_that_raises_a_cancellation_has_failed(self) -> None:
-        """Of a task that it called, say: that one's failure then counts as seen."""
+        """It may be the error of a task that it called, which then counts as seen."""
         with self.assertRaisesRegex(ioweave.DependencyFailed, "lost"), self.runtime(cpus=1) as one:
             future = fail_as_not_run()
             self.assertIsInstance(future.exception(), ioweave.DependencyFailed)
@@ -185,7 +185,7 @@ class Failures(RuntimeTest):
             add(failed)
 
     def test_io_that_was_not_run_for_a_failure_is_logged_after_a_normal_end(self) -> None:
-        """The program asked for the failure, and so nothing is raised."""
+        """Nothing is raised, since the program asked for the failure."""
         save = ioweave.io(name="save", bytes=1, policy="none")(io_after.function)
         with (
             self.assertLogs("ioweave", "WARNING") as logged,
@@ -380,7 +380,7 @@ class Timeouts(RuntimeTest):
             self.assertEqual(runtime.stats().timed_out, 0)
 
     def test_callbacks_hold_up_no_timeout(self) -> None:
-        """A callback of a task that timed out waits for one that will."""
+        """A callback of a task that timed out waits for a task that will time out."""
         go = threading.Event()
         self.addCleanup(go.set)
         seen: list[object] = []
@@ -605,7 +605,7 @@ class Waiting(RuntimeTest):
 
 class BackPressure(RuntimeTest):
     def submits(self, runtime: ioweave.Runtime, submit: Callable[[], None]) -> threading.Thread:
-        """Submits on another thread, and returns when that is held up."""
+        """Submits on another thread, and returns when that thread is held up."""
         thread = threading.Thread(target=submit)
         thread.start()
         while not runtime._submitters:
@@ -868,7 +868,7 @@ class Lifetime(unittest.TestCase):
 
 
 class Thing:
-    """At its end it asks the runtime something."""
+    """An object that asks the runtime something at its end."""
 
     lock: threading.Lock
     made = 0

@@ -69,7 +69,7 @@ def third_time(numbers: Annotated[list[list[int]], ioweave.InOut], runs: Path) -
 
 
 class SameProgram(unittest.TestCase):
-    """On this machine."""
+    """The program on this machine."""
 
     target: Any = None
     runs_functions = True

@@ -1,4 +1,4 @@
-"""Measuring devices, and keeping what was learned of them."""
+"""Measuring devices, and keeping what policies learned."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Counters(unittest.TestCase):
         self.assertEqual(counter.read(), 126)
 
     def test_a_process_that_cannot_be_read_for_a_moment_counts_once(self) -> None:
-        """No descriptor is left to read their file with."""
+        """A read of its file fails because no descriptor is left."""
         file = self.folder / "7" / "io"
         file.parent.mkdir()
         file.write_text("rchar: 100\nwchar: 20\n")

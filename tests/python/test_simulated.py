@@ -94,7 +94,7 @@ def get(path: Annotated[Path, ioweave.In]) -> None:
 
 
 class Order:
-    """Which call has to wait for which, of calls that read and write things one after another."""
+    """Finds which call must wait for which, for calls that read and write things in turn."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[int, int]] = []  # a call, and one that it waits for
@@ -415,7 +415,7 @@ class Simulated(unittest.TestCase):
             self.assertFalse(compute().cancel())
 
     def test_other_threads_may_look_while_time_advances(self) -> None:
-        """One that looks in the midst of a step of the simulation waits for its end."""
+        """A thread that looks during a step of the simulation waits for its end."""
         seen: list[Any] = []
         looking: list[threading.Thread] = []
         at_the_lock = threading.Event()

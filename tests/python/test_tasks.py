@@ -43,7 +43,7 @@ class _Red:
 
 
 class _Whole:
-    """As the whole numbers of NumPy."""
+    """A whole number as those of NumPy."""
 
     def __init__(self, value: int) -> None:
         self._value = value
@@ -59,7 +59,7 @@ numbers.Real.register(_Whole)
 
 
 def _number(value: Any) -> Any:
-    """To who checks types."""
+    """A number, for type checkers."""
     return value
 
 
