@@ -18,8 +18,8 @@ int write_directly(const std::string& path, std::string_view text) {
   return close(fd) != 0 && error == 0 ? -errno : error;
 }
 
-/// Permissions of a new file: what open(2) with 0666 would give. umask(2) can only be read by
-/// setting it; the command has one thread.
+/// Returns the permissions that open(2) with 0666 gives a new file. umask(2) can only be read by
+/// setting it, which is safe because the command has one thread.
 mode_t new_file_mode() noexcept {
   const mode_t mask = umask(0);
   umask(mask);
@@ -29,7 +29,7 @@ mode_t new_file_mode() noexcept {
 int fill(int fd, std::string_view text, mode_t mode) noexcept {
   int error = write_all(fd, text);
   if (error == 0 && fchmod(fd, mode) != 0) error = -errno;
-  // Without it a crash after the rename may leave an empty file under the final name.
+  // Without fsync a crash after the rename may leave an empty file under the final name.
   if (error == 0 && fsync(fd) != 0) error = -errno;
   if (close(fd) != 0 && error == 0) error = -errno;
   return error;
