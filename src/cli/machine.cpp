@@ -12,7 +12,7 @@
 namespace ioweave::cli {
 namespace {
 
-/// Files of /proc tell no size: read until the end, at most `most` bytes.
+/// Reads a file of /proc, which has no size: until its end, but at most `most` bytes.
 std::string read_proc(const char* path, size_t most) {
   std::string text;
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -29,7 +29,7 @@ std::string read_proc(const char* path, size_t most) {
 }
 
 std::string processor_name() {
-  // The first processor's lines are enough; with hundreds of them the whole file takes long.
+  // The lines of the first processor are enough; with hundreds of processors the file is long.
   const std::string text = read_proc("/proc/cpuinfo", 4096);
   const size_t key = text.find("model name");
   if (key == std::string::npos) return {};
@@ -41,7 +41,7 @@ std::string processor_name() {
 uint32_t allowed_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // Fails beyond 1024 processors, where "all that are online" is the better answer anyway.
+  // This fails beyond 1024 processors; "all that are online" is a good answer then.
   if (sched_getaffinity(0, sizeof set, &set) != 0) {
     return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   }
