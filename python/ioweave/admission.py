@@ -104,7 +104,7 @@ class Names:
         known = sorted({name for _, name in names})
         raise ValueError(
             f"no I/O task {name!r} was called in this runtime{did_you_mean(name, known)}; "
-            f"called were {', '.join(map(repr, known)) or 'none'}"
+            f"the called ones are {', '.join(map(repr, known)) or 'none'}"
         )
 
 
@@ -112,8 +112,8 @@ def unknown_device(task: Task, name: str, known: Iterable[str]) -> ValueError:
     """Returns the error for a task whose device is not configured."""
     known = sorted(known)
     return ValueError(
-        f"task {task.name!r}: there is no device {name!r}{did_you_mean(name, known)}; known are "
-        f"{', '.join(map(repr, known))}. Describe it with "
+        f"task {task.name!r}: there is no device {name!r}{did_you_mean(name, known)}; the known "
+        f"ones are {', '.join(map(repr, known))}. Describe it with "
         f"Runtime(devices=[ioweave.Device({name!r}, ...)]) or a [[device]] in ioweave.toml"
     )
 
@@ -207,7 +207,7 @@ class Admission:
             try:
                 return self._add_flow(task, name, device, text, known)
             except ValueError as error:
-                _log.warning("what was learned for %s is not used: %s", task.key, error)
+                _log.warning("the learned values of %s are not used: %s", task.key, error)
         return self._add_flow(task, name, device, text, "")
 
     def _add_flow(
@@ -259,7 +259,7 @@ class Admission:
             raise ValueError(
                 f"task {task.name!r}: device {device.name!r} is only on nodes "
                 f"{', '.join(map(repr, device.nodes or ()))}, and not on {here}: correct its "
-                "nodes=, or run where they are"
+                "nodes=, or run on one of them"
             )
         return nodes if len(nodes) < len(names) else []
 

@@ -67,7 +67,7 @@ def text_for(task: Task, budget_mb_per_s: float, executors: int) -> str:
     why = f"task {task.name!r} on device {task.device!r}: {no_budget(task.device)}"
     if task.needs_budget:
         raise ValueError(why)
-    _log.warning("%s; it holds nothing meanwhile", why)
+    _log.warning("%s; it holds no bandwidth until then", why)
     return "none"
 
 
@@ -87,7 +87,7 @@ def constraint_of(bandwidth: float | str | None, policy: str | None) -> Constrai
     if policy is not None and policy not in POLICIES:
         raise ValueError(
             f"policy {policy!r} is not known{did_you_mean(str(policy), POLICIES)}; "
-            f"there are {', '.join(POLICIES)}"
+            f"the known ones are {', '.join(POLICIES)}"
         )
     if bandwidth is None:
         if policy == "fixed":

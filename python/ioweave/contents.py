@@ -58,9 +58,9 @@ class Snapshot:
             self._contents = copy.deepcopy(things)
         except Exception as error:
             raise TypeError(
-                f"task {task!r} changes an object that cannot be copied ({error}), to be what it "
-                "was after a run that fails: leave retries and on_failure out, or return the new "
-                "value instead"
+                f"task {task!r} changes an object that cannot be copied ({error}), and so cannot "
+                "be restored after a run that fails: leave out retries and on_failure, or return "
+                "the new value instead"
             ) from error
 
     def restore(self) -> None:

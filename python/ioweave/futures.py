@@ -120,7 +120,7 @@ class Future(Generic[T]):
         # By default every object is true, whatever its value. A program that is correct without a
         # Runtime would then silently go wrong with one.
         raise TypeError(
-            f"the truth of {self!r} is not known before its value is: ask for "
+            f"{self!r} is neither true nor false before its value is known: use "
             "ioweave.wait(future), or `future is None`"
         )
 

@@ -5,8 +5,8 @@ counted but in no queue, and the end of the block would wait for that call for e
 runtime is active, and the main thread is inside the runtime's own code, the signal is held back. It
 is raised where that code waits (`block`) and when the main thread leaves the code (`check`).
 
-A handler that the program has set stays in place. The handler of `asyncio.run()` is replaced: it
-cancels the main coroutine, so that a CancelledError ends the block, which does not say why.
+A handler that the program has set stays in place. The handler of `asyncio.run()` is wrapped: it
+cancels the main coroutine, and the CancelledError that then ends the block does not say why.
 """
 
 from __future__ import annotations

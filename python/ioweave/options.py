@@ -118,7 +118,7 @@ def _make_decorator(
             for name in kwargs.keys() - set(_NAMES):
                 raise TypeError(
                     f"Runtime has no option {name!r}{did_you_mean(name, _NAMES)}; "
-                    f"there are {', '.join(_NAMES[1:])}"
+                    f"the options are {', '.join(_NAMES[1:])}"
                 )
             init(self, options(*args, **kwargs))
 

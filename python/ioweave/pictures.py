@@ -215,7 +215,7 @@ def learned(explanation: Mapping[str, Any]) -> bool:
 def _write_picture(path: PathLike, make: Callable[[], Figure]) -> None:
     path = Path(path)
     if path.suffix.lower() not in _FORMATS:
-        raise ValueError(f"{str(path)!r}: a picture ends with one of {', '.join(_FORMATS)}")
+        raise ValueError(f"{str(path)!r}: the name must end with one of {', '.join(_FORMATS)}")
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:
@@ -249,7 +249,7 @@ def _begin_at_zero(axes: Axes) -> None:
 def _check_kinds(kinds: Iterable[str]) -> None:
     for kind in kinds:
         if kind not in KINDS:
-            raise ValueError(f"kind {kind!r} is not known: there are {', '.join(KINDS)}")
+            raise ValueError(f"kind {kind!r} is not known: the kinds are {', '.join(KINDS)}")
 
 
 # ---- The timeline. ------------------------------------------------------------------------------
@@ -853,7 +853,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         runs = {Path(path).stem: read(path) for path in options.run_file}
         if len(runs) < len(options.run_file):
-            raise ValueError("two run files have the same name: the pictures are named by it")
+            raise ValueError("two run files have the same name, which names their pictures")
         if len(runs) == 1:
             drawn = draw_run(next(iter(runs.values())), options.out, suffix=suffix)
         else:

@@ -137,7 +137,7 @@ class Pool:
             except RuntimeError as error:
                 if not self._refused:
                     self._refused = True
-                    _log.error("%s; tasks wait for the %d there are", error, len(self.workers))
+                    _log.error("%s; tasks wait for the %d threads", error, len(self.workers))
 
     def stop(self) -> None:
         """Lets the threads end as soon as they have nothing to do. Calling it again, after Ctrl-C,

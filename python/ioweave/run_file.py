@@ -362,7 +362,7 @@ class Recorder:
         self._close_file()
         if self._path is not None:
             part = _make_part_path(self._path)
-            _log.warning("the run file is cut off, and stays %s: %s", part, error)
+            _log.warning("the run file is cut off, and keeps the name %s: %s", part, error)
 
 
 def _make_part_path(path: Path) -> Path:
@@ -508,9 +508,9 @@ def read(path: str | os.PathLike[str]) -> RunFile:
                     break  # cut off in the middle
                 found = _add_line(found, _parse_line(line))
             except (KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"{path}: line {number}: no run file: {error}") from error
+                raise ValueError(f"{path}: line {number}: not a run file: {error}") from error
     if found is None:
-        raise ValueError(f"{path}: no run file: it is empty")
+        raise ValueError(f"{path}: not a run file: it is empty")
     return found
 
 

@@ -80,8 +80,8 @@ _NONE: dict[str, Any] = {}  # keyword arguments of a call that is done
 KEPT_FAILURES = 1000  # failures that nobody asked for, kept with their tracebacks for barrier()
 _SHOWN = 20  # calls in a message
 _WRITTEN_OFF = (
-    "%s; a thread cannot be stopped: it is written off and replaced, now and whenever this happens "
-    "again in this run"
+    "%s; a thread cannot be stopped: it is written off and replaced, now and each time that this "
+    "happens in this run"
 )
 _START_S = 300  # for a worker process to begin a task with a timeout; it may have to import much
 
@@ -90,8 +90,9 @@ _READ_ONLY = (
     "Annotated[numpy.ndarray, ioweave.InOut], or pass the object itself, by arguments='share'"
 )
 _CHANGED_COPY = (
-    "task {!r} changed an argument of type {}, which is a copy that nobody sees: annotate it, as "
-    "in Annotated[list, ioweave.InOut], or pass the object itself, by arguments='share'"
+    "task {!r} changed an argument of type {}, which is a copy, so nobody sees the change: "
+    "annotate it, as in Annotated[list, ioweave.InOut], or pass the object itself, by "
+    "arguments='share'"
 )
 
 _TRANSFER = Task(  # calls that need a request wait for a call of this; its function never runs
@@ -470,7 +471,7 @@ class Runtime:
             try:
                 self._learned.save(self._learned_path)
             except OSError as error:  # no reason to fail: the tasks are done
-                _log.error("what was learned is not in %s: %s", self._learned_path, error)
+                _log.error("learned values are not saved in %s: %s", self._learned_path, error)
 
     def _close_down(self) -> None:
         """Closes what _open() made, and keeps what was learned. Called without the lock."""
@@ -514,7 +515,11 @@ class Runtime:
         """Logs the first failure that nobody asked for, since another exception ends the block."""
         failure = self._take_failures()
         if failure is not None:
-            _log.error("%s: tasks failed, and nobody asked; the first:", why, exc_info=failure)
+            _log.error(
+                "%s: tasks failed, and nobody asked for their results; the first failure:",
+                why,
+                exc_info=failure,
+            )
 
     # ---- Submission. ----------------------------------------------------------------------------
 
@@ -1617,7 +1622,7 @@ def make_empty_value(task: Task) -> Any:
 
 
 def log_given_up(task: Task, error: BaseException) -> None:
-    _log.warning("task %r failed, and that is not raised: %r", task.name, error)
+    _log.warning("task %r failed, and the failure is not raised: %r", task.name, error)
 
 
 def split_values(task: Task, value: Any) -> tuple[Any, ...]:

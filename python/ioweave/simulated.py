@@ -112,7 +112,7 @@ class SimulatedRuntime(Runtime):
         self._cores_of = [node.cores for node in described for _ in node.names]
         self.nodes, self.cores = len(self._cores_of), max(self._cores_of)
         if len(set(self.node_names)) < self.nodes:
-            raise ValueError(f"nodes: two have one name: {', '.join(self.node_names[:10])}")
+            raise ValueError(f"nodes: two have the same name: {', '.join(self.node_names[:10])}")
         self._io_threads = options.io_threads
         self._simulation: Simulation | None = None
         self._init_calls(options)
@@ -124,8 +124,8 @@ class SimulatedRuntime(Runtime):
         for name in self._curves.keys() - self._devices.keys() - {"default"}:
             known = sorted({*self._devices, "default"})
             raise ValueError(
-                f"curves: there is no device {name!r}{did_you_mean(name, known)}; known are "
-                f"{', '.join(map(repr, known))}"
+                f"curves: there is no device {name!r}{did_you_mean(name, known)}; the known ones "
+                f"are {', '.join(map(repr, known))}"
             )
         self._shared_directory = options.shared_directory
         self._sample_period_s = options.sample_period_s
@@ -219,7 +219,7 @@ class SimulatedRuntime(Runtime):
             if call.nbytes == 0 and given is None and task.bytes is None:
                 raise ValueError(
                     f"I/O task {task.name!r}: its arguments hold no bytes that could be counted: "
-                    f"say what it moves, by @ioweave.io(bytes=...) or costs={{{task.name!r}: ...}}"
+                    f"give its bytes by @ioweave.io(bytes=...) or costs={{{task.name!r}: ...}}"
                 )
         elif given is None:
             raise ValueError(
@@ -241,7 +241,7 @@ class SimulatedRuntime(Runtime):
                 raise
             raise ValueError(
                 f"I/O task {call.task.name!r}: bytes= cannot tell from values that are not "
-                f"computed (futures are None): say what it moves, by "
+                f"computed (futures are None): give its bytes by "
                 f"costs={{{call.task.name!r}: ...}}"
             ) from error
 
@@ -335,9 +335,9 @@ class SimulatedRuntime(Runtime):
         curve = self._curves.get(device.name, own)
         if curve is None and nbytes > 0:
             raise ValueError(
-                f"task {task.name!r}: what device {device.name!r} moves is not known, and so not "
-                "how long the task takes: `ioweave measure --toml` finds out, or say it, as "
-                f"curves={{{device.name!r}: [(1, 200), (8, 450)]}} (streams, MB/s) or as the "
+                f"task {task.name!r}: the throughput of device {device.name!r} is not known: "
+                "measure it with `ioweave measure --toml`, or give "
+                f"curves={{{device.name!r}: [(1, 200), (8, 450)]}} (streams, MB/s) or the "
                 "bandwidth of the device"
             )
         if state.id in self._introduced:

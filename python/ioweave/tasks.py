@@ -170,7 +170,7 @@ class Task:
                 if not isinstance(path, (str, os.PathLike)):
                     raise TypeError(
                         f"task {self.name!r}: {parameter!r} names a file and needs a path when "
-                        f"it is called, not {path!r}: the path tells which tasks come first"
+                        f"it is called, not {path!r}: the order of tasks depends on it"
                     )
                 paths.append(os.fspath(path))
         return paths
@@ -228,7 +228,7 @@ def _find_directions(
         if len(directions) > 1:
             raise TypeError(
                 f"task {function.__name__!r}: {parameter.name!r} has two directions: "
-                "one of In, Out and InOut says it"
+                "give one of In, Out and InOut"
             )
         if directions:
             (files if _names_files(kind) else objects)[parameter.name] = directions[0]
@@ -263,7 +263,7 @@ def _names_files(kind: Any) -> bool:
 def _check_function(thing: Any) -> Callable[..., Any]:
     if isinstance(thing, Task):
         raise TypeError(
-            f"task {thing.name!r} is a task already: one decorator makes one of a function, or "
+            f"task {thing.name!r} is a task already: use one decorator for a function, or "
             "@ioweave.io above @ioweave.task"
         )
     if not callable(thing):

@@ -677,12 +677,14 @@ class BadInput(ClusterTest):
         async with self.cluster() as handle:
             await self.io(handle, 0)
             with self.assertRaisesRegex(
-                ValueError, "no device 'tape'; known are 'default', 'disk'"
+                ValueError, "no device 'tape'; the known ones are 'default', 'disk'"
             ):
                 await handle.declare_flow("io", device="tape")
             with self.assertRaisesRegex(ValueError, "budget of device 'disk'"):
                 await handle.declare_flow("io", device="disk", constraint="fixed:500")
-            with self.assertRaisesRegex(ValueError, "bandwidth=100.0, not 7.0: declare it alike"):
+            with self.assertRaisesRegex(
+                ValueError, "bandwidth=100.0, not 7.0: declare it with the same settings"
+            ):
                 await handle.declare_device("disk", bandwidth=7)
             with self.assertRaisesRegex(ValueError, "scope"):
                 await handle.declare_device("tape", scope="rack")
@@ -695,7 +697,7 @@ class BadInput(ClusterTest):
                 handle.submit_compute(here, cpus=0)
             with self.assertRaisesRegex(ValueError, "largest worker of this cluster had 2 cores"):
                 handle.submit_compute(here, cpus=3)
-            with self.assertRaisesRegex(ValueError, "no flow 'writ'.* known are 'io'"):
+            with self.assertRaisesRegex(ValueError, "no flow 'writ'.* the known ones are 'io'"):
                 await handle.explain("writ")
             await handle.declare_flow("io")
             with self.assertRaisesRegex(ValueError, "several flows .* device='default'"):

@@ -334,7 +334,7 @@ class Program(OnDask):
             sizes = [flow.bytes for flow in runtime.stats().flows]
             with self.assertRaises(ZeroDivisionError):
                 add(1, self.client().submit(operator.truediv, 1, 0)).result()
-            with self.assertRaisesRegex(TypeError, "'add': .* is of another Client than that"):
+            with self.assertRaisesRegex(TypeError, "'add': .* belongs to another Client than that"):
                 add(other.submit(operator.add, 1, 1))
             del one, later
         self.assertEqual(sizes, [6])

@@ -237,8 +237,8 @@ class Refused(RuntimeTest):
         with self.runtime(devices=[ioweave.Device("scratch")]) as runtime:
             with self.assertRaisesRegex(
                 ValueError,
-                r"task 'write': there is no device 'scrach' \(did you mean 'scratch'\?\); known "
-                r"are 'default', 'scratch'.*. Describe it with Runtime\(devices=",
+                r"task 'write': there is no device 'scrach' \(did you mean 'scratch'\?\); the "
+                r"known ones are 'default', 'scratch'.*. Describe it with Runtime\(devices=",
             ):
                 write()
             self.assertEqual(runtime.stats().submitted, 0)

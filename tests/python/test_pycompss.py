@@ -638,7 +638,9 @@ class Programs(RuntimeTest, Folder):
         self.assertEqual(values, [None, None, None, True, 10])
         self.assertEqual(numbers, [1, 3])
         self.assertEqual((stats.succeeded, stats.failed, stats.timed_out), (4, 3, 1))
-        self.assertIn("'fail_ignored' failed, and that is not raised", "".join(logged.output))
+        self.assertIn(
+            "'fail_ignored' failed, and the failure is not raised", "".join(logged.output)
+        )
 
     def test_programs_continue_without_successors_that_a_failure_cancelled(self) -> None:
         path, numbers = str(self.folder / "file"), [1]

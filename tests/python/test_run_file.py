@@ -224,7 +224,7 @@ class RunFiles(unittest.TestCase):
             [sys.executable, "-c", code, self.path], check=True, capture_output=True, text=True
         )
         part = f"{self.path}.part"
-        self.assertIn(f"stays {part}: [Errno 27]", ended.stderr)
+        self.assertIn(f"keeps the name {part}: [Errno 27]", ended.stderr)
         run = read(part)
         self.assertIsNone(run.summary)
         self.assertGreater(len(run.records), 500)

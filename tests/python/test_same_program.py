@@ -252,7 +252,11 @@ class SameFace(unittest.TestCase):
 
     def test_all_refuse_the_same_in_the_same_words(self) -> None:
         wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
-            (TypeError, r"no option 'cpu' \(did you mean 'cpus'\?\); there are cpus, ", {"cpu": 1}),
+            (
+                TypeError,
+                r"no option 'cpu' \(did you mean 'cpus'\?\); the options are cpus, ",
+                {"cpu": 1},
+            ),
             (ValueError, "cpus must be a whole number above 0, not 0", {"cpus": 0}),
             (ValueError, "io_threads must be a whole number .* not 2.5", {"io_threads": 2.5}),
             (ValueError, "max_pending must be .* not True", {"max_pending": True}),

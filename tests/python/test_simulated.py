@@ -323,7 +323,10 @@ class Simulated(unittest.TestCase):
             ("give sim://NODESxCORES", {"target": "sim://0x3"}),
             ("sim:// has no nodes", {"target": "sim://"}),
             ("leave nodes= out", {"nodes": [ioweave.Node("a")]}),
-            ("two have one name: a, a", {"target": "sim://", "nodes": [ioweave.Node("a")] * 2}),
+            (
+                "two have the same name: a, a",
+                {"target": "sim://", "nodes": [ioweave.Node("a")] * 2},
+            ),
             ("there is no device 'disk'", {"curves": {"disk": [(1, 1)]}}),
         ):
             with self.assertRaisesRegex(ValueError, says):
@@ -357,7 +360,9 @@ class Simulated(unittest.TestCase):
         unknown = ioweave.Device("ssd")
         with runtime(devices=[unknown]) as simulated:
             for task, arguments in ((write, [Path("a")]), (blocking, [])):
-                with self.assertRaisesRegex(ValueError, "what device 'ssd' moves is not known"):
+                with self.assertRaisesRegex(
+                    ValueError, "the throughput of device 'ssd' is not known"
+                ):
                     task(*arguments)
             self.assertEqual(simulated.stats().submitted, 0)
         with runtime(devices=[unknown], curves={"ssd": [(1, 50)]}) as simulated:
@@ -370,7 +375,7 @@ class Simulated(unittest.TestCase):
         with runtime("sim://2x1", devices=[somewhere]) as simulated:
             touch(1)
             touch(2)
-            with self.assertRaisesRegex(ValueError, "what device 'ssd' moves is not known"):
+            with self.assertRaisesRegex(ValueError, "the throughput of device 'ssd' is not known"):
                 write(Path("a"))
         self.assertEqual((simulated.now_s, len(simulated.records())), (0, 2))
 

@@ -136,7 +136,7 @@ class Admission:
             )
             raise ValueError(
                 f"device {name!r} was declared on this cluster with {differ}: "
-                "declare it alike, or under another name"
+                "declare it with the same settings, or under another name"
             )
 
     @property
@@ -159,7 +159,7 @@ class Admission:
             on = self.devices.get(device)
             if on is None:
                 raise ValueError(
-                    f"flow {name!r}: there is no device {device!r}; known are "
+                    f"flow {name!r}: there is no device {device!r}; the known ones are "
                     f"{', '.join(map(repr, self.budgets))}. "
                     f"Declare it first: handle.declare_device({device!r}, ...)"
                 )
@@ -175,7 +175,7 @@ class Admission:
             try:
                 return self.policy.add_flow(name, device.id, constraint=constraint, learned=learned)
             except ValueError as error:
-                _log.warning("what was learned for %s is not used: %s", name, error)
+                _log.warning("the learned values of %s are not used: %s", name, error)
         return self.policy.add_flow(name, device.id, constraint=constraint)
 
     # ---- Events. --------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def dumps_task(task: Task) -> bytes:
         raise TypeError(
             f"task {task.name!r} cannot be sent to a Dask worker ({error}): its function refers to "
             "something that cannot be pickled: define it at the top of a module that the workers "
-            "can import, or make there what it refers to"
+            "can import, or make that object inside the function"
         ) from error
 
 

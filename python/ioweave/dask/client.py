@@ -73,7 +73,7 @@ async def _await_answer(client: Client, asking: Awaitable[Any]) -> Any:
         address = None if client.scheduler is None else client.scheduler.address
         raise TimeoutError(
             f"the Dask scheduler at {address} has not answered for {ANSWER_S:g} s: its process is "
-            "stopped, or busy with something else: look at its log, and start it again if need be"
+            "stopped, or busy with something else: look at its log, and restart it if necessary"
         ) from None
 
 

@@ -135,7 +135,8 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             raise RuntimeError(
                 "this cluster fails tasks that no worker takes after "
                 f"{scheduler.no_workers_timeout:g} s (distributed.scheduler.no-workers-timeout), "
-                "and so would fail I/O tasks that wait for their turn: start the scheduler without"
+                "and so would fail I/O tasks that wait for their turn: start the scheduler without "
+                "this option"
             )
         self._scheduler = scheduler
         self._log_file: LogFile | None = None
@@ -768,7 +769,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             )
             raise ValueError(f"several flows are called {name!r}: say which one of {found}")
         known = ", ".join(sorted({repr(flow.name) for flow in self._admission.flows})) or "none"
-        raise ValueError(f"there is no flow {name!r} on this cluster; known are {known}")
+        raise ValueError(f"there is no flow {name!r} on this cluster; the known ones are {known}")
 
     def _collect_stats(self) -> dict[str, Any]:
         admission = self._admission

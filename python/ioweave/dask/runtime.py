@@ -227,8 +227,8 @@ class DaskRuntime(Runtime):
         if isinstance(target, distributed.Client):
             if target.asynchronous:
                 raise ValueError(
-                    "Runtime(client) needs a client that is not asynchronous: its tasks may be "
-                    "awaited all the same"
+                    "Runtime(client) needs a client that is not asynchronous; tasks can be awaited "
+                    "with any client"
                 )
         elif not (isinstance(target, str) and _TARGET.fullmatch(target)):
             raise ValueError(
@@ -342,7 +342,7 @@ class DaskRuntime(Runtime):
             if self._is_reachable():
                 self._end_session()
         except Exception as error:
-            _log.warning("the cluster did not say what it kept of this Runtime: %s", error)
+            _log.warning("the cluster did not return what it kept for this Runtime: %s", error)
         finally:
             self._over = True
             self._reports.close()
@@ -359,8 +359,8 @@ class DaskRuntime(Runtime):
         self._fetch_reports()
         if not self._ask_scheduler("end", run=self._id):
             _log.warning(
-                "the cluster forgot this Runtime, which was out of reach for long: there are no "
-                "records of its tasks since then"
+                "the cluster forgot this Runtime, which was out of reach for too long: records of "
+                "its tasks since then are missing"
             )
 
     def _is_reachable(self) -> bool:
@@ -495,7 +495,7 @@ class DaskRuntime(Runtime):
             return computed
         # A task of another client may reach the scheduler after our task that needs it.
         if value.client is not self._client:
-            raise ValueError(f"{value!r} is of another Client than that of this Runtime")
+            raise ValueError(f"{value!r} belongs to another Client than that of this Runtime")
         return value
 
     def _link_call(
@@ -815,7 +815,7 @@ class DaskRuntime(Runtime):
         if self._is_reachable():
             self._explained[flow] = self._ask_scheduler("explain_flow", flow=flow)
         if flow not in self._explained:
-            raise RuntimeError("the cluster is gone, which alone could explain its decisions")
+            raise RuntimeError("the cluster is gone, and only it can explain its decisions")
         return self._explained[flow]
 
     def stats(self) -> Stats:

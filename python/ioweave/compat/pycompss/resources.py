@@ -25,7 +25,7 @@ def read_resources(path: Path) -> list[Node]:
         _read_node(path, element) for element in root.iter() if _strip_tag(element) == "ComputeNode"
     ]
     if not nodes:
-        raise ValueError(f"{path}: no <ComputeNode> in it: is it COMPSs' resources file?")
+        raise ValueError(f"{path}: no <ComputeNode> in it: is it a resources file of COMPSs?")
     return nodes
 
 

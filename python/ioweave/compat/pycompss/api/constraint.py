@@ -72,9 +72,7 @@ def _apply(task: TaskFunction, name: str, value: object) -> None:
             f"@constraint: {name} is not enforced by ioweave.compat.pycompss", stacklevel=4
         )
     else:
-        raise TypeError(
-            f"@constraint: {name!r} is not known; supported are computing_units and storageBW"
-        )
+        raise TypeError(f"@constraint: {name!r} is not known; use computing_units or storageBW")
 
 
 def _parse_bandwidth(text: str) -> float | str:
