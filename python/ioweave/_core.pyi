@@ -290,15 +290,15 @@ class Policy:
         """The operations of all flows that have started and not ended."""
 
 class Gate:
-    """Where operations that Python carries out take their turn, beside the requests of files that
-    are opened with `service` on a flow of the same gate. The devices are of this machine, and are
-    measured from outside: see sample().
+    """Decides when operations that Python carries out may start. They take their turn beside the
+    requests of files that are opened with `service` on a flow of the same gate. The devices are
+    those of this machine; their throughput is measured from outside: see sample().
 
     Any thread may use it. Each event returns the decisions since the last call, whoever made room.
     """
 
     def __init__(self, log: Callable[[str], object] | None = None) -> None:
-        """`log` as of Policy: it is called within the next call of the gate.
+        """`log`: as for Policy, but it is called within the next call of the gate.
 
         Raises:
             OSError: The process has 256 gates and services, or memory is out.
@@ -314,7 +314,8 @@ class Gate:
         max_in_flight: int = 0,
         begins_at: int = 0,
     ) -> int:
-        """The id of the new device; as Policy.add_device(). Lower classes yield strictly."""
+        """Adds a device and returns its id, as Policy.add_device(). Lower classes yield
+        strictly."""
 
     def add_flow(
         self,
@@ -326,42 +327,42 @@ class Gate:
         max_in_flight: int = 0,
         learned: str = "",
     ) -> int:
-        """As Policy.add_flow(), with the constraint in the words for people: "none", "20", "auto"
-        (which needs max_in_flight), "auto(2,256,2)", "climb"."""
+        """Adds a flow and returns its id, as Policy.add_flow(). `constraint` is as users write it:
+        "none", "20", "auto" (which needs max_in_flight), "auto(2,256,2)", "climb"."""
 
     def ready(self, operation: int, flow: int, bytes: int) -> list[Start | SetLimit]:
-        """An operation exists.
+        """An operation exists and may start when there is room.
 
         Raises:
-            ValueError: Its number is that of another one, or the flow does not exist.
+            ValueError: Another operation has this number, or the flow does not exist.
         """
 
     def finished(self, operation: int, bytes: int) -> list[Start | SetLimit]:
-        """It has moved these bytes and left the device."""
+        """The operation moved these bytes and has left the device."""
 
     def failed(self, operation: int) -> list[Start | SetLimit]:
-        """It ended with an error and has left the device."""
+        """The operation failed and has left the device."""
 
     def cancelled(self, operation: int) -> list[Start | SetLimit]:
-        """Forgets it, waiting or running."""
+        """Forgets an operation, waiting or running."""
 
     def sample(
         self, device: int, bytes_per_second: float, seconds: float
     ) -> list[Start | SetLimit]:
-        """What the device moved since the last sample."""
+        """Takes a sample: the device's throughput since the last sample, `seconds` ago."""
 
     def take(self) -> list[Start | SetLimit]:
-        """What was decided since the last call."""
+        """Returns the decisions since the last call."""
 
     def wait(self) -> bool:
-        """Sleeps until something may start; False after stop()."""
+        """Sleeps until an operation may start. Returns False after stop()."""
 
     def stop(self) -> None: ...
     def flow_counts(self, flow: int) -> tuple[int, int]:
-        """How many operations of a flow wait, and how many run."""
+        """Returns how many operations of a flow wait, and how many run."""
 
     def needs_samples(self, device: int) -> bool:
-        """Whether operations of flows with `climb` wait or run on a device."""
+        """Returns whether operations of flows with `climb` wait or run on a device."""
 
     def explain(self, flow: int) -> str:
         """As Policy.explain()."""
@@ -378,8 +379,8 @@ def create_device(
     begins_at: int = 0,
     is_measured: bool = False,
 ) -> int:
-    """As Gate.add_device(). Where it is not measured, `climb` goes by the bytes that operations
-    say they moved."""
+    """Adds a device, as Gate.add_device(). If it is not measured, `climb` uses the bytes that
+    operations report."""
 
 def create_flow(
     service: Service,
@@ -397,12 +398,13 @@ def flow_counts(service: Service, flow: int) -> tuple[int, int]:
     """As Gate.flow_counts()."""
 
 def admit(service: Service, flow: int, bytes: int) -> int:
-    """Sleeps, without the GIL, until an operation of the flow may start. Its number, for finish().
+    """Sleeps, without the GIL, until an operation of the flow may start. Returns the operation's
+    number, for finish().
 
     Raises:
         ValueError: There is no such flow.
         OSError: This is a forked child.
-        KeyboardInterrupt: Or whatever a signal handler raises: the operation is forgotten.
+        KeyboardInterrupt: Or whatever else a signal handler raises; the operation is forgotten.
     """
 
 def finish(service: Service, operation: int, result: int) -> None:
@@ -637,7 +639,7 @@ class Descriptor:
     def __init__(
         self, fd: int, service: Service, path: str | bytes, direct: bool, flow: int = 0
     ) -> None:
-        """Its transfers in flight are operations of that flow of the service."""
+        """`flow`: the flow of the service whose operations the transfers in flight are."""
 
     def pread(self, n: int, offset: int) -> bytes: ...
     def pread_into(self, buffer: BufferLike, offset: int) -> int: ...

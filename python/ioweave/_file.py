@@ -46,8 +46,9 @@ class File:
             must then be multiples of the device's block, usually 4096 bytes; `mmap.mmap(-1, n)` is
             such a buffer.
         service: The service that moves the bytes; None: one that all such files share.
-        flow: The flow whose operations the reads and writes are: they wait for their turn. A call
-            that blocks gives up its own turn while it waits. None: they start at once.
+        flow: The flow of the file's reads and writes. Each takes its turn as an operation of this
+            flow, blocking calls too; a blocking call does not wait for itself. None: reads and
+            writes start at once.
 
     Raises:
         OSError: The file cannot be opened.

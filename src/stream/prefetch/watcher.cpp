@@ -194,8 +194,8 @@ class Watcher::Thread {
   std::map<pid_t, Process> processes_;
   Readers readers_;
   std::map<dev_t, Device> devices_;
-  std::vector<device::Described> described_;        // of this node
-  std::map<std::string, BandwidthBudget> budgets_;  // by the names of these
+  std::vector<device::Described> described_;        // those of this node
+  std::map<std::string, BandwidthBudget> budgets_;  // by the names of these devices
   std::set<dev_t> forgetful_;  // devices that empty a file's cache when it is opened again
   size_t most_readers_ = most_readers();
   bool opens_are_heard_ = false;
@@ -212,7 +212,7 @@ class Watcher::Thread {
 void Watcher::Thread::run() {
   pthread_setname_np(pthread_self(), "ioweave-ahead");
   prctl(PR_SET_TIMERSLACK, 1000UL);
-  // Here, as a file system may hang.
+  // On this thread, since a file system may hang.
   described_ = device::described_devices(shared_->devices, device::this_node());
   bool going = true;
   while (going) {
@@ -664,7 +664,7 @@ bool Watcher::Thread::policy_allows(const Key& key, Reader& reader) const {
          config::RunPolicy::overlap;
 }
 
-/// That of the described device on which the file lies, or null.
+/// Returns the budget of the described device that holds the file, or null.
 BandwidthBudget* Watcher::Thread::budget_of(const Key& key, Reader& reader) {
   if (reader.is_placed || described_.empty()) return reader.budget;
   reader.is_placed = true;
