@@ -1,22 +1,24 @@
-// Ioweave for C++20 coroutines: transfers that are awaited. ioweave.h holds the contracts of what
-// is transferred; coroutine_task.hpp has a Task and a pool of threads for those without a library.
+// Ioweave for C++20 coroutines: transfers that are awaited. ioweave.h holds the contracts of the
+// transfers; coroutine_task.hpp has a Task and a pool of threads for programs without a coroutine
+// library.
 //
 //   size_t bytes = co_await ioweave::async_read(service, executor, fd, buffer, offset);
 //
 // How it works. The awaitable lives in the coroutine's frame and holds the request, so nothing is
-// allocated. Awaiting it submits the request with a callback. The callback, on the service's
-// thread, does one thing: it posts the coroutine to the executor, whose threads then resume it. So
-// no user code runs on the service's thread, and errors are thrown where the coroutine goes on.
+// allocated. Awaiting it submits the request with a callback. The callback runs on the service's
+// thread and does one thing: it posts the coroutine to the executor, whose threads then resume the
+// coroutine. So no user code runs on the service's thread, and errors are thrown where the
+// coroutine continues.
 //
-// What the page cache has or takes is done at once on the calling thread, by iow_try(): nothing is
-// suspended, submitted or posted. A coroutine that needs nothing else therefore keeps its thread.
+// iow_try() does at once, on the calling thread, what the page cache holds or takes. It suspends,
+// submits and posts nothing, so a coroutine that needs nothing else keeps its thread.
 //
 // Executor: anything with `void post(std::coroutine_handle<>) noexcept` that any thread may call.
-// It must not resume the coroutine inside post(), or that runs on the service's thread after all.
+// It must not resume the coroutine inside post(): the coroutine would run on the service's thread.
 //
-// Lifetime: buffers, descriptor, executor and service must outlive the transfer. A coroutine that
-// is suspended in one must not be destroyed: its frame holds what the kernel works on. Destroy the
-// service before the executor: it completes what is in flight, which posts.
+// Lifetime: buffers, descriptor, executor and service must outlive the transfer. Do not destroy a
+// coroutine that is suspended in a transfer: its frame holds what the kernel works on. Destroy the
+// service before the executor: the service completes what is in flight, and so posts.
 #ifndef IOWEAVE_COROUTINE_HPP
 #define IOWEAVE_COROUTINE_HPP
 
@@ -35,15 +37,15 @@
 
 namespace ioweave {
 
-/// A coroutine to resume, as a link that an executor may queue without allocating: it lives in the
-/// suspended coroutine, and is gone as soon as that goes on.
+/// A coroutine to resume, as a link that an executor may queue without allocating. It lives in the
+/// suspended coroutine, and is gone as soon as the coroutine continues.
 struct Resumption {
   std::coroutine_handle<> handle;
   Resumption* next = nullptr;
 };
 
-/// Where coroutines are resumed. An executor with a second `post(Resumption&) noexcept` gets that
-/// one called instead, and so needs no memory.
+/// Resumes coroutines. If an executor also has `post(Resumption&) noexcept`, that one is called
+/// instead, so that the executor needs no memory.
 template <typename E>
 concept Executor = requires(E& executor, std::coroutine_handle<> handle) {
   { executor.post(handle) } noexcept;
@@ -61,7 +63,7 @@ void post_to(E& executor, Resumption& resumption) noexcept {
   }
 }
 
-/// Lets one thread sleep until another has called set(); may be destroyed as soon as wait()
+/// Lets one thread sleep until another has called set(). It may be destroyed as soon as wait()
 /// returns.
 class Signal {
  public:
@@ -81,7 +83,7 @@ class Signal {
   bool is_set_ = false;
 };
 
-/// Whether the request has ended, by iow_try() or because it is malformed.
+/// Returns true if the request has ended, by iow_try() or because it is malformed.
 inline bool try_now(iow_service* service, iow_request* request) noexcept {
   const int tried = iow_try(service, request);
   if (tried < 0) {
@@ -90,13 +92,13 @@ inline bool try_now(iow_service* service, iow_request* request) noexcept {
   return tried != 0;
 }
 
-/// 0, or -errno: then the callback does not run.
+/// Returns 0, or -errno; after an error the callback does not run.
 inline int submit(iow_service* service, iow_request* request) noexcept {
   const int taken = iow_submit(service, &request, 1);
   return taken < 0 ? taken : 0;
 }
 
-// What co_await makes of bytes or -errno.
+// What co_await returns for a result of bytes or -errno.
 struct BytesOrThrow {
   static size_t of(int64_t result, const char* what) {
     return static_cast<size_t>(check(result, what));
@@ -111,28 +113,28 @@ struct BytesOrError {
 
 }  // namespace detail
 
-/// One transfer, started when it is awaited. Made by async_read() and its like; to be awaited once,
-/// where it is made.
+/// One transfer that starts when it is awaited. async_read() and its like make it. Await it once,
+/// in the expression that makes it.
 template <Executor E, typename Outcome>
 class [[nodiscard("nothing is transferred until it is awaited")]] Operation {
  public:
   Operation(iow_service* service, E& executor, Request&& request, const char* what) noexcept
       : service_(service), executor_(&executor), request_(std::move(request)), what_(what) {}
 
-  /// From iow_flow_create(): when it starts is then up to the policy.
+  /// Sets the flow, from iow_flow_create(). The policy then decides when the transfer starts.
   Operation&& flow(uint32_t id) && noexcept {
     request_.flow(id);
     return std::move(*this);
   }
-  /// The same transfer, but what co_await gives is bytes or -errno, and nothing is thrown.
+  /// The same transfer, for which co_await returns bytes or -errno and throws nothing.
   [[nodiscard]] Operation<E, detail::BytesOrError> result() && noexcept {
     return {service_, *executor_, std::move(request_), what_};
   }
 
   bool await_ready() noexcept { return detail::try_now(service_, request_.raw()); }
 
-  // Never inlined: from the submission on, another thread may resume and destroy the coroutine,
-  // while clang 16 would keep an inlined function's variables in the coroutine's frame
+  // Never inlined: once the request is submitted, another thread may resume and destroy the
+  // coroutine, but clang 16 would keep an inlined function's variables in the coroutine's frame
   // (https://github.com/llvm/llvm-project/issues/56301).
   [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> awaiting) noexcept {
     resumption_.handle = awaiting;
@@ -141,7 +143,7 @@ class [[nodiscard("nothing is transferred until it is awaited")]] Operation {
       request_.raw()->result = error;
       return false;
     }
-    return true;  // without a look at *this, which may be gone
+    return true;  // *this may be gone, so do not touch it
   }
 
   decltype(auto) await_resume() { return Outcome::of(request_.result(), what_); }
@@ -159,7 +161,8 @@ class [[nodiscard("nothing is transferred until it is awaited")]] Operation {
   Resumption resumption_{};
 };
 
-/// Bytes transferred; throws std::system_error. Fewer than asked: as Service::read().
+/// Awaits to the bytes transferred, or throws std::system_error. Fewer bytes than asked mean what
+/// they mean for Service::read().
 template <Executor E>
 auto async_read(Service& service, E& executor, int fd, std::span<std::byte> into,
                 off_t offset) noexcept {
@@ -172,7 +175,7 @@ auto async_write(Service& service, E& executor, int fd, std::span<const std::byt
   return Operation<E, detail::BytesOrThrow>(service.raw(), executor,
                                             Request::write(fd, from, offset), "async_write");
 }
-/// The array of `vectors` must live until the coroutine goes on.
+/// The array of `vectors` must live until the coroutine continues.
 template <Executor E>
 auto async_readv(Service& service, E& executor, int fd, std::span<const iovec> vectors,
                  off_t offset) noexcept {
@@ -185,7 +188,7 @@ auto async_writev(Service& service, E& executor, int fd, std::span<const iovec> 
   return Operation<E, detail::BytesOrThrow>(service.raw(), executor,
                                             Request::writev(fd, vectors, offset), "async_writev");
 }
-/// Nothing; throws std::system_error.
+/// Awaits to nothing, or throws std::system_error.
 template <Executor E>
 auto async_fsync(Service& service, E& executor, int fd) noexcept {
   return Operation<E, detail::NothingOrThrow>(service.raw(), executor, Request::fsync(fd),
@@ -196,7 +199,8 @@ auto async_fdatasync(Service& service, E& executor, int fd) noexcept {
   return Operation<E, detail::NothingOrThrow>(service.raw(), executor, Request::fdatasync(fd),
                                               "async_fdatasync");
 }
-/// Any other request, without a callback: this is what uses it. Bytes transferred, or throws.
+/// Any other request, without a callback, for this function sets it. Awaits to the bytes
+/// transferred, or throws std::system_error.
 template <Executor E>
 auto async_request(Service& service, E& executor, Request&& request) noexcept {
   return Operation<E, detail::BytesOrThrow>(service.raw(), executor, std::move(request),
@@ -211,18 +215,18 @@ auto async_request(Service& service, E& executor, Request&& request) noexcept {
 ///   compute();
 ///   const size_t bytes = co_await left + co_await right;
 ///
-/// One coroutine awaits it, as often as it likes; where it has ended already, that goes on without
-/// being suspended. Where it was not awaited to its end, the destructor asks to give it up and
-/// sleeps until it has ended, for the buffer is in use until then.
+/// One coroutine may await it, any number of times; it is not suspended if the transfer has ended
+/// already. If the transfer was not awaited to its end, the destructor asks to cancel it and sleeps
+/// until it has ended, because the buffer is in use until then.
 template <Executor E>
 class Transfer {
  public:
-  /// `request` must not have a callback: this is what uses it. A malformed request is an error of
+  /// `request` must not have a callback, for this class sets it. A malformed request is an error of
   /// the transfer, -EINVAL.
   Transfer(Service& service, E& executor, Request&& request) noexcept
       : service_(service.raw()), executor_(&executor), request_(std::move(request)) {
     if (detail::try_now(service_, request_.raw())) {
-      state_.store(done(), std::memory_order_relaxed);  // nobody else knows of it
+      state_.store(done(), std::memory_order_relaxed);  // no other thread knows *this yet
       return;
     }
     request_.on_completion(&ended, this);
@@ -238,7 +242,7 @@ class Transfer {
     iow_cancel(service_, request_.raw());
     detail::Signal signal;
     signal_ = &signal;
-    // Acquire pairs with ended(), release makes signal_ visible to it.
+    // Acquire pairs with ended(); release makes signal_ visible to ended().
     if (state_.exchange(sleeping(), std::memory_order_acq_rel) != done()) {
       signal.wait();
     }
@@ -246,7 +250,7 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  /// Whether awaiting it would not suspend.
+  /// Returns true if the transfer has ended, so that awaiting it would not suspend.
   [[nodiscard]] bool is_done() const noexcept {
     return state_.load(std::memory_order_acquire) == done();  // pairs with ended()
   }
@@ -256,13 +260,13 @@ class Transfer {
   [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> awaiting) noexcept {
     resumption_.handle = awaiting;
     void* running = nullptr;
-    // Pairs with ended(): either that sees who awaits, or this sees the end and its result.
+    // Pairs with ended(): either ended() sees who awaits, or this call sees the end and the result.
     return state_.compare_exchange_strong(running, this, std::memory_order_acq_rel);
   }
-  /// Bytes transferred; throws std::system_error.
+  /// Returns the bytes transferred, or throws std::system_error.
   size_t await_resume() const { return request_.bytes(); }
 
-  /// To be awaited instead: bytes or -errno, and nothing is thrown.
+  /// Await this instead to get bytes or -errno without an exception.
   [[nodiscard]] auto result() noexcept {
     struct Awaitable {
       Transfer& transfer;
@@ -276,15 +280,14 @@ class Transfer {
   }
 
  private:
-  // state_ is null while the transfer runs and nobody waits, `this` while a coroutine does, or one
-  // of these.
+  // state_ is null while the transfer runs and nobody waits, `this` while a coroutine waits, and
+  // otherwise done() or sleeping().
   [[nodiscard]] void* done() const noexcept { return const_cast<Request*>(&request_); }
   [[nodiscard]] void* sleeping() noexcept { return &signal_; }
 
   static void ended(iow_request* /*request*/, void* user) noexcept {
     auto& self = *static_cast<Transfer*>(user);
-    // Where nobody waited, *self may be gone as soon as it is done: all that is needed of it then
-    // is known before.
+    // If nobody waits, *self may be gone as soon as it is done, so its addresses are taken before.
     void* const coroutine = &self;
     void* const sleeper = self.sleeping();
     const void* const waiting = self.state_.exchange(self.done(), std::memory_order_acq_rel);

@@ -1,6 +1,6 @@
-// What a program needs to use ioweave/coroutine.hpp where it has no coroutine library of its own: a
-// pool of threads that resumes, a lazy Task, when_all() and sync_wait(). Any other coroutine type
-// can await what coroutine.hpp offers; nothing there knows of this header.
+// What a program without a coroutine library needs to use ioweave/coroutine.hpp: a pool of threads
+// that resumes coroutines, a lazy Task, when_all() and sync_wait(). Any other coroutine type can
+// await what coroutine.hpp offers, too; coroutine.hpp does not depend on this header.
 #ifndef IOWEAVE_COROUTINE_TASK_HPP
 #define IOWEAVE_COROUTINE_TASK_HPP
 
@@ -22,8 +22,8 @@
 namespace ioweave {
 
 /// Threads that resume coroutines in the order they were posted. Thread-safe, but for construction
-/// and destruction. The destructor resumes what was posted and joins the threads; nothing may be
-/// posted from then on, so no coroutine may still be on its way here.
+/// and destruction. The destructor resumes what was posted and joins the threads. Nothing may be
+/// posted once it runs, so no transfer or coroutine that will post here may be under way then.
 class ThreadPoolExecutor {
  public:
   explicit ThreadPoolExecutor(size_t threads) {
@@ -37,7 +37,7 @@ class ThreadPoolExecutor {
         threads_.emplace_back([this] { work(); });
       }
     } catch (...) {
-      stop();  // those that did start
+      stop();  // the threads that did start
       throw;
     }
   }
@@ -45,19 +45,19 @@ class ThreadPoolExecutor {
   ThreadPoolExecutor(const ThreadPoolExecutor&) = delete;
   ThreadPoolExecutor& operator=(const ThreadPoolExecutor&) = delete;
 
-  /// The link is the suspended coroutine's own memory, so this cannot fail.
+  /// Queues a coroutine. The link lies in the suspended coroutine, so this cannot fail.
   void post(Resumption& resumption) noexcept {
-    const std::lock_guard guard(lock_);  // to the end: then the pool may be gone
+    const std::lock_guard guard(lock_);  // held to the end, after which the pool may be gone
     resumption.next = nullptr;
     (last_ != nullptr ? last_->next : first_) = &resumption;
     last_ = &resumption;
     wake_one();
   }
-  /// For handles from elsewhere, by a coroutine whose frame is the link. Ends the program where
-  /// there is no memory for it; the awaitables of coroutine.hpp do not come this way.
+  /// Queues a handle without a link, by a coroutine whose frame holds the link. The program ends if
+  /// there is no memory for that frame. The awaitables of coroutine.hpp do not use this function.
   void post(std::coroutine_handle<> handle) noexcept { carry(*this, handle); }
 
-  /// `co_await pool.schedule()` goes on on one of the pool's threads.
+  /// `co_await pool.schedule()` continues the coroutine on one of the pool's threads.
   [[nodiscard]] auto schedule() noexcept {
     struct Awaitable {
       ThreadPoolExecutor& pool;
@@ -89,8 +89,8 @@ class ThreadPoolExecutor {
     handle.resume();
   }
 
-  /// Under the lock. One thread is on its way at most; it wakes the next if there is work for two.
-  /// So a batch of completions costs the thread that posts them one wake-up.
+  /// Called under the lock. At most one thread is waking up at a time; it wakes the next one if
+  /// there is work for two. So a batch of completions costs the thread that posts it one wake-up.
   void wake_one() noexcept {
     if (idle_ > 0 && !waking_) {
       waking_ = true;
@@ -144,7 +144,7 @@ class ThreadPoolExecutor {
   Resumption* first_ = nullptr;
   Resumption* last_ = nullptr;
   size_t idle_ = 0;      // threads asleep
-  bool waking_ = false;  // one of them has been told to wake up and has not yet
+  bool waking_ = false;  // one of these was told to wake up and has not woken yet
   bool ending_ = false;
   std::vector<std::thread> threads_;
 };
@@ -154,12 +154,12 @@ class Task;
 
 namespace detail {
 
-/// What happens when the last of some tasks has ended.
+/// Counts tasks that end; after the last one, a coroutine continues or a thread wakes up.
 struct TaskEnd {
   explicit TaskEnd(size_t tasks) noexcept : running(tasks) {}
 
-  /// Who goes on. Where that is a sleeping thread, or other tasks still run, this and the task that
-  /// asks may be gone afterwards.
+  /// Counts one end and returns the coroutine that continues. If other tasks still run, or a
+  /// sleeping thread is woken, this object and the calling task may be gone afterwards.
   std::coroutine_handle<> one_ended() noexcept {
     // Release what this task did, acquire what the others did.
     if (running.fetch_sub(1, std::memory_order_acq_rel) != 1) {
@@ -234,8 +234,8 @@ class TaskPromise<void> : public TaskPromiseBase {
 
 }  // namespace detail
 
-/// A coroutine that starts when it is awaited, on the thread of who awaits it, and gives a T or
-/// throws. Awaited once; it may be destroyed before it was started and after it has ended.
+/// A coroutine that returns a T or throws. It starts when it is awaited, on the awaiting thread.
+/// Await it once. It may be destroyed before it has started and after it has ended.
 template <typename T>
 class [[nodiscard("a Task does nothing until it is awaited")]] Task {
  public:
@@ -260,8 +260,8 @@ class [[nodiscard("a Task does nothing until it is awaited")]] Task {
   }
   T await_resume() { return handle_.promise().take(); }
 
-  /// For those who wait in another way: the coroutine to resume, which tells `end` at its end.
-  /// await_resume() is what it gave.
+  /// For other ways of waiting: returns the coroutine to resume, which tells `end` when it ends.
+  /// await_resume() then returns its result.
   std::coroutine_handle<> starting_for(detail::TaskEnd& end) noexcept {
     handle_.promise().end = &end;
     return handle_;
@@ -284,7 +284,7 @@ inline Task<void> TaskPromise<void>::get_return_object() noexcept {
   return Task<void>(std::coroutine_handle<TaskPromise>::from_promise(*this));
 }
 
-/// Starts each task where it is awaited, and goes on when all have ended.
+/// Starts each task where this is awaited, and continues when all have ended.
 class AllTasks {
  public:
   explicit AllTasks(std::vector<Task<>>& tasks) noexcept : tasks_(tasks), end_(tasks.size() + 1) {}
@@ -296,7 +296,7 @@ class AllTasks {
     for (Task<>& task : tasks_) {
       task.starting_for(end_).resume();
     }
-    return end_.one_ended();  // the one that stood for this loop
+    return end_.one_ended();  // drops the count that stood for this loop
   }
   void await_resume() const noexcept {}
 
@@ -308,8 +308,8 @@ class AllTasks {
 }  // namespace detail
 
 /// Starts the tasks one after the other on the calling thread, each up to where it first suspends
-/// (`co_await pool.schedule()` puts one on the pool), and ends when all have ended, with the error
-/// of the first one that has one.
+/// (`co_await pool.schedule()` moves a task to the pool). It ends when all tasks have ended, and
+/// throws the error of the first one in the vector that failed.
 inline Task<> when_all(std::vector<Task<>> tasks) {
   co_await detail::AllTasks(tasks);
   for (Task<>& task : tasks) {
@@ -317,8 +317,8 @@ inline Task<> when_all(std::vector<Task<>> tasks) {
   }
 }
 
-/// Starts the task on the calling thread and sleeps until it has ended. Not for threads of an
-/// executor that the task needs.
+/// Starts the task on the calling thread and sleeps until it has ended. Do not call it on a thread
+/// of an executor that the task needs.
 template <typename T>
 T sync_wait(Task<T> task) {
   detail::Signal ended;

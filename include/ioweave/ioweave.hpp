@@ -22,7 +22,7 @@
 
 namespace ioweave {
 
-/// Throws for a negated errno, passes everything else through.
+/// Throws std::system_error for a negated errno; returns everything else unchanged.
 template <typename Integer>
 Integer check(Integer result, const char* what) {
   if (result < 0) {
@@ -31,12 +31,12 @@ Integer check(Integer result, const char* what) {
   return result;
 }
 
-/// Forever, where a timeout is asked for; so is every negative one.
+/// A timeout that waits for ever, as every negative one does.
 inline constexpr std::chrono::nanoseconds kForever{-1};
 
-/// One transfer. From submission to completion the library knows its address: it must stay where it
-/// is and may be neither assigned nor destroyed. At other times it moves like any value; what
-/// arrives is a request not yet submitted.
+/// One transfer. From submission to completion the library knows the address of the request, so the
+/// request must then be neither moved, assigned nor destroyed. At other times it moves like any
+/// value; the request it is moved to counts as not yet submitted.
 class Request {
  public:
   /// A no-op.
@@ -87,16 +87,16 @@ class Request {
     raw_.fixed_file = static_cast<uint16_t>(id);
     return *this;
   }
-  /// As iow_request.callback; `user` arrives with it.
+  /// Sets iow_request.callback, which is called with `user`.
   Request& on_completion(iow_callback callback, void* user) noexcept {
     raw_.callback = callback;
     raw_.user = user;
     return *this;
   }
 
-  /// After completion: bytes transferred, or throws what the transfer failed with.
+  /// Returns the bytes transferred, or throws the error of the transfer. Call it after completion.
   [[nodiscard]] size_t bytes() const { return static_cast<size_t>(check(raw_.result, "transfer")); }
-  /// After completion: bytes or -errno.
+  /// Returns the bytes transferred or -errno. Call it after completion.
   [[nodiscard]] int64_t result() const noexcept { return raw_.result; }
 
   [[nodiscard]] iow_request* raw() noexcept { return &raw_; }
@@ -112,8 +112,8 @@ class Request {
   iow_request raw_{};
 };
 
-/// Thread-safe but for construction, moving and destruction. The destructor completes what is in
-/// flight.
+/// Owns an iow_service. Thread-safe but for construction, moving and destruction. The destructor
+/// completes what is in flight.
 class Service {
  public:
   /// Throws std::system_error whose text names the option or the engine at fault.
@@ -126,14 +126,14 @@ class Service {
   }
 
   [[nodiscard]] std::string engine() const { return iow_service_engine(raw(), nullptr); }
-  /// Which engines were passed over and why; empty if none.
+  /// Returns which engines were passed over and why; empty if none was.
   [[nodiscard]] std::string fallback_reason() const {
     const char* why = "";
     iow_service_engine(raw(), &why);
     return why;
   }
 
-  // Blocking, on the calling thread. Fewer bytes than asked mean end of file, or on writing that
+  // Blocking, on the calling thread. Fewer bytes than asked mean end of file, or for a write that
   // the next call will report an error.
   size_t read(int fd, std::span<std::byte> into, off_t offset) {
     return static_cast<size_t>(
@@ -162,12 +162,12 @@ class Service {
     check(iow_submit(raw(), &one, 1), "iow_submit");
   }
   [[nodiscard]] bool test(Request& request) { return iow_test(raw(), request.raw()) != 0; }
-  /// Waits and returns the bytes transferred; throws what the transfer failed with.
+  /// Waits and returns the bytes transferred; throws the error of the transfer.
   size_t wait(Request& request) {
     check(iow_wait(raw(), request.raw(), -1), "iow_wait");
     return request.bytes();
   }
-  /// The same, or nothing if the time is over first: the request is still in flight then.
+  /// As wait(), but returns nothing if the time is over first; the request is still in flight then.
   std::optional<size_t> wait_for(Request& request, std::chrono::nanoseconds timeout) {
     const int error = iow_wait(raw(), request.raw(), timeout.count());
     if (error == -ETIME) {
@@ -180,7 +180,8 @@ class Service {
   unsigned poll(unsigned min, std::chrono::nanoseconds timeout = kForever) {
     return static_cast<unsigned>(check(iow_poll(raw(), min, timeout.count()), "iow_poll"));
   }
-  /// True where the request was still waiting or the kernel gave it up; it completes in any case.
+  /// As iow_cancel(): true if the request was still waiting or the kernel was asked to cancel it.
+  /// The request completes in any case.
   bool cancel(Request& request) { return iow_cancel(raw(), request.raw()) == 0; }
 
   // Devices and flows; both throw a text that names the setting at fault.
@@ -209,8 +210,8 @@ class Service {
     return stats;
   }
 
-  /// I/O that another library does, under the flow's constraint: runs `body`, which returns the
-  /// bytes that it moved, when it may start. What `body` throws passes through.
+  /// For I/O that another library does: runs `body` when the flow's constraint lets it start.
+  /// `body` returns the bytes that it moved. What `body` throws passes through.
   template <typename Body>
   auto admitted(uint32_t flow, uint64_t bytes, Body&& body) {
     const int64_t operation = check(iow_admit(raw(), flow, bytes), "iow_admit");

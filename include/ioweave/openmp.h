@@ -13,39 +13,39 @@
  *   use(block, result);
  *
  * How it works. iow_omp_begin() makes the body a task of iow_task_begin() (tasks.h), which counts
- * its transfers. When the last one has ended the event is fulfilled, exactly once: by
- * iow_omp_end() where everything had ended by then, by whoever collects the last end otherwise.
+ * its transfers. When the last transfer has ended, the event is fulfilled exactly once: by
+ * iow_omp_end() if everything had ended by then, otherwise by whoever collects the last end.
  *
  * The run-time libraries have faults around `detach`; docs/decisions/0007 has their reproducers.
- * This header goes round them, so that no program crashes, hangs or loses an ordering by them:
+ * This header works around them, so that they make no program crash, hang or lose an ordering:
  *
- *   - libgomp (seen in 12; the newer source is the same there): a task that runs while its parent
- * creates another one (the runtime holds more than 64 tasks for each thread, `if(0)`, `final`) or
- * is inside `taskwait depend` would release its successors with its body. GOMP_task() and
- *     GOMP_taskwait_depend() are wrapped in the program that includes this header, to know it;
- *     iow_omp_end() then waits for the transfers.
- *   - libgomp: a team that waits at a barrier is not told when the last event is fulfilled by a
- *     thread that is not its own. libomp: it goes on too early, and finds the rest of the task
- *     among those of a later region. So each task with pending transfers creates two small ones
- *     (iow_omp_arm()), which costs 0.3 us with libgomp and 4 us with libomp.
- *   - libomp: what is left to do of a task that a thread from outside fulfils is not waited for by
- *     the end of the region, and runs into the next one. So regions with such tasks end with one
- *     more barrier, for which __kmpc_fork_call() is wrapped.
- *   - libomp: no barrier waits for a task with `detach` whose parent task has ended. Where nothing
- *     else does (the parent inside `taskwait`, a `taskgroup` around them), iow_omp_end() waits for
- *     the transfers. The entries of tasks are wrapped to know it, and taskwait and taskgroup.
+ *   - libgomp (seen in 12; the newer source is the same there): some tasks release their successors
+ *     with their body. These are tasks that run while their parent creates another task (because
+ *     the runtime holds more than 64 tasks for each thread, `if(0)`, or `final`) or while their
+ *     parent is inside `taskwait depend`. This header wraps GOMP_task() and GOMP_taskwait_depend()
+ *     in the program that includes it, to notice this; iow_omp_end() then waits for the transfers.
+ *   - libgomp: a team that waits at a barrier is not told when a thread from outside the team
+ *     fulfils the last event. libomp: the team goes on too early, and finds the rest of the task
+ *     among the tasks of a later region. So each task with pending transfers creates two small
+ *     tasks (iow_omp_arm()), which costs 0.3 us with libgomp and 4 us with libomp.
+ *   - libomp: when a thread from outside fulfils a task's event, the end of the region does not
+ *     wait for the rest of that task, which then runs into the next region. So regions with such
+ *     tasks end with one more barrier, for which __kmpc_fork_call() is wrapped.
+ *   - libomp: no barrier waits for a task with `detach` whose parent task has ended. If nothing
+ *     else waits for it (the parent inside `taskwait`, a `taskgroup` around them), iow_omp_end()
+ *     waits for the transfers. The entries of tasks, taskwait and taskgroup are wrapped to know it.
  *   - libomp before 19: `detach` in a team of one thread, which includes everything outside a
  *     parallel region, makes a later region abort or hang. __kmpc_omp_task_alloc() is wrapped to
  *     take the clause from such tasks; iow_omp_end() waits for the transfers.
- *   - libomp: a task with `if(0)` does not wait for its event. Wrapped likewise.
- *   - libomp: `taskwait depend` may crash, much so before 19. Replaced by a task and a wait for it.
- *   - A program built by GCC that runs on libomp: the clause is ignored and the event is garbage.
- *     iow_omp_check() says so and iow_omp_begin() refuses. So it is with an OpenMP library that is
- *     linked statically, which cannot be wrapped.
+ *   - libomp: a task with `if(0)` does not wait for its event. Such tasks are wrapped likewise.
+ *   - libomp: `taskwait depend` may crash, often before 19. A task and a wait for it replace it.
+ *   - A program built by GCC that runs on libomp: libomp ignores the clause and the event is
+ *     garbage. iow_omp_check() says so and iow_omp_begin() refuses. The same holds for an OpenMP
+ *     library that is linked statically, which cannot be wrapped.
  *
- * The wrappers are of the program or library whose sources include this header, and count for all
- * of its tasks. Events that the program fulfils itself have these faults as before, and on LLVM
- * before 19 must not be used in a team of one thread, as without this header.
+ * The wrappers belong to the program or library whose sources include this header, and serve all of
+ * its tasks. Events that the program fulfils itself keep these faults. As without this header, they
+ * must not be used in a team of one thread on LLVM before 19.
  */
 #ifndef IOWEAVE_OPENMP_H
 #define IOWEAVE_OPENMP_H
@@ -77,7 +77,7 @@
 #define IOW_OMP_LLVM 0
 #endif
 
-/* One copy in each program or library, whatever the number of sources that include the header. */
+/* One copy in each program or library, however many sources include the header. */
 #define IOW_OMP_ONE __attribute__((weak, visibility("hidden")))
 
 #ifdef __cplusplus
@@ -87,26 +87,27 @@ extern "C" {
 /* ---- Interface ---- */
 
 /*
- * 0, or -ENOTSUP where this combination of compiler and run-time library cannot do it safely; *why,
- * unless NULL, then receives a sentence that says why and what to do, and "" otherwise. Call it
- * where you like, best before the first task.
+ * Returns 0, or -ENOTSUP if this combination of compiler and run-time library cannot do it safely.
+ * If `why` is not NULL, *why is then a sentence that says why and what to do, and "" otherwise. It
+ * may be called anywhere, best before the first task.
  */
 static inline int iow_omp_check(const char** why);
 
 /*
- * To be called in the body of a task with detach(event), with that event. From here to
- * iow_omp_end(), which must be called in the same body whatever this returns, iow_ta_*() on this
- * thread belong to the task. `event` must not be fulfilled by anyone else. Pairs nest, as the
- * runtime may run another task inside this one; the task must not be `untied`.
+ * Begins the I/O of a task. Call it in the body of a task with detach(event), with that event. From
+ * here to iow_omp_end(), iow_ta_*() on this thread belong to the task. Call iow_omp_end() in the
+ * same body, whatever this returns. Nobody else may fulfil `event`. Pairs nest, because the runtime
+ * may run another task inside this one. The task must not be `untied`.
  *
- * 0; -ENOTSUP as iow_omp_check(); -ENOMEM and -EINVAL as iow_task_begin(). After an error the task
- * ends with its body, and its event is taken care of. iow_ta_*() in it are then refused with
- * -ESRCH, but where the body runs inside that of another task they belong to that one: skip them,
- * or call iow_pread() and its like instead.
+ * Returns 0; -ENOTSUP as iow_omp_check(); -ENOMEM and -EINVAL as iow_task_begin(). After an error
+ * the task ends with its body, and this header takes care of its event. iow_ta_*() in the body then
+ * return -ESRCH; but if the body runs inside that of another task, they belong to that other task.
+ * So skip them after an error, or call iow_pread() and its like instead.
  */
 static inline int iow_omp_begin(iow_service* service, omp_event_handle_t event);
 
-/* The end of the body's I/O. 0; or -ESRCH where nothing was begun: the error of the beginning. */
+/* Ends the I/O of the body. Returns 0, or -ESRCH if nothing was begun, as after an error of
+   iow_omp_begin(). */
 static inline int iow_omp_end(iow_service* service);
 
 /* ---- What a thread knows of its tasks ---- */
@@ -119,7 +120,7 @@ enum {
 };
 
 typedef struct iow_omp_task {
-  struct iow_omp_task* outer; /* what this one runs on top of */
+  struct iow_omp_task* outer; /* the task that this one runs on top of */
   iow_service* service;
   omp_event_handle_t event;
   omp_event_handle_t kick; /* of the task that tells the team; libgomp only */
@@ -140,7 +141,8 @@ typedef struct iow_omp_thread {
 
 IOW_OMP_ONE __thread iow_omp_thread iow_omp_self = {NULL, 0, 0};
 
-/* Of this name in the run-time library, which our own one, being hidden, is not in the way of. */
+/* Finds the function of this name in the run-time library. Our function of the same name is hidden,
+   so the look-up passes it over. */
 static inline uintptr_t iow_omp_find(const char* name) {
   void* const found = dlsym(NULL, name); /* NULL is RTLD_DEFAULT, which C11 hides */
   if (found != NULL) return (uintptr_t)found;
@@ -168,7 +170,7 @@ static inline void iow_omp_release(iow_omp_task* task) {
 
 /* ---- Both ---- */
 
-/* iow_task_begin()'s `done`. What it finds says who fulfils the event. */
+/* The `done` of iow_task_begin(). The state that it finds says who fulfils the event. */
 static inline void iow_omp_done(void* user) {
   iow_omp_task* const task = (iow_omp_task*)user;
   switch (__atomic_exchange_n(&task->state, IOW_OMP_DONE, __ATOMIC_ACQ_REL)) {
@@ -178,14 +180,14 @@ static inline void iow_omp_done(void* user) {
     case IOW_OMP_AWAITED:
       sem_post(&task->ended);
       break;
-    default: /* IOW_OMP_RUNNING: iow_omp_end() finds it done */
+    default: /* IOW_OMP_RUNNING: iow_omp_end() will find it done */
       break;
   }
 }
 
-/* The task ends with its body, and iow_omp_end() with nothing. */
+/* Lets the task end with its body; iow_omp_end() will have nothing to end. */
 static inline int iow_omp_fail(omp_event_handle_t event, int error) {
-  if (error != -ENOTSUP) omp_fulfill_event(event); /* garbage in that case */
+  if (error != -ENOTSUP) omp_fulfill_event(event); /* with -ENOTSUP the event is garbage */
   ++iow_omp_self.failures;
   return error;
 }
@@ -232,7 +234,7 @@ static inline int iow_omp_end(iow_service* service) {
   iow_omp_self.top = task->outer;
   iow_omp_self.failures = task->outer_failures;
   const int error = iow_task_end(service);
-  if (error != 0) iow_omp_done(task); /* its own count was never dropped: nobody else does */
+  if (error != 0) iow_omp_done(task); /* the task's own count stays, so nobody else calls it */
   const int is_done = __atomic_load_n(&task->state, __ATOMIC_ACQUIRE) == IOW_OMP_DONE;
   if (is_done || iow_omp_is_forced() || !iow_omp_arm(task)) iow_omp_finish_in_body(task);
   return error;
@@ -243,7 +245,8 @@ static inline int iow_omp_end(iow_service* service) {
 
 namespace ioweave::omp {
 
-/// The task whose body it is declared in, for iow_ta_*(), until the end of its scope.
+/// Calls iow_omp_begin() for the task in whose body it is declared, and iow_omp_end() at the end of
+/// its scope.
 class TaskIo {
  public:
   TaskIo(iow_service* service, omp_event_handle_t event) noexcept
@@ -252,7 +255,7 @@ class TaskIo {
   TaskIo(const TaskIo&) = delete;
   TaskIo& operator=(const TaskIo&) = delete;
 
-  /// 0, or as iow_omp_begin(): then there is no task to bind transfers to.
+  /// Returns what iow_omp_begin() returned. After an error there is no task to bind transfers to.
   [[nodiscard]] int error() const noexcept { return error_; }
 
  private:

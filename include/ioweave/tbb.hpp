@@ -1,8 +1,9 @@
-// Ioweave for oneTBB: tasks that end when their I/O has. tasks.h holds the contracts of the calls.
+// Ioweave for oneTBB: tasks that end when their I/O has ended. tasks.h holds the contracts of the
+// calls.
 //
-// The blocking form needs nothing of this header: on a service opened with IOW_TASKS_TBB,
-// iow_pread() and its like pause the task that calls them. Each paused task keeps a stack. This is
-// the other form, in which nothing is kept but the transfer:
+// The blocking form does not need this header: on a service opened with IOW_TASKS_TBB, iow_pread()
+// and its like pause the task that calls them. Each paused task keeps a stack. This header offers
+// the other form, which keeps the transfer only:
 //
 //   ioweave::tbb::TaskGroup group;
 //   ioweave::tbb::run_io(service, group,
@@ -10,20 +11,20 @@
 //       [&] { compute(buffer, result); });
 //   group.wait();
 //
-// How it works. run_io() runs the body now, as a task by iow_task_begin(); `next` is deferred in
-// the group, which is what makes wait() wait for it. Where all I/O ends at once, it is spawned at
-// once. Otherwise whoever collects the last end hangs it into a list and resumes the group's
-// *courier*, a task that sleeps in tbb::task::suspend() and spawns what is in the list. So `next`
-// is spawned in the arena and the isolation of the task that called run_io(), by one of the arena's
-// threads.
+// How it works. run_io() runs the body now, between iow_task_begin() and iow_task_end(), and defers
+// `next` in the group, so that wait() waits for it. If all I/O ends at once, `next` is spawned at
+// once. Otherwise the thread that collects the last end puts `next` into a list and resumes the
+// group's *courier*, a task that sleeps in tbb::task::suspend() and spawns what is in the list. So
+// a thread of the arena spawns `next`, in the arena and the isolation of the task that called
+// run_io().
 //
-// Why not task_arena::enqueue() from the service's thread: enqueued tasks are taken only by threads
-// at their outermost level and outside isolation. Where all threads wait for groups inside tasks,
-// whose ends need an enqueued task, nobody would ever take it. Resumed tasks are taken everywhere.
+// Why not task_arena::enqueue() from the service's thread: only threads at their outermost level
+// and outside isolation take enqueued tasks. If all threads wait inside tasks for groups whose end
+// needs an enqueued task, no thread ever takes that task. Threads take resumed tasks everywhere.
 //
-// What follows from suspending: any wait of TBB in an arena where run_io() is used may go on on
-// another thread, as it may wherever tbb::task::suspend() is used. Hold no lock nor anything
-// thread-local across one.
+// A consequence of suspending: any wait of TBB in an arena where run_io() is used may continue on
+// another thread, as wherever tbb::task::suspend() is used. Hold no lock and nothing thread-local
+// across a wait.
 #ifndef IOWEAVE_TBB_HPP
 #define IOWEAVE_TBB_HPP
 
@@ -47,8 +48,8 @@ namespace detail {
 
 class Courier;
 
-/// What waits for the I/O of one run_io(). Owned by the deferred task in `handle`, so it is gone
-/// when that has run, or was dropped.
+/// The task that waits for the I/O of one run_io(). The deferred task in `handle` owns it, so it is
+/// gone when the deferred task has run or was dropped.
 struct PendingTask {
   enum class State { running, waiting, ended };
 
@@ -57,36 +58,37 @@ struct PendingTask {
   Courier& courier;
   ::tbb::task_handle handle;
   PendingTask* link = nullptr;
-  /// Whoever comes second, the end of the I/O or run_io() with its courier, spawns the task.
+  /// Whichever comes second, the end of the I/O or run_io() with its courier, spawns the task.
   std::atomic<State> state{State::running};
   bool skips_next = false;
   bool is_abandoned = false;
 };
 
-/// Takes tasks whose I/O has ended from any thread into the arena. At most one task of
-/// TBB does so at a time, and only while I/O is pending. It ends each time it has been resumed and
-/// spawns its successor: the task beneath which it happened to be run gets its stack back.
+/// Takes tasks whose I/O has ended from any thread into the arena. At most one TBB task does so at
+/// a time, and only while I/O is pending. Once resumed, it spawns those tasks and its own successor
+/// and ends, so that the task beneath which it happened to run gets its stack back.
 class Courier {
  public:
   explicit Courier(::tbb::task_group& group) noexcept : group_(group) {}
   ~Courier() {
-    // It may just be ending. Isolated: to wait here is no reason to start anything else.
+    // The round may just be ending. Isolated: this wait must not start other tasks.
     ::tbb::this_task_arena::isolate([this] { rounds_.wait(); });
   }
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
 
-  /// Once for each deliver(), before or after it. Out of memory ends the program here and in
-  /// round(): the transfers are under way.
+  /// Announces one deliver(), before or after it. Where memory runs out, here or in round(), the
+  /// program ends, for the transfers are under way.
   void expect() noexcept {
-    // Acquire: pairs with the end of the round before, which has left everything to this one.
+    // Acquire: pairs with the end of the previous round, which has left everything to this one.
     if (pending_.fetch_add(1, std::memory_order_acq_rel) == 0) {
       start_round();
     }
   }
 
-  /// Any thread, whether TBB knows it or not. Unless it resumes the courier, which waits for that,
-  /// the group may be gone as soon as the task is in the list.
+  /// Hands the courier a task whose I/O has ended. Any thread may call it, whether TBB knows the
+  /// thread or not. The group may be gone as soon as the task is in the list, unless this call
+  /// resumes the courier, which waits for that.
   void deliver(PendingTask& task) noexcept {
     PendingTask* seen = ended_.load(std::memory_order_relaxed);
     do {
@@ -107,17 +109,17 @@ class Courier {
   void round() noexcept {
     size_t delivered = 0;
     for (PendingTask* task = take(); task != nullptr; ++delivered) {
-      PendingTask* const next = task->link;  // once it is spawned it may be gone
+      PendingTask* const next = task->link;  // read now: a spawned task may be gone
       group_.run(std::move(task->handle));
       task = next;
     }
-    // The last access to this object: where nothing is pending, expect() may start another round.
+    // The last access to this object if nothing is pending: expect() may start another round.
     if (pending_.fetch_sub(delivered, std::memory_order_acq_rel) != delivered) {
       start_round();
     }
   }
 
-  /// All that has ended; sleeps until something has.
+  /// Takes all tasks whose I/O has ended; sleeps until there is one.
   PendingTask* take() {
     PendingTask* ended = ended_.exchange(nullptr, std::memory_order_acquire);
     while (ended == nullptr) {
@@ -139,20 +141,21 @@ class Courier {
   std::atomic<size_t> pending_{0};
   std::atomic<PendingTask*> ended_{nullptr};  // a list, or asleep()
   ::tbb::task::suspend_point point_{};        // of the courier, while it is asleep
-  // Not those of group_: a task of a cancelled group is not run, but its I/O has to be waited for.
+  // A group of its own: TBB does not run tasks of a cancelled group, but somebody has to wait for
+  // their I/O.
   ::tbb::task_group_context context_{::tbb::task_group_context::isolated};
   ::tbb::task_group rounds_{context_};
 };
 
 }  // namespace detail
 
-/// A tbb::task_group whose tasks may have I/O: wait() waits for that, too, also when the group is
-/// cancelled. All of a group's run_io() and its wait() are to be in one arena.
+/// A tbb::task_group whose tasks may have I/O. wait() waits for the I/O, too, also when the group
+/// is cancelled. All calls of run_io() and wait() for a group must be in one arena.
 class TaskGroup : private detail::Courier, public ::tbb::task_group {
  public:
   TaskGroup() : Courier(static_cast<::tbb::task_group&>(*this)) {
-    // A group is cancelled with the task that spawned its first one. That is to be the task that
-    // makes the group, not the courier, which belongs to nobody.
+    // A group is cancelled with the task that spawned the group's first task. That must be the task
+    // that makes the group, not the courier, which belongs to nobody.
     run_and_wait([] {});
   }
 
@@ -179,22 +182,22 @@ struct DeleteUnlessAbandoned {
   }
 };
 
-/// What iow_task_begin() is given.
+/// The `done` of iow_task_begin().
 inline void io_has_ended(void* user) noexcept {
   auto& task = *static_cast<PendingTask*>(user);
   Courier& courier = task.courier;
-  // Acquire and release: everything both sides wrote is seen by whoever runs `next`.
+  // Acquire and release: whoever runs `next` sees everything that both sides wrote.
   const auto before = task.state.exchange(PendingTask::State::ended, std::memory_order_acq_rel);
   if (before == PendingTask::State::waiting) {
     courier.deliver(task);
   }
 }
 
-/// After the body. Spawns the deferred task, now or when its I/O has ended. -ESRCH where this
-/// thread is not the one that the body began on; then the deferred task is dropped.
+/// Called after the body. Spawns the deferred task, now or when its I/O has ended. Returns -ESRCH,
+/// and drops the deferred task, if this thread is not the one that the body began on.
 inline int end_body(Service& service, ::tbb::task_group& group, PendingTask& task) {
   if (const int error = iow_task_end(service.raw()); error != 0) {
-    // Unless the body ended the task itself, the thread where it began still knows its address.
+    // Unless the body ended the task itself, the thread that it began on still knows its address.
     task.is_abandoned = task.state.load(std::memory_order_acquire) != PendingTask::State::ended;
     const ::tbb::task_handle dropped = std::move(task.handle);
     return error;
@@ -214,14 +217,14 @@ inline int end_body(Service& service, ::tbb::task_group& group, PendingTask& tas
 
 }  // namespace detail
 
-/// Runs `body()` now; every iow_ta_*() call in it starts a transfer. When all of them have ended,
-/// `next()` is run as a task of the group; it may read their results. Buffers and results must
-/// outlive the group's wait(). The body must not wait for tasks nor pause, for it could go on on
-/// another thread: std::logic_error then, where that is noticed.
+/// Runs `body()` now; every iow_ta_*() call in it starts a transfer. When all transfers have ended,
+/// `next()` runs as a task of the group and may read their results. Buffers and results must
+/// outlive the group's wait(). The body must not wait for tasks nor pause, for it could then
+/// continue on another thread; run_io() throws std::logic_error where it notices that.
 ///
-/// What the body throws is thrown on at once and `next` is not run; wait() still waits for the
-/// transfers that were started. Throws std::bad_alloc and std::system_error (ENOMEM), too, before
-/// the body is run. In a cancelled group `next` is not run.
+/// What the body throws passes through at once, and `next` does not run; wait() still waits for the
+/// transfers that were started. Before the body runs, run_io() may throw std::bad_alloc and
+/// std::system_error (ENOMEM). In a cancelled group `next` does not run.
 template <typename Body, typename Next>
 void run_io(Service& service, TaskGroup& group, Body&& body, Next&& next) {
   using Task = detail::TaskWithNext<std::decay_t<Next>>;

@@ -1,13 +1,13 @@
 """Ioweave: storage I/O woven through computation.
 
-Files, read and written at positions:
+Files, read and written at offsets:
 
     with ioweave.open("data.bin") as file:
         head = file.pread(4096, 0)
         parts = [file.apread_into(part, i * part.nbytes) for i, part in enumerate(array)]
         total = sum(part.result() for part in parts)      # or: await each of them
 
-Tasks, those that only move bytes beside those that compute (docs/python.md):
+Tasks that compute, and tasks that only move bytes (docs/python.md):
 
     @ioweave.task
     def simulate(block): ...
@@ -38,14 +38,14 @@ from .tasks import Task, io, task
 __version__ = _version()
 
 
-def _on_dask() -> type[Runtime]:
+def _load_dask_runtime() -> type[Runtime]:
     from .dask.runtime import DaskRuntime  # needs Dask, and takes a second to import
 
     return DaskRuntime
 
 
 targets.register("sim", lambda: SimulatedRuntime)
-targets.register("dask", _on_dask)
+targets.register("dask", _load_dask_runtime)
 
 In = Direction.In
 Out = Direction.Out

@@ -1,4 +1,4 @@
-"""The command `ioweave`, which lies inside the package with the libraries it preloads."""
+"""Starts the command `ioweave`, which lies inside the package with the libraries it preloads."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Becomes the command."""
+    """Replaces this process by the command."""
     command = Path(__file__).parent / "bin/ioweave"
     try:
         os.execv(command, [str(command), *sys.argv[1:]])

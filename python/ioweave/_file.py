@@ -29,12 +29,12 @@ _MODES = {
 class File:
     """An open file, read and written at offsets: it has no position.
 
-    `pread`, `pread_into`, `pwrite` and `fsync` block, without the GIL. The same with an `a` before
-    its name returns a `Request` at once, to `await` or to ask for its `result()`; any number may
-    be in flight, and they end in any order.
+    `pread`, `pread_into`, `pwrite` and `fsync` block, without the GIL. Each has a second form with
+    an `a` before its name, which returns a `Request` at once: `await` it, or ask for its
+    `result()`. Any number of requests may be in flight; they end in any order.
 
-    Buffers are whatever has the buffer protocol (bytes, bytearray, memoryview, mmap, numpy arrays)
-    in one C-contiguous block, and are not copied. Leave one alone while a request uses it.
+    A buffer is anything with the buffer protocol (bytes, bytearray, memoryview, mmap, numpy arrays)
+    in one C-contiguous block. It is not copied, so do not touch it while a request uses it.
 
     Any thread may call any method. After os.fork() the child can use the file as well; its requests
     are then carried out before the call returns.
@@ -42,15 +42,16 @@ class File:
     Args:
         path: The file; not a pipe, a socket or a terminal, which have no offsets.
         mode: "r", "r+" (read and write), "w" (write an empty or new file), "w+" (and read it).
-        direct: Go past the page cache (O_DIRECT). The address and length of buffers and the offset
-            must then be multiples of the device's block, 4096 bytes as a rule; `mmap.mmap(-1, n)`
-            is such a buffer.
-        service: What moves the bytes; None: one that all such files share.
-        flow: Reads and writes take their turn as operations of this flow, those that block too; a
-            blocking one does not wait for itself. None: they start at once.
+        direct: Bypass the page cache (O_DIRECT). The address and length of buffers and the offset
+            must then be multiples of the device's block, usually 4096 bytes; `mmap.mmap(-1, n)` is
+            such a buffer.
+        service: The service that moves the bytes; None: one that all such files share.
+        flow: The flow of the file's reads and writes. Each takes its turn as an operation of this
+            flow, blocking calls too; a blocking call does not wait for itself. None: reads and
+            writes start at once.
 
     Raises:
-        OSError: It cannot be opened.
+        OSError: The file cannot be opened.
         ValueError: There is no such mode, both service and flow are given, or the flow's device
             is not known.
     """
@@ -83,7 +84,7 @@ class File:
         self._file = _core.Descriptor(fd, service, self._path, direct, self._flow)
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._path)
-        self._file.size()  # what has no offsets is refused here
+        self._file.size()  # refuses files without offsets
 
     @property
     def name(self) -> str | bytes:
@@ -99,21 +100,22 @@ class File:
         return self._file.closed
 
     def pread(self, n: int, offset: int) -> bytes:
-        """`n` bytes from `offset` on; fewer only at the end of the file.
+        """Returns `n` bytes from `offset` on; fewer only at the end of the file.
 
         Raises:
             OSError: The read failed.
-            ValueError: The file is closed, or a number is below 0. So for all methods.
+            ValueError: The file is closed, or a number is below 0. All methods raise this.
         """
         if self._flow:
             return self.apread(n, offset).result()
         return self._file.pread(n, offset)
 
     def pread_into(self, buffer: BufferLike, offset: int) -> int:
-        """Fills `buffer` from `offset` on; the number of bytes, fewer only at the end of the file.
+        """Fills `buffer` from `offset` on. Returns the number of bytes, which is smaller than the
+        buffer only at the end of the file.
 
         Raises:
-            TypeError: The buffer is read-only or not C-contiguous, or there is none.
+            TypeError: `buffer` is no buffer, or it is read-only or not C-contiguous.
             OSError: The read failed.
         """
         if self._flow:
@@ -121,21 +123,21 @@ class File:
         return self._file.pread_into(buffer, offset)
 
     def pwrite(self, buffer: BufferLike, offset: int) -> int:
-        """Writes all of `buffer` at `offset`; the number of its bytes.
+        """Writes all of `buffer` at `offset`. Returns the number of its bytes.
 
         Raises:
-            TypeError: The buffer is not C-contiguous, or there is none.
-            OSError: Not all could be written (ENOSPC, EFBIG, ...); a part of it may have been.
+            TypeError: `buffer` is no buffer, or it is not C-contiguous.
+            OSError: Not all of it could be written (ENOSPC, EFBIG, ...); a part may be written.
         """
         if self._flow:
             return self.apwrite(buffer, offset).result()
         return self._file.pwrite(buffer, offset)
 
     def fsync(self, data_only: bool = False) -> None:
-        """Returns when what was written is on the device.
+        """Waits until what was written is on the device.
 
         Args:
-            data_only: Leave out what is not needed to read it again, as the time of the change.
+            data_only: Leave out what reading it again does not need, such as the time of change.
         """
         if self._flow:
             self.afsync(data_only).result()
@@ -143,38 +145,38 @@ class File:
             self._file.fsync(data_only)
 
     def apread(self, n: int, offset: int) -> Request[bytes]:
-        """As `pread`, in flight."""
+        """Starts a `pread`."""
         return Request(self._file.apread(n, offset))
 
     def apread_into(self, buffer: BufferLike, offset: int) -> Request[int]:
-        """As `pread_into`, in flight."""
+        """Starts a `pread_into`."""
         return Request(self._file.apread_into(buffer, offset))
 
     def apwrite(self, buffer: BufferLike, offset: int) -> Request[int]:
-        """As `pwrite`, in flight."""
+        """Starts a `pwrite`."""
         return Request(self._file.apwrite(buffer, offset))
 
     def afsync(self, data_only: bool = False) -> Request[None]:
-        """As `fsync`, in flight. Does not wait for writes that are: await those first."""
+        """Starts an `fsync`. It does not wait for writes in flight: await those first."""
         return Request(self._file.afsync(data_only))
 
     def size(self) -> int:
-        """In bytes."""
+        """Returns the size of the file in bytes."""
         return self._file.size()
 
     def truncate(self, n: int) -> None:
-        """Makes the file `n` bytes long; what is new reads as zeros."""
+        """Makes the file `n` bytes long; added bytes read as zeros."""
         self._file.truncate(n)
 
     def fileno(self) -> int:
-        """The descriptor. It is closed with the file."""
+        """Returns the descriptor, which closes with the file."""
         return self._file.fileno()
 
     def close(self) -> None:
-        """Waits for what is in flight, then closes. Closing twice is fine.
+        """Waits for all requests in flight, then closes the file. Closing it twice is allowed.
 
         Raises:
-            OSError: close(2) reports a write that was lost, as network file systems may.
+            OSError: close(2) reports a lost write, as network file systems may.
         """
         self._file.close()
 

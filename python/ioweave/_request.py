@@ -1,4 +1,4 @@
-"""Transfers in flight as Python sees them: to wait for, or to await."""
+"""Transfers in flight, which a program can wait for or await."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 class Request(Generic[T]):
     """A transfer under way: `await` it, or ask for its `result()`.
 
-    Its buffer and its file stay as they are until it has ended, also where the request is dropped
-    or cancelled: the storage device may still be at work. What has ended lets go of them when
+    A request keeps its buffer and its file until the transfer has ended, even if the request is
+    dropped or cancelled, because the storage device may still use them. It releases them when
     somebody takes the result, at the latest with the next call of this package.
 
-    Any number of threads and event loops may wait for one request. In a forked child, those that
+    Any number of threads and event loops may wait for one request. In a forked child, requests that
     the parent submitted count as cancelled.
     """
 
@@ -33,18 +33,18 @@ class Request(Generic[T]):
         self._transfer = transfer
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Returns whether the transfer has ended, well or not."""
         return self._transfer.done()
 
     def result(self, timeout: float | None = None) -> T:
-        """What the blocking call of the same name returns; sleeps until it has ended.
+        """Waits until the transfer has ended, and returns what the blocking call would return.
 
         Args:
             timeout: In seconds; None: for ever.
 
         Raises:
-            TimeoutError: It has not ended; it stays in flight.
-            concurrent.futures.CancelledError: It was cancelled before anything was moved.
+            TimeoutError: The transfer has not ended; it stays in flight.
+            concurrent.futures.CancelledError: It was cancelled before any bytes moved.
             OSError: It failed.
         """
         try:
@@ -52,15 +52,16 @@ class Request(Generic[T]):
         except OSError as error:
             if error.errno != errno.ECANCELED:
                 raise
-        # Not at the top: it takes longer to import than all of this package.
+        # Imported here, because this import takes longer than all of this package.
         from concurrent.futures import CancelledError
 
         raise CancelledError
 
     def cancel(self) -> bool:
-        """Asks that it be given up; False where it is too late for that.
+        """Asks to cancel the transfer; returns False if it is too late for that.
 
-        It ends in any case, and only the result says how: storage devices finish what they began.
+        The transfer ends in any case, and only the result says how: storage devices finish what
+        they have begun.
         """
         return self._transfer.cancel()
 
@@ -71,7 +72,7 @@ class Request(Generic[T]):
 
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()
-            if _arrivals_of(loop).expect(self._transfer, future):
+            if _find_arrivals(loop).expect(self._transfer, future):
                 try:
                     yield from future
                 except asyncio.CancelledError:
@@ -81,10 +82,10 @@ class Request(Generic[T]):
 
 
 class _LoopsOfThread(threading.local):
-    """By the id of a loop. Only the loop holds its arrivals, so that they go when it is closed.
+    """The arrivals of each event loop, by the loop's id. Only the loop itself holds its arrivals,
+    so that they go when it is closed.
 
-    A loop runs in one thread, so nothing here is shared, nor is there a lock for a fork to leave
-    locked.
+    A loop runs in one thread, so no thread shares this, and no lock can stay locked after a fork.
     """
 
     def __init__(self) -> None:
@@ -94,17 +95,17 @@ class _LoopsOfThread(threading.local):
 _loops = _LoopsOfThread()
 
 
-def _arrivals_of(loop: asyncio.AbstractEventLoop) -> _core.Arrivals:
+def _find_arrivals(loop: asyncio.AbstractEventLoop) -> _core.Arrivals:
     arrivals = _loops.arrivals.get(id(loop))
     if arrivals is None:
         arrivals = _core.Arrivals()
-        loop.add_reader(arrivals.fileno(), _resolve, arrivals)
+        loop.add_reader(arrivals.fileno(), _resolve_futures, arrivals)
         _loops.arrivals[id(loop)] = arrivals
     return arrivals
 
 
-def _resolve(arrivals: _core.Arrivals) -> None:
-    """All that arrived since the loop last looked, at once."""
+def _resolve_futures(arrivals: _core.Arrivals) -> None:
+    """Resolves all futures that arrived since the loop last looked."""
     for future in arrivals.take():
         if not future.done():
             future.set_result(None)

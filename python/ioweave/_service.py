@@ -1,4 +1,4 @@
-"""The service that all share who name none."""
+"""The service of all files and flows that name none."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from . import _core
 _default: _core.Service | None = None
 
 
-def _forget() -> None:
-    """In a forked child: that of the parent has no threads here."""
+def _drop_service() -> None:
+    """Drops the parent's service in a forked child, where it has no threads."""
     global _default
     _default = None
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_drop_service)
 
 
 def default_service() -> _core.Service:
-    """Made when it is first asked for. Two threads may each make one; one stays."""
+    """Returns the service, and makes it at the first call. Two threads may each make one; one
+    stays."""
     global _default
     service = _default
     if service is None:

@@ -1,8 +1,8 @@
 """When an I/O task may start: the runtime's side of the gate.
 
-A runtime on this machine has one gate. It is told, under the runtime's lock, what is ready and what
-ended, and says what starts. A simulation adds its devices and flows to a policy of its own, and
-asks it itself.
+A runtime on this machine has one gate. Under the runtime's lock the runtime tells it which
+operations are ready and which have ended; the gate says which ones start. A simulation adds its
+devices and flows to a policy of its own, and asks that policy itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ioweave")
 _SHOWN = 3  # names of nodes in a message
-_AT_FIRST = 8  # operations at once
+_AT_FIRST = 8  # operations at once with which `climb` begins
 
 
 class DeviceState:
@@ -40,10 +40,10 @@ class DeviceState:
     def __init__(self, device: Device, number: int, nodes: Sequence[int] = ()) -> None:
         self.device = device
         self.id = number
-        self.nodes = nodes  # the policy is to be told that these have it; none: all nodes have
+        self.nodes = nodes  # nodes that have the device, to tell the policy; none: all have it
         self.mb_per_s: float | None = None  # as last sampled
-        self.moved = 0  # bytes of the calls that ended well
-        self.tasks: TaskCounter | None = None  # counts what calls move, where it is asked for
+        self.moved = 0  # bytes of the calls that succeeded
+        self.tasks: TaskCounter | None = None  # counts what calls move, if the device is sampled
 
 
 class Flow:
@@ -57,21 +57,21 @@ class Flow:
         self.device = device
         self.id = number
         self.sampled = task.constraint is not None and task.constraint.sampled
-        self.done = 0  # calls that ended well
+        self.done = 0  # calls that succeeded
         self.moved = 0  # their bytes
-        self.limit = 0  # calls at once, as the policy last said; 0: no bound
+        self.limit = 0  # calls at once, as the policy last set it; 0: no limit
 
 
 class Names:
-    """The I/O tasks that were called, by name. A further one of a name on a device has a number, so
-    that they are two in run files and explanations: save, save(2)."""
+    """The names of the I/O tasks that were called. If several tasks on a device have one name, the
+    later ones get a number, so that run files and explanations tell them apart: save, save(2)."""
 
     def __init__(self) -> None:
         self._names: dict[Task, str] = {}
-        self._used: dict[tuple[str, str], int] = {}  # of a device; how many tasks ask for it
+        self._used: dict[tuple[str, str], int] = {}  # (name, device): how many tasks have it
 
-    def new(self, task: Task) -> str:
-        """The name of a task that is called the first time; to be added."""
+    def make_name(self, task: Task) -> str:
+        """Makes a name for a task that is called the first time. add() then keeps it."""
         name, number = task.name, self._used.get((task.name, task.device), 0)
         while (name, task.device) in self._used:
             number += 1
@@ -83,15 +83,15 @@ class Names:
         for used in {name, task.name}:
             self._used[used, task.device] = self._used.get((used, task.device), 0) + 1
 
-    def of(self, task: Task) -> str:
-        """Its own name, if it was not added."""
+    def name_of(self, task: Task) -> str:
+        """Returns the name of a task; the task's own name if none was added."""
         return self._names.get(task, task.name)
 
     def find(self, task: Task | str) -> Task:
-        """The one that is meant.
+        """Returns the task of this name, or the task itself.
 
         Raises:
-            ValueError: there is none, or several of them.
+            ValueError: there is no such task, or several tasks have the name.
         """
         names = tuple(self._names.items())  # another thread may add one
         found = [one for one, name in names if task in (one, one.name, name)]
@@ -103,22 +103,22 @@ class Names:
         known = sorted({name for _, name in names})
         raise ValueError(
             f"no I/O task {name!r} was called in this runtime{did_you_mean(name, known)}; "
-            f"called were {', '.join(map(repr, known)) or 'none'}"
+            f"the called ones are {', '.join(map(repr, known)) or 'none'}"
         )
 
 
 def unknown_device(who: str, name: str, known: Iterable[str]) -> ValueError:
-    """The error of `who` asks for a device that is not known."""
+    """Returns the error for a device that is not configured; `who` asked for it."""
     known = sorted(known)
     return ValueError(
-        f"{who}: there is no device {name!r}{did_you_mean(name, known)}; known are "
+        f"{who}: there is no device {name!r}{did_you_mean(name, known)}; the known ones are "
         f"{', '.join(map(repr, known))}. Describe it with "
         f"Runtime(devices=[ioweave.Device({name!r}, ...)]) or a [[device]] in ioweave.toml"
     )
 
 
 class Core(Protocol):
-    """What devices and flows are added to: `_core.Gate`, or `_core.Policy` in a simulation."""
+    """Takes devices and flows: a `_core.Gate`, or a `_core.Policy` in a simulation."""
 
     def explain(self, flow: int) -> str: ...
     def learned(self, flow: int) -> str: ...
@@ -133,12 +133,12 @@ class Flows(ABC, Generic[C]):
     """The devices and flows of a runtime's I/O tasks. Every method needs the runtime's lock.
 
     Args:
-        core: whom they are added to.
-        devices: by name; "default", without a budget, is added if there is none.
+        core: the gate or policy that they are added to.
+        devices: the devices by name; "default", without a budget, is added if it is not there.
         executors: most I/O tasks at once on a device.
-        learned: what earlier runs found out.
-        nodes: names of the nodes.
-        limit_changed: told the flow when its limit was set.
+        learned: what policies learned in earlier runs.
+        nodes: the names of the nodes.
+        limit_changed: called with a flow whose limit was set.
     """
 
     def __init__(
@@ -170,31 +170,31 @@ class Flows(ABC, Generic[C]):
         return self._flows.values()
 
     def flow(self, task: Task) -> Flow:
-        """The flow of a task, made when the task is first called.
+        """Returns the flow of a task, and makes it when the task is first called.
 
         Raises:
-            ValueError: its device is not known, or the device cannot hold its constraint.
+            ValueError: the task's device is not known, or cannot hold its constraint.
         """
         flow = self._flows.get(task)
         if flow is None:
-            flow = self._make(task, self._names.new(task))
+            flow = self._make_flow(task, self._names.make_name(task))
             self._names.add(task, flow.name)
             self._flows[task] = flow
-            # The core tells of changes only.
+            # The core tells only when a limit changes, so the first one is asked for.
             self._set_limit(flow, self._explain(flow)["limit"])
         return flow
 
-    def _make(self, task: Task, name: str) -> Flow:
+    def _make_flow(self, task: Task, name: str) -> Flow:
         device = self.device(f"task {task.name!r}", task.device)
         known = self._learned.beginning(task, device.device)
         if known:
             try:
-                return self._flow_with(task, name, device, known)
+                return self._make_flow_with(task, name, device, known)
             except ValueError as error:
-                _log.warning("what was learned for %s is not used: %s", task.key, error)
-        return self._flow_with(task, name, device, "")
+                _log.warning("the learned values of %s are not used: %s", task.key, error)
+        return self._make_flow_with(task, name, device, "")
 
-    def _flow_with(self, task: Task, name: str, device: DeviceState, learned: str) -> Flow:
+    def _make_flow_with(self, task: Task, name: str, device: DeviceState, learned: str) -> Flow:
         constraint = constraint_for(task, device.device.bandwidth)
         try:
             return Flow(task, name, device, self._add_flow(name, device, constraint, learned))
@@ -207,18 +207,18 @@ class Flows(ABC, Generic[C]):
     def _add_flow(
         self, name: str, device: DeviceState, constraint: Constraint, learned: str
     ) -> int:
-        """Adds a flow to the core, and returns its number there."""
+        """Adds a flow to the core. Returns its number there."""
 
     @abstractmethod
     def _add_device(self, device: Device, slots: int, nodes: Sequence[int]) -> int:
-        """Adds a device of so many operations at once, and returns its number there. `nodes` have
-        it; none: all do."""
+        """Adds a device of so many operations at once to the core. Returns its number there.
+        `nodes` have the device; empty: all nodes have it."""
 
     def device(self, who: str, name: str) -> DeviceState:
-        """The device of that name, which `who` wants to use.
+        """Returns the device of that name, which `who` wants to use.
 
         Raises:
-            ValueError: it is not known.
+            ValueError: the device is not known, or not on this machine.
         """
         state = self._devices.get(name)
         if state is not None:
@@ -226,7 +226,7 @@ class Flows(ABC, Generic[C]):
         device = self._known.get(name)
         if device is None:
             raise unknown_device(who, name, self._known)
-        nodes = self._nodes_with(who, device)
+        nodes = self._find_nodes_with(who, device)
         self._check_device(who, device)
         slots = min(device.max_in_flight or self._executors, self._executors)
         number = self._add_device(device, slots, nodes)
@@ -234,13 +234,14 @@ class Flows(ABC, Generic[C]):
         return state
 
     def _check_device(self, who: str, device: Device) -> None:
-        """
+        """Checks that the device can be used here.
+
         Raises:
-            ValueError: it cannot be used here.
+            ValueError: the device cannot be used here.
         """
 
-    def _nodes_with(self, who: str, device: Device) -> list[int]:
-        """The nodes that have it, by number; empty where all have."""
+    def _find_nodes_with(self, who: str, device: Device) -> list[int]:
+        """Returns the numbers of the nodes that have the device; empty if all nodes have it."""
         names = self._nodes
         nodes = [number for number, name in enumerate(names) if device.is_on(name)]
         if not nodes:
@@ -248,7 +249,7 @@ class Flows(ABC, Generic[C]):
             raise ValueError(
                 f"{who}: device {device.name!r} is only on nodes "
                 f"{', '.join(map(repr, device.nodes or ()))}, and not on {here}: correct its "
-                "nodes=, or run where they are"
+                "nodes=, or run on one of them"
             )
         return nodes if len(nodes) < len(names) else []
 
@@ -257,8 +258,10 @@ class Flows(ABC, Generic[C]):
         if self._limit_changed is not None:
             self._limit_changed(flow)
 
+    # ---- What the policy decided and learned. ---------------------------------------------------
+
     def explain(self, task: Task | str) -> dict[str, Any]:
-        """Why the calls of a task start when they do, as the policy core has it.
+        """Returns the policy core's account of why the calls of a task start when they do.
 
         Raises:
             ValueError: no I/O task of that name was called, or several were.
@@ -266,7 +269,7 @@ class Flows(ABC, Generic[C]):
         return self._explain(self._flows[self._names.find(task)])
 
     def explanations(self) -> list[dict[str, Any]]:
-        """Of all flows."""
+        """Returns the accounts of all flows."""
         return [self._explain(flow) for flow in self.flows]
 
     def _explain(self, flow: Flow) -> dict[str, Any]:
@@ -274,7 +277,7 @@ class Flows(ABC, Generic[C]):
         return explained
 
     def keep_learned(self) -> None:
-        """Hands over what was learned, for runs that follow."""
+        """Keeps what the policy learned, for runs that follow."""
         for flow in self.flows:
             learned = self.core.learned(flow.id)
             if learned:
@@ -282,7 +285,7 @@ class Flows(ABC, Generic[C]):
 
 
 class SimulatedFlows(Flows[Policy]):
-    """Those of a simulation, which tells the policy what happens."""
+    """The flows of a simulation, which tells the policy what happens."""
 
     def _add_flow(
         self, name: str, device: DeviceState, constraint: Constraint, learned: str
@@ -301,18 +304,18 @@ class SimulatedFlows(Flows[Policy]):
 
 
 class Admission(Flows[Gate]):
-    """The I/O tasks of a runtime on this machine, at the gate that its files pass too."""
+    """The I/O tasks of a runtime on this machine. They pass the same gate as its files."""
 
     def __init__(self, gate: Gate, devices: Mapping[str, Device], **more: Any) -> None:
         super().__init__(gate, devices, nodes=[platform.node() or "localhost"], **more)
         self._by_number: dict[int, Flow] = {}
-        self._calls: dict[int, Call] = {}  # by operation: all that wait or run
+        self._calls: dict[int, Call] = {}  # the calls that wait or run, by operation
         self._operations = 0
         self._program_flows: dict[flows.Flow, int] = {}
-        self._closed: dict[int, dict[str, Any]] | None = None  # what explained flows, by number
+        self._closed: dict[int, dict[str, Any]] | None = None  # accounts of flows, by number
 
     def counts(self, flow: Flow) -> tuple[int, int]:
-        """The calls of a flow that wait, and those that run."""
+        """Returns how many calls of a flow wait, and how many run."""
         return self.core.flow_counts(flow.id) if self._closed is None else (0, 0)
 
     @property
@@ -324,7 +327,7 @@ class Admission(Flows[Gate]):
         return sum(self.counts(flow)[1] for flow in self.flows)
 
     def needs_samples(self, state: DeviceState) -> bool:
-        """Whether calls of tasks whose constraint is found by samples wait or run on the device."""
+        """Returns whether calls of tasks with `climb` wait or run on the device."""
         return self._closed is None and self.core.needs_samples(state.id)
 
     def _add_flow(
@@ -343,7 +346,7 @@ class Admission(Flows[Gate]):
             device.name,
             budget_mb_per_s=float(device.bandwidth),
             max_in_flight=slots,
-            begins_at=_begins_at(device),
+            begins_at=_choose_beginning(device),
         )
 
     def _check_device(self, who: str, device: Device) -> None:
@@ -353,16 +356,16 @@ class Admission(Flows[Gate]):
                 "mount it, or correct the device's path"
             )
 
-    def _make(self, task: Task, name: str) -> Flow:
-        flow = super()._make(task, name)
+    def _make_flow(self, task: Task, name: str) -> Flow:
+        flow = super()._make_flow(task, name)
         self._by_number[flow.id] = flow
         return flow
 
     def add_program_flow(self, flow: flows.Flow) -> int:
-        """The number of a flow of the program's own, made when it is first used.
+        """Returns the number of a flow of the program's own, and makes it when it is first used.
 
         Raises:
-            ValueError: its device is not known, or cannot hold its constraint.
+            ValueError: the flow's device is not known, or cannot hold its constraint.
         """
         number = self._program_flows.get(flow)
         if number is None:
@@ -383,7 +386,7 @@ class Admission(Flows[Gate]):
         return super()._explain(flow) if self._closed is None else self._closed[flow.id]
 
     def close(self) -> None:
-        """Lets go of the gate: a process has a limited number of them."""
+        """Releases the gate: a process has a limited number of them."""
         self._closed = {flow.id: self._explain(flow) for flow in self.flows}
         del self.core
 
@@ -402,25 +405,25 @@ class Admission(Flows[Gate]):
         flow.done += 1
         flow.moved += call.nbytes
         flow.device.moved += call.nbytes
-        return self._apply(self.core.finished(self._forget(call), call.nbytes))
+        return self._apply(self.core.finished(self._forget_call(call), call.nbytes))
 
     def failed(self, call: Call) -> list[Call]:
-        return self._apply(self.core.failed(self._forget(call)))
+        return self._apply(self.core.failed(self._forget_call(call)))
 
     def cancelled(self, call: Call) -> list[Call]:
-        """`call` will not run, or what it ran is void."""
-        return self._apply(self.core.cancelled(self._forget(call)))
+        """`call` will not run, or its run does not count."""
+        return self._apply(self.core.cancelled(self._forget_call(call)))
 
     def sample(self, state: DeviceState, bytes_per_second: float, seconds: float) -> list[Call]:
-        """The device moved so much since the last sample, that long."""
+        """Takes a sample: the device's throughput since the last sample, `seconds` ago."""
         state.mb_per_s = bytes_per_second / 1e6
         return self._apply(self.core.sample(state.id, bytes_per_second, seconds))
 
     def take(self) -> list[Call]:
-        """What starts since others, who are no calls, have left the device."""
+        """Returns the calls that start because other operations, which are no calls, have ended."""
         return self._apply(self.core.take())
 
-    def _forget(self, call: Call) -> int:
+    def _forget_call(self, call: Call) -> int:
         operation = call.operation
         del self._calls[operation]
         call.operation = -1
@@ -436,9 +439,9 @@ class Admission(Flows[Gate]):
         return started
 
 
-def _begins_at(device: Device) -> int:
-    """With how many operations at once `climb` begins there: what most devices serve well, and a
-    disk that turns does not."""
+def _choose_beginning(device: Device) -> int:
+    """Returns with how many operations at once `climb` begins on a device: a number that most
+    devices serve well, or 0 for a rotating disk, which does not."""
     try:
         turns = device.path is not None and is_rotational(device.path)
     except OSError:  # gone meanwhile

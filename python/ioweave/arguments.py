@@ -1,4 +1,4 @@
-"""The arguments of a call: the futures in them, the bytes they hold, and a short text of them."""
+"""The arguments of a call: finding futures and bytes in them, and describing them in short."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from ._request import Request
 from .futures import Future
 
-# Types whose values hold no futures, do not change, and hold few bytes. Looked up by exact type.
+# Types whose values hold no futures, never change, and hold few bytes. Looked up by exact type.
 ATOMS: frozenset[type] = frozenset(
     {
         *(int, float, complex, bool, str, type(None), type(...), range, slice, type),
@@ -32,27 +32,27 @@ ATOMS: frozenset[type] = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class _Container:
-    """What values of a type hold, and how one of them becomes one that holds other parts."""
+    """How to list the parts of a value of a type, and how to rebuild the value with other parts."""
 
     parts: Callable[[Any], Collection[Any]]
     rebuilt: Callable[[Any, list[Any]], Any]
 
 
-def _itself(value: Any) -> Any:
+def _return_itself(value: Any) -> Any:
     return value
 
 
-def _keys_and_values(value: Any) -> tuple[Any, ...]:
+def _list_keys_and_values(value: Any) -> tuple[Any, ...]:
     return (*value.keys(), *value.values())
 
 
-def _dict_of(parts: list[Any]) -> dict[Any, Any]:
+def _make_dict(parts: list[Any]) -> dict[Any, Any]:
     half = len(parts) // 2
     return dict(zip(parts[:half], parts[half:], strict=True))
 
 
-def _copy(value: Any) -> Any:
-    """Another object of its type, with what else it has: a default factory, a length."""
+def _copy_object(value: Any) -> Any:
+    """Copies an object with all that it has besides its parts: a default factory, a length."""
     new = copy.copy(value)
     if new is value:
         raise TypeError(
@@ -62,19 +62,19 @@ def _copy(value: Any) -> Any:
     return new
 
 
-_BARE = (list, dict, set)  # with nothing but their parts
+_BARE = (list, dict, set)  # types with nothing but their parts
 
 
-def _refilled(
+def _rebuild_by_filling(
     base: Any, fill: Callable[[Any, list[Any]], object]
 ) -> Callable[[Any, list[Any]], Any]:
-    """By methods of the base, since those of the type may reach what its copies share."""
+    """Rebuilds by methods of the base: a method of the type may change what its copies share."""
 
     def rebuilt(value: Any, parts: list[Any]) -> Any:
         if type(value) in _BARE:
             new = base()
         else:
-            new = _copy(value)
+            new = _copy_object(value)
             base.clear(new)
         fill(new, parts)
         return new
@@ -83,12 +83,12 @@ def _refilled(
 
 
 def _set_items(new: Any, parts: list[Any]) -> None:
-    for key, part in _dict_of(parts).items():
+    for key, part in _make_dict(parts).items():
         collections.OrderedDict.__setitem__(new, key, part)
 
 
-def _made_again(base: type) -> Callable[[Any, list[Any]], Any]:
-    """Without the type's own __new__, which may take something else than the parts."""
+def _rebuild_by_new(base: type) -> Callable[[Any, list[Any]], Any]:
+    """Rebuilds by the base's __new__, since the type's own may not take the parts."""
 
     def rebuilt(value: Any, parts: list[Any]) -> Any:
         new: Any = base.__new__(type(value), parts)
@@ -99,37 +99,40 @@ def _made_again(base: type) -> Callable[[Any, list[Any]], Any]:
     return rebuilt
 
 
-def _partial_of(value: Any, parts: list[Any]) -> Any:
+def _rebuild_partial(value: Any, parts: list[Any]) -> Any:
     function, *given = parts
     number = len(value.args)
     named = dict(zip(value.keywords, given[number:], strict=True))
     return type(value)(function, *given[:number], **named)
 
 
-# By type; those of subclasses are likewise.
+# By type; subclasses are handled as their base.
 _BASES: dict[type, _Container] = {
-    list: _Container(_itself, _refilled(list, list.extend)),
-    tuple: _Container(_itself, _made_again(tuple)),
+    list: _Container(_return_itself, _rebuild_by_filling(list, list.extend)),
+    tuple: _Container(_return_itself, _rebuild_by_new(tuple)),
     collections.OrderedDict: _Container(
-        _keys_and_values, _refilled(collections.OrderedDict, _set_items)
+        _list_keys_and_values, _rebuild_by_filling(collections.OrderedDict, _set_items)
     ),
     dict: _Container(
-        _keys_and_values, _refilled(dict, lambda new, parts: dict.update(new, _dict_of(parts)))
+        _list_keys_and_values,
+        _rebuild_by_filling(dict, lambda new, parts: dict.update(new, _make_dict(parts))),
     ),
-    set: _Container(_itself, _refilled(set, set.update)),
-    frozenset: _Container(_itself, _made_again(frozenset)),
-    collections.deque: _Container(_itself, _refilled(collections.deque, collections.deque.extend)),
-    type({}.keys()): _Container(_itself, lambda _, parts: dict.fromkeys(parts).keys()),
-    type({}.values()): _Container(_itself, lambda _, parts: dict(enumerate(parts)).values()),
-    type({}.items()): _Container(_itself, lambda _, parts: dict(parts).items()),
+    set: _Container(_return_itself, _rebuild_by_filling(set, set.update)),
+    frozenset: _Container(_return_itself, _rebuild_by_new(frozenset)),
+    collections.deque: _Container(
+        _return_itself, _rebuild_by_filling(collections.deque, collections.deque.extend)
+    ),
+    type({}.keys()): _Container(_return_itself, lambda _, parts: dict.fromkeys(parts).keys()),
+    type({}.values()): _Container(_return_itself, lambda _, parts: dict(enumerate(parts)).values()),
+    type({}.items()): _Container(_return_itself, lambda _, parts: dict(parts).items()),
     types.MappingProxyType: _Container(
-        _keys_and_values, lambda _, parts: types.MappingProxyType(_dict_of(parts))
+        _list_keys_and_values, lambda _, parts: types.MappingProxyType(_make_dict(parts))
     ),
     functools.partial: _Container(
-        lambda value: (value.func, *value.args, *value.keywords.values()), _partial_of
+        lambda value: (value.func, *value.args, *value.keywords.values()), _rebuild_partial
     ),
 }
-# Whose parts are their attributes, as those of a dataclass.
+# Types whose parts are their attributes, as those of a dataclass.
 _RECORDS = (
     types.SimpleNamespace,
     collections.ChainMap,
@@ -138,7 +141,7 @@ _RECORDS = (
 )
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def _list_attributes(value: Any) -> dict[str, Any]:
     if not dataclasses.is_dataclass(value):
         own: dict[str, Any] = vars(value)
         return own
@@ -146,17 +149,17 @@ def _attributes(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names if hasattr(value, name)}
 
 
-def _with_attributes(value: Any, parts: list[Any]) -> Any:
-    new = _copy(value)
-    for name, part in zip(_attributes(value), parts, strict=True):
-        object.__setattr__(new, name, part)  # a frozen one too; it is nobody's yet
+def _set_attributes(value: Any, parts: list[Any]) -> Any:
+    new = _copy_object(value)
+    for name, part in zip(_list_attributes(value), parts, strict=True):
+        object.__setattr__(new, name, part)  # works for frozen ones; nobody else has it yet
     return new
 
 
-_RECORD = _Container(lambda value: _attributes(value).values(), _with_attributes)
+_RECORD = _Container(lambda value: _list_attributes(value).values(), _set_attributes)
 
 
-def _container_of(kind: type) -> _Container | None:
+def _find_container(kind: type) -> _Container | None:
     if dataclasses.is_dataclass(kind) or issubclass(kind, _RECORDS):
         return _RECORD
     for base, container in _BASES.items():
@@ -165,9 +168,9 @@ def _container_of(kind: type) -> _Container | None:
     return None
 
 
-_container: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(_container_of)
+_container: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(_find_container)
 container_of = _container
-# Containers of Python's own: no code of the user's runs where one is copied.
+# Containers of Python's own: copying one runs no code of the user's.
 _EXACT = {
     *_BASES,
     *_RECORDS,
@@ -179,28 +182,28 @@ _WAYS_TO_COPY = (
 )
 
 
-def _plain_container_of(kind: type) -> _Container | None:
-    """That of a type which is surely copied by rebuilding it: one of Python's own, a named tuple,
-    or a dataclass that says nothing about how it is made or copied."""
+def _find_plain_container(kind: type) -> _Container | None:
+    """Returns the container of a type if rebuilding a value certainly copies it. That holds for
+    types of Python's own, named tuples, and dataclasses without own ways to be made or copied."""
     named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    if kind in _EXACT or named_tuple or (dataclasses.is_dataclass(kind) and _says_nothing(kind)):
+    if kind in _EXACT or named_tuple or (dataclasses.is_dataclass(kind) and _copies_plainly(kind)):
         return container_of(kind)
     return None
 
 
-def _says_nothing(kind: type) -> bool:
+def _copies_plainly(kind: type) -> bool:
     for name in _WAYS_TO_COPY:
         own, usual = getattr(kind, name, None), getattr(object, name, None)
-        # With slots, and frozen, a dataclass gets two by its decorator.
+        # The decorator adds two of these to a frozen dataclass with slots.
         if own is not usual and getattr(own, "__module__", "") != "dataclasses":
             return False
     return True
 
 
 plain_container_of: Callable[[type], _Container | None] = functools.lru_cache(maxsize=1024)(
-    _plain_container_of
+    _find_plain_container
 )
-# That do not change themselves, though what they hold may.
+# Containers that never change themselves, though what they hold may.
 FIXED_CONTAINERS = (tuple, frozenset, types.MappingProxyType, functools.partial)
 
 
@@ -212,16 +215,16 @@ class Found:
     def __init__(self) -> None:
         self.futures: list[Future[Any]] = []
         self.requests: list[Request[Any]] = []
-        self.bytes = 0  # of buffers and arrays, whatever their owner
-        self.held: dict[int, int] = {}  # the same by id: each once
-        self.objects: list[Any] = []  # all that could change, containers too
+        self.bytes = 0  # bytes of buffers and arrays, counted each time they occur
+        self.held: dict[int, int] = {}  # the bytes of each buffer or array, by id
+        self.objects: list[Any] = []  # all objects that could change, containers included
 
 
 def examine(values: Iterable[Any]) -> Found:
-    """Looks through the values and, inside containers (_BASES, _RECORDS) and dataclasses, theirs.
+    """Looks through the values, and inside containers (_BASES, _RECORDS) and dataclasses.
 
     Raises:
-        ValueError: a container contains itself and futures, so they cannot be replaced by values.
+        ValueError: a container contains itself and futures, which then cannot be replaced.
     """
     found = Found()
     if _examine(values, found, set()) and (found.futures or found.requests):
@@ -233,7 +236,7 @@ def examine(values: Iterable[Any]) -> Found:
 
 
 def _examine(values: Iterable[Any], found: Found, inside: set[int]) -> bool:
-    """Whether a container contains itself; `inside` holds the ids of those being looked through."""
+    """Returns whether a container contains itself. `inside`: ids of the containers around."""
     cyclic = False
     for value in values:
         kind = type(value)
@@ -248,7 +251,7 @@ def _examine(values: Iterable[Any], found: Found, inside: set[int]) -> bool:
         found.objects.append(value)
         container = _container(kind)
         if container is None:
-            size = _size(value)
+            size = _measure_size(value)
             if size:
                 found.bytes += size
                 found.held[id(value)] = size
@@ -265,44 +268,44 @@ def _examine(values: Iterable[Any], found: Found, inside: set[int]) -> bool:
 
 
 def held_by(values: Iterable[Any]) -> dict[int, int]:
-    """The bytes of those values that are buffers or arrays, or containers of such, by id. It looks
-    no deeper: what tasks return may be millions of objects."""
+    """Returns the bytes of buffers and arrays by id: of the values, and of the parts of values that
+    are containers. It looks no deeper, since tasks may return millions of objects."""
     held: dict[int, int] = {}
     for value in values:
         container = _container(type(value))
         for part in (value,) if container is None else tuple(container.parts(value)):
-            size = 0 if type(part) in ATOMS else _size(part)
+            size = 0 if type(part) in ATOMS else _measure_size(part)
             if size:
                 held[id(part)] = size
     return held
 
 
-def _size(value: Any) -> int:
+def _measure_size(value: Any) -> int:
     if isinstance(value, (bytes, bytearray, mmap.mmap)):
         return len(value)
     if isinstance(value, array.array):
         return len(value) * value.itemsize
     try:
         size = getattr(value, "nbytes", 0)  # memoryview, numpy, torch
-    except Exception:  # of an array that is closed, say
+    except Exception:  # as an array that is closed may raise
         return 0
     return max(0, size) if type(size) is int else 0
 
 
-# Containers by id, which keep their ids so, and what stands in their place.
+# By id: a container, kept so that its id is not reused, and what replaces it.
 Replaced: TypeAlias = dict[int, tuple[Any, Any]]
 
 
 def replace_futures(
     value: Any, value_of: Callable[[Future[Any]], Any], done: Replaced | None = None
 ) -> Any:
-    """The value with futures replaced; a container without futures is itself, not a copy. `done`
-    gets what became of containers."""
+    """Returns the value with its futures replaced. A container without futures is returned itself,
+    not a copy. `done` receives what replaces each container."""
     return _replace(value, Future, value_of, {} if done is None else done)
 
 
 def replace_requests(value: Any, value_of: Callable[[Request[Any]], Any]) -> Any:
-    """The same for requests."""
+    """Returns the value with its requests replaced, as replace_futures() does for futures."""
     return _replace(value, Request, value_of, {})
 
 
@@ -317,7 +320,7 @@ def _replace(value: Any, wanted: type, value_of: Callable[[Any], Any], done: Rep
         return value
     if id(value) in done:
         return done[id(value)][1]
-    done[id(value)] = value, value  # for one that contains itself, which holds no futures
+    done[id(value)] = value, value  # a container that contains itself holds no futures
     old = list(container.parts(value))
     if not ATOMS.issuperset(map(type, old)):
         new = [_replace(part, wanted, value_of, done) for part in old]
@@ -327,10 +330,11 @@ def _replace(value: Any, wanted: type, value_of: Callable[[Any], Any], done: Rep
 
 
 class _Short(reprlib.Repr):
-    """Paths are whole: which file it was is what one wants to know. It raises nothing."""
+    """Short texts of values. Paths are not shortened, since they say which file it was. It never
+    raises."""
 
     def repr1(self, x: Any, level: int) -> str:
-        # By the name of its type, which may be another's: then what it says itself, if it does.
+        # reprlib chooses by the type's name. If that is another type's, the value's own repr().
         for way in (super().repr1, self.repr_instance):
             with contextlib.suppress(BaseException):
                 return way(x, level)
@@ -348,9 +352,9 @@ _short.maxlevel = 2
 
 
 def describe(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The call as a short text: `checkpoint('/tmp/a', block=[1, 2, 3, ...])`.
+    """Describes a call in a short text: `checkpoint('/tmp/a', block=[1, 2, 3, ...])`.
 
-    It may run the arguments' `__repr__`, whatever that raises: hold no lock.
+    It may run the arguments' `__repr__`, and passes no exception of theirs on. Hold no lock.
     """
     texts = [_short.repr(value) for value in args]
     texts += [f"{key}={_short.repr(value)}" for key, value in kwargs.items()]
@@ -359,5 +363,5 @@ def describe(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal would obey, or a picture could not hold."""
+    """Replaces characters that a terminal would obey, or that a picture could not show."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -1,7 +1,7 @@
-"""What users want called when a task is done, and steps of the runtime's that may run their code.
+"""Callbacks that users want called when a task is done, and steps that may run users' code.
 
-Callbacks run one after another, in the order in which their tasks ended, on a thread of their own:
-one that is slow, waits for tasks or ends its thread holds up none of the runtime's.
+Callbacks run one after another, in the order in which their tasks ended, on a thread of their own.
+So a callback that is slow, waits for tasks or ends its thread holds up no thread of the runtime.
 """
 
 from __future__ import annotations
@@ -19,39 +19,38 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ioweave")
 
-# Without a future: wakes an event loop, which is no code of the user's.
+# A callback without a future wakes an event loop and runs no code of the user's.
 Callback: TypeAlias = "tuple[Future[Any] | None, Callable[[Any], object]]"
 
 
 class Todo(list[Callable[[], object]]):
-    """What is to be done when the runtime's lock is free again: steps to be called, and what may be
-    let go of only then, since the end of the user's objects runs their code (`__del__`, the closing
-    of a file), or takes long."""
+    """The steps to call once the runtime's lock is free again, and the objects to drop only then:
+    the end of a user's object may run its code (`__del__`, the closing of a file) or take long."""
 
     __slots__ = ("garbage",)
 
-    def __init__(self) -> None:  # of an empty list, which needs no more
+    def __init__(self) -> None:  # the list is empty, so list.__init__() has nothing to do
         self.garbage: list[object] = []
 
 
 class Callbacks:
-    """Every method needs the runtime's lock, if not said otherwise.
+    """The callbacks of a runtime. Every method needs the runtime's lock, if not said otherwise.
 
     Args:
-        lock: the runtime's.
+        lock: the runtime's lock.
     """
 
     def __init__(self, lock: threading.Lock) -> None:
         self._came = threading.Condition(lock)
         self._queue: list[Callback] = []
         self._calling = False
-        self._gates: list[threading.Lock] = []  # of those that wait until all were called
+        self._gates: list[threading.Lock] = []  # of threads that wait until all were called
         self._stopping = False
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """There will be something to call. When it comes it may be too late to start a thread: the
-        interpreter ends."""
+        """Starts the thread, for a callback that will come. Later may be too late: an interpreter
+        that ends starts no threads."""
         if self._thread is None:
             self._thread = started(self._loop, "callbacks")
 
@@ -61,7 +60,7 @@ class Callbacks:
             self._came.notify()
 
     def gate(self) -> threading.Lock | None:
-        """Opens when all have been called; None: they have."""
+        """Returns a lock that opens when all callbacks have run; None if they have."""
         if not self._queue and not self._calling:
             return None
         gate = threading.Lock()
@@ -70,11 +69,11 @@ class Callbacks:
         return gate
 
     def inside(self) -> bool:
-        """Whether a callback asks. Without the lock."""
+        """Returns whether the caller is a callback. Does not need the lock."""
         return threading.current_thread() is self._thread
 
     def stop(self) -> None:
-        """Lets the thread end: none will come."""
+        """Lets the thread end, since no callback will come."""
         self._stopping = True
         self._came.notify()
 
@@ -86,7 +85,7 @@ class Callbacks:
                     self._calling = True
                     self._came.release()
                     call_back(callbacks)
-                    del callbacks  # a thread that waits must not keep what it called
+                    del callbacks  # a waiting thread must not keep what it called
                     self._came.acquire()
                     self._calling = False
                     continue
@@ -100,18 +99,18 @@ class Callbacks:
 
 def call_back(callbacks: Iterable[Callback]) -> None:
     for future, callback in callbacks:
-        _guarded(functools.partial(callback, future), "a callback of %r failed", future)
+        _call_guarded(functools.partial(callback, future), "a callback of %r failed", future)
 
 
 def carry_out(todo: Iterable[Callable[[], object]]) -> None:
-    """Calls what was to be called without the runtime's lock."""
+    """Calls the steps of a Todo. Call it without the runtime's lock."""
     for step in todo:
-        _guarded(step, "%r failed", step)
+        _call_guarded(step, "%r failed", step)
 
 
-def _guarded(step: Callable[[], object], message: str, what: object) -> None:
-    """Whatever escaped, be it a SystemExit, would end a thread of the runtime's, and the program
-    would wait for ever."""
+def _call_guarded(step: Callable[[], object], message: str, what: object) -> None:
+    """Calls a step and logs what it raises. Any exception that escaped, even SystemExit, would end
+    a thread of the runtime, and the program would wait for ever."""
     try:
         step()
     except BaseException as error:

@@ -3,22 +3,22 @@
 ```toml
 [[device]]
 name = "scratch"
-path = "/mnt/scratch"      # measures its throughput; in this file's folder if relative
+path = "/mnt/scratch"      # where to measure throughput; relative: in this file's folder
 bandwidth = 450            # MB/s; left out: no budget
 scope = "node"             # or "shared"
-max_in_flight = 64         # left out: no bound
+max_in_flight = 64         # left out: no limit
 curve = [[1, 200.0], [8, 450.0], [64, 290.0]]  # streams, MB/s of all together
-nodes = ["bb*"]            # names or globs of the nodes that have it; left out: all
+nodes = ["bb*"]            # names or globs of the nodes that have it; left out: all nodes
 
-[[node]]                   # to simulate the cluster; real nodes are found by themselves
+[[node]]                   # to simulate the cluster; real nodes need no description
 name = "bb"
 count = 2                  # bb0 and bb1; left out: one, called bb
 cores = 48                 # left out: 1
 ```
 
-The files are those of `ioweave run`: `./ioweave.toml`, the user's, the site's. A device of that
-name in an earlier one hides the later ones', and the nodes are those of the first file that has
-any. Settings, rules and locks in them are the command's; of other tables a warning is logged.
+The files are those of `ioweave run`: `./ioweave.toml`, the user's, the site's. A device in an
+earlier file hides devices of the same name in later files. The nodes are those of the first file
+that has any. Settings, rules and locks are for the command; other tables cause a warning.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ _log = logging.getLogger("ioweave")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` (did you mean 'climb'?)` where a known word is near, else nothing."""
+    """Returns ` (did you mean 'climb'?)` if a known word is near, otherwise an empty text."""
     near = _core.nearest_name(word, list(known))
     return f" (did you mean {near!r}?)" if near else ""
 
 
 def load_devices(config: str | os.PathLike[str] | None = None) -> dict[str, Device]:
-    """The devices of the file `config`, or without one of the usual files that exist.
+    """Returns the devices of the file `config`; None: of the usual files that exist.
 
     Raises:
         OSError: `config` cannot be read.
-        ValueError: a file is no TOML, or describes something wrongly; it names file and setting.
+        ValueError: a file is not TOML, or a setting is wrong; the message names both.
     """
-    devices, _, warnings = _read(config)
+    devices, _, warnings = _read_description(config)
     for warning in warnings:
         _log.warning("%s", warning)
     return {settings["name"]: Device(**settings) for settings in devices}
 
 
 def load_nodes(config: str | os.PathLike[str] | None = None) -> list[Node]:
-    """The nodes of the file `config`, or without one of the first usual file that has any.
+    """Returns the nodes of the file `config`; None: of the first usual file that has any.
 
     Raises:
         OSError: `config` cannot be read.
-        ValueError: a file is no TOML, or describes something wrongly; it names file and setting.
+        ValueError: a file is not TOML, or a setting is wrong; the message names both.
     """
-    return [Node(**settings) for settings in _read(config)[1]]
+    return [Node(**settings) for settings in _read_description(config)[1]]
 
 
-def _read(
+def _read_description(
     config: str | os.PathLike[str] | None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
     if config is None:

@@ -1,4 +1,4 @@
-"""How much bandwidth an I/O task holds: what the user writes, and the policy core's words for it.
+"""The bandwidth that an I/O task holds: what the user writes, and the policy core's text for it.
 
 | bandwidth | policy | the policy core's text |
 |---|---|---|
@@ -38,12 +38,13 @@ class Constraint:
 
     @property
     def sampled(self) -> bool:
-        """Whether it needs measurements of the device's throughput."""
+        """Whether the policy needs measurements of the device's throughput."""
         return self.policy == "climb"
 
     @property
     def words(self) -> str:
-        """As people write it, for the gate, which knows the number of executors itself."""
+        """Returns the constraint as users write it. The gate takes this form, because it knows the
+        number of executors itself."""
         numbers = ",".join(f"{number:.17g}" for number in self.numbers)
         if self.policy == "paper-unbounded":
             return "auto"
@@ -52,7 +53,7 @@ class Constraint:
         return numbers if self.policy == "fixed" else self.policy
 
     def text(self, executors: int) -> str:
-        """The policy core's text; `executors`: how many operations a node can run at once."""
+        """Returns the policy core's text. `executors`: operations that a node can run at once."""
         numbers = ",".join(f"{number:.17g}" for number in self.numbers)
         if self.policy == "paper-unbounded":
             return f"auto:{executors}"
@@ -62,10 +63,13 @@ class Constraint:
 
 
 def constraint_for(task: Task, budget_mb_per_s: float) -> Constraint:
-    """The constraint of an I/O task on its device, which has that budget; 0: none.
+    """Returns the constraint of an I/O task on its device.
+
+    Args:
+        budget_mb_per_s: the device's budget; 0: none.
 
     Raises:
-        ValueError: it should hold a part of a budget, and there is none.
+        ValueError: the task should hold a part of the budget, and the device has none.
     """
     constraint = task.constraint
     assert constraint is not None  # it is an I/O task
@@ -74,7 +78,7 @@ def constraint_for(task: Task, budget_mb_per_s: float) -> Constraint:
     why = f"task {task.name!r} on device {task.device!r}: {no_budget(task.device)}"
     if task.needs_budget:
         raise ValueError(why)
-    _log.warning("%s; it holds nothing meanwhile", why)
+    _log.warning("%s; it holds no bandwidth until then", why)
     return Constraint("none")
 
 
@@ -86,15 +90,15 @@ def no_budget(device: str) -> str:
 
 
 def constraint_of(bandwidth: float | str | None, policy: str | None) -> Constraint:
-    """The constraint that the arguments of `@ioweave.io` ask for.
+    """Returns the constraint that the arguments of `@ioweave.io` ask for.
 
     Raises:
-        ValueError: malformed or out of bounds, or the two contradict each other.
+        ValueError: an argument is malformed or out of bounds, or the two contradict each other.
     """
     if policy is not None and policy not in POLICIES:
         raise ValueError(
             f"policy {policy!r} is not known{did_you_mean(str(policy), POLICIES)}; "
-            f"there are {', '.join(POLICIES)}"
+            f"the known ones are {', '.join(POLICIES)}"
         )
     if bandwidth is None:
         if policy == "fixed":
@@ -113,31 +117,31 @@ def constraint_of(bandwidth: float | str | None, policy: str | None) -> Constrai
 
 def _parse(bandwidth: float | str) -> Constraint:
     if not isinstance(bandwidth, str):
-        return _fixed(bandwidth, bandwidth)
+        return _parse_fixed(bandwidth, bandwidth)
     text = bandwidth.strip()
     if text == "auto":
         return Constraint("paper-unbounded")
     bounded = _BOUNDED.fullmatch(text)
     if bounded:
-        return _bounded(bandwidth, bounded[1])
+        return _parse_bounded(bandwidth, bounded[1])
     try:
         number = float(text)
     except ValueError:
-        raise _malformed(bandwidth) from None
-    return _fixed(bandwidth, number)
+        raise _make_error(bandwidth) from None
+    return _parse_fixed(bandwidth, number)
 
 
-def _malformed(bandwidth: object) -> ValueError:
+def _make_error(bandwidth: object) -> ValueError:
     return ValueError(
         f"bandwidth={bandwidth!r} is not understood: give MB/s as a number, 'auto', or "
         "'auto(min,max,delta)' as in 'auto(2,256,2)'"
     )
 
 
-def _fixed(bandwidth: object, given: object) -> Constraint:
+def _parse_fixed(bandwidth: object, given: object) -> Constraint:
     number = real(given)
     if number is None:
-        raise _malformed(bandwidth)
+        raise _make_error(bandwidth)
     if not (math.isfinite(number) and number > 0):
         raise ValueError(
             f"bandwidth={bandwidth!r} must be above 0 MB/s; policy='none' holds no bandwidth"
@@ -145,13 +149,13 @@ def _fixed(bandwidth: object, given: object) -> Constraint:
     return Constraint("fixed", (float(number),))
 
 
-def _bounded(bandwidth: str, inner: str) -> Constraint:
+def _parse_bounded(bandwidth: str, inner: str) -> Constraint:
     try:
         numbers = tuple(float(part) for part in inner.split(","))
     except ValueError:
-        raise _malformed(bandwidth) from None
+        raise _make_error(bandwidth) from None
     if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
-        raise _malformed(bandwidth)
+        raise _make_error(bandwidth)
     least, most, delta = numbers
     if least <= 0:
         raise ValueError(f"bandwidth={bandwidth!r}: min, {least:g} MB/s, must be above 0")

@@ -1,5 +1,5 @@
-"""The contents of objects that tasks change: replaced by those of a copy that was changed in their
-place, or, where a task is run again, by what they were."""
+"""Replaces the contents of objects that tasks change: by those of a copy that a task changed
+elsewhere, or, before a task is run again, by the contents that they had."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def replacer(task: str, thing: Any) -> Callable[[Any], None]:
-    """What gives `thing` the contents of another object of its type.
+    """Returns a function that gives `thing` the contents of another object of its type.
 
     Raises:
         TypeError: its type has no contents that could be replaced.
@@ -21,23 +21,23 @@ def replacer(task: str, thing: Any) -> Callable[[Any], None]:
     if hasattr(thing, "__array_interface__"):
         return functools.partial(operator.setitem, thing, ...)
     if isinstance(thing, (dict, set)):
-        return functools.partial(_refill, thing)
+        return functools.partial(_replace_contents, thing)
     if hasattr(thing, "__dict__"):
-        return lambda other: _refill(vars(thing), vars(other))
+        return lambda other: _replace_contents(vars(thing), vars(other))
     raise TypeError(
         f"task {task!r} changes an object of type {type(thing).__name__}, whose contents cannot be "
         "replaced by those of a copy: return the new value instead"
     )
 
 
-def _refill(thing: Any, contents: Any) -> None:
+def _replace_contents(thing: Any, contents: Any) -> None:
     thing.clear()
     thing.update(contents)
 
 
 def update_in_place(task: str, old: Any, new: Any) -> None:
-    """Gives an object the contents of what another process made of its copy, so that a task that
-    changes an object does the same there as in a thread.
+    """Gives `old` the contents of `new`, which another process made of a copy. So a task that
+    changes an object has the same effect there as in a thread.
 
     Raises:
         TypeError: as replacer().
@@ -46,10 +46,10 @@ def update_in_place(task: str, old: Any, new: Any) -> None:
 
 
 class Snapshot:
-    """What the objects that a task changes were before.
+    """The contents that the objects which a task changes had before.
 
     Raises:
-        TypeError: one cannot be copied, or as replacer().
+        TypeError: an object cannot be copied, or as replacer().
     """
 
     def __init__(self, task: str, things: list[Any]) -> None:
@@ -58,12 +58,12 @@ class Snapshot:
             self._contents = copy.deepcopy(things)
         except Exception as error:
             raise TypeError(
-                f"task {task!r} changes an object that cannot be copied ({error}), to be what it "
-                "was after a run that fails: leave retries and on_failure out, or return the new "
-                "value instead"
+                f"task {task!r} changes an object that cannot be copied ({error}), and so cannot "
+                "be restored after a run that fails: leave out retries and on_failure, or return "
+                "the new value instead"
             ) from error
 
     def restore(self) -> None:
-        contents = copy.deepcopy(self._contents)  # it may be needed once more
+        contents = copy.deepcopy(self._contents)  # a copy: restore() may be called again
         for replace, content in zip(self._replacers, contents, strict=True):
             replace(content)

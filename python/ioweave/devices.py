@@ -1,4 +1,4 @@
-"""Storage devices, and nodes that have them, as the user describes them."""
+"""Storage devices and the nodes that have them, as the user describes them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ class Device:
     """A storage target with a bandwidth budget.
 
     Attributes:
-        name: what `@ioweave.io(device=...)` says.
-        path: a file or folder on it, to measure its throughput; None: by what the process moves.
-        bandwidth: MB/s (10^6 bytes) that operations with a constraint share; 0: no budget.
-        scope: "node", a budget on each node, or "shared" by all of them.
+        name: the name for `@ioweave.io(device=...)`.
+        path: a file or folder on the device, to measure its throughput; None: measured by what the
+            process moves.
+        bandwidth: the MB/s (10^6 bytes) that operations with a constraint share; 0: no budget.
+        scope: "node", a budget on each node, or "shared", one budget of all nodes.
         max_in_flight: operations at once within the scope; 0: as many as there are I/O threads.
-        nodes: the nodes that have it, by name or glob (`*`, `?`, `[ab]`), with or without domain;
-            None: all.
-        curve: what it moves with so many streams at once: points (streams, MB/s of all together) by
-            ascending streams, as `ioweave measure --toml` prints them; a node's for the scope
-            "node". `climb` begins there, and the simulation follows it. Empty: not known; to the
-            simulation `bandwidth`, however many there are.
+        nodes: the nodes that have the device, by name or glob (`*`, `?`, `[ab]`), with or without
+            domain; None: all nodes.
+        curve: the throughput with so many streams at once: points (streams, MB/s of all together)
+            by ascending streams, as `ioweave measure --toml` prints them; for scope "node", of one
+            node. `climb` begins there, and the simulation follows the curve. Empty: not known; the
+            simulation then uses `bandwidth` for any number of streams.
 
     Raises:
-        ValueError: a value out of bounds.
+        ValueError: a value is out of bounds.
     """
 
     name: str
@@ -46,12 +47,12 @@ class Device:
 
     def __post_init__(self) -> None:
         curve: Any = self.curve
-        with contextlib.suppress(TypeError):  # it is none, as the check says
+        with contextlib.suppress(TypeError):  # not a list of points: the check reports it
             curve = tuple(map(tuple, curve))
         path = os.fspath(self.path) if isinstance(self.path, os.PathLike) else self.path
         given = vars(self) | {"path": path, "curve": curve}
         _core.check_device(_without_none(given, "path", "nodes"))
-        # It is frozen, so they shall not change either; and they are Python's own.
+        # The device is frozen, so its values must not change either. They get Python's own types.
         for setting, value in (
             ("bandwidth", real(self.bandwidth)),
             ("max_in_flight", whole(self.max_in_flight)),
@@ -62,13 +63,14 @@ class Device:
 
     @classmethod
     def discover(cls, path: str | os.PathLike[str], **settings: Any) -> Device:
-        """The device that a path lies on, as far as its file system tells: a name (the last part of
-        the mount point) and the scope, "shared" for NFS, Lustre and their like. Whether a FUSE file
-        system is shared cannot be told: that is "node". What it moves, `ioweave measure` finds out.
+        """Returns the device of a path, with what its file system tells: a name (the last part of
+        the mount point) and the scope, "shared" for NFS, Lustre and the like. The scope of a FUSE
+        file system is "node", since it is not known whether it is shared. `ioweave measure` finds
+        the throughput.
 
         Args:
-            path: of something that exists.
-            settings: of Device; they go before what was discovered.
+            path: a path that exists.
+            settings: settings of Device, which replace what was discovered.
 
         Raises:
             OSError: there is no such path.
@@ -84,7 +86,7 @@ class Device:
         return cls(**(found | settings))
 
     def is_on(self, node: str) -> bool:
-        """Whether the node of this name has it."""
+        """Returns whether the node of this name has the device."""
         return self.nodes is None or _core.is_one_of(node, self.nodes)
 
 
@@ -93,12 +95,12 @@ class Node:
     """Nodes of a described cluster, which `Runtime("sim://")` simulates.
 
     Attributes:
-        name: of the node; of several, they are called name0, name1, ...
-        count: how many are alike; None: one, which is called `name`.
-        cores: of each.
+        name: the name of the node; several nodes are called name0, name1, ...
+        count: the number of such nodes; None: one node, which is called `name`.
+        cores: the cores of each node.
 
     Raises:
-        ValueError: a value out of bounds.
+        ValueError: a value is out of bounds.
     """
 
     name: str
@@ -112,7 +114,7 @@ class Node:
 
     @property
     def names(self) -> list[str]:
-        """Of all that it stands for."""
+        """The names of all these nodes."""
         if self.count is None:
             return [self.name]
         return [f"{self.name}{number}" for number in range(self.count)]
@@ -125,11 +127,11 @@ def _without_none(settings: dict[str, Any], *optional: str) -> dict[str, Any]:
 
 
 def devices_by_name(devices: Iterable[Device]) -> dict[str, Device]:
-    """The devices that a runtime is given, by name.
+    """Returns the devices that a runtime is given, by name.
 
     Raises:
-        TypeError: one is no Device.
-        ValueError: two have one name.
+        TypeError: one of them is no Device.
+        ValueError: two of them have the same name.
     """
     named: dict[str, Device] = {}
     for device in [None] if isinstance(devices, Device) else devices:

@@ -1,4 +1,4 @@
-"""What can go wrong with a task besides its own exceptions."""
+"""The errors of tasks besides the exceptions that tasks raise themselves."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from concurrent.futures import CancelledError
 
 __all__ = ["CancelledError", "CycleError", "DependencyFailed", "TaskTimeout", "WorkerDied"]
 
-# Names of a chain that a message shows: the first and the last ones.
-_SHOWN = 6
+_SHOWN = 6  # names of a chain in a message: the first one and the last ones
 
 
 class GivenUp(CancelledError):
-    """A task failed; that is not raised, but what needs it is not run. `__cause__` is how."""
+    """A task failed. The failure is not raised, but tasks that need the task are not run.
+
+    `__cause__` is the exception that the task raised.
+    """
 
 
 class DependencyFailed(CancelledError):
-    """A task was not run, because one that it needs failed, was cancelled, or was not run either.
+    """A task was not run, because a task that it needs failed, was cancelled, or was not run.
 
     `__cause__` is the exception at the beginning of the chain.
 
     Attributes:
-        chain: names of the tasks from the one that failed to the one that was not run; of a long
-            chain the first one and the last ones.
+        chain: the names of the tasks, from the one that failed to the one that was not run; of a
+            long chain the first name and the last ones.
     """
 
     def __init__(self, chain: tuple[str, ...], cause: BaseException) -> None:
@@ -35,7 +37,7 @@ class DependencyFailed(CancelledError):
         return f"{type(self).__name__}({str(self)!r})"
 
     def __str__(self) -> str:
-        # Not before it is asked for: `cause` is the user's, and so may be what describes it.
+        # Only when asked for: `cause` is the user's, and describing it may run the user's code.
         cause = self.__cause__
         needs = ", which needs ".join(reversed(self.chain[:-1]))
         kind = "was cancelled" if isinstance(cause, CancelledError) else f"failed: {cause!r}"

@@ -1,8 +1,8 @@
 """Flows: operations of one kind that take their turn at a storage device.
 
-What a task does that only moves bytes is an operation of the flow of its task (`@ioweave.io`). A
-`Flow` of the program's own is for I/O beside tasks: that of another library, and the requests of
-files. In a program with a Runtime on this machine all of them share the budgets of its devices.
+Each call of an I/O task (`@ioweave.io`) is an operation of the task's flow. A `Flow` of the
+program's own is for I/O beside tasks: that of another library, and the requests of files. In a
+program with a Runtime on this machine all of them share the budgets of the runtime's devices.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ PRIORITIES = ("foreground", "write_behind", "prefetch")
 
 
 class Operation:
-    """One that is under way.
+    """An operation that has started.
 
     Attributes:
-        nbytes: The bytes that it moves; to be set where they are known only now.
+        nbytes: The bytes that the operation moves. Set it if they are known only now.
     """
 
     __slots__ = ("nbytes",)
@@ -43,7 +43,7 @@ class Operation:
 
 
 class Flow:
-    """Operations of one kind on one device, which start when the device has room for them.
+    """Operations of one kind on one device. They start when the device has room for them.
 
         saves = ioweave.Flow("save", device="pfs", policy="climb")
         with saves.admitted(array.nbytes):
@@ -51,19 +51,19 @@ class Flow:
         with ioweave.open("next.bin", flow=ioweave.Flow("ahead", priority="prefetch")) as file:
             file.apread_into(buffer, 0)
 
-    While a Runtime on this machine is active, its operations take their turn beside the I/O tasks
-    of that runtime, on its devices. Otherwise they do so beside others of the process, on the
-    devices of ioweave.toml. Any thread may use it.
+    While a Runtime on this machine is active, the flow's operations take their turn beside the I/O
+    tasks of that runtime, on its devices. Otherwise they take their turn beside other flows of the
+    process, on the devices of ioweave.toml. Any thread may use a flow.
 
     Args:
-        name: What run files and messages call it.
+        name: The name of the flow in run files and messages.
         device: The name of a storage device; "default" has no budget.
-        bandwidth: As of `@ioweave.io`: MB/s that an operation holds, "auto(min,max,delta)", or
-            "auto", which needs `max_in_flight`. None: `policy` says.
-        policy: As of `@ioweave.io`, but "none" if left out.
-        priority: "foreground", "write_behind" or "prefetch": an operation starts only while none of
-            a higher class runs or waits on the device. I/O tasks are of the foreground.
-        max_in_flight: Operations of the flow at once; 0: as many as its constraint allows.
+        bandwidth: As for `@ioweave.io`: the MB/s that an operation holds, "auto(min,max,delta)", or
+            "auto", which needs `max_in_flight`. None: `policy` decides.
+        policy: As for `@ioweave.io`, but "none" if left out.
+        priority: "foreground", "write_behind" or "prefetch". An operation starts only while no
+            operation of a higher class runs or waits on the device. I/O tasks are foreground.
+        max_in_flight: Most operations of the flow at once; 0: as many as its constraint allows.
 
     Raises:
         ValueError: An argument is out of range, or two contradict each other.
@@ -100,11 +100,11 @@ class Flow:
 
     @contextmanager
     def admitted(self, nbytes: int = 0) -> Iterator[Operation]:
-        """Waits until an operation may start; it ends with the block, and has failed if the block
-        raises. One that asks again inside may wait for itself.
+        """Waits until an operation may start. The operation ends with the block, and fails if the
+        block raises. Asking for another operation inside the block may wait for the first for ever.
 
         Args:
-            nbytes: What it is to move. `policy="climb"` goes by it on devices of the process.
+            nbytes: The bytes to move. `policy="climb"` uses them on devices of the process.
 
         Raises:
             ValueError: The device is not known, or cannot hold the constraint.
@@ -120,19 +120,21 @@ class Flow:
         _core.finish(service, admitted, operation.nbytes)
 
     def place(self) -> tuple[_core.Service, int]:
-        """Where its operations take their turn now, and the number of the flow there.
+        """Returns the service where the flow's operations take their turn now, and the number of
+        the flow there.
 
         Raises:
-            ValueError: As admitted().
+            ValueError: The device is not known, or cannot hold the constraint.
         """
         runtime: Runtime | None = tasks.active
         found = None if runtime is None else runtime.place_of(self)
         return _of_process.place_of(self) if found is None else found
 
     def check_budget(self, device: Device) -> None:
-        """
+        """Checks that the device has a budget if the constraint is a part of one.
+
         Raises:
-            ValueError: The flow is to hold a part of a budget, and the device has none.
+            ValueError: The constraint is a part of a budget, and the device has none.
         """
         if self.constraint.policy == "fixed" and not device.bandwidth > 0:
             raise ValueError(
@@ -153,14 +155,16 @@ class ProcessFlows:
         self._flows: dict[Flow, int] = {}
 
     def place_of(self, flow: Flow) -> tuple[_core.Service, int]:
+        """Returns the default service and the number of a flow there, and makes the flow when it is
+        first used."""
         service = default_service()
         with self._lock:
             number = self._flows.get(flow)
             if number is None:
-                number = self._flows[flow] = self._add(service, flow)
+                number = self._flows[flow] = self._add_flow(service, flow)
         return service, number
 
-    def _add(self, service: _core.Service, flow: Flow) -> int:
+    def _add_flow(self, service: _core.Service, flow: Flow) -> int:
         if self._known is None:
             self._known = {"default": Device("default")} | load_devices(None)
         device = self._known.get(flow.device)
@@ -189,10 +193,10 @@ class ProcessFlows:
 _of_process = ProcessFlows()
 
 
-def _forget() -> None:
-    """In a forked child, which has no default service yet."""
+def _drop_flows() -> None:
+    """Drops the parent's flows in a forked child, which has no default service yet."""
     global _of_process
     _of_process = ProcessFlows()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_drop_flows)

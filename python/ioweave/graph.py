@@ -1,20 +1,20 @@
-"""The graph of calls: who waits for whom, and who may touch a file or an object when.
+"""The graph of calls: which call waits for which, and when a call may use a file or an object.
 
 A `Call` is one call of a task. It is WAITING while calls that it needs are not DONE (`missing`
 counts them), then READY until it has a place to run, RUNNING, and DONE. An edge to a *successor*
-carries data: if this call fails, the successor is not run. An edge to a *follower* is of order
-only: who writes a file after somebody read it does not care whether the reader failed.
+carries data: if this call fails, the successor is not run. An edge to a *follower* is only of
+order: a call that writes a file after another read it runs even if the reader failed.
 
 `Accesses` remembers for each file (by absolute path) and object (by identity) the last call that
-writes it and those that read it since. From that follow read after write, write after read and
-write after write. An object that is written changes in place, so the same object, or the same
-future, is the new version to whoever gets it later.
+writes it and the calls that read it since. From this follow read after write, write after read and
+write after write. A task changes an object in place, so later calls that get the same object, or
+the same future, get its new version.
 
-A writer that failed spoils what it was to write, until the program has been told (`Call.told`): by
-a barrier, or because it asked. What the program does from then on, it does knowing what happened,
-so calls take file or object as they are, as the same program without a runtime does.
+A writer that failed spoils what it should have written, until the program has been told
+(`Call.told`), by a barrier or because it asked. From then on the program knows what happened, so
+calls take the file or object as it is, as the same program does without a runtime.
 
-All of it is guarded by the runtime's lock.
+The runtime's lock guards all of it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _NOTHING: dict[int, int] = {}
 
 
 class Call:
-    """One call of a task, from submission on. After it is done only value and error remain."""
+    """One call of a task, from submission on. Once it is done, only value and error remain."""
 
     __slots__ = (
         *("runtime", "task", "args", "kwargs", "number", "state", "value", "error"),
@@ -71,7 +71,7 @@ class Call:
         *("operation", "flow"),
         *("missing", "needs", "successors", "followers", "accesses"),
         *("latches", "callbacks", "waits_for"),
-        *("ready_s", "start_s"),  # in monotonic time; set only where somebody records them
+        *("ready_s", "start_s"),  # monotonic time; set only if the runtime records them
     )
 
     def __init__(
@@ -87,21 +87,21 @@ class Call:
         self.state = WAITING
         self.value: Any = None  # of a call that failed: its traceback
         self.error: BaseException | None = None
-        self.has_futures = False  # in the arguments, to be replaced before it runs
-        self.nbytes = 0  # that an I/O task moves
+        self.has_futures = False  # the arguments hold futures, to be replaced before it runs
+        self.nbytes = 0  # bytes that an I/O task moves
         self.held = _NOTHING  # bytes of buffers and arrays among its arguments, by id
-        self.brings: dict[int, int] | None = None  # those of its value, to calls that need it
-        self.payload: bytes | None = None  # the pickled arguments, where they may be early
+        self.brings: dict[int, int] | None = None  # bytes of buffers in its value, by id
+        self.payload: bytes | None = None  # the arguments, if they could be pickled early
         self.attempt = 1
         self.before: Snapshot | None = None  # of what it changes, if it may be run again
-        self.given_up = False  # it failed, and that is not raised
-        self.cancelled = False  # it was not run, or is given up with those that need it
-        self.report: Call | None = None  # of one that failed or was not run: whose failure tells it
-        self.copies: Copies | None = None  # that were made of its arguments
+        self.given_up = False  # it failed, and the failure is not raised
+        self.cancelled = False  # it was not run, or was given up with those that need it
+        self.report: Call | None = None  # the call whose failure explains why this one failed
+        self.copies: Copies | None = None  # the copies made of its arguments
         self.seen: bool  # somebody asked how it failed
-        self.barriers: int  # that had told of failures when this one failed
-        self.operation = -1  # of the policy; -1: the policy does not know it
-        self.flow: Flow | None = None  # of an I/O task
+        self.barriers: int  # how many barriers had told of failures when it failed
+        self.operation = -1  # its number in the policy; -1: the policy does not know it
+        self.flow: Flow | None = None  # the flow of an I/O task
         self.missing = 0
         self.needs: list[Call] | None = None
         self.successors: list[Call] | None = None
@@ -109,7 +109,7 @@ class Call:
         self.accesses: list[tuple[Key, Access]] | None = None
         self.latches: list[Latch] | None = None
         self.callbacks: list[Callback] | None = None
-        self.waits_for: tuple[Call, ...] = ()  # what its body waits for just now
+        self.waits_for: tuple[Call, ...] = ()  # the calls that its body waits for now
 
     @property
     def name(self) -> str:
@@ -125,21 +125,23 @@ class Call:
         return self.state == RUNNING
 
     def report_itself(self) -> None:
-        """It failed, and the program is to be told. Needs the lock."""
+        """Notes that the call failed and that the program is to be told. Needs the lock."""
         self.report, self.seen, self.barriers = self, False, self.runtime.barriers
 
     def told(self) -> bool:
-        """Whether the program knows that this call failed, or was not run. Needs the lock."""
+        """Returns whether the program knows that this call failed or did not run. Needs the lock.
+
+        It knows once it asked, or once a barrier has told it of all failures."""
         report = self.report
         if report is None:
             return False
-        # Who asks for a value of one that is given up learns no more than that there is none.
+        # A program that asks for the value of a call that was given up does not learn of a failure.
         asked = report.seen and not report.given_up
         return asked or report.barriers < report.runtime.barriers
 
 
 def link(call: Call, other: Call, *, data: bool) -> Call | None:
-    """Lets `call` start after `other`. Returns `other` if it has failed and its data is needed."""
+    """Orders `call` after `other`. Returns `other` if it has failed and `call` needs its data."""
     if other is call:
         return None
     failed = None
@@ -147,7 +149,7 @@ def link(call: Call, other: Call, *, data: bool) -> Call | None:
         failed = other if data and other.error is not None else None
         if other.missing == 0:
             return failed
-        data = False  # not run, while what it had to follow goes on: so that is to be followed
+        data = False  # not run, but what it had to follow still runs: `call` follows that, too
     edges = other.successors if data else other.followers
     if edges is None:
         edges = []
@@ -185,20 +187,20 @@ Key: TypeAlias = str | int  # a file's absolute path, or an object's id
 
 
 def file_key(path: str | os.PathLike[str]) -> Key:
-    """Symbolic links are not followed: where they lead may change before the task runs."""
+    """Returns the absolute path. Symbolic links stay: they may change before the task runs."""
     return os.path.abspath(path)  # noqa: PTH100 (Path has no such function)
 
 
 class Access:
-    """Who uses a file or an object."""
+    """The calls that use a file or an object."""
 
     __slots__ = ("keep", "readers", "users", "writer")
 
     def __init__(self, keep: object) -> None:
         self.keep = keep  # the object itself: its id is the key and must not be reused meanwhile
-        self.writer: Call | None = None  # the last one, if it is not done or has failed
-        self.readers: set[Call] = set()  # since then, those not done
-        self.users = 0  # calls not done that use it
+        self.writer: Call | None = None  # the last writer, if it is not done or has failed
+        self.readers: set[Call] = set()  # the readers since then that are not done
+        self.users = 0  # calls that use it and are not done
 
 
 class Accesses:
@@ -211,8 +213,8 @@ class Accesses:
         self.has_files = False  # a call has used one
 
     def enter(self, call: Call, key: Key, keep: object, direction: Direction) -> Call | None:
-        """Orders `call` among the users of `key`. Returns the call that should have written what
-        it reads and failed, if so."""
+        """Orders `call` among the users of `key`. If `call` reads what a failed call should have
+        written, returns that failed call."""
         access = self._table.get(key)
         if access is None:
             access = self._table[key] = Access(keep)
@@ -239,7 +241,7 @@ class Accesses:
         return failed
 
     def before(self, key: Key, direction: Direction) -> list[Call]:
-        """Those that a call has to follow which is going to enter."""
+        """Returns the calls that a call would have to follow if it entered now."""
         access = self._table.get(key)
         if access is None:
             return []
@@ -247,7 +249,7 @@ class Accesses:
         return found if direction is Direction.In else [*found, *access.readers]
 
     def note_reader(self, call: Call, key: Key, keep: object) -> None:
-        """`call`, submitted before anybody wrote `key`, reads it."""
+        """Notes that `call`, submitted before any call wrote `key`, reads it."""
         access = self._table.get(key)
         if access is None:
             access = self._table[key] = Access(keep)
@@ -258,23 +260,24 @@ class Accesses:
         call.accesses.append((key, access))
 
     def leave(self, call: Call) -> None:
-        """`call` is done. What it used is kept as long as the list of its accesses."""
+        """Removes `call`, which is done. The list of its accesses keeps the objects it used."""
         for key, access in call.accesses or ():
             access.users -= 1
             access.readers.discard(call)
             if access.writer is call and call.error is None:
                 access.writer = None
-            # A failed writer is remembered, or who reads it later would get half of it unknowingly.
+            # A failed writer stays, or later readers would get half of it without knowing.
             if access.users == 0 and access.writer is None and self._table.get(key) is access:
                 del self._table[key]
         call.accesses = None
 
     def knows(self, key: Key) -> bool:
-        """Whether calls use it. Without the lock: one who calls just now is not waited for."""
+        """Returns whether calls use it. Works without the lock: it may miss a call that is being
+        submitted."""
         return key in self._table
 
     def writer(self, key: Key) -> Call | None:
-        """The call to wait for before reading what `key` names."""
+        """Returns the call to wait for before reading what `key` names."""
         access = self._table.get(key)
         writer = access.writer if access is not None else None
         return None if writer is None or writer.told() else writer

@@ -1,12 +1,12 @@
 """Ctrl-C while a runtime is active.
 
-A KeyboardInterrupt may come between any two steps of the main thread, and so leave a call that is
-counted but in no queue, for which the end of the block would wait for ever. While a runtime is
-active the signal is therefore held back as long as the main thread is inside the runtime's own
-code, except where it waits (`block`), and raised when it leaves (`check`).
+A KeyboardInterrupt may come between any two steps of the main thread. It could leave a call that is
+counted but in no queue, and the end of the block would wait for that call for ever. So while a
+runtime is active, and the main thread is inside the runtime's own code, the signal is held back. It
+is raised where that code waits (`block`) and when the main thread leaves the code (`check`).
 
-A handler of the program's own is left alone, but not that of `asyncio.run()`: it cancels the main
-coroutine, and what ends a block is then a CancelledError, which alone does not say why.
+A handler that the program has set stays in place. The handler of `asyncio.run()` is wrapped: it
+cancels the main coroutine, and the CancelledError that then ends the block does not say why.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Interrupts:
     """The SIGINT handler of an active runtime. Belongs to the main thread.
 
     Args:
-        guarded: files of code that must not be left half way.
+        guarded: files of code that must not be interrupted half way.
     """
 
     def __init__(self, guarded: frozenset[str]) -> None:
@@ -37,57 +37,62 @@ class Interrupts:
             before = signal.getsignal(signal.SIGINT)
             owner = getattr(before, "__self__", None)
             while isinstance(owner, Interrupts) and not owner._installed:
-                before = owner._before  # it was closed on another thread
+                before = owner._before  # that runtime was closed on another thread
                 owner = getattr(before, "__self__", None)
-            if callable(before) and (before is signal.default_int_handler or _of_asyncio(before)):
+            if callable(before) and (
+                before is signal.default_int_handler or _is_from_asyncio(before)
+            ):
                 self._before = before
-                signal.signal(signal.SIGINT, self._handle)
+                signal.signal(signal.SIGINT, self._handle_signal)
                 self._installed = True
 
     def restore(self) -> None:
-        """Also raises what was held back and not raised yet. On another thread than the main one,
-        which alone can set handlers, ours stays, and leaves all to the one before."""
+        """Puts the previous handler back, and raises a KeyboardInterrupt that was held back.
+
+        Only the main thread can set handlers. On another thread this handler stays in place and
+        passes every signal on to the previous one."""
         self._installed = False
         on_main = threading.current_thread() is threading.main_thread()
-        if on_main and signal.getsignal(signal.SIGINT) == self._handle:
+        if on_main and signal.getsignal(signal.SIGINT) == self._handle_signal:
             signal.signal(signal.SIGINT, self._before)
         self.check()
 
     def give_up(self) -> None:
-        """As restore(), in a process that was forked: what was pressed is for its parent."""
+        """As restore(), in a forked process, where a Ctrl-C held back is the parent's."""
         self.held_back = False
         self.restore()
 
     def caused(self, error: BaseException | None) -> bool:
-        """Whether Ctrl-C is why this exception ends the block."""
+        """Returns whether this exception ends the block because of Ctrl-C."""
         if self._pressed and "asyncio" in sys.modules:
             return isinstance(error, (KeyboardInterrupt, sys.modules["asyncio"].CancelledError))
         return isinstance(error, KeyboardInterrupt)
 
     def block(self, gate: threading.Lock, timeout: float | None = None) -> bool:
-        """Waits until `gate` opens; False if it did not within `timeout` seconds. Here alone in the
-        runtime's code Ctrl-C is raised at once."""
+        """Waits until `gate` opens; returns False if it did not open within `timeout` seconds.
+
+        This is the only place in the runtime's code where Ctrl-C is raised at once."""
         self.check()
         if timeout is None:
             return gate.acquire()
         return gate.acquire(timeout=min(max(timeout, 0), threading.TIMEOUT_MAX))
 
     def check(self) -> None:
-        """Raises the KeyboardInterrupt that was held back, on the main thread."""
+        """Raises the KeyboardInterrupt that was held back, if this is the main thread."""
         if self.held_back and threading.current_thread() is threading.main_thread():
             self.held_back = False
             raise KeyboardInterrupt
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         self._pressed = True
         try:
             self._before(number, frame)
         except KeyboardInterrupt:
-            if not (self._installed and self._guards(frame)):
+            if not (self._installed and self._guards_frame(frame)):
                 raise
             self.held_back = True
 
-    def _guards(self, frame: FrameType | None) -> bool:
+    def _guards_frame(self, frame: FrameType | None) -> bool:
         while frame is not None and frame.f_code is not _BLOCK:
             if frame.f_code.co_filename in self._guarded:
                 return True
@@ -95,7 +100,7 @@ class Interrupts:
         return False
 
 
-def _of_asyncio(handler: Callable[..., object]) -> bool:
+def _is_from_asyncio(handler: Callable[..., object]) -> bool:
     function = getattr(handler, "func", None)  # it is a functools.partial, from Python 3.11 on
     return getattr(function, "__module__", None) == "asyncio.runners"
 

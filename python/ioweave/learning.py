@@ -1,7 +1,7 @@
-"""What policies learned about a task on a device, kept for the runs that follow.
+"""What policies learned about a task on a device, kept for later runs.
 
-Within a process by itself, and beyond it in a file of JSON, if one is named. Of a device whose
-curve was measured, that is known in the beginning. The learned text is the policy core's own and
+A process keeps it in memory, and in a JSON file if one is named. For a device whose curve was
+measured, the curve is known from the beginning. The learned text is the policy core's own and
 opaque here.
 """
 
@@ -27,12 +27,13 @@ class Learned:
         self._texts: dict[tuple[str, str], str] = {}
 
     def get(self, task: str, device: str) -> str:
-        """The text, empty if nothing was learned."""
+        """Returns the text; empty if nothing was learned."""
         with self._lock:
             return self._texts.get((task, device), "")
 
     def beginning(self, task: Task, device: Device) -> str:
-        """What the policy begins with: what was learned, or what the device's curve promises."""
+        """Returns what the policy begins with: what was learned, or else what the device's curve
+        says."""
         known = self.get(task.key, device.name)
         if not known and task.constraint is not None:
             return learned_of_curve(task.constraint, device)
@@ -43,11 +44,11 @@ class Learned:
             self._texts[task, device] = text
 
     def load(self, path: Path) -> None:
-        """Adds what the file holds, which may not exist yet.
+        """Adds the values of the file. The file need not exist yet.
 
         Raises:
-            OSError: it cannot be read, or its folder is not there.
-            ValueError: it is not such a file.
+            OSError: the file cannot be read, or its folder does not exist.
+            ValueError: the file holds no learned values.
         """
         try:
             texts = _core.read_learned(path)
@@ -66,7 +67,8 @@ class Learned:
 
 
 def learned_of_curve(constraint: Constraint, device: Device) -> str:
-    """What such a constraint begins with on a device whose curve was measured; else empty."""
+    """Returns what the constraint begins with on a device whose curve was measured; otherwise an
+    empty text."""
     return _core.learned_from_curve(device.curve) if constraint.sampled else ""
 
 

@@ -1,6 +1,7 @@
-"""The file that a runtime writes the policy's event log to.
+"""The file to which a runtime writes the policy's event log.
 
-What a full disk refuses costs the log its end and the program nothing: that is logged, once.
+When a write fails, on a full disk say, the log ends there and the program goes on. The failure is
+logged once.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ _log = logging.getLogger("ioweave")
 
 
 class LogFile:
-    """Not thread-safe: the runtime's lock guards it.
+    """Writes lines to a file. Not thread-safe: the runtime's lock guards it.
 
     Args:
-        path: is written anew.
-        by_line: each line goes to the file at once.
+        path: the file; what it held is overwritten.
+        by_line: write each line to the file at once.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, by_line: bool = False) -> None:
@@ -33,15 +34,15 @@ class LogFile:
             try:
                 self._file.write(line + "\n")
             except OSError as error:
-                self._give_up(error)
+                self._cut_off(error)
 
     def close(self) -> None:
         try:
             self._file.close()
-        except OSError as error:  # it is closed all the same
+        except OSError as error:  # the file is closed nevertheless
             if not self._broken:
-                self._give_up(error)
+                self._cut_off(error)
 
-    def _give_up(self, error: OSError) -> None:
+    def _cut_off(self, error: OSError) -> None:
         self._broken = True
         _log.error("the log %s is cut off: %s", self._path, error)

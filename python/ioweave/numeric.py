@@ -1,4 +1,4 @@
-"""The numbers that users give: Python's, NumPy's and their like, but no truth values."""
+"""The numbers that users pass: Python's, NumPy's and their like, but no truth values."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numbers
 import operator
 from typing import Any
 
-MOST_BYTES = 2**63 - 1  # of what a call moves: the policy counts no more
+MOST_BYTES = 2**63 - 1  # that a call moves: the policy cannot count more
 
 
 def whole(value: Any) -> int | None:
-    """The whole number; None if it is something else."""
+    """Returns the value as an int; None if it is not a whole number."""
     if isinstance(value, bool):
         return None
     try:
@@ -21,7 +21,7 @@ def whole(value: Any) -> int | None:
 
 
 def real(value: Any) -> float | None:
-    """The number, an int as it is; None if it is something else."""
+    """Returns the value as a float, an int as it is; None if it is not a real number."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return None
     try:

@@ -1,7 +1,8 @@
-"""What `ioweave.Runtime` takes: one list of options, for every target.
+"""The options of `ioweave.Runtime`: one list for every target.
 
-Each option is accepted wherever a program runs, so that only the target changes; where it has no
-meaning it is checked and otherwise ignored (docs/python.md says which has one where).
+Each target accepts each option, so that a program changes nothing but its target. A target checks
+options that it does not use, and otherwise ignores them (docs/python.md says which target uses
+which option).
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The arguments of a Runtime, which describes them.
+    """The arguments of a Runtime, whose docstring describes them.
 
     Raises:
-        TypeError, ValueError: one cannot be meant; it is named.
+        TypeError, ValueError: an argument is wrong; the text names it.
     """
 
     target: Any = field(default=None, kw_only=False)
@@ -61,30 +62,30 @@ class Options:
                 continue
             number = whole(value)
             if number is None or number < 1:
-                raise _wrong(name, value, "a whole number above 0")
+                raise _make_error(name, value, "a whole number above 0")
             object.__setattr__(self, name, number)  # one of Python's own
         if self.workers not in ("threads", "processes"):
-            raise _wrong("workers", self.workers, "'threads' or 'processes'")
+            raise _make_error("workers", self.workers, "'threads' or 'processes'")
         if self.arguments not in ("snapshot", "freeze", "share"):
-            raise _wrong("arguments", self.arguments, "'snapshot', 'freeze' or 'share'")
+            raise _make_error("arguments", self.arguments, "'snapshot', 'freeze' or 'share'")
         if self.on_interrupt not in ("drain", "cancel"):
-            raise _wrong("on_interrupt", self.on_interrupt, "'drain' or 'cancel'")
+            raise _make_error("on_interrupt", self.on_interrupt, "'drain' or 'cancel'")
         for name in ("config", "log", "learned", "run_file"):
             path = getattr(self, name)
             if path is not None and not isinstance(path, (str, os.PathLike)):
-                raise _wrong(name, path, "the path of a file, or None")
+                raise _make_error(name, path, "the path of a file, or None")
         for name in ("records", "progress", "shared_directory"):
             if not isinstance(getattr(self, name), bool):
-                raise _wrong(name, getattr(self, name), "True or False")
+                raise _make_error(name, getattr(self, name), "True or False")
         for name in ("costs", "curves"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
-                raise _wrong(name, value, "a dict by name")
+                raise _make_error(name, value, "a dict by name")
         for name, curve in (self.curves or {}).items():
-            Device(name, curve=curve)  # says what is wrong with it
+            Device(name, curve=curve)  # raises if the curve is wrong
         period = real(self.sample_period_s)
         if period is None or not period > 0:
-            raise _wrong("sample_period_s", self.sample_period_s, "seconds above 0")
+            raise _make_error("sample_period_s", self.sample_period_s, "seconds above 0")
         object.__setattr__(self, "sample_period_s", period)
         nodes = [self.nodes] if isinstance(self.nodes, Node) else [*self.nodes]
         if isinstance(self.nodes, Node) or not all(isinstance(node, Node) for node in nodes):
@@ -92,11 +93,12 @@ class Options:
         object.__setattr__(self, "nodes", nodes)  # an iterator is used up
 
     def known_devices(self) -> dict[str, Device]:
-        """By name: those of the configuration, and those given, which go before.
+        """Returns the devices by name: those of the configuration and those given. A given device
+        replaces one of the configuration.
 
         Raises:
             OSError: `config` cannot be read.
-            TypeError, ValueError: a device is described wrongly.
+            TypeError, ValueError: the description of a device is wrong.
         """
         return load_devices(self.config) | devices_by_name(self.devices)
 
@@ -104,11 +106,11 @@ class Options:
 _NAMES = [option.name for option in dataclasses.fields(Options)]
 
 
-def _wrong(name: str, value: Any, wanted: str) -> ValueError:
+def _make_error(name: str, value: Any, wanted: str) -> ValueError:
     return ValueError(f"Runtime: {name} must be {wanted}, not {value!r}")
 
 
-def _taking(
+def _make_decorator(
     options: Callable[P, Options],
 ) -> Callable[[Callable[[S, Options], None]], Callable[Concatenate[S, P], None]]:
     def decorate(init: Callable[[S, Options], None]) -> Callable[Concatenate[S, P], None]:
@@ -116,7 +118,7 @@ def _taking(
             for name in kwargs.keys() - set(_NAMES):
                 raise TypeError(
                     f"Runtime has no option {name!r}{did_you_mean(name, _NAMES)}; "
-                    f"there are {', '.join(_NAMES[1:])}"
+                    f"the options are {', '.join(_NAMES[1:])}"
                 )
             init(self, options(*args, **kwargs))
 
@@ -129,6 +131,6 @@ def _taking(
     return decorate
 
 
-# Of the __init__ of a runtime, which then gets the options as one: it takes what Options takes, to
-# type checkers, to help() and to who calls it.
-takes_options = _taking(Options)
+# A decorator for the __init__ of a runtime, which then receives one Options. Type checkers, help()
+# and callers see the arguments of Options instead.
+takes_options = _make_decorator(Options)

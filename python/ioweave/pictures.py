@@ -1,4 +1,4 @@
-"""Pictures of what a runtime did, as in the I/O-aware PyCOMPSs paper.
+"""Draws what a runtime did, in pictures as in the I/O-aware PyCOMPSs paper.
 
 | function | picture | of the paper |
 |---|---|---|
@@ -7,9 +7,9 @@
 | against_constraint | throughput and task time against the constraint | 11 |
 | learning | how a constraint was found | 12, 15 to 19 |
 
-Each writes the file that it is given, as PNG, SVG or PDF by the suffix of its name. They need
-matplotlib (`pip install 'ioweave[pictures]'`), which is imported when the first one is drawn, and
-leave its global state alone.
+Each function writes the file that it is given, as PNG, SVG or PDF by the suffix of its name. They
+need matplotlib (`pip install 'ioweave[pictures]'`). They import it to draw the first picture, and
+do not change its global state.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _STYLE: Any = {
     "figure.constrained_layout.use": True,
     "font.size": 9.0,
     "legend.frameon": False,
-    "svg.fonttype": "none",  # text stays text: smaller, and found by who searches
+    "svg.fonttype": "none",  # text stays text: the file is smaller, and can be searched
     "svg.hashsalt": "ioweave",  # the same picture is the same file
 }
-#: Kinds of modes in the order of bars, and colours: the paper's for the first three, then of those
-#: that tune themselves.
+#: Kinds of modes, in the order of bars, and their colours: those of the paper for the first three,
+#: then those of constraints that tune themselves.
 KINDS = {
     "baseline": "#c44e52",
     "unconstrained": "#e5ae38",
@@ -65,12 +65,12 @@ class Bar:
     """The time of a run, for `totals`.
 
     Attributes:
-        name: of the mode, such as "none", "8", "auto(2,256,2)".
-        seconds: it took.
+        name: the name of the mode, such as "none", "8", "auto(2,256,2)".
+        seconds: the time of the run.
         kind: "baseline", "unconstrained", "static", "auto" or "climb".
-        group: bars of a group stand together: an application, a number of iterations.
+        group: the name of a group of bars that stand together, such as an application.
         low, high: the spread of several runs, in seconds; None: one run.
-        reference: what somebody else measured, such as the paper; in seconds.
+        reference: the time that somebody else measured, the paper say, in seconds.
     """
 
     name: str
@@ -84,13 +84,13 @@ class Bar:
 
 @dataclass(frozen=True)
 class Point:
-    """What I/O tasks reached under a constraint, for `against_constraint`.
+    """The throughput and task time of I/O tasks under a constraint, for `against_constraint`.
 
     Attributes:
-        name: of the mode, as in Bar.
-        constraint: MB/s; of those that tune themselves, where they ended. None: no constraint.
-        mb_per_s: of all I/O tasks together.
-        task_s: mean time of an I/O task.
+        name: the name of the mode, as in Bar.
+        constraint: MB/s; for constraints that tune themselves, the last one. None: no constraint.
+        mb_per_s: the throughput of all I/O tasks together.
+        task_s: the mean time of an I/O task.
         kind: as in Bar.
     """
 
@@ -104,19 +104,20 @@ class Point:
 def timeline(records: Sequence[TaskRecord], path: PathLike, *, title: str = "") -> None:
     """Draws which tasks ran where and when, and the throughput of the I/O tasks below.
 
-    A few calls are drawn one by one, in as many lanes as ran at once; of many, how many calls of
-    each task ran at once on each node, and of many nodes, on so many nodes together.
+    If there are few calls, each is drawn, in as many lanes as calls ran at once. Otherwise the
+    picture shows how many calls of each task ran at once on each node, or, if there are many nodes,
+    on several nodes together.
 
-    Throughput assumes that a call moves its bytes evenly while it runs, be it one that computes
+    The throughput assumes that a call moves its bytes evenly while it runs, even if it computes
     first.
 
     Raises:
-        ValueError: no records, or the path's suffix is none of .png, .svg and .pdf.
-        ModuleNotFoundError: there is no matplotlib.
+        ValueError: there are no records, or the path's suffix is none of .png, .svg and .pdf.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     if not records:
         raise ValueError("no call has ended: there is nothing to draw")
-    _draw(path, lambda: _timeline(records, title))
+    _write_picture(path, lambda: _draw_timeline(records, title))
 
 
 def totals(
@@ -127,20 +128,20 @@ def totals(
     reference: str = "paper",
     most_s: float | None = None,
 ) -> None:
-    """Draws the total time by mode, with what each saved against the baseline of its group.
+    """Draws the total time by mode, and what each mode saved against the baseline of its group.
 
     Args:
-        bars: in the order in which they stand; those of a group together.
+        bars: the bars in their order; those of a group stand together.
         path: the file to write.
-        title: above the picture.
-        reference: what the legend calls the bars' references.
-        most_s: bars that took longer are broken off there, so that they do not flatten the others;
-            their numbers stay.
+        title: the title of the picture.
+        reference: the legend's name for the bars' references.
+        most_s: longer bars are cut off here, so that they do not flatten the others; their numbers
+            stay.
 
     Raises:
-        ValueError: no bars, several baselines in a group, a most_s that is not above 0, or an
-            unknown suffix or kind.
-        ModuleNotFoundError: there is no matplotlib.
+        ValueError: there are no bars, a group has several baselines, most_s is not above 0, or a
+            suffix or kind is unknown.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     if not bars:
         raise ValueError("no bars: there is nothing to draw")
@@ -150,16 +151,17 @@ def totals(
     for group in {bar.group for bar in bars}:
         if sum(bar.kind == "baseline" for bar in bars if bar.group == group) > 1:
             raise ValueError(f"several baselines in group {group!r}: give one")
-    _draw(path, lambda: _totals(bars, title, reference, most_s or float("inf")))
+    _write_picture(path, lambda: _draw_totals(bars, title, reference, most_s or float("inf")))
 
 
 def against_constraint(points: Sequence[Point], path: PathLike, *, title: str = "") -> None:
-    """Draws I/O throughput and the time of an I/O task against the constraint, and where the
+    """Draws I/O throughput and the time of an I/O task against the constraint, and where
     constraints that tune themselves ended.
 
     Raises:
-        ValueError: no points, a constraint that is not above 0, or an unknown suffix or kind.
-        ModuleNotFoundError: there is no matplotlib.
+        ValueError: there are no points, a constraint is not above 0, or a suffix or kind is
+            unknown.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     if not points:
         raise ValueError("no points: there is nothing to draw")
@@ -167,7 +169,7 @@ def against_constraint(points: Sequence[Point], path: PathLike, *, title: str = 
     for point in points:
         if point.constraint is not None and not point.constraint > 0:
             raise ValueError(f"point {point.name!r}: the constraint must be above 0 MB/s, or None")
-    _draw(path, lambda: _against_constraint(points, title))
+    _write_picture(path, lambda: _draw_against_constraint(points, title))
 
 
 def learning(
@@ -177,43 +179,43 @@ def learning(
     limits: Sequence[tuple[float, int]] = (),
     title: str = "",
 ) -> None:
-    """Draws how the constraint of an I/O task was found, from what `explain()` says of it.
+    """Draws how the constraint of an I/O task was found, from what `explain()` returned.
 
-    Of `auto`: constraint and mean task time over the tasks that its epochs took; and what it chose
-    since, by how many tasks were waiting. Of `climb`: throughput and limit over time, samples that
-    were not used hollow; and throughput against the limit.
+    For `auto` it shows constraint and mean task time over the tasks of its epochs, and the
+    constraints chosen since, with the number of tasks that waited. For `climb` it shows throughput
+    and limit over time, unused samples hollow, and throughput against the limit.
 
     Args:
-        explanation: of one I/O task.
+        explanation: what explain() returned for one I/O task.
         path: the file to write.
-        limits: of `climb`, since when (s) which limit held, where a run file tells: an explanation
-            has the first and the last 128 samples only.
-        title: above the picture.
+        limits: for `climb`, (time in s, limit from then on), as a run file has them. Without them
+            the picture shows the first and the last 128 samples only, as an explanation does.
+        title: the title of the picture.
 
     Raises:
         ValueError: nothing was learned, or the path's suffix is unknown.
-        ModuleNotFoundError: there is no matplotlib.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     if not learned(explanation):
         raise ValueError(
             f"{explanation.get('flow')!r} with policy {explanation.get('policy')!r} has learned "
             "nothing in this run: there is nothing to draw"
         )
-    _draw(path, lambda: _learning(explanation, limits, title))
+    _write_picture(path, lambda: _draw_learning(explanation, limits, title))
 
 
 def learned(explanation: Mapping[str, Any]) -> bool:
-    """Whether `learning` can draw it."""
+    """Returns whether `learning` can draw this explanation."""
     return any(explanation.get(key) for key in ("epochs", "choices", "samples"))
 
 
 # ---- The file. ----------------------------------------------------------------------------------
 
 
-def _draw(path: PathLike, make: Callable[[], Figure]) -> None:
+def _write_picture(path: PathLike, make: Callable[[], Figure]) -> None:
     path = Path(path)
     if path.suffix.lower() not in _FORMATS:
-        raise ValueError(f"{str(path)!r}: a picture ends with one of {', '.join(_FORMATS)}")
+        raise ValueError(f"{str(path)!r}: the name must end with one of {', '.join(_FORMATS)}")
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:
@@ -222,15 +224,15 @@ def _draw(path: PathLike, make: Callable[[], Figure]) -> None:
         ) from error
     with mpl.rc_context(_STYLE):
         # Without a date, the same picture is the same file.
-        metadata = {} if path.suffix.lower() == ".png" else {_date_key(path): None}
+        metadata = {} if path.suffix.lower() == ".png" else {_choose_date_key(path): None}
         make().savefig(path, dpi=160, metadata=metadata)
 
 
-def _date_key(path: Path) -> str:
+def _choose_date_key(path: Path) -> str:
     return "CreationDate" if path.suffix.lower() == ".pdf" else "Date"
 
 
-def _figure(width: float, height: float, title: str) -> Figure:
+def _make_figure(width: float, height: float, title: str) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height))
@@ -239,7 +241,7 @@ def _figure(width: float, height: float, title: str) -> Figure:
     return figure
 
 
-def _from_zero(axes: Axes) -> None:
+def _begin_at_zero(axes: Axes) -> None:
     top = float(axes.dataLim.y1)  # -inf where nothing was drawn
     axes.set_ylim(0, top * 1.08 if top > 0 else 1)
 
@@ -247,7 +249,7 @@ def _from_zero(axes: Axes) -> None:
 def _check_kinds(kinds: Iterable[str]) -> None:
     for kind in kinds:
         if kind not in KINDS:
-            raise ValueError(f"kind {kind!r} is not known: there are {', '.join(KINDS)}")
+            raise ValueError(f"kind {kind!r} is not known: the kinds are {', '.join(KINDS)}")
 
 
 # ---- The timeline. ------------------------------------------------------------------------------
@@ -266,7 +268,7 @@ class _Calls:
 
         ordered = sorted(records, key=lambda record: record.start_s)
         names = dict.fromkeys((record.io, record.task) for record in ordered)
-        self.names = sorted(names, key=lambda name: name[0])  # those that compute first
+        self.names = sorted(names, key=lambda name: name[0])  # tasks that compute come first
         numbers = {name: number for number, name in enumerate(self.names)}
         self.start = np.array([record.start_s for record in ordered])
         self.end = np.array([record.end_s for record in ordered])
@@ -281,7 +283,7 @@ class _Calls:
         ]
 
 
-def _timeline(records: Sequence[TaskRecord], title: str) -> Figure:
+def _draw_timeline(records: Sequence[TaskRecord], title: str) -> Figure:
     import numpy as np
 
     calls = _Calls(records)
@@ -293,34 +295,34 @@ def _timeline(records: Sequence[TaskRecord], title: str) -> Figure:
         for row in range(rows)
         for io in (False, True)
     ]
-    lanes = [_lanes(calls.start[band], calls.end[band]) for band in bands]
+    lanes = [_assign_lanes(calls.start[band], calls.end[band]) for band in bands]
     one_by_one = len(records) <= _MOST_RECTANGLES and sum(n for _, n in lanes) <= _MOST_LANES
     height = 0.14 * sum(n for _, n in lanes) if one_by_one else max(1.6, 0.62 * rows)
-    figure = _figure(9, height + 2.6, title)
+    figure = _make_figure(9, height + 2.6, title)
     axes = figure.subplots(
         2, sharex=True, height_ratios=[max(height, 1.2), 1.4], gridspec_kw={"hspace": 0.05}
     )
     if one_by_one:
-        _rectangles(axes[0], calls, bands, lanes)
+        _draw_rectangles(axes[0], calls, bands, lanes)
     else:
-        _stacks(axes[0], calls, bands, [n for _, n in lanes])
+        _draw_stacks(axes[0], calls, bands, [n for _, n in lanes])
     what = "node" if together == 1 else "nodes"
     if not one_by_one:
         computing, io = (max(n for _, n in lanes[above::2]) for above in (0, 1))
         what += f"\n(full height: {computing} calls that compute, {io} of I/O)"
     axes[0].set_ylabel(what)
     _label_rows(axes[0], [n for _, n in lanes], together, one_by_one)
-    _legend(axes[0], calls)
-    _throughput(axes[1], calls)
+    _draw_legend(axes[0], calls)
+    _draw_throughput(axes[1], calls)
     axes[1].set_xlim(0, float(calls.end.max()) or 1)
     axes[1].set_xlabel("time (s)")
     return figure
 
 
-def _lanes(start: Array, end: Array) -> tuple[list[int], int]:
-    """For each call, sorted by start, the lowest lane that is free, and how many lanes there are.
+def _assign_lanes(start: Array, end: Array) -> tuple[list[int], int]:
+    """Returns for each call, sorted by start, the lowest free lane, and the number of lanes.
 
-    A lane is free again a hair before its call ends, since clocks of threads are read in turn.
+    A lane is free again slightly before its call ends, since threads read the clock in turn.
     """
     import heapq
 
@@ -337,7 +339,7 @@ def _lanes(start: Array, end: Array) -> tuple[list[int], int]:
     return lanes, max(lanes, default=-1) + 1
 
 
-def _rectangles(
+def _draw_rectangles(
     axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[tuple[list[int], int]]
 ) -> None:
     from matplotlib.collections import PolyCollection
@@ -356,30 +358,30 @@ def _rectangles(
     )
 
 
-def _stacks(axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[int]) -> None:
-    """In each band, how many calls of each task run at once, on average in each of many bins."""
+def _draw_stacks(axes: Axes, calls: _Calls, bands: Sequence[Any], lanes: Sequence[int]) -> None:
+    """Draws in each band how many calls of each task run at once: the average in many bins."""
     import numpy as np
 
     edges = np.linspace(0, float(calls.end.max()) or 1, _BINS + 1)
     for row in range(0, len(bands), 2):
         for above in (0, 1):
             band = bands[row + above]
-            most = max(lanes[above::2]) or 1  # the same scale in all rows
-            floor = np.full(_BINS, row + above + 0.94)  # upwards: the axis points down
+            most = max(lanes[above::2]) or 1  # all rows have the same scale
+            floor = np.full(_BINS, row + above + 0.94)  # it grows upwards: the axis points down
             for name in np.unique(calls.name[band]).tolist():
                 chosen = band[calls.name[band] == name]
                 ones = np.ones(len(chosen))
-                at_once = _mean_at_once(calls.start[chosen], calls.end[chosen], ones, edges)
+                at_once = _average_at_once(calls.start[chosen], calls.end[chosen], ones, edges)
                 ceiling = floor - at_once / most * 0.88
-                _fill(axes, edges, floor, ceiling, calls.colors[name])
+                _fill_bins(axes, edges, floor, ceiling, calls.colors[name])
                 floor = ceiling
 
 
-def _fill(axes: Axes, edges: Array, floor: Array, ceiling: Array, color: str) -> None:
-    """Fills bins from floor to ceiling; where neither changes, points are left out."""
+def _fill_bins(axes: Axes, edges: Array, floor: Array, ceiling: Array, color: str) -> None:
+    """Fills bins from floor to ceiling; leaves out points where neither changes."""
     import numpy as np
 
-    # Rounded to what nobody sees in a picture, so that noise of the sums is no change.
+    # Rounded to less than a picture shows, so that rounding errors of the sums are no change.
     step = max(float(np.abs(ceiling - floor).max()), 1e-9) * 1e-3
     rounded = np.round(np.stack((floor, ceiling)) / step)
     changed = np.append(True, (np.diff(rounded) != 0).any(axis=0))
@@ -388,12 +390,12 @@ def _fill(axes: Axes, edges: Array, floor: Array, ceiling: Array, color: str) ->
     axes.fill_between(at, floor[kept], ceiling[kept], step="post", color=color, linewidth=0)
 
 
-def _mean_at_once(start: Array, end: Array, weight: Array, edges: Array) -> Array:
-    """The mean over each bin of the summed weights of those between start and end; exact."""
+def _average_at_once(start: Array, end: Array, weight: Array, edges: Array) -> Array:
+    """Returns the exact mean over each bin of the summed weights of calls from start to end."""
     import numpy as np
 
     def area(since: Array) -> Array:
-        """Up to each edge, of all that began at `since` and never end."""
+        """Returns the area up to each edge of calls that begin at `since` and never end."""
         order = np.argsort(since, kind="stable")
         weights = np.concatenate(([0.0], np.cumsum(weight[order])))
         moments = np.concatenate(([0.0], np.cumsum((weight * since)[order])))
@@ -406,7 +408,7 @@ def _mean_at_once(start: Array, end: Array, weight: Array, edges: Array) -> Arra
 
 
 def _label_rows(axes: Axes, lanes: Sequence[int], together: int, one_by_one: bool) -> None:
-    """A tick in the middle of each row, a line between rows, and a thin one above the I/O."""
+    """Draws a tick in the middle of each row, a line between rows, and a thin one above the I/O."""
     heights = lanes if one_by_one else [1] * len(lanes)
     ticks, top = [], 0
     for row in range(0, len(heights), 2):
@@ -424,7 +426,7 @@ def _label_rows(axes: Axes, lanes: Sequence[int], together: int, one_by_one: boo
     axes.set_ylim(top, 0)
 
 
-def _legend(axes: Axes, calls: _Calls) -> None:
+def _draw_legend(axes: Axes, calls: _Calls) -> None:
     from matplotlib.patches import Patch
 
     most = 14
@@ -444,7 +446,7 @@ def _legend(axes: Axes, calls: _Calls) -> None:
     )
 
 
-def _throughput(axes: Axes, calls: _Calls) -> None:
+def _draw_throughput(axes: Axes, calls: _Calls) -> None:
     import numpy as np
 
     last = float(calls.end.max()) or 1.0
@@ -452,24 +454,24 @@ def _throughput(axes: Axes, calls: _Calls) -> None:
     start = calls.start
     end = np.maximum(
         calls.end, start + last * 1e-9
-    )  # a call of no time moves its bytes all the same
+    )  # a call that takes no time moves its bytes, too
     rate = calls.bytes / (end - start) / _MB
     floor = np.zeros(len(edges) - 1)
     for number in range(len(calls.names)):
         chosen = np.flatnonzero((calls.name == number) & (calls.bytes > 0))
         if not len(chosen):
             continue
-        ceiling = floor + _mean_at_once(start[chosen], end[chosen], rate[chosen], edges)
-        _fill(axes, edges, floor, ceiling, calls.colors[number])
+        ceiling = floor + _average_at_once(start[chosen], end[chosen], rate[chosen], edges)
+        _fill_bins(axes, edges, floor, ceiling, calls.colors[number])
         floor = ceiling
     axes.set_ylabel("I/O (MB/s)")
-    _from_zero(axes)
+    _begin_at_zero(axes)
 
 
 # ---- Bars and points. ---------------------------------------------------------------------------
 
 
-def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> Figure:
+def _draw_totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> Figure:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -478,7 +480,7 @@ def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> F
     for i, bar in enumerate(bars):
         gap = 0.0 if i == 0 else 1.0 if bar.group == bars[i - 1].group else 1.6
         places.append((places[-1] if places else 0.0) + gap)
-    figure = _figure(max(4.0, 1.2 + 0.55 * (places[-1] + 1)), 3.6, title)
+    figure = _make_figure(max(4.0, 1.2 + 0.55 * (places[-1] + 1)), 3.6, title)
     axes = figure.subplots()
     baselines = {bar.group: bar.seconds for bar in bars if bar.kind == "baseline"}
     for place, bar in zip(places, bars, strict=True):
@@ -531,16 +533,16 @@ def _totals(bars: Sequence[Bar], title: str, reference: str, most_s: float) -> F
     return figure
 
 
-def _against_constraint(points: Sequence[Point], title: str) -> Figure:
-    figure = _figure(5.5, 4.8, title)
+def _draw_against_constraint(points: Sequence[Point], title: str) -> Figure:
+    figure = _make_figure(5.5, 4.8, title)
     throughput, task_time = figure.subplots(2, sharex=True)
     known = sorted({point.constraint for point in points if point.constraint is not None})
-    none = known[0] / 2 if known else 1.0  # where those without a constraint stand
+    none = known[0] / 2 if known else 1.0  # the place of points without a constraint
     static = sorted(
         (point for point in points if point.kind == "static" and point.constraint is not None),
         key=lambda point: point.constraint or 0,
     )
-    for axes, value in ((throughput, _mb_per_s), (task_time, _task_s)):
+    for axes, value in ((throughput, _get_mb_per_s), (task_time, _get_task_s)):
         axes.plot(
             [point.constraint or none for point in static],
             [value(point) for point in static],
@@ -548,16 +550,16 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
             marker="o",
             markersize=4,
         )
-        groups = _beside_each_other(points, none)
+        groups = _group_points(points, none)
         nexts = [group[0][0] for group in groups[1:]] + [float("inf")]
         for beside, following in zip(groups, nexts, strict=False):
             for at, point in beside:
                 axes.plot(
                     at, value(point), color=KINDS[point.kind], marker=_MARKERS[point.kind], ls=""
                 )
-            # One text for all of them, from top to bottom: they would cover each other's.
+            # One text for all of them, from top to bottom, since several would overlap.
             ends = [at for at, _ in beside]
-            left = 4 * max(ends) > following  # where what follows has its names
+            left = 4 * max(ends) > following  # the names of the next group stand on the right
             beside.sort(key=lambda pair: -value(pair[1]))
             axes.annotate(
                 "\n".join(point.name for _, point in beside),
@@ -571,15 +573,15 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
         axes.set_xscale("log", base=2)
         axes.margins(x=0.1, y=0.15)
     throughput.set_ylabel("I/O throughput (MB/s)")
-    _from_zero(throughput)
+    _begin_at_zero(throughput)
     task_time.set_ylabel("I/O task time (s)")
     times = [point.task_s for point in points]
     if max(times) > 10 * min(times) > 0:
         task_time.set_yscale("log")
     else:
-        _from_zero(task_time)
+        _begin_at_zero(task_time)
     task_time.set_xlabel("constraint (MB/s held by a task)")
-    ticks = {value: f"{value:g}" for value in _few(_labelled(static) or known)}
+    ticks = {value: f"{value:g}" for value in _thin_out(_choose_labels(static) or known)}
     if any(point.constraint is None for point in points):
         ticks[none] = "none"
     task_time.set_xticks(list(ticks), list(ticks.values()))
@@ -588,8 +590,8 @@ def _against_constraint(points: Sequence[Point], title: str) -> Figure:
     return figure
 
 
-def _beside_each_other(points: Sequence[Point], none: float) -> list[list[tuple[float, Point]]]:
-    """All but the static ones with where they stand, those together that are hardly apart."""
+def _group_points(points: Sequence[Point], none: float) -> list[list[tuple[float, Point]]]:
+    """Groups points that are hardly apart, each with its place. Leaves out the static ones."""
     placed = [(none if point.constraint is None else point.constraint, point) for point in points]
     groups: list[list[tuple[float, Point]]] = []
     for at, point in sorted(placed, key=lambda pair: pair[0]):
@@ -604,27 +606,27 @@ def _beside_each_other(points: Sequence[Point], none: float) -> list[list[tuple[
 _MARKERS = {"baseline": "s", "unconstrained": "X", "static": "o", "auto": "^", "climb": "D"}
 
 
-def _mb_per_s(point: Point) -> float:
+def _get_mb_per_s(point: Point) -> float:
     return point.mb_per_s
 
 
-def _task_s(point: Point) -> float:
+def _get_task_s(point: Point) -> float:
     return point.task_s
 
 
-def _labelled(static: Sequence[Point]) -> list[float]:
-    """Where the axis has numbers: at the static constraints, if they are several."""
+def _choose_labels(static: Sequence[Point]) -> list[float]:
+    """Returns the places of the axis's numbers: the static constraints, if there are several."""
     return [point.constraint or 0 for point in static] if len(static) > 1 else []
 
 
-def _few(values: Sequence[float], most: int = 12) -> list[float]:
+def _thin_out(values: Sequence[float], most: int = 12) -> list[float]:
     return list(values[:: -(-len(values) // most) or 1])
 
 
 # ---- Learning. ----------------------------------------------------------------------------------
 
 
-def _learning(
+def _draw_learning(
     explanation: Mapping[str, Any], limits: Sequence[tuple[float, int]], title: str
 ) -> Figure:
     title = title or (
@@ -632,18 +634,18 @@ def _learning(
         f"{explanation['phase']}"
     )
     if explanation.get("samples"):
-        return _climbing(explanation, limits, title)
-    return _epochs_and_choices(explanation, title)
+        return _draw_climbing(explanation, limits, title)
+    return _draw_epochs_and_choices(explanation, title)
 
 
-def _epochs_and_choices(explanation: Mapping[str, Any], title: str) -> Figure:
+def _draw_epochs_and_choices(explanation: Mapping[str, Any], title: str) -> Figure:
     epochs, choices = explanation.get("epochs") or [], explanation.get("choices") or []
-    figure = _figure(8 if epochs and choices else 4.5, 4, title)
+    figure = _make_figure(8 if epochs and choices else 4.5, 4, title)
     columns = figure.subplots(2, bool(epochs) + bool(choices), squeeze=False, sharex="col")
     if epochs:
-        _epochs(columns[0, 0], columns[1, 0], epochs)
+        _draw_epochs(columns[0, 0], columns[1, 0], epochs)
     if choices:
-        _choices(columns[0, -1], columns[1, -1], choices)
+        _draw_choices(columns[0, -1], columns[1, -1], choices)
     if epochs and choices:
         columns[0, 1].sharey(columns[0, 0])
     constraints = sorted({one["constraint_mb_per_s"] for one in (*epochs, *choices)})
@@ -655,8 +657,8 @@ def _epochs_and_choices(explanation: Mapping[str, Any], title: str) -> Figure:
     return figure
 
 
-def _epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> None:
-    """An epoch is as wide as it had tasks; dotted and hollow if it was not registered."""
+def _draw_epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> None:
+    """Draws the epochs, each as wide as its number of tasks; dotted and hollow if unregistered."""
     at = 0
     for epoch in epochs:
         end = at + max(epoch["tasks"], 1)
@@ -672,12 +674,12 @@ def _epochs(above: Axes, below: Axes, epochs: Sequence[Mapping[str, Any]]) -> No
         at = end
     above.set_title(f"learning: {sum(epoch['tasks'] for epoch in epochs)} tasks")
     below.set_ylabel("mean time of a task (s)")
-    _from_zero(below)
+    _begin_at_zero(below)
     below.set_xlim(0, at)
     below.set_xlabel("I/O tasks that ended while it learned")
 
 
-def _choices(above: Axes, below: Axes, choices: Sequence[Mapping[str, Any]]) -> None:
+def _draw_choices(above: Axes, below: Axes, choices: Sequence[Mapping[str, Any]]) -> None:
     seconds = [one["now_ns"] / 1e9 for one in choices]
     constraints = [one["constraint_mb_per_s"] for one in choices]
     color = KINDS["auto"]
@@ -686,18 +688,18 @@ def _choices(above: Axes, below: Axes, choices: Sequence[Mapping[str, Any]]) -> 
     waiting = [one["waiting"] for one in choices]
     below.plot(seconds, waiting, color=_GREY, marker=".", linestyle="none")
     below.set_ylabel("tasks that waited then")
-    _from_zero(below)
+    _begin_at_zero(below)
     below.set_xlabel("time (s)")
 
 
-def _climbing(
+def _draw_climbing(
     explanation: Mapping[str, Any], limits: Sequence[tuple[float, int]], title: str
 ) -> Figure:
     samples = explanation["samples"]
     seconds = [one["now_ns"] / 1e9 for one in samples]
     used = [one for one in samples if one["used"]]
     color = KINDS["climb"]
-    figure = _figure(8, 4, title)
+    figure = _make_figure(8, 4, title)
     places: dict[str, Axes] = figure.subplot_mosaic(
         [["rate", "curve"], ["limit", "curve"]], width_ratios=[2, 1]
     )
@@ -707,7 +709,7 @@ def _climbing(
         fill = color if one["used"] else "white"
         rate.plot(at, one["mb_per_s"], color=color, marker="o", ms=3.5, mew=0.6, mfc=fill)
     rate.set_ylabel("throughput (MB/s)")
-    _from_zero(rate)
+    _begin_at_zero(rate)
     rate.tick_params(labelbottom=False)
     held = [*limits, (seconds[-1], limits[-1][1])] if limits else []
     at, held_then = zip(
@@ -715,7 +717,7 @@ def _climbing(
     )
     limit.plot(at, held_then, color=color, drawstyle="steps-post")
     limit.set_ylabel("limit (tasks at once)")
-    _from_zero(limit)
+    _begin_at_zero(limit)
     all_samples = explanation.get("samples_heard", len(samples))
     left_out = (
         f"; {all_samples - len(samples)} samples left out" if all_samples > len(samples) else ""
@@ -735,7 +737,7 @@ def _climbing(
         curve.set_title(f"limit at last: {explanation['limit']}")
     curve.set_xlabel("limit (tasks at once)")
     curve.set_ylabel("throughput (MB/s), samples used")
-    _from_zero(curve)
+    _begin_at_zero(curve)
     return figure
 
 
@@ -748,7 +750,7 @@ def draw_run(run: RunFile, folder: PathLike, *, suffix: str = ".png") -> list[Pa
 
     Raises:
         ValueError: the suffix is unknown.
-        ModuleNotFoundError: there is no matplotlib.
+        ModuleNotFoundError: matplotlib is not installed.
         OSError: a file cannot be written.
     """
     folder = Path(folder)
@@ -756,12 +758,12 @@ def draw_run(run: RunFile, folder: PathLike, *, suffix: str = ".png") -> list[Pa
     paths = []
     if run.records:
         paths.append(folder / f"timeline{suffix}")
-        timeline(run.records, paths[-1], title=_title(run))
+        timeline(run.records, paths[-1], title=_make_title(run))
     names = [explanation["flow"] for explanation in run.explanations]
     for explanation in filter(learned, run.explanations):
         flow, device = explanation["flow"], explanation["device"]
         name = flow if names.count(flow) == 1 else f"{flow}-{device}"
-        paths.append(folder / f"learning-{_file_name(name)}{suffix}")
+        paths.append(folder / f"learning-{_make_file_name(name)}{suffix}")
         learning(explanation, paths[-1], limits=run.limits.get((flow, device), ()))
     return paths
 
@@ -769,15 +771,15 @@ def draw_run(run: RunFile, folder: PathLike, *, suffix: str = ".png") -> list[Pa
 def compare_runs(
     runs: Mapping[str, RunFile], folder: PathLike, *, suffix: str = ".png"
 ) -> list[Path]:
-    """Draws several runs of a program against each other: `totals`, and `against_constraint` for
-    those that had I/O tasks. Returns the files.
+    """Compares several runs of a program: draws `totals`, and `against_constraint` for the runs
+    with I/O tasks. Returns the files.
 
     Args:
-        runs: by the name that a picture gives them; one without I/O tasks is the baseline.
-        folder, suffix: as in draw_run.
+        runs: the runs by their names in the picture; a run without I/O tasks is the baseline.
+        folder, suffix: as in draw_run().
 
     Raises:
-        ValueError: a run is cut off; and as in draw_run.
+        ValueError: a run is cut off; and as in draw_run().
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -786,11 +788,11 @@ def compare_runs(
         if run.summary is None:
             raise ValueError(f"run {name!r} is cut off: its total time is not known")
         explanations = run.explanations
-        kind = _kind(explanations[0]["policy"]) if explanations else "baseline"
+        kind = _find_kind(explanations[0]["policy"]) if explanations else "baseline"
         bars.append(Bar(name, run.summary["wall_s"], kind))
         io = [record for record in run.records if record.io]
         if io:
-            points.append(_point(name, kind, io, run))
+            points.append(_make_point(name, kind, io, run))
     paths = [folder / f"totals{suffix}"]
     totals(bars, paths[0])
     if points:
@@ -799,7 +801,7 @@ def compare_runs(
     return paths
 
 
-def _point(name: str, kind: str, io: Sequence[TaskRecord], run: RunFile) -> Point:
+def _make_point(name: str, kind: str, io: Sequence[TaskRecord], run: RunFile) -> Point:
     explanation = run.explanations[0]
     summary = run.summary
     assert summary is not None  # it is not cut off
@@ -808,18 +810,18 @@ def _point(name: str, kind: str, io: Sequence[TaskRecord], run: RunFile) -> Poin
     constraint = explanation["constraint_mb_per_s"]
     budget = run.devices.get(explanation["device"], {}).get("bandwidth_mb_per_s", 0)
     if not constraint and explanation["limit"] and budget:
-        constraint = budget / explanation["limit"]  # of climb: what would let so many run
+        constraint = budget / explanation["limit"]  # `climb`: the constraint with this limit
     rate = moved / _MB / summary["io_s"] if summary["io_s"] > 0 else 0.0
     return Point(name, constraint or None, rate, seconds / len(io), kind)
 
 
-def _kind(policy: str) -> str:
+def _find_kind(policy: str) -> str:
     if policy.startswith("auto"):
         return "auto"
     return {"none": "unconstrained", "fixed": "static"}.get(policy, policy)
 
 
-def _title(run: RunFile) -> str:
+def _make_title(run: RunFile) -> str:
     program = next((Path(word).name for word in run.run["command"] if word.endswith(".py")), "")
     summary = run.summary
     if summary is None:
@@ -830,7 +832,7 @@ def _title(run: RunFile) -> str:
     return f"{program}: {shown}" if program else shown
 
 
-def _file_name(text: str) -> str:
+def _make_file_name(text: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_.," else "_" for letter in text)
 
 
@@ -838,18 +840,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m ioweave.pictures`; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m ioweave.pictures",
-        description="Draws what Runtime(run_file=...) has written: the timeline, and how "
-        "constraints were learned; of several runs, their totals and what their I/O reached.",
+        description="Draws the run file that Runtime(run_file=...) has written: its timeline, and "
+        "how constraints were learned. Compares the times and the I/O of several runs.",
     )
     parser.add_argument("run_file", nargs="+", help="a run file")
-    parser.add_argument("--out", default=".", metavar="FOLDER", help="where to (default: here)")
+    parser.add_argument(
+        "--out", default=".", metavar="FOLDER", help="the folder of the pictures (default: here)"
+    )
     parser.add_argument("--format", default="png", choices=[form[1:] for form in _FORMATS])
     options = parser.parse_args(arguments)
     suffix = f".{options.format}"
     try:
         runs = {Path(path).stem: read(path) for path in options.run_file}
         if len(runs) < len(options.run_file):
-            raise ValueError("two run files have the same name: the pictures are named by it")
+            raise ValueError("two run files have the same name, which names their pictures")
         if len(runs) == 1:
             drawn = draw_run(next(iter(runs.values())), options.out, suffix=suffix)
         else:

@@ -1,12 +1,13 @@
 """Threads that run calls.
 
-A pool has a queue and so many slots; a call takes `task.cpus` of them. The call at the head of the
-queue waits until they are free and nobody passes it, so a large one is not starved. Threads are
-made as needed: those that do not wait inside a task are never more than `threads`. A task that
-waits for a future gives its slots back meanwhile, and another thread takes them; when it goes on
-it takes them again at once, so for a moment more may be taken than there are.
+A pool has a queue and a number of slots; a call takes `task.cpus` slots. The call at the head of
+the queue waits until enough slots are free, and no call overtakes it, so a large call is not
+starved. The pool makes threads as needed: at most `threads` of them do not wait inside a task. A
+task that waits for a future gives its slots to others meanwhile. It takes them again as soon as it
+continues, so for a moment more slots may be taken than exist.
 
-A thread that finds nothing parks on a lock of its own; who has work opens the newest one's.
+A thread that finds no call parks on a lock of its own. Whoever has work opens the lock of the
+thread that parked last.
 """
 
 from __future__ import annotations
@@ -41,17 +42,18 @@ class Worker:
         self.pool = pool
         self.gate = threading.Lock()
         self.gate.acquire()
-        self.call: Call | None = None  # what it runs
-        self.ran: object = None  # what it has run, to be let go of without the lock
+        self.call: Call | None = None  # the call that it runs
+        self.ran: object = None  # the last call and its outcome, to be dropped without the lock
         self.waiting = False  # it is inside result() or its like
         self.abandoned = False  # it hangs in a task that timed out, and was replaced
         self.process: WorkerProcess | None = None
-        self.counter: TaskCounter | None = None  # counts what the thread moves
+        self.counter: TaskCounter | None = None  # counts the bytes that the thread moves
 
     def count_for(self, counter: TaskCounter | None) -> None:
-        """From now on what the thread moves is for another device. Called on it, without the lock.
+        """Counts what the thread moves from now on for another device.
 
-        Only there: asking the kernel before and after each call costs more than short calls do."""
+        Called on that thread, without the lock, and only when the device changes: asking the kernel
+        before and after each call would take longer than a short call does."""
         if self.counter is not None:
             self.counter.end()
         self.counter = None
@@ -64,20 +66,20 @@ _local = threading.local()
 
 
 def current_worker() -> Worker | None:
-    """The worker whose thread this is."""
+    """Returns the worker that the current thread belongs to."""
     worker: Worker | None = getattr(_local, "worker", None)
     return worker
 
 
 class Pool:
-    """Every method needs the runtime's lock.
+    """A queue of calls and the threads that run them. Every method needs the runtime's lock.
 
     Args:
-        lock: the runtime's.
-        name: of its threads.
-        threads: most threads that run at once, and slots.
-        run: runs a call that has begun, and returns how it went. Called without the lock.
-        ended: told the call and that; returns what is to be called without the lock.
+        lock: the runtime's lock.
+        name: the name of its threads.
+        threads: how many threads may run at once, and the number of slots.
+        run: runs a call that has begun, and returns its outcome. Called without the lock.
+        ended: takes the call and its outcome; returns the steps to run without the lock.
     """
 
     def __init__(
@@ -95,18 +97,18 @@ class Pool:
         self._ended = ended
         self._queue: deque[Call] = deque()
         self._idle: list[Worker] = []
-        self._waiting = 0  # of the workers: inside result() or its like
-        self._looking = 0  # about to take a call from the queue, or to park
+        self._waiting = 0  # workers inside result() or its like
+        self._looking = 0  # workers about to take a call from the queue, or to park
         self._stopping = False
-        self._refused = False  # a thread, which is said once
-        self.ended = threading.Lock()  # opens after stop() when no thread is left that can end
+        self._refused = False  # no thread could be started, which is logged once
+        self.ended = threading.Lock()  # opens after stop(), when the last thread that can end has
         self.ended.acquire()
         self.workers: set[Worker] = set()
         self.free = threads
 
     def begin(self) -> None:
-        """A call will come. When it does it may be too late to start a thread: Python 3.12
-        has no new ones when the interpreter ends.
+        """Starts the first thread, for a call that will come. Later may be too late: Python 3.12
+        starts no threads while the interpreter ends.
 
         Raises:
             RuntimeError: this machine has no thread left.
@@ -117,10 +119,10 @@ class Pool:
     def push(self, call: Call) -> None:
         """Queues a call that is READY."""
         self._queue.append(call)
-        self.call_up()
+        self.wake_thread()
 
-    def call_up(self) -> None:
-        """Sees to it that threads look at the queue, if the call at its head can start."""
+    def wake_thread(self) -> None:
+        """Wakes or starts a thread if the call at the head of the queue can start."""
         queue = self._queue
         while queue and queue[0].state != READY:  # cancelled meanwhile
             queue.popleft()
@@ -135,11 +137,11 @@ class Pool:
             except RuntimeError as error:
                 if not self._refused:
                     self._refused = True
-                    _log.error("%s; tasks wait for the %d there are", error, len(self.workers))
+                    _log.error("%s; tasks wait for the %d threads", error, len(self.workers))
 
     def stop(self) -> None:
-        """Lets the threads end as soon as they have nothing to do. Again, after Ctrl-C: `ended`
-        opens again."""
+        """Lets the threads end as soon as they have nothing to do. Calling it again, after Ctrl-C,
+        opens `ended` again."""
         self._stopping = True
         while self._idle:
             self._looking += 1
@@ -148,12 +150,12 @@ class Pool:
             self.ended.release()
 
     def begin_wait(self, worker: Worker) -> None:
-        """The worker's task is about to wait for other tasks."""
+        """Gives the slots of a worker to others, since its task is about to wait for tasks."""
         worker.waiting = True
         self._waiting += 1
         if worker.call is not None:
             self.free += worker.call.task.cpus
-        self.call_up()
+        self.wake_thread()
 
     def end_wait(self, worker: Worker) -> None:
         if worker.abandoned:
@@ -164,24 +166,28 @@ class Pool:
             self.free -= worker.call.task.cpus
 
     def abandon(self, worker: Worker) -> None:
-        """Writes off the thread of a worker that hangs, and frees its slots for others."""
+        """Gives up the thread of a worker that hangs, and frees its slots for others."""
         worker.abandoned = True
         self.workers.discard(worker)
         if worker.waiting:
             self._waiting -= 1
         elif worker.call is not None:
             self.free += worker.call.task.cpus
-        self.call_up()
+        self.wake_thread()
 
     def _start_thread(self) -> None:
-        """
+        """Starts one more thread.
+
         Raises:
-            RuntimeError: too many on this machine, or the interpreter ends.
+            RuntimeError: this machine has too many threads, or the interpreter ends.
         """
         worker = Worker(self)
-        # Daemons: a task that hangs must not keep the interpreter from ending.
+        # A daemon thread: a task that hangs must not keep the interpreter from ending.
         thread = threading.Thread(
-            target=self._loop, args=(worker,), name=f"{self._name}-{len(self.workers)}", daemon=True
+            target=self._run_calls,
+            args=(worker,),
+            name=f"{self._name}-{len(self.workers)}",
+            daemon=True,
         )
         self.workers.add(worker)
         self._looking += 1
@@ -192,14 +198,14 @@ class Pool:
             self._looking -= 1
             raise
 
-    def _loop(self, worker: Worker) -> None:
+    def _run_calls(self, worker: Worker) -> None:
         _local.worker = worker
         lock = self._lock
         lock.acquire()
         while True:
-            call = self._take()
+            call = self._take_call()
             if call is None:
-                if self._park(worker):
+                if self._park_worker(worker):
                     continue
                 break
             worker.call = call
@@ -215,7 +221,7 @@ class Pool:
             todo = self._ended(call, outcome)
             if todo:
                 self._looking -= 1
-                self.call_up()
+                self.wake_thread()
                 lock.release()
                 carry_out(todo)
                 lock.acquire()
@@ -231,7 +237,7 @@ class Pool:
         if worker.process is not None:
             worker.process.close()
 
-    def _take(self) -> Call | None:
+    def _take_call(self) -> Call | None:
         queue = self._queue
         while queue:
             call = queue[0]
@@ -244,19 +250,19 @@ class Pool:
                 call.state = RUNNING
                 self._looking -= 1
                 if queue:
-                    self.call_up()
+                    self.wake_thread()
                 return call
             queue.popleft()
         return None
 
-    def _park(self, worker: Worker) -> bool:
-        """Waits until there may be something to do; False if the thread is to end."""
+    def _park_worker(self, worker: Worker) -> bool:
+        """Waits until there may be something to do; returns False if the thread is to end."""
         self._looking -= 1
         if self._stopping or len(self.workers) - self._waiting > self._most:
             return False
         self._idle.append(worker)
         self._lock.release()
-        worker.ran = None  # a thread that parks must not keep it
+        worker.ran = None  # a parked thread must not keep the call's objects
         worker.gate.acquire()
         self._lock.acquire()
         return True

@@ -1,11 +1,10 @@
-"""What a runtime does just now, for who waits for it: `Runtime(progress=True)`.
+"""Shows what a runtime does now: `Runtime(progress=True)`.
 
-On a terminal it is a table that is drawn anew a few times a second, below what the program prints;
-elsewhere (a file, a batch system, a notebook) a line now and then. Both go to standard error.
+On a terminal it is a table below the program's output, redrawn a few times a second. Elsewhere (a
+file, a batch system, a notebook) it is a line now and then. Both go to standard error.
 
-A thread of its own asks the runtime, and hands the result to rich, never the other way round: who
-prints or logs while it holds the runtime's lock waits for rich, which therefore must not wait for
-that lock.
+A thread of its own asks the runtime first, and then hands the result to rich. Rich must never wait
+for the runtime's lock: a thread that prints or logs while it holds that lock waits for rich.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ioweave")
 
 _MOST_ROWS = 12
-_WINDOW_S = 10.0  # the throughput of calls that ended is a mean over so long
+_WINDOW_S = 10.0  # the throughput of calls that ended is a mean over these seconds
 _MB = 1e6
 
 Key = tuple[str, str]  # a task and its device
@@ -41,14 +40,14 @@ class Progress:
 
     Args:
         stats: Runtime.stats; called on the thread of this.
-        explanations: of the I/O tasks, as by Runtime.explain().
-        console: where to; None: standard error.
-        draw_s: between two drawings of the table.
-        line_s: between two lines, where there is no terminal.
-        clock: seconds.
+        explanations: returns what Runtime.explain() returns, for all I/O tasks.
+        console: where to show it; None: standard error.
+        draw_s: seconds between two drawings of the table.
+        line_s: seconds between two lines, without a terminal.
+        clock: returns seconds.
 
     Raises:
-        ModuleNotFoundError: there is no rich.
+        ModuleNotFoundError: rich is not installed.
     """
 
     def __init__(
@@ -74,11 +73,10 @@ class Progress:
         self._began = clock()
         self._moved: deque[tuple[float, dict[Key, int]]] = deque()
         self._live: Live | None = None
-        if self._drawable():
+        if self._can_draw():
             from rich.live import Live
 
-            # What the program prints goes above the table; but to where it was sent to, if that
-            # is no terminal.
+            # What the program prints goes above the table, but only if it goes to a terminal.
             self._live = Live(
                 console=self._console,
                 auto_refresh=False,
@@ -87,9 +85,11 @@ class Progress:
             )
         self._period = draw_s if self._live is not None else line_s
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="ioweave-progress", daemon=True)
+        self._thread = threading.Thread(
+            target=self._show_repeatedly, name="ioweave-progress", daemon=True
+        )
 
-    def _drawable(self) -> bool:
+    def _can_draw(self) -> bool:
         console = self._console
         return console.is_terminal and not console.is_dumb_terminal and not console.is_jupyter
 
@@ -103,12 +103,12 @@ class Progress:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _loop(self) -> None:
+    def _show_repeatedly(self) -> None:
         try:
             while not self._end.wait(self._period):
                 self.show()
             self.show()
-        except Exception:  # the program goes on without
+        except Exception:  # the program continues without it
             _log.exception("progress is not shown any more")
         finally:
             with contextlib.suppress(Exception):
@@ -118,8 +118,10 @@ class Progress:
     def show(self) -> None:
         """Draws the table, or writes a line."""
         stats = self._stats()
-        rates = self._rates(stats)
-        why = {(one["flow"], one["device"]): _constraint(one) for one in self._explanations()}
+        rates = self._measure_rates(stats)
+        why = {
+            (one["flow"], one["device"]): _describe_constraint(one) for one in self._explanations()
+        }
         if self._live is None:
             self._console.file.write(self.line(stats, rates, why) + "\n")
             self._console.file.flush()
@@ -128,12 +130,12 @@ class Progress:
             self._live.start()
         self._live.update(self.table(stats, rates, why), refresh=True)
 
-    def _rates(self, stats: Stats) -> dict[Key, float]:
-        """MB/s: of a flow that runs those that its device was measured to move, since its calls may
-        take minutes; where it is not measured, those of the calls that ended in the last seconds.
-        """
+    def _measure_rates(self, stats: Stats) -> dict[Key, float]:
+        """Returns MB/s of each flow. For a flow with running calls, which may take minutes, it is
+        the measured throughput of its device. If that is not measured, it is the throughput of the
+        calls that ended in the last seconds."""
         now = self._clock()
-        moved = {_key(flow): flow.bytes for flow in stats.flows}
+        moved = {_make_key(flow): flow.bytes for flow in stats.flows}
         while len(self._moved) > 1 and self._moved[1][0] <= now - _WINDOW_S:
             self._moved.popleft()
         since, before = self._moved[0] if self._moved else (self._began, {})
@@ -141,7 +143,7 @@ class Progress:
         per_mb = _MB * (now - since) or math.inf
         ended = {key: (moved[key] - before.get(key, 0)) / per_mb for key in moved}
         return ended | {
-            _key(flow): flow.device_mb_per_s
+            _make_key(flow): flow.device_mb_per_s
             for flow in stats.flows
             if flow.running and flow.device_mb_per_s is not None
         }
@@ -149,13 +151,14 @@ class Progress:
     # ---- What is shown. -------------------------------------------------------------------------
 
     def line(self, stats: Stats, rates: Mapping[Key, float], why: Mapping[Key, str]) -> str:
-        """All in one: "ioweave 1:05: 8 of 48 cpus busy, 9 pending, 1 done; save on ssd ..."."""
+        """Returns all in one line:
+        "ioweave 1:05: 8 of 48 cpus busy, 9 pending, 1 done; save on ssd ..."."""
         parts = [
             f"{stats.cpus - stats.cpus_free} of {stats.cpus} cpus busy, {stats.pending} pending, "
-            f"{_done(stats)}"
+            f"{_describe_done(stats)}"
         ]
-        for flow in _busiest(stats.flows):
-            key = _key(flow)
+        for flow in _choose_flows(stats.flows):
+            key = _make_key(flow)
             constraint = f" ({why[key]})" if key in why else ""
             limit = f" of {flow.limit}" if flow.limit else ""
             parts.append(
@@ -165,7 +168,7 @@ class Progress:
         return f"ioweave {_clock(self._clock() - self._began)}: " + "; ".join(parts)
 
     def table(self, stats: Stats, rates: Mapping[Key, float], why: Mapping[Key, str]) -> Table:
-        """A row per I/O task, and one for all that computes."""
+        """Makes the table: a row for each I/O task, and one for all that compute."""
         from rich.table import Table
         from rich.text import Text
 
@@ -178,9 +181,9 @@ class Progress:
         for column in table.columns[1:6]:
             column.justify = "right"
         table.columns[-1].no_wrap = True
-        shown = _busiest(stats.flows)
+        shown = _choose_flows(stats.flows)
         for flow in shown:
-            key = _key(flow)
+            key = _make_key(flow)
             table.add_row(
                 Text(f"{flow.task} on {flow.device}"),
                 str(flow.waiting),
@@ -200,22 +203,21 @@ class Progress:
             str(stats.cpus),
             str(max(0, stats.succeeded - io_done)),
         )
-        table.caption = (
-            f"{_clock(self._clock() - self._began)}, {stats.pending} pending, {_done(stats)}"
-        )
+        passed = _clock(self._clock() - self._began)
+        table.caption = f"{passed}, {stats.pending} pending, {_describe_done(stats)}"
         table.caption_justify = "left"
         return table
 
 
-def _busiest(flows: Iterable[FlowStats]) -> list[FlowStats]:
-    """All in their order; of too many, those that have work first."""
+def _choose_flows(flows: Iterable[FlowStats]) -> list[FlowStats]:
+    """Returns the flows to show in their order. Of too many, those with work come first."""
     shown = list(flows)
     if len(shown) > _MOST_ROWS:
         shown.sort(key=lambda flow: flow.waiting + flow.running == 0)
     return shown[:_MOST_ROWS]
 
 
-def _done(stats: Stats) -> str:
+def _describe_done(stats: Stats) -> str:
     text = f"{stats.succeeded} done"
     for name, count in (("failed", stats.failed), ("cancelled", stats.cancelled)):
         if count:
@@ -223,12 +225,12 @@ def _done(stats: Stats) -> str:
     return text
 
 
-def _key(flow: FlowStats) -> Key:
+def _make_key(flow: FlowStats) -> Key:
     return flow.task, flow.device
 
 
-def _constraint(explanation: Mapping[str, Any]) -> str:
-    """As "fixed 8 MB/s", "auto 4 MB/s, learning", "climb, settled" or "none"."""
+def _describe_constraint(explanation: Mapping[str, Any]) -> str:
+    """Returns a text such as "fixed 8 MB/s", "auto 4 MB/s, learning", "climb, settled", "none"."""
     policy, phase = str(explanation["policy"]), str(explanation["phase"])
     held = explanation["constraint_mb_per_s"]
     text = f"{policy} {held:.3g} MB/s" if held else policy

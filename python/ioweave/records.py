@@ -1,4 +1,4 @@
-"""What became of the calls of a runtime: one record a call, the same for every runtime."""
+"""One record for each call of a runtime, the same for every runtime."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class TaskRecord:
         task: the task's name.
         device: the device of an I/O task; None: the task computes.
         node: the node's number; 0 is this machine.
-        ready_s: what it needed was there.
-        start_s, end_s: it ran.
-        bytes: what it moved.
+        ready_s: when all that the call needed was there.
+        start_s, end_s: when the call began and ended.
+        bytes: the bytes that it moved.
     """
 
     task: str
@@ -28,5 +28,5 @@ class TaskRecord:
 
     @property
     def io(self) -> bool:
-        """Whether it is a call of an I/O task."""
+        """Whether the call is one of an I/O task."""
         return self.device is not None

@@ -1,12 +1,13 @@
 """The run file of a Python runtime: what became of its calls, and why (docs/run-file.md).
 
-`Runtime(run_file="run.jsonl")` writes it, `read("run.jsonl")` reads it, and so does every reader of
-the run files of `ioweave run`: the schema is the same.
+`Runtime(run_file="run.jsonl")` writes it and `read("run.jsonl")` reads it. The schema is that of
+the run files of `ioweave run`, so every reader of those can read it, too.
 
-A `Recorder` takes the calls as they end. They are packed (45 bytes each) until there are enough for
-a block, or a second has passed; the thread that ended the last of them writes it, without the
-runtime's lock. So memory does not grow with the number of calls, unless the records are to be kept.
-The file is `FILE.part` until it is whole, and then renamed; one that is cut off keeps that name.
+A `Recorder` takes the calls as they end. It packs them (45 bytes each) until there are enough for a
+block, or a second has passed. The thread that ended the last of them writes the block, without the
+runtime's lock. So memory does not grow with the number of calls, unless records are to be kept. The
+file is called `FILE.part` until it is complete, and is then renamed. A file that is cut off keeps
+that name.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ SCHEMA = "ioweave.run/2"
 _READ_SCHEMAS = (SCHEMA, "ioweave.run/1")
 _CALL = struct.Struct("<IIdddqB")  # task, node, ready_s, start_s, end_s, bytes, failed
 _BLOCK = 1024  # calls
-_PERIOD_S = 1.0  # or what came in so long
+_PERIOD_S = 1.0  # a block is written after so long even if it is not full
 
 
 class Union:
-    """The time that any of many intervals covers.
+    """The time that at least one of many intervals covers.
 
-    Memory goes by the number of gaps. Beyond `most` of them the shortest are closed, as if the
+    Memory grows with the number of gaps. Beyond `most` gaps the shortest are closed, as if the
     moment between two short tasks belonged to them.
     """
 
     def __init__(self, most: int = 1 << 16) -> None:
         self._most = most
-        self._closed = 0.0  # gaps up to this are
+        self._closed = 0.0  # gaps up to this length are closed
         self._merged: list[tuple[float, float]] = []
         self._new: list[tuple[float, float]] = []
 
@@ -62,17 +63,17 @@ class Union:
             self.intervals()
 
     def intervals(self) -> list[tuple[float, float]]:
-        """Disjoint, in order."""
+        """Returns the covered intervals: disjoint, in order."""
         if self._new:
             self._new += self._merged
             self._new.sort()
-            self._merged, self._new = self._joined(self._new), []
+            self._merged, self._new = self._join_intervals(self._new), []
             while len(self._merged) > self._most:
                 self._closed = max(1e-6, 2 * self._closed)
-                self._merged = self._joined(self._merged)
+                self._merged = self._join_intervals(self._merged)
         return self._merged
 
-    def _joined(self, intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    def _join_intervals(self, intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
         joined: list[tuple[float, float]] = []
         begin = end = -1.0
         for start, stop in intervals:
@@ -92,7 +93,7 @@ class Union:
         return sum(end - start for start, end in self.intervals())
 
     def seconds_with(self, other: Union) -> float:
-        """Of the time that both cover."""
+        """Returns the seconds that this and the other both cover."""
         ours, theirs = self.intervals(), other.intervals()
         i = j = 0
         both = 0.0
@@ -107,7 +108,7 @@ class Union:
 
 @dataclass
 class _Totals:
-    """The calls of a task, on a device if it does I/O."""
+    """The sums over the calls of a task; the task has a device if it does I/O."""
 
     name: str
     device: str | None
@@ -117,19 +118,19 @@ class _Totals:
     seconds: float = 0.0
 
     def line_head(self) -> str:
-        """How the line of a call begins."""
+        """Returns the beginning of the line of a call."""
         device = "" if self.device is None else f'"device":{json.dumps(self.device)},'
         return f'{{"type":"call","task":{json.dumps(self.name)},{device}"node":'
 
 
 class Recorder:
-    """Takes what became of the calls of a runtime. Any thread may use it.
+    """Records what became of the calls of a runtime. Any thread may use it.
 
     Args:
-        path: the run file; None: none is written.
-        keep: records() is wanted.
+        path: the run file; None: no file is written.
+        keep: whether records() is wanted.
         runtime: what the first line says of the runtime: "kind", "target", "nodes", "cpus".
-        devices: those that the runtime knows.
+        devices: the devices that the runtime knows.
 
     Raises:
         OSError: the file cannot be made.
@@ -145,7 +146,7 @@ class Recorder:
     ) -> None:
         self._path = None if path is None else Path(path)
         self._keep = keep
-        self._lock = threading.Lock()  # of all below but the file
+        self._lock = threading.Lock()  # guards all below up to _writing
         self._pending = bytearray()
         self._kept = bytearray()
         self._lines: list[str] = []
@@ -153,7 +154,7 @@ class Recorder:
         self._totals: list[_Totals] = []
         self._flush_at = time.monotonic() + _PERIOD_S
         self._closed = False
-        self._writing = threading.Lock()  # of the file and what is summed up while writing
+        self._writing = threading.Lock()  # guards the file and the sums made while writing
         self._io, self._computing = Union(), Union()
         self._usage = _usage()
         self._file: io.TextIOWrapper | None = None
@@ -162,10 +163,12 @@ class Recorder:
                 raise IsADirectoryError(
                     errno.EISDIR, "the run file is a folder", os.fspath(self._path)
                 )
-            self._file = _part_of(self._path).open("w", encoding="utf-8")
+            self._file = _make_part_path(self._path).open("w", encoding="utf-8")
             devices = list(devices)
-            self._put(_line("run", **_run(runtime, devices)))
-            self._put(*(_line("device", **_device(device)) for device in devices))
+            self._write_lines(_format_line("run", **_describe_run(runtime, devices)))
+            self._write_lines(
+                *(_format_line("device", **_describe_device(device)) for device in devices)
+            )
 
     def call(
         self,
@@ -178,8 +181,7 @@ class Recorder:
         nbytes: int,
         failed: bool = False,
     ) -> bool:
-        """A run of a call has ended, or failed. Whether flush() is due; until then it only takes
-        note."""
+        """Notes that a run of a call has ended, or failed. Returns whether flush() is due."""
         with self._lock:
             number = self._tasks.get((task, device))
             if number is None:
@@ -190,7 +192,7 @@ class Recorder:
             return (full or time.monotonic() > self._flush_at) and not self._closed
 
     def add(self, record: TaskRecord, *, failed: bool = False) -> None:
-        """The same of a record, where nothing is held up by writing."""
+        """Notes a record, and writes if that is due. For threads that writing may hold up."""
         due = self.call(
             record.task,
             record.device,
@@ -205,22 +207,23 @@ class Recorder:
             self.flush()
 
     def limit(self, task: str, device: str, limit: int, at_s: float) -> None:
-        """From now on so many calls of an I/O task run at once on a node; 0: any number."""
+        """Notes that from now on `limit` calls of an I/O task may run at once on a node; 0: any
+        number."""
         if self._file is not None:
-            line = _line("limit", task=task, device=device, at_s=round(at_s, 6), limit=limit)
+            line = _format_line("limit", task=task, device=device, at_s=round(at_s, 6), limit=limit)
             with self._lock:
                 self._lines.append(line)
 
     def flush(self) -> None:
-        """Sums up what was noted, and writes it; not while another thread is at it."""
+        """Sums up what was noted, and writes it. Does nothing while another thread does so."""
         if self._writing.acquire(blocking=False):
             try:
-                self._flush()
+                self._write_pending()
             finally:
                 self._writing.release()
 
-    def _flush(self) -> None:
-        """Needs `_writing`."""
+    def _write_pending(self) -> None:
+        """Does what flush() does. Needs `_writing`."""
         with self._lock:
             self._flush_at = time.monotonic() + _PERIOD_S
             pending, self._pending = self._pending, bytearray()
@@ -245,10 +248,10 @@ class Recorder:
                 + (f',"bytes":{nbytes}' if nbytes else "")
                 + (',"failed":true}' if failed else "}")
             )
-        self._put(*lines)
+        self._write_lines(*lines)
 
     def records(self) -> list[TaskRecord]:
-        """All that were kept, in the order of time in which they ended."""
+        """Returns all records that were kept, in the order in which the calls ended."""
         with self._lock:
             packed = bytes(self._kept + self._pending)
             totals = list(self._totals)
@@ -265,40 +268,48 @@ class Recorder:
         explanations: Iterable[Mapping[str, Any]] = (),
         exit_code: int = 0,
     ) -> None:
-        """Writes the rest, and the summary, and gives the file its name. A file that cannot be
-        written is a warning in the log: the program's work is done.
+        """Writes the rest and the summary, and gives the file its name. If the file cannot be
+        written, that is a warning in the log, since the program's work is done.
 
         Args:
-            wall_s: how long the runtime was active, in the time of its records.
+            wall_s: how long the runtime was active, on the clock of its records.
             tasks: counts of calls by what became of them.
-            explanations: of every I/O task, as by explain().
+            explanations: what explain() returns for every I/O task.
             exit_code: 0, or 1 if the program or a task failed.
         """
         explained = {(one["flow"], one["device"]): one for one in explanations}
         with self._writing:
-            self._flush()
+            self._write_pending()
             with self._lock:
                 self._closed = True
-            for key in explained.keys() - self._tasks.keys():  # none of whose calls has ended
+            for key in explained.keys() - self._tasks.keys():  # tasks without a call that ended
                 self._totals.append(_Totals(*key))
             for total in self._totals:
-                self._put(_line("task", **_task(total, explained.get((total.name, total.device)))))
-            self._put(_line("summary", **self._summary(wall_s, tasks, exit_code)))
-            self._name()
+                self._write_lines(
+                    _format_line(
+                        "task", **_describe_task(total, explained.get((total.name, total.device)))
+                    )
+                )
+            self._write_lines(
+                _format_line("summary", **self._make_summary(wall_s, tasks, exit_code))
+            )
+            self._rename_file()
 
     def discard(self) -> None:
-        """Nothing has run: leaves no file."""
+        """Deletes the file, since nothing has run."""
         if self._file is not None and self._path is not None:
-            self._abandon()
-            _part_of(self._path).unlink(missing_ok=True)
+            self._close_file()
+            _make_part_path(self._path).unlink(missing_ok=True)
 
-    def _abandon(self) -> None:
+    def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with contextlib.suppress(OSError):  # what is left in its buffer cannot be written
+            with contextlib.suppress(OSError):  # the rest of its buffer cannot be written
                 file.close()
 
-    def _summary(self, wall_s: float, tasks: Mapping[str, int], exit_code: int) -> dict[str, Any]:
+    def _make_summary(
+        self, wall_s: float, tasks: Mapping[str, int], exit_code: int
+    ) -> dict[str, Any]:
         user_s, system_s, read_bytes = (
             now - before for now, before in zip(_usage(), self._usage, strict=True)
         )
@@ -327,42 +338,42 @@ class Recorder:
             "remarks": [],
         }
 
-    def _put(self, *lines: str) -> None:
+    def _write_lines(self, *lines: str) -> None:
         if self._file is not None and lines:
             try:
                 self._file.write("\n".join(lines) + "\n")
-                self._file.flush()  # nothing is left to a child that forks, or to be lost
+                self._file.flush()  # so that no forked child writes it too, and nothing is lost
             except OSError as error:
-                self._give_up(error)
+                self._cut_off(error)
 
-    def _name(self) -> None:
+    def _rename_file(self) -> None:
         if self._file is None or self._path is None:
             return
         try:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-            _part_of(self._path).replace(self._path)
+            _make_part_path(self._path).replace(self._path)
         except OSError as error:
-            self._give_up(error)
+            self._cut_off(error)
         self._file = None
 
-    def _give_up(self, error: OSError) -> None:
-        self._abandon()
+    def _cut_off(self, error: OSError) -> None:
+        self._close_file()
         if self._path is not None:
-            part = _part_of(self._path)
-            _log.warning("the run file is cut off, and stays %s: %s", part, error)
+            part = _make_part_path(self._path)
+            _log.warning("the run file is cut off, and keeps the name %s: %s", part, error)
 
 
-def _part_of(path: Path) -> Path:
+def _make_part_path(path: Path) -> Path:
     return path.with_name(path.name + ".part")
 
 
-def _line(type_: str, **keys: Any) -> str:
+def _format_line(type_: str, **keys: Any) -> str:
     return json.dumps({"type": type_, **keys}, separators=(",", ":"))
 
 
-def _run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any]:
+def _describe_run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any]:
     started = datetime.datetime.now(datetime.timezone.utc)
     return {
         "schema": SCHEMA,
@@ -370,9 +381,9 @@ def _run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any
         "started": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "command": list(sys.orig_argv),
         "directory": os.getcwd(),  # noqa: PTH109 (as text)
-        "machine": _machine(),
-        "mounts": _mounts(device.path for device in devices if device.path is not None),
-        # The settings of `ioweave run`, which is not at work here.
+        "machine": _describe_machine(),
+        "mounts": _find_mounts(device.path for device in devices if device.path is not None),
+        # The settings of `ioweave run`, which does not run here.
         "config": {
             "policy": "off",
             "engine": "uring",
@@ -385,7 +396,7 @@ def _run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict[str, Any
     }
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _describe_device(device: Device) -> dict[str, Any]:
     return {
         "name": device.name,
         "path": None if device.path is None else os.path.abspath(device.path),  # noqa: PTH100
@@ -395,7 +406,7 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
-def _task(total: _Totals, explanation: Mapping[str, Any] | None) -> dict[str, Any]:
+def _describe_task(total: _Totals, explanation: Mapping[str, Any] | None) -> dict[str, Any]:
     keys: dict[str, Any] = {"name": total.name}
     if total.device is not None:
         keys["device"] = total.device
@@ -407,7 +418,8 @@ def _task(total: _Totals, explanation: Mapping[str, Any] | None) -> dict[str, An
 
 
 def _usage() -> tuple[float, float, float]:
-    """User and system seconds and bytes read from storage, of this process and its children."""
+    """Returns user seconds, system seconds and bytes read from storage, of this process and its
+    children."""
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ours, theirs = (resource.getrusage(who) for who in whose)
     return (
@@ -417,19 +429,19 @@ def _usage() -> tuple[float, float, float]:
     )
 
 
-def _machine() -> dict[str, Any]:
+def _describe_machine() -> dict[str, Any]:
     return {
         "host": platform.node(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
-        "processor": _processor(),
+        "processor": _read_processor(),
         "cpus": os.cpu_count() or 1,
         "cpus_allowed": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
     }
 
 
-def _processor() -> str:
+def _read_processor() -> str:
     for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":
@@ -437,8 +449,8 @@ def _processor() -> str:
     return ""
 
 
-def _mounts(paths: Iterable[str | os.PathLike[str]]) -> list[dict[str, str]]:
-    """The mounts that hold the paths, as far as they exist."""
+def _find_mounts(paths: Iterable[str | os.PathLike[str]]) -> list[dict[str, str]]:
+    """Returns the mounts that hold the paths, of paths that exist."""
     numbers = {Path(path).stat().st_dev for path in paths if os.path.exists(path)}  # noqa: PTH110
     found: dict[int, dict[str, str]] = {}
     for number, path, kind, source in mounts():
@@ -456,9 +468,11 @@ class RunFile:
 
     Attributes:
         run: the first line.
-        devices, tasks: by name; an I/O task by (name, device).
+        devices: by name.
+        tasks: by (name, device); the device of a task that computes is None.
         records: one for each run of a call.
-        limits: by (name, device) of an I/O task: since when, in s, so many ran at once on a node.
+        limits: by (name, device) of an I/O task: (time in s, how many may run at once on a node
+            from then on).
         summary: the last line; None: the file is cut off.
     """
 
@@ -471,15 +485,15 @@ class RunFile:
 
     @property
     def explanations(self) -> list[dict[str, Any]]:
-        """Of all I/O tasks, as by Runtime.explain()."""
+        """What Runtime.explain() returned for each I/O task."""
         return [task["explanation"] for task in self.tasks.values() if "explanation" in task]
 
 
 def read(path: str | os.PathLike[str]) -> RunFile:
-    """Reads a run file; of one that is cut off, what is there.
+    """Reads a run file, also one that is cut off.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
         ValueError: it is no run file; the text names the line.
     """
     found: RunFile | None = None
@@ -488,27 +502,27 @@ def read(path: str | os.PathLike[str]) -> RunFile:
             try:
                 if not line.endswith("\n"):
                     break  # cut off in the middle
-                found = _take(found, _parsed(line))
+                found = _add_line(found, _parse_line(line))
             except (KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"{path}: line {number}: no run file: {error}") from error
+                raise ValueError(f"{path}: line {number}: not a run file: {error}") from error
     if found is None:
-        raise ValueError(f"{path}: no run file: it is empty")
+        raise ValueError(f"{path}: not a run file: it is empty")
     return found
 
 
-def _parsed(line: str) -> Any:
-    # The file may be somebody else's, and what stands in it goes to terminals and into pictures.
+def _parse_line(line: str) -> Any:
+    # The file may be somebody else's, and its texts go to terminals and into pictures.
     harmless = line[:-1].isprintable() and "\\" not in line
-    return json.loads(line, object_hook=None if harmless else _all_printable)
+    return json.loads(line, object_hook=None if harmless else _make_printable)
 
 
-def _all_printable(table: dict[str, Any]) -> dict[str, Any]:
+def _make_printable(table: dict[str, Any]) -> dict[str, Any]:
     return {
         key: printable(value) if isinstance(value, str) else value for key, value in table.items()
     }
 
 
-def _take(found: RunFile | None, line: dict[str, Any]) -> RunFile:
+def _add_line(found: RunFile | None, line: dict[str, Any]) -> RunFile:
     kind = line["type"]
     if found is None:
         if kind != "run" or line["schema"] not in _READ_SCHEMAS:

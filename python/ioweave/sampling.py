@@ -1,5 +1,5 @@
-"""How fast a device moves bytes, measured for the policies that need it: about once a second, but
-more often at first, where a policy may learn much from little."""
+"""Measures how fast a device moves bytes, for the policies that need it: about once a second, and
+more often at first, when a policy may learn much from little."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _log = logging.getLogger("ioweave")
 
 
 class Counter(Protocol):
-    """Bytes moved so far, reads and writes together."""
+    """Counts the bytes moved so far, reads and writes together."""
 
     def read(self) -> int: ...
 
 
 class ProcessCounter:
-    """What some processes read and wrote by system calls, on whatever device, the page cache
-    included. `pids` are asked each time; one that has ended counts no more."""
+    """Counts what some processes read and wrote by system calls, on any device and in the page
+    cache. `pids` is called each time; a process that has ended adds nothing more."""
 
     def __init__(self, pids: Callable[[], Iterable[int]], proc: Path = Path("/proc")) -> None:
         self._pids = pids
@@ -45,24 +45,24 @@ class ProcessCounter:
                 continue
             fields = dict(line.split(": ") for line in lines)
             now[pid] = int(fields["rchar"]) + int(fields["wchar"])
-        # By differences, so that a process that ends does not take its bytes away again.
+        # The sum of differences, so that it keeps the bytes of a process that ends.
         self._sum += sum(moved - self._last.get(pid, 0) for pid, moved in now.items())
         self._last = now
         return self._sum
 
 
 class TaskCounter:
-    """What the I/O tasks on a device moved by system calls of their own threads, so that other I/O
-    of the program does not count. A thread says begin() before the first of its calls on the
-    device and end() after the last one.
+    """Counts what the I/O tasks on a device moved by system calls of their own threads, so that
+    other I/O of the program does not count. A thread calls begin() before the first of its calls on
+    the device and end() after the last one.
 
-    Tasks may leave their I/O to others: programs that they start, asynchronous requests. So where
-    the threads moved less than half of what the calls that ended say, or nothing, all that the
+    Tasks may leave their I/O to others: programs that they start, asynchronous requests. So if the
+    threads moved nothing, or less than half of the bytes of the calls that ended, all that the
     process moves counts.
 
     Args:
-        said: bytes of the calls that have ended.
-        process: counts all.
+        said: returns the bytes of the calls that have ended.
+        process: counts all bytes of the process.
     """
 
     def __init__(self, said: Callable[[], int], process: Counter) -> None:
@@ -70,7 +70,7 @@ class TaskCounter:
         self._process = process
         self._lock = threading.Lock()
         self._ended = 0
-        self._running: dict[_ThreadIo, int] = {}  # and what the thread had moved before it began
+        self._running: dict[_ThreadIo, int] = {}  # what the thread had moved before it began
         self._last = (0, process.read())
         self._sum = 0
 
@@ -101,7 +101,8 @@ class TaskCounter:
 
 
 class _ThreadIo:
-    """What a thread read and wrote by system calls. Any thread may ask, while it lives."""
+    """Counts what a thread read and wrote by system calls. Any thread may call it while that thread
+    lives."""
 
     def __init__(self) -> None:
         try:
@@ -125,7 +126,7 @@ class _ThreadIo:
 
 
 class OtherThreadsCounter:
-    """What this process moved by system calls, but for the thread that asks: one that serves its
+    """Counts what this process moved by system calls, without the calling thread, which serves its
     sockets, as Dask's event loop does."""
 
     def __init__(self) -> None:
@@ -146,8 +147,8 @@ def _this_thread() -> _ThreadIo:
 
 
 def counter_of(state: DeviceState, pids: Callable[[], Iterable[int]]) -> Counter:
-    """The counter of a device: its disk's where it has a path and the kernel counts there, or else
-    that of its tasks, which they find in the device's state."""
+    """Returns the counter of a device: that of its disk if it has a path and the kernel counts
+    there, or else that of its tasks, which find it in the device's state."""
     path = state.device.path
     counter = DiskCounter.of_path(path) if path is not None else None
     if counter is not None:
@@ -156,8 +157,8 @@ def counter_of(state: DeviceState, pids: Callable[[], Iterable[int]]) -> Counter
     return state.tasks
 
 
-#: Operations seldom come alone: the first sample begins when those that come with the first one
-#: wait, or it would be of a device that was not asked for more.
+#: Operations seldom come alone. The first sample begins when those that come with the first one
+#: wait; an earlier sample would measure a device that is not asked for all it can do.
 _GATHERING_S = 0.02
 
 
@@ -166,11 +167,11 @@ class Sampler:
 
     Args:
         lock: the runtime's.
-        devices: the devices that have something to measure; asked with the lock held.
+        devices: returns the devices to measure; called with the lock held.
         counter: makes the counter of a device.
-        tell: told a device, its bytes per second and the seconds that it was measured, with the
-            lock held.
-        period: seconds between two samples, when the first ones are over.
+        tell: called with a device, its bytes per second and the seconds that it was measured, with
+            the lock held.
+        period: seconds between two samples, after the first ones.
     """
 
     def __init__(
@@ -187,27 +188,28 @@ class Sampler:
         self._tell = tell
         self._period = period
         self._counters: dict[int, Counter] = {}
-        self._last: dict[int, tuple[float, int]] = {}  # by device: when, and bytes then
-        self._failed = False  # which is said once
+        self._last: dict[int, tuple[float, int]] = {}  # (time, bytes) of the last sample, by device
+        self._failed = False  # logged once
         self._wake = threading.Event()
         self._stopping = False
-        self._watching = False  # for operations that work_came() is not told of
+        self._watching = False  # for operations without a work_came()
         self._thread: threading.Thread | None = None
 
     def watch(self) -> None:
-        """From now on there may be something to measure at any time. Needs the lock."""
+        """Measures from now on all the time, since operations may come unannounced. Needs the
+        lock."""
         if not self._watching:
             self._watching = True
             self.begin()
             self.work_came()
 
     def begin(self) -> None:
-        """Something to measure will come; as Pool.begin(). Needs the lock."""
+        """Starts the thread, as Pool.begin(): something to measure will come. Needs the lock."""
         if self._thread is None:
-            self._thread = started(self._loop, "sampler")
+            self._thread = started(self._sample_repeatedly, "sampler")
 
     def work_came(self) -> None:
-        """Something to measure is there. Needs the lock."""
+        """Wakes the thread, since there is something to measure. Needs the lock."""
         if not self._wake.is_set():
             self._wake.set()
 
@@ -218,7 +220,7 @@ class Sampler:
         if self._thread is not None:
             self._thread.join()
 
-    def _loop(self) -> None:
+    def _sample_repeatedly(self) -> None:
         samples = 0
         busy = False
         while not self._stopping:
@@ -228,7 +230,7 @@ class Sampler:
                     return
                 period = _GATHERING_S
             self._wake.clear()
-            # Work that comes sets the event: only the end of the run cuts a period short.
+            # New work sets the event, too, but only the end of the run cuts a period short.
             end = time.monotonic() + period
             while not self._stopping and (left := end - time.monotonic()) > 0:
                 if self._wake.wait(left):
@@ -238,16 +240,16 @@ class Sampler:
             busy = self.sample(time.monotonic()) or self._watching
 
     def sample(self, now: float) -> bool:
-        """Measures each device that has something to measure, at `now` in seconds, and tells those
-        that had it the last time too. Returns whether there was any."""
+        """Measures each device that has something to measure, at `now` in seconds. Reports the
+        devices that were measured the last time, too. Returns whether there was any device."""
         with self._lock:
             busy = list(self._devices())
-        moved = {state.id: self._moved(state) for state in busy}  # takes time: without the lock
+        moved = {state.id: self._read_counter(state) for state in busy}  # takes time: no lock
         with self._lock:
             latest: dict[int, tuple[float, int]] = {}
             for state in busy:
                 last, bytes_moved = self._last.get(state.id), moved[state.id]
-                if bytes_moved is None:  # the next sample is of both periods
+                if bytes_moved is None:  # the next sample covers both periods
                     if last is not None:
                         latest[state.id] = last
                     continue
@@ -258,13 +260,13 @@ class Sampler:
             self._last = latest
         return bool(busy)
 
-    def _moved(self, state: DeviceState) -> int | None:
-        """What the device moved so far; None if that cannot be found out now."""
+    def _read_counter(self, state: DeviceState) -> int | None:
+        """Returns the bytes that the device moved so far; None if they cannot be read now."""
         try:
             if state.id not in self._counters:
                 self._counters[state.id] = self._counter(state)
             return self._counters[state.id].read()
-        except (OSError, ValueError) as error:  # descriptors are short, say
+        except (OSError, ValueError) as error:  # such as too few descriptors
             if not self._failed:
                 self._failed = True
                 _log.warning("device %s is not measured for now: %s", state.device.name, error)

@@ -1,15 +1,16 @@
-"""The simulating runtime: what a program would take on a cluster that is not at hand.
+"""The simulating runtime: how long a program would take on a cluster that is not at hand.
 
-`Runtime("sim://12x48", costs=..., curves=...)` takes the same calls of tasks as the embedded one
-and links them by the same rules, but runs no function: a task takes the seconds that `costs` say,
-and an I/O task moves its bytes over a device whose throughput follows a curve, when the same policy
-as everywhere lets it. Time is virtual: 10,000 nodes and a million tasks take minutes.
+`Runtime("sim://12x48", costs=..., curves=...)` takes the same calls of tasks as the embedded
+runtime and links them by the same rules, but runs no function. A task takes the seconds that
+`costs` say. An I/O task moves its bytes over a device whose throughput follows a curve, and starts
+when the policy says, which is the same as everywhere. Time is virtual: 10,000 nodes and a million
+tasks take minutes.
 
-Values are not computed: a future's result is None. Programs whose course depends on values need
+Values are not computed: a future's result is None. A program whose course depends on values needs
 them from elsewhere.
 
-Time goes on where the program waits, and at its end: `_go_on`, in pieces, under the runtime's lock,
-so that another thread can look between them.
+Virtual time advances where the program waits, and at its end. `_advance` does so in pieces under
+the runtime's lock, so that another thread can look between two pieces.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from .learning import Learned
 from .numeric import real
 from .options import Options, takes_options
 from .records import TaskRecord
-from .runtime import GUARDED, FlowStats, Runtime, Stats, nothing
+from .runtime import GUARDED, FlowStats, Runtime, Stats, make_empty_value
 from .tasks import Task
 
 _TARGET = re.compile(r"sim://(?:([1-9]\d*)x([1-9]\d*))?")
 _MOST_NODES = 1_000_000
-_STEPS = 10_000  # things that happen between two looks of other threads
+_STEPS = 10_000  # simulated events in a piece, during which other threads wait for the lock
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class BlockingIO:
 
     Attributes:
         device: the device's name.
-        bytes: what it moves, after it has computed.
-        seconds: what it computes before.
+        bytes: the bytes that the task moves after it has computed.
+        seconds: how long it computes before.
     """
 
     device: str
@@ -62,7 +63,7 @@ Curve = Sequence[tuple[float, float]]
 
 
 class SimulatedCall(Call):
-    """A call and its task in the simulation, `operation`."""
+    """A call, and the number of its task in the simulation, `operation`."""
 
     __slots__ = ("_core", "cost")
 
@@ -71,7 +72,7 @@ class SimulatedCall(Call):
     ) -> None:
         super().__init__(runtime, task, args, kwargs)
         self._core = runtime._core
-        self.cost: float | BlockingIO = 0.0  # of a computing one
+        self.cost: float | BlockingIO = 0.0  # of a computing call
 
     @property
     def done(self) -> bool:
@@ -86,52 +87,52 @@ class SimulatedCall(Call):
             return self._core.record(self.operation).state == "running"
 
     def has_ended(self) -> bool:
-        """Needs the lock."""
+        """Returns whether the call has ended. Needs the lock."""
         return self.state == DONE or self._core.record(self.operation).state == "ended"
 
 
 class SimulatedRuntime(Runtime):
     """Simulates the tasks that are called while its block is open: `Runtime("sim://12x48")`.
 
-    It takes the arguments of ioweave.Runtime and has its methods. Tasks do not fail, and are not
-    cancelled; `timeout` of result() would be of real time, and is not looked at.
+    It takes the arguments of ioweave.Runtime and has its methods. Tasks neither fail nor are
+    cancelled. The `timeout` of result() is ignored, since it would be real time.
 
     Attributes:
-        nodes: how many there are.
-        node_names: by the number that records have.
-        cores: of the node with most.
+        nodes: how many nodes there are.
+        node_names: the names of the nodes, by the number that records have.
+        cores: the cores of the node that has most.
     """
 
     has_threads = False
 
     @takes_options
     def __init__(self, options: Options) -> None:
-        described = _nodes_of(options)
+        described = _read_nodes(options)
         self.node_names = [name for node in described for name in node.names]
         self._cores_of = [node.cores for node in described for _ in node.names]
         self.nodes, self.cores = len(self._cores_of), max(self._cores_of)
         if len(set(self.node_names)) < self.nodes:
-            raise ValueError(f"nodes: two have one name: {', '.join(self.node_names[:10])}")
+            raise ValueError(f"nodes: two have the same name: {', '.join(self.node_names[:10])}")
         self._io_threads = options.io_threads
         self._simulation: Simulation | None = None
         self._init_calls(options)
-        self._keep_records = False  # the simulation has them
-        self._learned = Learned()  # what is learned here is not of the real devices
+        self._keep_records = False  # the simulation keeps them
+        self._learned = Learned()  # its own, since the devices are not the real ones
         self._interrupts = Interrupts(GUARDED | {__file__})
         self._costs = dict(options.costs or {})
         self._curves = dict(options.curves or {})
         for name in self._curves.keys() - self._devices.keys() - {"default"}:
             known = sorted({*self._devices, "default"})
             raise ValueError(
-                f"curves: there is no device {name!r}{did_you_mean(name, known)}; known are "
-                f"{', '.join(map(repr, known))}"
+                f"curves: there is no device {name!r}{did_you_mean(name, known)}; the known ones "
+                f"are {', '.join(map(repr, known))}"
             )
         self._shared_directory = options.shared_directory
         self._sample_period_s = options.sample_period_s
         self._calls: list[SimulatedCall] = []
-        self._watched: list[SimulatedCall] = []  # that have callbacks
-        self._written: dict[Key, int] = {}  # on a node's storage: files, and the tasks that did
-        self._introduced: set[int] = set()  # devices, by id
+        self._watched: list[SimulatedCall] = []  # calls with callbacks
+        self._written: dict[Key, int] = {}  # files on a node's storage, and the tasks that wrote
+        self._introduced: set[int] = set()  # ids of devices that the simulation knows
 
     # ---- Beginning and end. ---------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class SimulatedRuntime(Runtime):
 
     def _open(self) -> None:
         policy = Policy(self._open_log())
-        self._flows = SimulatedFlows(policy, nodes=self.node_names, **self._flow_options())
+        self._flows = SimulatedFlows(policy, nodes=self.node_names, **self._make_flow_options())
         self._simulation = Simulation(
             policy,
             cores_of=self._cores_of,
@@ -159,13 +160,13 @@ class SimulatedRuntime(Runtime):
         failed = True
         try:
             if error is None:
-                while self._unfinished():  # callbacks may call tasks
+                while self._count_unfinished():  # callbacks may call tasks
                     self.barrier()
                 failed = False
         finally:
             self._shut_down(failed=failed)
 
-    def _unfinished(self) -> int:
+    def _count_unfinished(self) -> int:
         with self._lock:
             return self._core.unfinished
 
@@ -177,12 +178,12 @@ class SimulatedRuntime(Runtime):
                 self._recorder.add(record)
 
     def _save_learned(self) -> None:
-        """What was learned of devices that are not there is not for real runs to begin with."""
+        """Saves nothing: real runs must not begin with what was learned of simulated devices."""
 
-    def _inside_task(self) -> bool:
+    def _is_inside_task(self) -> bool:
         return False
 
-    def _worker(self) -> None:
+    def _find_worker(self) -> None:
         return None
 
     # ---- Calls. ---------------------------------------------------------------------------------
@@ -196,30 +197,30 @@ class SimulatedRuntime(Runtime):
                 could never run.
         """
         call = SimulatedCall(self, task, args, kwargs)
-        found = self._examine(call)
+        found = self._examine_arguments(call)
         uses: dict[Key, tuple[Any, Direction]] = {}
         if task.files or task.objects:
             uses = task.accesses(args, kwargs)
-        self._price(call)
+        self._find_cost(call)
         with self._lock:
-            self._enter_simulation(call, found, uses)
-        return self._futures_of(call)
+            self._add_to_simulation(call, found, uses)
+        return self._make_futures(call)
 
     def _take_requests(self, call: Call) -> None:
-        """What real files hold is nothing to a simulation."""
+        """Leaves requests alone: a simulation does not use what real files hold."""
 
-    def _price(self, call: SimulatedCall) -> None:
-        """Finds what the call takes, which runs the user's code."""
+    def _find_cost(self, call: SimulatedCall) -> None:
+        """Finds how long the call takes and what it moves, which runs the user's code."""
         task = call.task
-        args, kwargs = _without_futures((call.args, call.kwargs))
+        args, kwargs = _drop_futures((call.args, call.kwargs))
         cost = self._costs.get(task.name)
         given = cost(*args, **kwargs) if callable(cost) else cost
         if task.constraint is not None:
-            call.nbytes = self._bytes_of(call) if given is None else _bytes(task, given)
+            call.nbytes = self._count_bytes(call) if given is None else _check_bytes(task, given)
             if call.nbytes == 0 and given is None and task.bytes is None:
                 raise ValueError(
                     f"I/O task {task.name!r}: its arguments hold no bytes that could be counted: "
-                    f"say what it moves, by @ioweave.io(bytes=...) or costs={{{task.name!r}: ...}}"
+                    f"give its bytes by @ioweave.io(bytes=...) or costs={{{task.name!r}: ...}}"
                 )
         elif given is None:
             raise ValueError(
@@ -230,57 +231,59 @@ class SimulatedRuntime(Runtime):
         elif isinstance(given, BlockingIO):
             call.cost, call.nbytes = given, given.bytes
         else:
-            call.cost, call.nbytes = _seconds(task, given), 0
+            call.cost, call.nbytes = _check_seconds(task, given), 0
 
-    def _bytes_of(self, call: SimulatedCall) -> int:
-        """By what the task itself says."""
+    def _count_bytes(self, call: SimulatedCall) -> int:
+        """Returns the bytes that the call moves, as the task itself says."""
         try:
-            return call.task.bytes_of(*_without_futures((call.args, call.kwargs)))
+            return call.task.bytes_of(*_drop_futures((call.args, call.kwargs)))
         except Exception as error:
             if not call.has_futures:
                 raise
             raise ValueError(
                 f"I/O task {call.task.name!r}: bytes= cannot tell from values that are not "
-                f"computed (futures are None): say what it moves, by "
+                f"computed (futures are None): give its bytes by "
                 f"costs={{{call.task.name!r}: ...}}"
             ) from error
 
-    def _enter_simulation(
+    def _add_to_simulation(
         self, call: SimulatedCall, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> None:
-        """Needs the lock."""
+        """Adds a call to the simulation, after the calls that it needs. Needs the lock."""
         if self._state == "closed":
             raise RuntimeError(f"task {call.task.name!r} was called after the Runtime was closed")
         call.number = len(self._calls) + 1
         futures: list[Future[Any]] = []
         if found is not None:
-            # Those of another runtime are done, and nothing of them is here.
+            # Futures of another runtime are done, and this simulation does not know them.
             futures = [future for future in found.futures if future._call.runtime is self]
-            if Task.some_change_objects:  # else who uses which object is nothing to anybody
+            if Task.some_change_objects:  # otherwise no order follows from shared objects
                 for thing in (*found.objects, *futures):
                     uses.setdefault(id(thing), (thing, Direction.In))
         needs = dict.fromkeys(future._call for future in futures)
         for key, (_, direction) in uses.items():
             needs |= dict.fromkeys(self._accesses.before(key, direction))
         after = [other.operation for other in needs]
-        # It may be refused, and has not been here then.
-        call.operation, device = self._add(call, after, self._holder(futures, uses, after))
+        # First, since the simulation may refuse the call, which must leave no trace then.
+        call.operation, device = self._add_operation(
+            call, after, self._find_data_holder(futures, uses, after)
+        )
         for key, (keep, direction) in uses.items():
             self._accesses.enter(call, key, keep, direction)
         self._note_written(call, uses, device)
         for other in call.needs or ():
-            other.successors = other.followers = None  # the simulation has the edges
+            other.successors = other.followers = None  # the simulation keeps the edges
         call.needs = None
         call.args, call.kwargs = (), {}
         self._calls.append(call)
 
-    def _holder(
+    def _find_data_holder(
         self,
         futures: list[Future[Any]],
         uses: dict[Key, tuple[Any, Direction]],
         after: list[int],
     ) -> int | None:
-        """The task, be it done or not, on whose node the call's data is."""
+        """Returns the task, done or not, on whose node the call's data is."""
         for key, (_, direction) in uses.items():
             if direction is not Direction.Out and key in self._written:
                 return self._written[key]
@@ -299,15 +302,15 @@ class SimulatedRuntime(Runtime):
             else:
                 self._written[key] = call.operation
 
-    def _add(
+    def _add_operation(
         self, call: SimulatedCall, after: list[int], near: int | None
     ) -> tuple[int, Device | None]:
-        """The simulation's task, and the device that it uses, if any."""
+        """Adds a task to the simulation; returns its number and the device that it uses, if any."""
         task, cost = call.task, call.cost
         assert self._flows is not None  # it runs
         if task.constraint is not None:
             flow = call.flow = self._flows.flow(task)
-            self._introduce(task, flow.device, call.nbytes)
+            self._introduce_device(task, flow.device, call.nbytes)
             beside = None if self._shared_directory else near
             if beside is not None and beside not in after:
                 after.append(beside)
@@ -317,7 +320,7 @@ class SimulatedRuntime(Runtime):
             if not isinstance(cost, BlockingIO):
                 return self._core.compute(cost, cpus=task.cpus, after=after), None
             state = self._flows.device(f"task {task.name!r}", cost.device)
-            self._introduce(task, state, cost.bytes)
+            self._introduce_device(task, state, cost.bytes)
             operation = self._core.blocking_io(
                 state.id, cost.bytes, seconds=cost.seconds, cpus=task.cpus, after=after
             )
@@ -326,28 +329,28 @@ class SimulatedRuntime(Runtime):
             about = f"task {task.name!r}: "
             raise ValueError(about + str(error).removeprefix(about)) from None
 
-    def _introduce(self, task: Task, state: DeviceState, nbytes: int) -> None:
-        """The device to the simulation, before a task uses it to move so much."""
+    def _introduce_device(self, task: Task, state: DeviceState, nbytes: int) -> None:
+        """Makes a device known to the simulation, before a task moves `nbytes` over it."""
         device = state.device
         own = device.curve or ([(1, device.bandwidth)] if device.bandwidth else None)
         curve = self._curves.get(device.name, own)
         if curve is None and nbytes > 0:
             raise ValueError(
-                f"task {task.name!r}: what device {device.name!r} moves is not known, and so not "
-                "how long the task takes: `ioweave measure --toml` finds out, or say it, as "
-                f"curves={{{device.name!r}: [(1, 200), (8, 450)]}} (streams, MB/s) or as the "
+                f"task {task.name!r}: the throughput of device {device.name!r} is not known: "
+                "measure it with `ioweave measure --toml`, or give "
+                f"curves={{{device.name!r}: [(1, 200), (8, 450)]}} (streams, MB/s) or the "
                 "bandwidth of the device"
             )
         if state.id in self._introduced:
             return
         self._introduced.add(state.id)
-        self._core.set_curve(state.id, list(curve or [(1, 1)]))  # whichever: nothing is moved
+        self._core.set_curve(state.id, list(curve or [(1, 1)]))  # any curve if nothing moves
         for node in state.nodes:
             self._core.device_up(state.id, node)
 
     @property
     def _core(self) -> Simulation:
-        """For this module."""
+        """The simulation, once the runtime was started."""
         if self._simulation is None:
             raise RuntimeError("the Runtime was not started")
         return self._simulation
@@ -355,32 +358,32 @@ class SimulatedRuntime(Runtime):
     # ---- What futures ask for. ------------------------------------------------------------------
 
     def wait_for(self, calls: Iterable[Call], timeout: float | None) -> bool:
-        """Goes on in virtual time until the calls have ended. `timeout` would be of real time."""
+        """Advances virtual time until the calls have ended. Ignores `timeout`, a real time."""
         for call in calls:
             if call.state != DONE:
-                self._go_on(call.operation, call.name)
+                self._advance(call.operation, call.name)
                 with self._lock:
-                    self._end(call)
+                    self._mark_ended(call)
         return True
 
-    def _go_on(self, until: int | None, what: str) -> None:
-        """Until that task has ended, or all have. Without the lock."""
+    def _advance(self, until: int | None, what: str) -> None:
+        """Advances virtual time until that task has ended, or all have. Called without the lock."""
         while True:
             with self._lock:
                 went = self._core.run(until, steps=_STEPS)
-            self._call_back_those_that_ended()
+            self._call_back_ended()
             self._interrupts.check()
             if went == "ended":
                 return
             if went == "stuck":
                 raise RuntimeError(f"{what} never ends: the policy holds an I/O task back for ever")
             if went == "going on":
-                time.sleep(0)  # or the lock is free for a moment only
+                time.sleep(0)  # gives other threads a chance to take the lock
 
-    def _end(self, call: Call) -> None:
-        """Needs the lock."""
+    def _mark_ended(self, call: Call) -> None:
+        """Marks a call as done. Needs the lock."""
         if call.state != DONE:
-            call.value = nothing(call.task)
+            call.value = make_empty_value(call.task)
             call.state = DONE
             self._accesses.leave(call)
 
@@ -388,7 +391,7 @@ class SimulatedRuntime(Runtime):
         return call.running
 
     def cancel(self, call: Call) -> bool:
-        """What is simulated is not cancelled."""
+        """Returns False: a simulation cancels no call."""
         return False
 
     def add_callback(
@@ -406,7 +409,7 @@ class SimulatedRuntime(Runtime):
                 return
         call_back([(future, callback)])
 
-    def _call_back_those_that_ended(self) -> None:
+    def _call_back_ended(self) -> None:
         if not self._watched:
             return
         with self._lock:
@@ -416,18 +419,18 @@ class SimulatedRuntime(Runtime):
             callbacks, call.callbacks = call.callbacks, None
             call_back(callbacks or [])
 
-    def awaited(self, call: Call) -> None:
-        """An event loop would wait for ever: nothing happens but here."""
+    def prepare_await(self, call: Call) -> None:
+        """Advances virtual time until the call has ended. An event loop would not advance it."""
         self.wait_for((call,), None)
 
     def barrier(self) -> None:
-        """Goes on until all calls have ended."""
-        self._go_on(None, "the program")
+        """Advances virtual time until all calls have ended."""
+        self._advance(None, "the program")
         with self._lock:
             for call in self._calls:
-                self._end(call)
+                self._mark_ended(call)
 
-    # ---- What came of it. -----------------------------------------------------------------------
+    # ---- Results. -------------------------------------------------------------------------------
 
     @property
     def now_s(self) -> float:
@@ -435,11 +438,11 @@ class SimulatedRuntime(Runtime):
         with self._lock:
             return self._core.now_s
 
-    def _clock_s(self) -> float:
+    def _read_clock_s(self) -> float:
         return 0.0 if self._simulation is None else self.now_s
 
     def records(self) -> list[TaskRecord]:
-        """All calls that have ended, in the order of submission."""
+        """Returns all calls that have ended, in the order of submission."""
         with self._lock:
             found = [(call, self._core.record(call.operation)) for call in self._calls]
         return [
@@ -457,14 +460,14 @@ class SimulatedRuntime(Runtime):
         ]
 
     def stats(self) -> Stats:
-        """Counts of tasks and operations at the present virtual time; there are no threads."""
+        """Returns counts of tasks and operations at the present virtual time; threads are 0."""
         with self._lock:
-            return self._stats()
+            return self._make_stats()
 
-    def _stats(self) -> Stats:
+    def _make_stats(self) -> Stats:
         flows, core = self._flows, self._simulation
         return Stats(
-            **self._counts(),
+            **self._count_calls(),
             pending=0 if core is None else core.unfinished,
             pending_bytes=0,
             cpus=sum(self._cores_of),
@@ -473,16 +476,16 @@ class SimulatedRuntime(Runtime):
             io_threads=0,
             io_waiting=0 if flows is None else flows.core.waiting,
             io_running=0 if flows is None else flows.core.running,
-            flows=() if flows is None else tuple(map(self._flow_stats, flows.flows)),
+            flows=() if flows is None else tuple(map(self._make_flow_stats, flows.flows)),
         )
 
-    def _counts(self) -> dict[str, int]:
+    def _count_calls(self) -> dict[str, int]:
         unfinished = 0 if self._simulation is None else self._simulation.unfinished
         self._submitted = len(self._calls)
         self._succeeded = self._submitted - unfinished
-        return super()._counts()
+        return super()._count_calls()
 
-    def _flow_stats(self, flow: Flow) -> FlowStats:
+    def _make_flow_stats(self, flow: Flow) -> FlowStats:
         assert self._flows is not None  # it has the flow
         counts = self._core.counts_of(flow.id)
         return FlowStats(
@@ -495,7 +498,7 @@ class SimulatedRuntime(Runtime):
             done=counts.ended,
         )
 
-    def _described(self) -> dict[str, Any]:
+    def _describe_runtime(self) -> dict[str, Any]:
         return {
             "kind": "simulated",
             "target": f"sim://{self.nodes}x{self.cores}",
@@ -505,7 +508,7 @@ class SimulatedRuntime(Runtime):
         }
 
     def change_curve(self, device: str, curve: Curve, *, at_s: float) -> None:
-        """From that virtual time on the device, which has been used, moves what the curve says."""
+        """Gives a device that was used a new curve, from that virtual time on."""
         assert self._flows is not None  # it was started
         with self._lock:
             for state in self._flows.devices:
@@ -515,7 +518,7 @@ class SimulatedRuntime(Runtime):
         raise ValueError(f"no task has used device {device!r} yet")
 
 
-def _nodes_of(options: Options) -> list[Node]:
+def _read_nodes(options: Options) -> list[Node]:
     target, nodes = options.target, list(options.nodes)
     matched = _TARGET.fullmatch(target) if isinstance(target, str) else None
     if matched is None:
@@ -537,11 +540,11 @@ def _nodes_of(options: Options) -> list[Node]:
     return nodes
 
 
-def _without_futures(arguments: Any) -> Any:
+def _drop_futures(arguments: Any) -> Any:
     return replace_futures(arguments, lambda future: None)
 
 
-def _seconds(task: Task, given: Any) -> float:
+def _check_seconds(task: Task, given: Any) -> float:
     try:
         seconds = float(given)
     except (TypeError, ValueError):
@@ -551,7 +554,7 @@ def _seconds(task: Task, given: Any) -> float:
     return seconds
 
 
-def _bytes(task: Task, given: Any) -> int:
+def _check_bytes(task: Task, given: Any) -> int:
     size = real(given)
     if size is None or not 0 <= size < math.inf:
         raise ValueError(f"costs of I/O task {task.name!r} must be bytes, not {given!r}")

@@ -1,8 +1,8 @@
 """Where a runtime runs its tasks, by the `target` that it is given.
 
 None is this process and this machine (`runtime.py`). Every other target is a text with a scheme,
-such as "dask://host:8786", and belongs to whoever registered the scheme; or an object, such as a
-distributed.Client, which belongs to the scheme of its package.
+such as "dask://host:8786", or an object, such as a distributed.Client. The class that was
+registered for the scheme, or for the scheme of the object's package, runs the tasks.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _PACKAGES = {"distributed": "dask"}  # the schemes of objects
 
 
 def register(scheme: str, load: Callable[[], type[Runtime]]) -> None:
-    """From now on `Runtime("scheme://...")` is of the class that `load()` gives."""
+    """Makes `Runtime("scheme://...")` an instance of the class that `load()` returns."""
     _classes[scheme] = load
 
 
 def class_of(target: Any) -> type[Runtime]:
-    """The class of the runtime of a target.
+    """Returns the class of the runtime for a target.
 
     Raises:
-        ValueError: nobody registered its scheme.
+        ValueError: no class is registered for its scheme.
     """
     if isinstance(target, str):
         scheme, separator, _ = target.partition("://")

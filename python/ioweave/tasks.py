@@ -1,4 +1,4 @@
-"""The decorators: a function becomes a task, or an I/O task."""
+"""The decorators that make a function a task or an I/O task."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ from .numeric import MOST_BYTES, real, whole
 if typing.TYPE_CHECKING:
     from .runtime import Runtime
 
-# The runtime whose block is open, or that was started. One at a time in a process; changed by
-# Runtime.start() and close() alone.
+# The runtime that was started and not closed. At most one in a process; only Runtime.start() and
+# close() change it.
 active: Runtime | None = None
 
 
 class Task:
     """A function whose calls a runtime schedules. Immutable; made by `task` and `io`.
 
-    Calling it while a runtime is active returns a Future (a tuple of n with `returns=n`), else
-    calls the function and returns its value. Attributes are the options of the decorators.
+    Calling it while a runtime is active returns a Future, or a tuple of n futures with `returns=n`.
+    Otherwise it calls the function and returns its value. Attributes are the options of the
+    decorators.
     """
 
-    some_change_objects: typing.ClassVar[bool] = False  # of all tasks of this process
+    some_change_objects: typing.ClassVar[bool] = False  # whether any task of this process does
 
-    # What becomes of a call that failed for good: it raises; it gives None and is no failure; or it
-    # is as one that was cancelled. Set by ioweave.compat.pycompss.
+    # What happens to a call whose last run failed: "raise": the failure is raised; "ignore": its
+    # value is None and it does not count as failed; "cancel": it is treated as cancelled. Set by
+    # ioweave.compat.pycompss.
     on_failure: Literal["raise", "ignore", "cancel"] = "raise"
 
-    # Whether a device without a budget is an error to a fixed bandwidth; else it is a warning. Set
-    # by ioweave.compat.pycompss.
+    # Whether a fixed bandwidth on a device without a budget is an error; otherwise it is a warning.
+    # Set by ioweave.compat.pycompss.
     needs_budget: bool = True
 
-    # Whether a task may not change the copies that it gets, since nobody would see that. Set by
-    # ioweave.compat.pycompss, where they always are copies.
+    # Whether it is an error that a task changes a copy that it got, since nobody would see the
+    # change. Not so in ioweave.compat.pycompss, where arguments always are copies.
     guards_copies: bool = True
 
     def __init__(
@@ -71,14 +73,14 @@ class Task:
         self.bytes = bytes
         self.arguments = arguments  # None: as the runtime says
         self.signature = inspect.signature(function)
-        self.positional = _positional(self.signature)
-        self.files, self.objects = _directions(function, self.signature)
+        self.positional = _count_positional(self.signature)
+        self.files, self.objects = _find_directions(function, self.signature)
         if any(direction is not Direction.In for direction in self.objects.values()):
             Task.some_change_objects = True
 
     @property
     def key(self) -> str:
-        """Names the task type between runs: values learned for it are kept under this."""
+        """The name of the task between runs; what policies learn for it is kept under this name."""
         return f"{self.function.__module__}:{self.function.__qualname__}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -88,7 +90,7 @@ class Task:
         return runtime.submit(self, args, kwargs)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
-        """The arguments by the names of the parameters.
+        """Returns the arguments by the names of the parameters.
 
         Raises:
             TypeError: they do not fit the function.
@@ -102,7 +104,7 @@ class Task:
             raise TypeError(f"task {self.name!r}: {error}{hint}") from None
 
     def bytes_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """The bytes that a call of this I/O task moves; `args` hold no futures."""
+        """Returns the bytes that a call of this I/O task moves. The arguments hold no futures."""
         given: Any = self.bytes
         if given is None:
             given = examine((*args, *kwargs.values())).bytes
@@ -119,20 +121,21 @@ class Task:
     def accesses(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[Key, tuple[Any, Direction]]:
-        """What a call uses by its annotated parameters: files by absolute path, objects by id.
+        """Returns what a call uses by its annotated parameters: files by absolute path, objects by
+        id.
 
         Raises:
-            TypeError: a parameter that names a file got something else, or one that is written
-                got something that cannot change in place.
+            TypeError: a parameter for a file got something else, or a parameter for an object that
+                is written got something that cannot change in place.
         """
         used: dict[Key, tuple[Any, Direction]] = {}
         bound = self.bind(args, kwargs)
         bound.apply_defaults()
         for parameter, direction in self.files.items():
-            for path in self._paths(parameter, bound.arguments[parameter]):
+            for path in self._list_paths(parameter, bound.arguments[parameter]):
                 _merge(used, file_key(path), path, direction)
         for parameter, direction in self.objects.items():
-            for value in self._values(parameter, bound.arguments[parameter]):
+            for value in self._list_values(parameter, bound.arguments[parameter]):
                 if direction is not Direction.In and immutable(value):
                     raise TypeError(
                         f"task {self.name!r}: {parameter!r} is {direction.name}, but "
@@ -142,38 +145,38 @@ class Task:
         return used
 
     def written_objects(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The objects that a call changes, in the order of their parameters."""
+        """Returns the objects that a call changes, in the order of their parameters."""
         bound = self.bind(args, kwargs)
         bound.apply_defaults()
         return [
             value
             for parameter, direction in self.objects.items()
             if direction is not Direction.In
-            for value in self._values(parameter, bound.arguments[parameter])
+            for value in self._list_values(parameter, bound.arguments[parameter])
         ]
 
-    def _values(self, parameter: str, value: Any) -> tuple[Any, ...]:
+    def _list_values(self, parameter: str, value: Any) -> tuple[Any, ...]:
         kind = self.signature.parameters[parameter].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
             return tuple(value)
         return tuple(value.values()) if kind is inspect.Parameter.VAR_KEYWORD else (value,)
 
-    def _paths(self, parameter: str, value: Any) -> list[str]:
+    def _list_paths(self, parameter: str, value: Any) -> list[str]:
         paths: list[str] = []
-        for item in self._values(parameter, value):
+        for item in self._list_values(parameter, value):
             for path in item if isinstance(item, (list, tuple)) else (item,):
                 if path is None:
                     continue
                 if not isinstance(path, (str, os.PathLike)):
                     raise TypeError(
                         f"task {self.name!r}: {parameter!r} names a file and needs a path when "
-                        f"it is called, not {path!r}: the path tells which tasks come first"
+                        f"it is called, not {path!r}: the order of tasks depends on it"
                     )
                 paths.append(os.fspath(path))
         return paths
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # found again by name, as a function is
+        return self.__qualname__  # unpickling finds it by name, like a function
 
     def __repr__(self) -> str:
         return f"<{'I/O task' if self.constraint else 'task'} {self.key}>"
@@ -182,8 +185,8 @@ class Task:
     __qualname__: str
 
 
-def _positional(signature: inspect.Signature) -> tuple[int, float]:
-    """The least and most arguments of a call without keywords that certainly fits."""
+def _count_positional(signature: inspect.Signature) -> tuple[int, float]:
+    """Returns the least and the most positional arguments with which a call certainly fits."""
     least = 0
     most: float = 0
     for parameter in signature.parameters.values():
@@ -191,7 +194,7 @@ def _positional(signature: inspect.Signature) -> tuple[int, float]:
             most = float("inf")
         elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             if parameter.default is inspect.Parameter.empty:
-                return 1, 0  # no such call: look at each
+                return 1, 0  # no number certainly fits: each call is checked
         elif parameter.kind is not inspect.Parameter.VAR_KEYWORD:
             most += 1
             least += parameter.default is inspect.Parameter.empty
@@ -210,14 +213,14 @@ def immutable(value: Any) -> bool:
     return isinstance(value, (int, float, complex, str, bytes, tuple, frozenset, type(None)))
 
 
-def _directions(
+def _find_directions(
     function: Callable[..., Any], signature: inspect.Signature
 ) -> tuple[dict[str, Direction], dict[str, Direction]]:
     """The directions of parameters that name files, and of those that are objects."""
     files: dict[str, Direction] = {}
     objects: dict[str, Direction] = {}
     for parameter in signature.parameters.values():
-        hint = _hint(function, parameter)
+        hint = _find_hint(function, parameter)
         if typing.get_origin(hint) is not Annotated:
             continue
         kind, *marks = typing.get_args(hint)
@@ -225,14 +228,14 @@ def _directions(
         if len(directions) > 1:
             raise TypeError(
                 f"task {function.__name__!r}: {parameter.name!r} has two directions: "
-                "one of In, Out and InOut says it"
+                "give one of In, Out and InOut"
             )
         if directions:
             (files if _names_files(kind) else objects)[parameter.name] = directions[0]
     return files, objects
 
 
-def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+def _find_hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     hint = parameter.annotation
     if not isinstance(hint, str):
         return hint
@@ -257,10 +260,10 @@ def _names_files(kind: Any) -> bool:
     return isinstance(kind, type) and (kind is str or issubclass(kind, os.PathLike))
 
 
-def _function_of(thing: Any) -> Callable[..., Any]:
+def _check_function(thing: Any) -> Callable[..., Any]:
     if isinstance(thing, Task):
         raise TypeError(
-            f"task {thing.name!r} is a task already: one decorator makes one of a function, or "
+            f"task {thing.name!r} is a task already: use one decorator for a function, or "
             "@ioweave.io above @ioweave.task"
         )
     if not callable(thing):
@@ -274,7 +277,7 @@ def _function_of(thing: Any) -> Callable[..., Any]:
     return thing  # type: ignore[no-any-return]
 
 
-def _checked(
+def _check_options(
     function: Callable[..., Any],
     *,
     cpus: int,
@@ -284,7 +287,7 @@ def _checked(
     name: str | None,
     arguments: str | None,
 ) -> dict[str, Any]:
-    """The options, as numbers of Python's own."""
+    """Checks the options; returns them with Python's own numbers."""
 
     def refuse(option: str, value: object, wanted: str) -> ValueError:
         return ValueError(f"task {function.__name__!r}: {option} must be {wanted}, not {value!r}")
@@ -338,20 +341,20 @@ def task(
         function: what to run.
         cpus: slots of the runtime that a call takes while it runs.
         retries: how often a call that fails is run again.
-        timeout: seconds that one run may take; then the call fails with TaskTimeout.
-        name: what messages call it; the function's name if None.
-        returns: the function returns so many values, and a call gives as many futures.
+        timeout: seconds that one run may take; after that the call fails with TaskTimeout.
+        name: the task's name in messages; None: the function's name.
+        returns: how many values the function returns; a call returns as many futures.
         arguments: "snapshot", "freeze" or "share" what the program may change after the call
             (`copies.py`); None: as the runtime says.
 
     Raises:
-        TypeError: not a plain function, or an annotation is wrong.
-        ValueError: an option out of bounds.
+        TypeError: this is not a plain function, or an annotation is wrong.
+        ValueError: an option is out of bounds.
     """
 
     def make(function: Callable[..., Any]) -> Task:
-        function = _function_of(function)
-        options = _checked(
+        function = _check_function(function)
+        options = _check_options(
             function,
             cpus=cpus,
             retries=retries,
@@ -394,34 +397,35 @@ def io(
 ) -> Task | Callable[[Callable[..., Any]], Task]:
     """Makes a function a task that only reads or writes storage; it takes no CPU slot.
 
-    The policy of its device says when a call starts. It may stand above `@ioweave.task`, whose
-    retries, timeout, name and returns then hold where they are not given here.
+    The policy of its device says when a call starts. The decorator may stand above `@ioweave.task`,
+    whose retries, timeout, name and returns then count if they are not given here.
 
     Args:
         function: what to run.
-        bandwidth: MB/s that a call holds of its device's budget while it runs: a number; "auto" or
-            "auto(min,max,delta)", found out while running, as in the paper; None: see `policy`.
-        device: name of a device of the runtime or of ioweave.toml; None: "default".
+        bandwidth: MB/s of its device's budget that a call holds while it runs: a number; "auto" or
+            "auto(min,max,delta)", which find the number while running, as in the paper; None: see
+            `policy`.
+        device: the name of a device of the runtime or of ioweave.toml; None: "default".
         policy: "none", "fixed", "paper-unbounded", "paper-bounded", or "climb" (default), which
             measures the device and needs no number.
-        bytes: what a call moves, or a function of its arguments that says so; None: the size of
-            the buffers and arrays among them.
+        bytes: the bytes that a call moves, or a function of its arguments that returns them; None:
+            the size of the buffers and arrays among the arguments.
         retries, timeout, name, arguments: as for `task`.
 
     Raises:
-        TypeError: not a plain function, or an annotation is wrong.
+        TypeError: this is not a plain function, or an annotation is wrong.
         ValueError: `bandwidth` is malformed or contradicts `policy`, or another option is wrong.
     """
 
     def make(thing: Callable[..., Any] | Task) -> Task:
-        # One that is an I/O task already is refused like any other.
+        # _check_function() refuses a task that is an I/O task already.
         inner = thing if isinstance(thing, Task) and thing.constraint is None else None
         if inner is not None and inner.cpus != 1:
             raise ValueError(
                 f"task {inner.name!r}: an I/O task takes no CPU slot: leave cpus={inner.cpus} out"
             )
-        function = inner.function if inner else _function_of(thing)
-        options = _checked(
+        function = inner.function if inner else _check_function(thing)
+        options = _check_options(
             function,
             cpus=1,
             retries=retries or (inner.retries if inner else 0),

@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 
 def started(loop: Callable[[], object], name: str) -> threading.Thread:
-    """A thread that runs. It keeps no interpreter from ending.
-
-    Who assigns it has none where it could not start, and may try again.
+    """Starts a thread and returns it. The thread does not keep the interpreter from ending.
 
     Raises:
-        RuntimeError: there are too many on this machine, or the interpreter ends (Python 3.12).
+        RuntimeError: this machine has too many threads, or the interpreter ends (Python 3.12).
     """
     thread = threading.Thread(target=loop, name=f"ioweave-{name}", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Requests of `ioweave.File` that tasks need: a thread that is told when they have ended."""
+"""Requests of `ioweave.File` that tasks need: a thread waits for their ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from .threads import started
 
 
 class Transfers:
-    """The thread is made with the first request. Any thread may use it.
+    """Tells when requests have ended. Its thread starts with the first request. Any thread may use
+    it.
 
     Args:
-        ended: called with what was given to expect(), on that thread, once the request has ended.
+        ended: called with the arguments of expect() once the request has ended; on the thread of
+            this, or inside expect().
     """
 
     def __init__(self, ended: Callable[[Request[Any], Any], None]) -> None:
@@ -32,18 +34,18 @@ class Transfers:
             if self._thread is None:
                 self._arrivals = Arrivals()
                 self._stopping = os.eventfd(0, os.EFD_CLOEXEC)
-                self._thread = started(self._loop, "transfers")
+                self._thread = started(self._wait_for_ends, "transfers")
         if not self._arrivals.expect(request._transfer, (request, what)):
             self._ended(request, what)
 
     def stop(self) -> None:
-        """Nobody needs what has not ended yet. Hold no lock."""
+        """Stops the thread. Requests that have not ended are forgotten. Hold no lock."""
         if self._thread is not None:
             os.eventfd_write(self._stopping, 1)
             self._thread.join()
             os.close(self._stopping)
 
-    def _loop(self) -> None:
+    def _wait_for_ends(self) -> None:
         poll = select.poll()
         for file in (self._arrivals.fileno(), self._stopping):
             poll.register(file, select.POLLIN)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Watchdog:
-    """A thread that tells when a call takes too long, made with the first call with a timeout.
+    """Tells when a call takes too long, on a thread that begins with the first such call.
 
     Args:
-        lock: the runtime's.
-        expired: told worker and call, with the lock held, while the worker still runs the call;
-            returns what is to be called without it.
+        lock: the runtime's lock.
+        expired: takes worker and call, with the lock held, while the worker still runs the call;
+            returns the steps to run without the lock.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class Watchdog:
         self._stopping = False
 
     def begin(self) -> None:
-        """A call with a timeout will come; as Pool.begin(). Needs the lock."""
+        """Starts the thread, for a call with a timeout that will come. Needs the lock."""
         if self._thread is None:
-            self._thread = started(self._loop, "watchdog")
+            self._thread = started(self._watch_calls, "watchdog")
 
     def watch(self, worker: Worker, call: Call, timeout: float) -> None:
-        """`worker` begins a call that may take `timeout` seconds. Hold no lock."""
+        """Watches a call that `worker` begins and that may take `timeout` seconds. Hold no lock."""
         deadline = time.monotonic() + timeout
         with self._changed:
             self._deadlines[worker] = deadline, call
@@ -50,7 +50,7 @@ class Watchdog:
                 self._changed.notify()
 
     def ended(self, worker: Worker) -> None:
-        """The call ended. Hold no lock."""
+        """Stops watching the worker's call, which has ended. Hold no lock."""
         with self._changed:
             self._deadlines.pop(worker, None)
 
@@ -61,21 +61,21 @@ class Watchdog:
         if self._thread is not None:
             self._thread.join()
 
-    def _loop(self) -> None:
+    def _watch_calls(self) -> None:
         while True:
             with self._changed:
                 if self._stopping:
                     return
                 now = time.monotonic()
-                expired = self._expire(now)
+                expired = self._expire_calls(now)
                 if not expired:
                     # threading.TIMEOUT_MAX: a wait of 300 years is as good as for ever.
                     self._changed.wait(max(0, min(self._next - now, threading.TIMEOUT_MAX)))
             while expired:
                 carry_out(expired.pop(0))
 
-    def _expire(self, now: float) -> list[Todo]:
-        """Tells of the calls whose time is over. Needs the lock."""
+    def _expire_calls(self, now: float) -> list[Todo]:
+        """Tells of the calls whose time is over; returns the steps to run. Needs the lock."""
         late = [(worker, call) for worker, (end, call) in self._deadlines.items() if end <= now]
         for worker, _ in late:
             del self._deadlines[worker]

@@ -1,9 +1,9 @@
 // Operations that Python carries out take their turn beside the requests of files, at the gate of
 // one service. Conversions only.
 //
-// What may start is told on whichever thread makes room, perhaps one of the core's, which never
-// takes the GIL: it leaves the operation in a list. Whoever asks, or says that something has ended,
-// takes the list with the same call; what others leave there is for the thread in wait().
+// The thread that makes room learns which operations may start. It may be a thread of the core,
+// which never takes the GIL, so it puts them into a list. Each call that asks for an operation or
+// reports an end takes the list; what other threads put there is for the thread in wait().
 
 #include <algorithm>
 #include <cerrno>
@@ -43,13 +43,13 @@ std::string with_number(const char* kind, uint64_t number, const char* what) {
   return std::string(kind) + " " + std::to_string(number) + " " + what;
 }
 
-/// Takes over a text that the library made.
+/// Takes over a text that the library made, and frees it.
 std::string take_text(char* text) {
   const std::unique_ptr<char, void (*)(void*)> freed(text, &std::free);
   return text != nullptr ? text : "";
 }
 
-/// Throws where the library's answer is an error; `why` says what EINVAL means.
+/// Throws if the library's answer is an error; `why` says what EINVAL means.
 int64_t checked(int64_t answer, const std::string& why) {
   if (answer == -EINVAL) {
     refuse(why);
@@ -103,13 +103,13 @@ iow_flow_stats stats_of(const OpenService& service, uint32_t flow) {
   return stats;
 }
 
-/// Operations that wait, and those that run.
+/// Returns how many operations of a flow wait, and how many run.
 std::pair<uint64_t, uint64_t> flow_counts(const OpenService& service, uint32_t flow) {
   const iow_flow_stats stats = stats_of(service, flow);
   return {stats.waiting, stats.running};
 }
 
-/// Sleeps without the GIL until an operation of the flow may start, and returns its number.
+/// Sleeps without the GIL until an operation of the flow may start. Returns its number.
 int64_t admit(const OpenService& service, uint32_t flow, uint64_t bytes) {
   std::atomic<uint32_t> is_admitted = 0;
   const int64_t operation = checked(iow_admit_async(
@@ -139,7 +139,7 @@ int64_t admit(const OpenService& service, uint32_t flow, uint64_t bytes) {
   return operation;
 }
 
-/// Any thread with the GIL.
+/// Used by any thread with the GIL.
 class Gate {
  public:
   explicit Gate(nb::object log) : log_(std::move(log)) {
@@ -153,8 +153,8 @@ class Gate {
     }
     service_ = nb::cast<OpenService*>(kept_);
   }
-  /// Files may keep the service for longer. In a forked child it is left alone: a thread of the
-  /// parent may have held its locks.
+  /// Files may keep the service for longer. A forked child leaves the service alone, since a thread
+  /// of the parent may have held its locks.
   ~Gate() {
     if (process_ != process_generation()) {
       return;
@@ -206,7 +206,7 @@ class Gate {
     return take();
   }
 
-  /// It moved so many bytes, or failed: -errno.
+  /// Reports an end: bytes moved, or -errno.
   nb::list ended(uint64_t id, int64_t result) {
     const std::unique_ptr<Asked> asked = remove(id);
     checked(iow_finish(service_->raw(), asked->number, result), {});
@@ -224,7 +224,7 @@ class Gate {
     return take();
   }
 
-  /// What was decided since the last call.
+  /// Returns the decisions since the last call.
   nb::list take() {
     tell_log();
     nb::list decisions;
@@ -243,7 +243,7 @@ class Gate {
     return decisions;
   }
 
-  /// Sleeps until something may have been decided; false after stop().
+  /// Sleeps until an operation may start. Returns false after stop().
   bool wait() {
     const WithoutGil released;
     std::unique_lock guard(lock_);
@@ -274,13 +274,13 @@ class Gate {
   struct Asked {
     Gate* gate = nullptr;
     uint64_t id = 0;
-    int64_t number = 0;  ///< the library's
+    int64_t number = 0;  ///< its number in the library
     bool is_started = false;
     Asked* next = nullptr;  ///< in started_
   };
   struct FlowLimit {
     uint32_t flow;
-    uint32_t limit;  ///< as last told
+    uint32_t limit;  ///< as take() last returned it
   };
 
   static void admitted(int64_t number, void* user) noexcept {
@@ -291,7 +291,7 @@ class Gate {
     asked.is_started = true;
     (gate.started_ == nullptr ? gate.started_ : gate.last_started_->next) = &asked;
     gate.last_started_ = &asked;
-    gate.came_.notify_all();  // under the lock: afterwards the gate may be gone
+    gate.came_.notify_all();  // under the lock, since the gate may be gone afterwards
   }
 
   Asked& add(uint64_t id) {
@@ -317,13 +317,13 @@ class Gate {
     return asked;
   }
 
-  /// It waits, or was started, of which nobody may have taken notice.
+  /// Gives up an operation that waits, or that was started without anybody taking it from the list.
   void give_up(Asked& asked) noexcept {
     if (iow_withdraw(service_->raw(), asked.number) != -EALREADY) {
       return;
     }
     std::unique_lock guard(lock_);
-    while (!asked.is_started) {  // another thread is about to tell
+    while (!asked.is_started) {  // another thread is about to call admitted()
       guard.unlock();
       sched_yield();
       guard.lock();
@@ -346,7 +346,7 @@ class Gate {
     return take_text(text);
   }
 
-  /// An exception must not keep the caller from learning what was decided.
+  /// Passes the log on. An exception in it must not keep the decisions from the caller.
   void tell_log() {
     const std::string text = service_->take_log();
     for (size_t begin = 0; begin < text.size();) {
@@ -360,11 +360,11 @@ class Gate {
     }
   }
 
-  const uint32_t process_ = process_generation();  ///< who made it
+  const uint32_t process_ = process_generation();  ///< the process that made it
   nb::object log_;
   nb::object kept_;  ///< the service, which outlives all below
   OpenService* service_ = nullptr;
-  std::mutex lock_;  // what holds it never takes the GIL
+  std::mutex lock_;  // a thread that holds it never takes the GIL
   std::condition_variable came_;
   std::unordered_map<uint64_t, std::unique_ptr<Asked>> operations_;
   Asked* started_ = nullptr;  ///< in order, not taken yet

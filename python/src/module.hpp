@@ -12,7 +12,7 @@ namespace nb = nanobind;
 void bind_policy(nb::module_& module);
 /// What ioweave.toml describes: devices and nodes.
 void bind_config(nb::module_& module);
-/// Disks, mounts, and the file of what was learned.
+/// Disks, mounts, and the file of learned values.
 void bind_device(nb::module_& module);
 /// Clusters in virtual time: Simulation and its records. After bind_policy().
 void bind_simulation(nb::module_& module);

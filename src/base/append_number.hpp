@@ -4,8 +4,8 @@
 
 namespace ioweave {
 
-/// Writes a number in decimal and a final '\0' (not counted), and returns where it ends: at most 20
-/// digits. For signal handlers, where stdio is not allowed.
+/// Writes a number in decimal, at most 20 digits, and a final '\0'. Returns the address of the
+/// '\0'. For signal handlers, where stdio is not allowed.
 inline char* append_number(char* at, uint64_t number) noexcept {
   char digits[20];
   int count = 0;

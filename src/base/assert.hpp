@@ -7,8 +7,8 @@ namespace ioweave {
 
 }  // namespace ioweave
 
-/// Always on: state transitions, ownership and counts. An errno is an operating error and is
-/// never asserted. The cost is one predicted branch.
+/// Asserts state transitions, ownership and counts, in every build. An errno is an operating error
+/// and is never asserted. The cost is one predicted branch.
 #define IOW_ASSERT(condition)                        \
   (__builtin_expect(static_cast<bool>(condition), 1) \
        ? static_cast<void>(0)                        \

@@ -18,8 +18,8 @@ int write_directly(const std::string& path, std::string_view text) {
   return close(fd) != 0 && error == 0 ? -errno : error;
 }
 
-/// A new file beside `target`, whose name goes to `path`. Its descriptor or -errno. mkostemp(3)
-/// would not heed the umask, which cannot be read without changing it for all threads.
+/// Opens a new file beside `target`, whose name goes to `path`. Returns its descriptor or -errno.
+/// mkostemp(3) would ignore the umask, which cannot be read without changing it for all threads.
 int open_beside(const std::string& target, mode_t mode, std::string& path) {
   constexpr unsigned kMostTries = 1000;
   const std::string start = target + "." + std::to_string(getpid()) + "-";
@@ -36,7 +36,7 @@ int open_beside(const std::string& target, mode_t mode, std::string& path) {
 int fill(int fd, std::string_view text, mode_t mode) noexcept {
   int error = write_all(fd, text);
   if (error == 0 && mode != 0 && fchmod(fd, mode) != 0) error = -errno;
-  // Without it a crash after the rename may leave an empty file under the final name.
+  // Without fsync a crash after the rename may leave an empty file under the final name.
   if (error == 0 && fsync(fd) != 0) error = -errno;
   if (close(fd) != 0 && error == 0) error = -errno;
   return error;

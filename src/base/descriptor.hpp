@@ -6,7 +6,7 @@
 
 namespace ioweave {
 
-/// A descriptor, closed at the end; -1: none.
+/// Owns a descriptor and closes it at the end; -1: none.
 class Descriptor {
  public:
   Descriptor() = default;

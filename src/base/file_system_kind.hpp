@@ -5,7 +5,7 @@
 
 namespace ioweave {
 
-/// File systems whose files live in memory or are made up on the fly.
+/// Returns true for file systems whose files are in memory or are generated when read.
 inline bool is_memory_file_system(int fd) noexcept {
   struct statfs status {};
   if (fstatfs(fd, &status) != 0) {
@@ -36,8 +36,8 @@ inline bool is_fuse(int fd) noexcept {
   return fstatfs(fd, &status) == 0 && status.f_type == FUSE_SUPER_MAGIC;
 }
 
-/// Whether a file that is removed while it is open may stay there under another name: libfuse's
-/// high-level interface and NFS keep it so.
+/// Returns true if a file that is removed while it is open may stay under another name, as with
+/// libfuse's high-level interface and NFS.
 inline bool may_keep_removed_files(unsigned long type) noexcept {
   return type == FUSE_SUPER_MAGIC || type == NFS_SUPER_MAGIC;
 }

@@ -11,8 +11,8 @@
 
 namespace ioweave {
 
-/// Sleeps while `word` holds `expected`, at most timeout_ns (-1: no limit). Returns early on a wake
-/// or a signal: the caller looks at its condition again. Process-private.
+/// Sleeps while `word` holds `expected`, at most timeout_ns (-1: no limit). It also returns after a
+/// wake or a signal, so the caller checks its condition again. Process-private.
 inline void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected,
                        int64_t timeout_ns = -1) noexcept {
   timespec limit{};
@@ -30,10 +30,10 @@ inline void futex_wake(const std::atomic<uint32_t>& word, int threads = INT_MAX)
 
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
-/// A moment by which something must have happened, or never.
+/// The moment when a timeout is over, or never.
 class Deadline {
  public:
-  /// -1, or more than the clock can count to: never.
+  /// Never for -1, and for more than the clock can count to.
   explicit Deadline(int64_t timeout_ns) noexcept {
     if (timeout_ns >= 0 && __builtin_add_overflow(monotonic_ns(), timeout_ns, &at_ns_)) {
       at_ns_ = kNever;
@@ -41,7 +41,7 @@ class Deadline {
   }
 
   [[nodiscard]] bool passed() const noexcept { return at_ns_ != kNever && left_ns() == 0; }
-  /// As the timeout argument of futex_wait() and engine::Reap: -1 for never.
+  /// Returns the time left, as a timeout for futex_wait() and engine::Reap: -1 for never.
   [[nodiscard]] int64_t left_ns() const noexcept {
     if (at_ns_ == kNever) {
       return -1;

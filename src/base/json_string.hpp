@@ -5,8 +5,8 @@
 
 namespace ioweave {
 
-/// Appends `text` as a string of JSON, with its quotes. What is no UTF-8 becomes U+FFFD: a reader
-/// of JSON would refuse all of it for one such byte.
+/// Appends `text` as a JSON string, with its quotes. Bytes that are not UTF-8 become U+FFFD, since
+/// readers of JSON refuse a whole text for one such byte.
 void append_json_string(std::string& out, std::string_view text);
 
 }  // namespace ioweave

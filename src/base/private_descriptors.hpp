@@ -1,8 +1,8 @@
 #pragma once
 
-// Descriptors that a library needs in a process that is not its own. Programs expect the lowest
+// Descriptors that the library keeps open in somebody else's process. Programs expect the lowest
 // free number from open(2), put files on numbers of their choice with dup2(2), and close whole
-// ranges; so what we keep open is moved out of their way, and the interposer, which sees those
+// ranges. So the library's descriptors are moved out of their way. The interposer, which sees those
 // calls, asks is_private_descriptor() before it lets one through.
 
 #include <atomic>
@@ -15,12 +15,12 @@
 
 namespace ioweave {
 
-/// Numbers from here on cannot be private: a table that reaches higher costs the kernel memory.
+/// Numbers from here on cannot be private, since a higher number makes the kernel's table larger.
 inline constexpr unsigned kPrivateDescriptorEnd = 4096;
 
 namespace detail {
-// Relaxed: a number is marked before anybody else can know it, and a stale look is a guard missed
-// against a program that closes descriptors it never opened.
+// Relaxed: a number is marked before another thread can know it. A stale value only misses to guard
+// against a program that closes descriptors which it never opened.
 inline std::atomic<uint64_t> private_descriptors[kPrivateDescriptorEnd / 64];
 }  // namespace detail
 
@@ -32,9 +32,9 @@ inline std::atomic<uint64_t> private_descriptors[kPrivateDescriptorEnd / 64];
           1u) != 0;
 }
 
-/// Moves a fresh close-on-exec descriptor up and marks it; returns its new number, or the old one
-/// where the limit leaves no room. `system_call` makes a system call past all
-/// wrappers and answers below 0 for an error.
+/// Moves a new close-on-exec descriptor up and marks it. Returns its new number, or the old one if
+/// the limit leaves no room. `system_call` makes a system call past all wrappers, and returns a
+/// number below 0 for an error.
 template <class SystemCall>
 [[nodiscard]] int make_descriptor_private(int fd, SystemCall system_call) noexcept {
   constexpr rlim_t kRoom = 256;
@@ -59,7 +59,7 @@ template <class SystemCall>
   return static_cast<int>(moved);
 }
 
-/// Before it is closed.
+/// Unmarks a descriptor. Call it before it is closed.
 inline void forget_private_descriptor(int fd) noexcept {
   const auto number = static_cast<unsigned>(fd);
   if (number < kPrivateDescriptorEnd) {

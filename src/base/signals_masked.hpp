@@ -6,9 +6,9 @@
 
 namespace ioweave {
 
-/// While it lives the calling thread takes no signal, and threads it creates inherit that: a
-/// handler of the program on one of our threads would see a thread the program does not know. The C
-/// library's own signals (cancellation, setxid) stay open.
+/// While it lives, the calling thread takes no signal, and threads that it creates inherit that. A
+/// handler of the program must not run on a thread that the program does not know. The C library's
+/// own signals (cancellation, setxid) stay open.
 class SignalsMasked {
  public:
   SignalsMasked() noexcept {

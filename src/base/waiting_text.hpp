@@ -6,7 +6,7 @@
 
 namespace ioweave {
 
-/// Seconds as somebody waits for them: "40s", "3m20s", "5h10m".
+/// Writes a waiting time: "40s", "3m20s", "5h10m".
 inline std::string waiting_text(double seconds) {
   const auto whole = static_cast<long>(std::lround(std::max(0.0, seconds)));
   if (whole < 60) return std::to_string(whole) + "s";

@@ -1,7 +1,7 @@
-// How it works: `run` and `stat` first split the words into their own options and the program, by
-// asking the CLI11 application which options take a value. CLI11 then sees only its own part; its
-// prefix_command() would take a misspelt option for the start of the program. What the options say
-// about settings becomes a Layer, driven by the table in settings.hpp.
+// How it works: `run` and `stat` first split the words into their own options and the program. The
+// CLI11 application says which options take a value. CLI11 then parses only the options, because
+// its prefix_command() would take a misspelt option for the start of the program. Options that are
+// settings become a Layer, driven by the table in settings.hpp.
 
 #include "cli/command_line.hpp"
 
@@ -26,7 +26,7 @@ namespace {
 constexpr size_t kHelpColumn = 30;
 constexpr size_t kHelpWidth = 66;
 
-/// CLI11's help with our own usage line.
+/// CLI11's help with a usage line of our own.
 class HelpFormat : public CLI::Formatter {
  public:
   explicit HelpFormat(std::string usage) : usage_(std::move(usage)) {
@@ -37,7 +37,7 @@ class HelpFormat : public CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
     return "Usage: " + usage_ + "\n";
   }
-  /// A value that stands behind an equals sign only is shown without a blank before it.
+  /// A value that must stand behind an equals sign is shown without a blank before it.
   std::string make_option_opts(const CLI::Option* option) const override {
     const std::string text = Formatter::make_option_opts(option);
     return text.starts_with(" [=") ? text.substr(1) : text;
@@ -88,7 +88,7 @@ bool needs_value(const CLI::Option& option) {
   return option.get_items_expected_min() > 0;
 }
 
-/// True where the last letter of "-qo" is an option whose value is the next word.
+/// Returns true if the last letter of "-qo" is an option whose value is the next word.
 bool short_needs_next(const CLI::App& app, std::string_view word, bool& known) {
   for (size_t i = 1; i < word.size(); ++i) {
     const CLI::Option* const option = app.get_option_no_throw(std::string("-") + word[i]);
@@ -107,16 +107,16 @@ bool needs_next(const CLI::App& app, const std::string& word, bool& known) {
   return known && equals == std::string::npos && needs_value(*option);
 }
 
-/// True where the value of `option` was forgotten: "-o -- true" means no file called "--".
+/// Returns true if `next` is no value, but an option or "--": "-o -- true" means no file "--".
 bool lacks_value(const CLI::App& app, const std::string& next) {
   bool is_option = false;
   if (next.size() > 1 && next[0] == '-' && next != "--") (void)needs_next(app, next, is_option);
   return is_option || next == "--";
 }
 
-/// Splits words into options and program. What is wrong with them, or empty.
-std::string split(const CLI::App& app, Arguments words, std::vector<std::string>& options,
-                  std::vector<std::string>& command) {
+/// Splits words into options and program. Returns the mistake in them, or an empty text.
+std::string split_words(const CLI::App& app, Arguments words, std::vector<std::string>& options,
+                        std::vector<std::string>& command) {
   size_t i = 0;
   for (; i < words.size(); ++i) {
     const std::string word = words[i];
@@ -132,7 +132,7 @@ std::string split(const CLI::App& app, Arguments words, std::vector<std::string>
     if (!takes_next || i + 1 == words.size()) continue;
     options.emplace_back(words[++i]);
     if (lacks_value(app, options.back())) {
-      return "'" + word + "' needs a value, and '" + options.back() + "' is none";
+      return "'" + word + "' needs a value, but '" + options.back() + "' is not one";
     }
   }
   for (; i < words.size(); ++i) command.emplace_back(words[i]);
@@ -141,7 +141,7 @@ std::string split(const CLI::App& app, Arguments words, std::vector<std::string>
 
 // ---- Parsing ------------------------------------------------------------------------------------
 
-/// Lets CLI11 parse; help and errors end here.
+/// Lets CLI11 parse the words. Returns the exit code after help or an error, otherwise nothing.
 std::optional<int> parse_with(CLI::App& app, const std::string& command,
                               std::vector<std::string> words) {
   std::ranges::reverse(words);  // CLI11 takes them from the back
@@ -153,7 +153,7 @@ std::optional<int> parse_with(CLI::App& app, const std::string& command,
   } catch (const CLI::ExtrasError&) {
     const std::string word = app.remaining(true).front();
     return refuse(command, word.starts_with("-") ? unknown_option(app, word)
-                                                 : "'" + word + "' is one word too many");
+                                                 : "'" + word + "' is one argument too many");
   } catch (const CLI::ParseError& error) {
     return refuse(command, error.what());
   }
@@ -164,7 +164,7 @@ std::vector<std::string> texts(Arguments words) {
   return {words.begin(), words.end()};
 }
 
-/// The options of `run` and `stat`, and where their values arrive.
+/// The options of `run` and `stat`, and their values.
 struct RunParser {
   std::unique_ptr<CLI::App> app;
   std::array<std::string, config::kKeys> values;
@@ -208,7 +208,7 @@ void add_setting(RunParser& parser, const config::Setting& setting) {
                               ->take_last();
 }
 
-/// `observing`: only what makes sense where nothing is done to the program.
+/// Adds the options of `run`; with `observing`, only those that `stat` has, too.
 void add_run_options(RunParser& parser, bool observing) {
   for (const config::Setting& setting : config::settings()) {
     const bool for_reports =
@@ -218,23 +218,25 @@ void add_run_options(RunParser& parser, bool observing) {
   CLI::App& app = *parser.app;
   if (!observing) {
     app.add_option("--rule", parser.rules,
-                   help_lines("Policy of the files that match: * stays within a folder, ** does "
-                              "not. The first rule that matches wins. May be repeated."))
+                   help_lines("The policy of files that match: * stays within a folder, ** "
+                              "crosses folders. The first rule that matches wins. May be "
+                              "repeated."))
         ->type_name("GLOB=POLICY")
         ->allow_extra_args(false)
         ->take_all();
   }
   parser.json = app.add_option("--json", parser.json_file,
-                               help_lines("The report as JSON, on standard error in place of the "
-                                          "text, or to a file beside it: --json=FILE."))
+                               help_lines("Print the report as JSON, on standard error instead of "
+                                          "the text. With --json=FILE, write it to a file, too."))
                     ->type_name("[=FILE]")
                     ->expected(0, 1);
-  app.add_flag("-v,--verbose", parser.verbose, "List more files; -vv all of them");
-  app.add_flag("--keep-run-dir", parser.keep, "Leave the run's directory behind, for debugging");
+  app.add_flag("-v,--verbose", parser.verbose, "List more files; -vv lists all");
+  app.add_flag("--keep-run-dir", parser.keep, "Keep the run's directory, for debugging");
 }
 
-/// Of two options that are good by themselves. A variable or file may disagree: resolve() says so.
-std::string mode_conflict(const RunParser& parser) {
+/// Returns the conflict between --engine and --mode, or an empty text. A variable or a file may
+/// conflict as well: resolve() reports that.
+std::string find_mode_conflict(const RunParser& parser) {
   const auto value = [&](config::Key key) {
     const auto index = static_cast<size_t>(key);
     const bool is_given = parser.options[index] != nullptr && parser.options[index]->count() > 0;
@@ -242,12 +244,12 @@ std::string mode_conflict(const RunParser& parser) {
   };
   return value(config::Key::engine) == "uring" || value(config::Key::mode) == "plain"
              ? std::string{}
-             : "mode '" + value(config::Key::mode) + "' is one of engine 'uring': engine '" +
+             : "mode '" + value(config::Key::mode) + "' belongs to engine 'uring': engine '" +
                    value(config::Key::engine) + "' has no modes";
 }
 
-/// The mistake in a value given on the command line, or empty. In a file it would be a warning;
-/// here somebody is there to correct it.
+/// Takes the settings of the command line. Returns the mistake in a value, or an empty text. In a
+/// file a mistake is a warning, but here the user can correct it at once.
 std::string take_settings(const RunParser& parser, config::Layer& layer) {
   layer.kind = config::LayerKind::command_line;
   for (const config::Setting& setting : config::settings()) {
@@ -261,7 +263,7 @@ std::string take_settings(const RunParser& parser, config::Layer& layer) {
                              value,
                              {config::LayerKind::command_line, std::string(setting.option)}});
   }
-  if (std::string why = mode_conflict(parser); !why.empty()) return why;
+  if (std::string why = find_mode_conflict(parser); !why.empty()) return why;
   for (const std::string& text : parser.rules) {
     std::optional<config::RuleEntry> rule = config::split_rule(text);
     if (!rule) return "rule '" + text + "' is not of the form GLOB=policy";
@@ -278,7 +280,7 @@ std::string take_settings(const RunParser& parser, config::Layer& layer) {
 std::optional<int> parse_program(RunParser& parser, const std::string& name, Arguments words,
                                  RunOptions& options) {
   std::vector<std::string> own;
-  std::string mistake = split(*parser.app, words, own, options.command);
+  std::string mistake = split_words(*parser.app, words, own, options.command);
   if (!mistake.empty()) return refuse(name, mistake);
   options.program_behind_json =
       !own.empty() && own.back() == "--json" && own.size() + options.command.size() == words.size();
@@ -300,25 +302,25 @@ constexpr const char* kRunExamples = R"(Examples:
   ioweave run --rule '*.log=off' -- ./app      leave some files alone
   ioweave run --lookahead 256m -- ./scan /data/*.bin
 
-The exit code is the program's; 128+N where signal N killed it; 125 where Ioweave failed, 126
-where the program cannot be executed, 127 where there is none. Settings may also stand in
-IOWEAVE_* and ioweave.toml: see 'ioweave config show'.)";
+The exit code is that of the program; 128+N if signal N killed it; 125 if Ioweave failed; 126 if
+the program cannot be executed; 127 if it does not exist. IOWEAVE_* variables and ioweave.toml may
+hold settings, too: see 'ioweave config show'.)";
 
 constexpr const char* kStatExamples = R"(Examples:
   ioweave stat -- ./simulate input.dat         calls, bytes and time per file
   ioweave stat -v -- make -j8                  more files
-  ioweave stat --json=stat.json -- ./simulate  the same as JSON)";
+  ioweave stat --json=stat.json -- ./simulate  as JSON, too)";
 
 constexpr const char* kDoctorExamples = R"(Examples:
   ioweave doctor                               this machine and installation
-  ioweave doctor /scratch                      with real I/O in that folder
-  ioweave doctor ./simulate                    can this program be followed?
+  ioweave doctor /scratch                      also tries real I/O in that folder
+  ioweave doctor ./simulate                    says whether this program can be observed
 
-Exit code: 0 all is well, 1 something is degraded, 2 something cannot be used at all.)";
+Exit code: 0 if all is well, 1 if something is degraded, 2 if something cannot be used at all.)";
 
 constexpr const char* kConfigExamples = R"(Examples:
-  ioweave config show                          every setting, its value and where that is from
-  ioweave config explain /scratch/run7.h5      which policy this file gets, and which rule says so
+  ioweave config show                          every setting, its value and its origin
+  ioweave config explain /scratch/run7.h5      the policy of this file, and the rule that gives it
   ioweave config list                          all settings, their variables and meanings)";
 
 constexpr const char* kPathExamples = R"(Examples:
@@ -332,15 +334,15 @@ constexpr const char* kMeasureExamples = R"(Examples:
   ioweave measure --streams 1-16,32 --seconds 5 --json=scratch.json /scratch
   ioweave measure --read --direct --size 256m /scratch
 
-Nothing else should use the device meanwhile. Files have no names and are gone with the command,
-however it ends. Exit code: 0, or 125 where it could not be measured.)";
+Nothing else should use the device meanwhile. The files have no names, and are gone when the
+command ends in whatever way. Exit code: 0, or 125 if the device could not be measured.)";
 
 constexpr unsigned kMostStreams = 512;
 constexpr unsigned kDefaultStreams = 64;
 constexpr uint64_t kLeastFile = 64u << 10;
 constexpr uint64_t kMostFile = uint64_t{1} << 40;
 
-/// What is wrong with the values of `measure`, or empty.
+/// Takes the values of `measure`. Returns the mistake in them, or an empty text.
 std::string take_measure(const std::string& streams, const std::string& size,
                          MeasureOptions& options) {
   std::string why;
@@ -349,23 +351,23 @@ std::string take_measure(const std::string& streams, const std::string& size,
   if (options.streams.empty()) return why;
   const auto bytes = size.empty() ? options.bytes : config::parse_size(size);
   if (!bytes || *bytes < kLeastFile || *bytes > kMostFile || *bytes % 4096 != 0) {
-    return "size '" + size + "' is no multiple of 4k from 64k to 1t, such as 32m";
+    return "size '" + size + "' must be a multiple of 4k from 64k to 1t, such as 32m";
   }
   options.bytes = *bytes;
   if (std::isnan(options.seconds) || std::isnan(options.warm_up_s)) {
-    return "--seconds and --warm-up are numbers, not nan";  // nan is within any CLI::Range
+    return "--seconds and --warm-up must be numbers, not nan";  // CLI::Range accepts nan
   }
   if (options.toml && options.name.empty()) return "--toml needs the name of the device";
   if (options.toml && options.json && options.json_file.empty()) {
-    return "--toml and --json both take the place of the table; give --json=FILE";
+    return "--toml and --json would both replace the table; give --json=FILE";
   }
   return {};
 }
 
 constexpr const char* kReportExamples = R"(Examples:
   ioweave report run.jsonl                     the summary of `ioweave run -o run.jsonl`
-  ioweave report tasks.jsonl                   or of Runtime(run_file="tasks.jsonl") in Python
-  python -m ioweave.pictures tasks.jsonl       the same as pictures)";
+  ioweave report tasks.jsonl                   that of Runtime(run_file="tasks.jsonl") in Python
+  python -m ioweave.pictures tasks.jsonl       pictures of the latter)";
 
 }  // namespace
 
@@ -379,44 +381,44 @@ std::optional<int> parse_run(Arguments arguments, RunOptions& options) {
 
 std::optional<int> parse_stat(Arguments arguments, RunOptions& options) {
   RunParser parser;
-  parser.app = make_app("Runs a program, changes nothing, and tells what I/O it did.",
+  parser.app = make_app("Runs a program unchanged and reports its I/O.",
                         "ioweave stat [OPTIONS] [--] PROGRAM [ARGUMENT...]", kStatExamples);
   add_run_options(parser, true);
   return parse_program(parser, "stat", arguments, options);
 }
 
 std::optional<int> parse_doctor(Arguments arguments, DoctorOptions& options) {
-  const auto app = make_app("Tells what Ioweave can use here, what is missing and who can mend it.",
+  const auto app = make_app("Checks what Ioweave can use here, what is missing and who can fix it.",
                             "ioweave doctor [OPTIONS] [PATH]", kDoctorExamples);
   app->add_option("PATH", options.path,
-                  help_lines("A folder or data file to do real I/O in, or a program to examine"));
-  app->add_flag("--json", options.json, "The findings as JSON");
+                  help_lines("A folder or data file to try real I/O in, or a program to examine"));
+  app->add_flag("--json", options.json, "Print the findings as JSON");
   return parse_with(*app, "doctor", texts(arguments));
 }
 
 std::optional<int> parse_report(Arguments arguments, ReportOptions& options) {
-  const auto app =
-      make_app("Tells what a run file holds.", "ioweave report [OPTIONS] FILE", kReportExamples);
+  const auto app = make_app("Prints the summary of a run file.", "ioweave report [OPTIONS] FILE",
+                            kReportExamples);
   app->add_option("FILE", options.run_file, "A run file")->required();
   app->add_flag("-v,--verbose", options.verbose, "List all files");
   return parse_with(*app, "report", texts(arguments));
 }
 
 std::optional<int> parse_config(Arguments arguments, ConfigOptions& options) {
-  const auto app = make_app("Tells which settings are in force and where they come from.",
+  const auto app = make_app("Shows which settings are in force and where they come from.",
                             "ioweave config show|explain|list [OPTIONS] [PATH]", kConfigExamples);
   constexpr std::array<std::string_view, 3> kActions{"show", "explain", "list"};
   std::string action;
   app->add_option("ACTION", action, "show, explain or list")->required();
-  app->add_option("PATH", options.path, "With explain: the file in question");
-  app->add_flag("--json", options.json, "With show and explain: as JSON");
+  app->add_option("PATH", options.path, "The file to explain, with explain");
+  app->add_flag("--json", options.json, "Print JSON, with show and explain");
   if (const auto code = parse_with(*app, "config", texts(arguments))) return code;
   const auto found = std::ranges::find(kActions, action);
   if (found == kActions.end()) {
     const std::string_view nearest = nearest_name(action, kActions);
     return refuse("config",
                   "unknown action '" + action + "'" +
-                      (nearest.empty() ? "; it is show, explain or list"
+                      (nearest.empty() ? "; there are show, explain and list"
                                        : "; did you mean '" + std::string(nearest) + "'?"));
   }
   options.action = static_cast<ConfigOptions::Action>(found - kActions.begin());
@@ -430,59 +432,61 @@ std::optional<int> parse_config(Arguments arguments, ConfigOptions& options) {
 }
 
 std::optional<int> parse_path(Arguments arguments, PathOptions& options) {
-  const auto app = make_app("Prints where parts of this installation lie.",
+  const auto app = make_app("Prints the paths of parts of this installation.",
                             "ioweave path --preload|--cmake|--pkgconfig", kPathExamples);
   app->add_flag("--preload", options.preload, "The interposer, libioweave_preload.so");
   app->add_flag("--cmake", options.cmake, "The folder of ioweave-config.cmake");
   app->add_flag("--pkgconfig", options.pkgconfig, "The folder of ioweave.pc");
   if (const auto code = parse_with(*app, "path", texts(arguments))) return code;
   if (!options.preload && !options.cmake && !options.pkgconfig) {
-    return refuse("path", "say which: --preload, --cmake or --pkgconfig");
+    return refuse("path", "needs --preload, --cmake or --pkgconfig");
   }
   return std::nullopt;
 }
 
 std::optional<int> parse_measure(Arguments arguments, MeasureOptions& options) {
   const auto app = make_app(
-      "Measures how many MB/s a device moves with 1, 2, 4, ... streams at once, and how many of "
-      "them are best. A stream writes a file and calls fsync, as a task does that writes a "
+      "Measures how many MB/s a device moves with 1, 2, 4, ... streams at once, and which number "
+      "of streams is best. A stream writes a file and calls fsync, like a task that writes a "
       "checkpoint.",
       "ioweave measure [OPTIONS] FOLDER", kMeasureExamples);
   std::string streams;
   std::string size;
   app->add_option("FOLDER", options.folder, "A folder on the device")->required();
   app->add_option("--streams", streams,
-                  help_lines("How many at once: a list such as 1,2,8 or 1-16. Default: 1,2,4 and "
-                             "so on to 64."))
+                  help_lines("The numbers of streams at once, such as 1,2,8 or 1-16. Default: "
+                             "1,2,4 and so on to 64."))
       ->type_name("LIST");
-  app->add_option("--seconds", options.seconds, help_lines("Of each sample. Default: 1."))
+  app->add_option("--seconds", options.seconds,
+                  help_lines("The duration of each sample. Default: 1."))
       ->type_name("S")
       ->check(CLI::Range(0.05, 3600.0).description(""));
   app->add_option("--repetitions", options.repetitions,
                   help_lines("Samples of each number of streams, in random order. Default: 5."))
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""));
-  app->add_option("--size", size, help_lines("Of each stream's file. Default: 32m."))
+  app->add_option("--size", size, help_lines("The size of each stream's file. Default: 32m."))
       ->type_name("SIZE");
   app->add_option("--warm-up", options.warm_up_s,
-                  help_lines("Least seconds of writing before: longer where the device starts "
-                             "fast, with a cache or saved-up credit. Default: 3."))
+                  help_lines("The least seconds of writing before the samples. It takes longer if "
+                             "the device starts fast, with a cache or saved-up credit. Default: "
+                             "3."))
       ->type_name("S")
       ->check(CLI::Range(0.0, 86400.0).description(""));
-  app->add_flag("--direct", options.direct, "O_DIRECT in pieces of 1 MiB, not by the page cache");
+  app->add_flag("--direct", options.direct, "Use O_DIRECT, 1 MiB at a time, not the page cache");
   app->add_flag("--read", options.read, "Measure reading, too");
   const auto* const toml =
       app->add_option("--toml", options.name,
-                      help_lines("Print a [[device]] of that name for ioweave.toml in place of the "
-                                 "table, which goes to standard error."))
+                      help_lines("Print a [[device]] of that name for ioweave.toml. The table goes "
+                                 "to standard error."))
           ->type_name("NAME");
   const auto* const json =
       app->add_option("--json", options.json_file,
-                      help_lines("The report with all samples as JSON in place of the table, or to "
-                                 "a file beside it: --json=FILE."))
+                      help_lines("Print the report with all samples as JSON instead of the table. "
+                                 "With --json=FILE, write it to a file, too."))
           ->type_name("[=FILE]")
           ->expected(0, 1);
-  // "--json /scratch" names the folder: a file stands behind an equals sign.
+  // "--json /scratch" names the folder, since a file must stand behind an equals sign.
   std::vector<std::string> words = texts(arguments);
   std::ranges::replace(words, std::string("--json"), std::string("--json=-"));
   if (const auto code = parse_with(*app, "measure", std::move(words))) return code;

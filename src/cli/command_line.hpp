@@ -1,7 +1,7 @@
 #pragma once
 
-// The command line of each subcommand, as plain values. Only command_line.cpp sees CLI11, which
-// costs seconds to compile in each file that includes it.
+// The command line of each subcommand as plain values. Only command_line.cpp includes CLI11, which
+// adds seconds to the compilation of a file.
 
 #include <optional>
 #include <span>
@@ -16,11 +16,11 @@ namespace ioweave::cli {
 using Arguments = std::span<const char* const>;
 
 struct RunOptions {
-  config::Layer settings;            ///< what the options say, as the topmost layer
+  config::Layer settings;            ///< the settings of the options, as the topmost layer
   std::vector<std::string> command;  ///< the program and its arguments, never empty
-  bool json = false;                 ///< the summary as JSON
-  std::string json_file;             ///< there; empty: on standard error in place of the text
-  bool program_behind_json = false;  ///< "--json x": x may be meant as --json=x
+  bool json = false;                 ///< write the summary as JSON
+  std::string json_file;             ///< to this file; empty: on standard error instead of the text
+  bool program_behind_json = false;  ///< "--json x" was given, which may mean --json=x
   bool keep_run_directory = false;
   unsigned verbose = 0;
 };
@@ -38,8 +38,8 @@ struct DoctorOptions {
 struct ConfigOptions {
   enum class Action : uint8_t { show, explain, list };
   Action action = Action::show;
-  std::string path;   ///< of explain
-  bool json = false;  ///< of show and explain
+  std::string path;   ///< the argument of explain
+  bool json = false;  ///< for show and explain
 };
 
 struct PathOptions {
@@ -51,20 +51,20 @@ struct PathOptions {
 struct MeasureOptions {
   std::string folder;
   std::vector<unsigned> streams;  ///< ascending
-  double seconds = 1;             ///< of each sample
-  uint64_t bytes = 32u << 20;     ///< of each stream's file
+  double seconds = 1;             ///< the duration of each sample
+  uint64_t bytes = 32u << 20;     ///< the size of each stream's file
   unsigned repetitions = 5;
   double warm_up_s = 3;
   bool direct = false;
   bool read = false;
-  bool toml = false;      ///< the device as TOML in place of the table
-  std::string name;       ///< of the device; empty: guessed
-  bool json = false;      ///< the report as JSON
-  std::string json_file;  ///< there; empty: in place of the table
+  bool toml = false;      ///< print the device as TOML instead of the table
+  std::string name;       ///< the name of the device; empty: guessed
+  bool json = false;      ///< write the report as JSON
+  std::string json_file;  ///< to this file; empty: instead of the table
 };
 
-// Each returns nothing where the command shall go on, else its exit code: help was printed (0), or
-// the mistake was named with the nearest right word (125).
+// Each function returns nothing if the command is to continue. Otherwise it returns the exit code:
+// 0 after printing help, 125 after naming a mistake and the nearest correct word.
 [[nodiscard]] std::optional<int> parse_run(Arguments arguments, RunOptions& options);
 [[nodiscard]] std::optional<int> parse_stat(Arguments arguments, RunOptions& options);
 [[nodiscard]] std::optional<int> parse_report(Arguments arguments, ReportOptions& options);

@@ -4,7 +4,7 @@
 
 namespace ioweave::cli {
 
-// The subcommands: each gets the words behind its name and returns the exit code.
+// The subcommands. Each gets the arguments after its name and returns the exit code.
 [[nodiscard]] int run_command(Arguments arguments);
 [[nodiscard]] int stat_command(Arguments arguments);
 [[nodiscard]] int doctor_command(Arguments arguments);

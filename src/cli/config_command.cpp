@@ -47,7 +47,7 @@ std::string show_json(const config::Resolved& resolved) {
                   {"warnings", resolved.warnings}});
 }
 
-/// The rules that match, the one that decides first; an empty list: `default` decides.
+/// Lists the rules that match, the one that decides first. If the list is empty, `default` decides.
 std::string explain_json(const config::Resolved& resolved, const std::string& path) {
   const Explanation explanation = explain(resolved, path);
   const config::Resolved::Value& otherwise = resolved[config::Key::policy];

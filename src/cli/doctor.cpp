@@ -38,14 +38,14 @@ bool starts_with_any(std::string_view subject, std::initializer_list<std::string
                              [&](std::string_view word) { return subject.starts_with(word); });
 }
 
-/// Engines and modes that only some machines can have and that are never used unasked, and tasks,
-/// which few programs have.
+/// Returns true for engines and modes that only some machines have and that are used only on
+/// demand, and for tasks, which few programs have.
 bool is_optional(const Finding& finding) {
   return starts_with_any(finding.subject, {"io_uring+", "aio"}) ||
          (finding.subject.starts_with(kTasksOf) && finding.usable == Usable::no);
 }
 
-/// What something else stands in for: without io_uring the threads engine does the work, without
+/// Returns true if something else does the same work: without io_uring the threads engine, without
 /// O_DIRECT the page cache.
 bool has_substitute(const Finding& finding) {
   return starts_with_any(finding.subject,
@@ -56,10 +56,10 @@ Finding failed(std::string cause, std::string remedy, int error = 0) {
   return {kInterposer, Usable::no, error, {}, std::move(cause), std::move(remedy)};
 }
 
-/// Runs this command, which is dynamic and harmless, with the library in LD_PRELOAD.
+/// Runs this command, which is a harmless dynamic program, with the library in LD_PRELOAD.
 LaunchResult run_a_trivial_program(const std::string& library, const RunDirectory& directory) {
   LaunchRequest request;
-  // A shell so that its output goes nowhere; the path is an argument and needs no quoting.
+  // By a shell, which discards its output; the path is an argument and needs no quotes.
   request.command = {"/bin/sh", "-c", "exec \"$0\" --version >/dev/null 2>&1", own_executable()};
   request.added = {"LD_PRELOAD=" + library,
                    std::string(config::kRunDirVariable) + "=" + directory.path()};
@@ -73,23 +73,23 @@ Finding judge_trial(const LaunchResult& result, const stats::RunReport& report,
   if (!result.started || result.outcome.exit_code != 0) {
     return failed("a trivial program fails with " + library + " in LD_PRELOAD (exit " +
                       std::to_string(result.outcome.exit_code) + ")",
-                  "run LD_DEBUG=libs LD_PRELOAD=" + library + " /bin/true and report what it says",
+                  "run LD_DEBUG=libs LD_PRELOAD=" + library + " /bin/true and report its output",
                   result.error);
   }
   for (const stats::ProcessReport& process : report.processes) {
     if (process.active) return {kInterposer, Usable::yes, 0, library, {}, {}};
   }
   if (!report.processes.empty()) {
-    return failed("it steps aside: " + report.processes.front().why,
-                  "use a library and a command of one build");
+    return failed("it does nothing: " + report.processes.front().why,
+                  "use a library and a command from the same build");
   }
   return failed("the dynamic loader does not load " + library,
-                "check that the file and its folder are readable and not on a file system mounted "
-                "noexec");
+                "check that the file and its folder are readable, and that their file system is "
+                "not mounted noexec");
 }
 
-/// How a finding is marked: as verdict() judges it.
-std::string mark(const Finding& finding) {
+/// Returns the mark of a finding, in agreement with verdict().
+std::string choose_mark(const Finding& finding) {
   if (finding.usable != Usable::yes && is_optional(finding)) return "not here";
   const bool is_lesser = finding.usable == Usable::no && has_substitute(finding);
   return std::string(
@@ -104,7 +104,7 @@ std::string labelled(const char* label, const std::string& text) {
   return start + wrapped(text, kWidth, kIndent) + "\n";
 }
 
-/// A bare name that means nothing here and a program in PATH.
+/// Returns a finding for a bare name that is no file here, but a program in PATH.
 std::optional<Finding> found_in_path(const std::string& path) {
   struct stat status {};
   if (path.find('/') != std::string::npos || lstat(path.c_str(), &status) == 0) return {};
@@ -115,11 +115,13 @@ std::optional<Finding> found_in_path(const std::string& path) {
                  Usable::no,
                  ENOENT,
                  {},
-                 "there is no such file or directory here, but a program of this name in PATH",
+                 "there is no such file or directory here, but there is a program of this name in "
+                 "PATH",
                  "ioweave doctor " + shown_command({program.path}, kWidth)};
 }
 
-/// A program whose permissions keep it from being run; what it lies on is probed all the same.
+/// Returns a finding for a program without the permission to execute it. Its file system is probed
+/// nevertheless.
 std::optional<Finding> not_yet_executable(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
@@ -137,10 +139,10 @@ std::optional<Finding> not_yet_executable(const std::string& path) {
 std::vector<Finding> examine_interposer() {
   std::string why;
   const std::string library = locate(Location::preload, why);
-  if (library.empty()) return {failed(why, "whoever installed Ioweave")};
+  if (library.empty()) return {failed(why, "ask whoever installed Ioweave")};
   const std::unique_ptr<RunDirectory> directory = RunDirectory::create(why);
   if (!directory) {
-    return {failed("no place for a run's directory: " + why,
+    return {failed("there is no place for a run's directory: " + why,
                    "you: set XDG_RUNTIME_DIR or TMPDIR to a writable folder with free space")};
   }
   const std::string entry = directory->preload_entry(library);
@@ -176,7 +178,7 @@ Finding examine_program(const std::string& path) {
                                                  : "it can be observed, in " + program.interpreter;
     return finding;
   }
-  // What they read in order is followed from outside.
+  // The prefetcher follows what they read in order from outside.
   const bool is_followed = program.followable == Followable::static_program ||
                            program.followable == Followable::go_program;
   finding.usable = is_followed ? Usable::degraded : Usable::no;
@@ -213,7 +215,7 @@ int verdict(const std::vector<Finding>& findings) {
 std::string findings_text(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    std::string state = mark(finding);
+    std::string state = choose_mark(finding);
     state.resize(10, ' ');
     text += state + shown_name(finding.subject, kWidth - 10) + "\n";
     text += labelled("detail", finding.detail);
@@ -221,8 +223,8 @@ std::string findings_text(const std::vector<Finding>& findings) {
     text += labelled("remedy", finding.remedy);
   }
   constexpr std::array<const char*, 3> kVerdicts{
-      "All is well.\n", "Ioweave works here, with less than it could have.\n",
-      "Something that was asked about cannot be used: see above.\n"};
+      "All is well.\n", "Ioweave works here, but some things are missing: see above.\n",
+      "Something that you asked about cannot be used: see above.\n"};
   return text + kVerdicts[static_cast<size_t>(verdict(findings))];
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What `ioweave doctor` examines beyond the engine's own probe, and how findings are judged.
+// What `ioweave doctor` examines besides the engine's own probe, and how it judges findings.
 
 #include <string>
 #include <vector>
@@ -9,23 +9,25 @@
 
 namespace ioweave::cli {
 
-/// Runs this very command under the interposer and looks for the segment it must leave.
+/// Runs this command itself under the interposer and looks for the segment that it must leave.
 [[nodiscard]] std::vector<engine::Finding> examine_interposer();
 
-/// Whether the program can be followed.
+/// Finds out whether the program can be observed.
 [[nodiscard]] engine::Finding examine_program(const std::string& path);
 
-/// What is to be said of `path`, a program, a place for I/O, or neither.
+/// Examines `path`: a program, a place for I/O, or neither.
 [[nodiscard]] std::vector<engine::Finding> examine_path(const std::string& path);
 
-/// True where `path` is to be examined as a program rather than as a place for I/O.
+/// Returns true if `path` is to be examined as a program, not as a place for I/O.
 [[nodiscard]] bool is_program(const std::string& path);
 
-/// 0 all is well, 1 degraded, 2 unusable. What only some can have (polling modes, native AIO) and
-/// what nothing needs by default does not make a machine degraded.
+/// Returns 0 if all is well, 1 if something is degraded, 2 if something is unusable. Features that
+/// only some machines have (polling modes, native AIO) and that nothing needs by default do not
+/// count.
 [[nodiscard]] int verdict(const std::vector<engine::Finding>& findings);
 
-/// What something else stands in for is shown as degraded even where it cannot be used.
+/// Writes the findings for people. A finding with a substitute is shown as degraded even if it
+/// cannot be used.
 [[nodiscard]] std::string findings_text(const std::vector<engine::Finding>& findings);
 [[nodiscard]] std::string findings_json(const std::vector<engine::Finding>& findings);
 

@@ -30,7 +30,7 @@ constexpr unsigned char kByteOrder =
 constexpr size_t kMostNoteBytes = size_t{64} << 10;
 constexpr size_t kMostPathBytes = 4096;
 constexpr size_t kMostProgramHeaders = 512;
-/// The kernel looks at this much of a script (BINPRM_BUF_SIZE).
+/// How much of a script the kernel reads (BINPRM_BUF_SIZE).
 constexpr size_t kScriptBytes = 256;
 
 #if defined(__x86_64__)
@@ -57,7 +57,7 @@ class File {
 
   [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
 
-  /// Up to `bytes` bytes at `offset`; fewer at the end of the file or on an error.
+  /// Reads up to `bytes` bytes at `offset`; fewer at the end of the file or on an error.
   [[nodiscard]] std::string read(size_t bytes, uint64_t offset) const {
     bytes = std::min(bytes, static_cast<size_t>(size()));  // of what a header claims
     std::string data(bytes, '\0');
@@ -133,7 +133,7 @@ void read_segments(const File& file, const Header& header, ElfFacts& facts) {
   }
 }
 
-/// True where `head`, the file's first bytes, is the header of an ELF file for this machine.
+/// Returns true if `head`, the file's first bytes, is the header of an ELF file for this machine.
 bool take_header(std::string_view head, Header& header) {
   return head.starts_with(ELFMAG) && take(head, 0, header) && header.e_ident[EI_CLASS] == kClass &&
          header.e_ident[EI_DATA] == kByteOrder && header.e_machine == kMachine;
@@ -157,7 +157,7 @@ class DynamicSection {
     strings_ = at(value(DT_STRTAB), std::min<uint64_t>(value(DT_STRSZ), kMostTableBytes));
   }
 
-  /// Of the first entry of this kind, or 0.
+  /// Returns the value of the first entry with this tag, or 0.
   [[nodiscard]] uint64_t value(int64_t tag) const {
     const auto found = std::ranges::find(entries_, tag, &DynamicEntry::d_tag);
     return found != entries_.end() ? found->d_un.d_val : 0;
@@ -186,7 +186,7 @@ class DynamicSection {
   }
 
  private:
-  /// Bytes by the address that they will have; fewer, or none, where the file holds no more.
+  /// Reads bytes by the address that they will have; fewer, or none, if the file holds no more.
   [[nodiscard]] std::string at(uint64_t address, uint64_t bytes) const {
     for (const ProgramHeader& segment : segments_) {
       const uint64_t begin = segment.p_vaddr;
@@ -204,7 +204,7 @@ class DynamicSection {
     return rest.substr(0, rest.find('\0'));
   }
 
-  /// How many there are, which only the tables to find them by tell.
+  /// Returns the number of symbols, which only the hash tables tell.
   [[nodiscard]] uint64_t symbols() const {
     if (const uint64_t table = value(DT_HASH); table != 0) {
       uint32_t chains = 0;  // one for each symbol
@@ -220,7 +220,7 @@ class DynamicSection {
     uint32_t bucket = 0;
     for (size_t i = 0; take(buckets, i, bucket); i += sizeof bucket) last = std::max(last, bucket);
     if (last < head[1]) {  // nothing is defined here, so nothing is in the buckets
-      // GNU ld writes 1 there then, whatever there is; its table of strings follows the symbols.
+      // GNU ld then writes 1 there for any number; its table of strings follows the symbols.
       const uint64_t begin = value(DT_SYMTAB);
       const uint64_t end = value(DT_STRTAB);
       return head[1] <= 1 && end > begin ? (end - begin) / sizeof(Symbol) : head[1];

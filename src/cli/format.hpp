@@ -1,6 +1,6 @@
 #pragma once
 
-// Figures and tables for people.
+// Figures and tables for people to read.
 
 #include <cstdint>
 #include <string>
@@ -14,18 +14,18 @@ namespace ioweave::cli {
 [[nodiscard]] std::string percent_text(double share);    ///< 0.774 -> "77 %", 0.004 -> "0.4 %"
 [[nodiscard]] std::string rate_text(uint64_t bytes, double seconds);  ///< MB/s, "-" where unknown
 
-/// Text that somebody else wrote as a terminal may get it: each control character becomes '?'.
+/// Makes a foreign text safe for a terminal: each control character becomes '?'.
 [[nodiscard]] std::string without_controls(std::string_view text);
 
-/// A name as it may be shown on a terminal: control characters become '?', and of a long one the
-/// end is kept behind "...".
+/// Makes a name safe for a terminal: control characters become '?', and a long name is shortened to
+/// "..." and its end.
 [[nodiscard]] std::string shown_name(std::string_view name, size_t most);
 
-/// Words as a shell would take them, cut at `most` characters.
+/// Writes words as a shell would read them, cut at `most` characters.
 [[nodiscard]] std::string shown_command(const std::vector<std::string>& words, size_t most);
 
-/// Columns with two blanks between them: the first to the left, the last to the left, those between
-/// to the right. Lines are indented by two blanks.
+/// Columns with two blanks between them. The first and the last are aligned left, those between
+/// right. Lines are indented by two blanks.
 class Table {
  public:
   void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }

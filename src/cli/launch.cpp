@@ -1,7 +1,7 @@
-// How it works: all signals of interest are blocked before the child is made and taken one by one
-// with sigtimedwait(2), so there is no handler and nothing can slip between a check and a sleep.
-// The child undoes everything before exec. Whether exec succeeded is told by a close-on-exec pipe:
-// end of file means yes, an errno means no.
+// How it works: launch() blocks all signals of interest before it makes the child, and takes them
+// one by one with sigtimedwait(2). So there is no handler, and no signal is lost between a check
+// and a sleep. The child undoes all of this before exec. A close-on-exec pipe says whether exec
+// succeeded: end of file means yes, an errno means no.
 
 #include "cli/launch.hpp"
 
@@ -27,7 +27,8 @@ namespace {
 
 constexpr std::array<int, 7> kPassedOn{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT};
 
-/// Signal state as it was found, for the child and for the end. One thread, one program at a time.
+/// The signal state that launch() found, to be restored in the child and at the end. One thread,
+/// one program at a time.
 struct FoundSignals {
   sigset_t mask;
   struct sigaction child;
@@ -47,11 +48,11 @@ sigset_t waited_for() noexcept {
 void take_signals() noexcept {
   const sigset_t set = waited_for();
   sigprocmask(SIG_BLOCK, &set, &found_signals.mask);
-  // Where SIGCHLD is ignored, as some parents leave it, wait4() would have no status to give.
+  // If SIGCHLD is ignored, as some parents leave it, wait4() returns no status.
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &action, &found_signals.child);
-  // A write beyond RLIMIT_FSIZE shall be an error of this process, not its end.
+  // A write beyond RLIMIT_FSIZE must fail, not end this process.
   action.sa_handler = SIG_IGN;
   sigaction(SIGXFSZ, &action, &found_signals.file_size);
   found_signals.taken = true;
@@ -67,7 +68,7 @@ void restore_signals() noexcept {
 
 struct ExecReport {
   int error = 0;
-  bool is_final = false;  ///< false: tried again without the added variables
+  bool is_final = false;  ///< false: exec is tried again without the added variables
 };
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -78,7 +79,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return list;
 }
 
-/// This process's environment with `added` in place of, or behind, what has the same name.
+/// Returns this process's environment with `added`, which replaces variables of the same names.
 std::vector<char*> environment_with(const std::vector<std::string>& added) {
   std::vector<char*> list;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -93,8 +94,8 @@ std::vector<char*> environment_with(const std::vector<std::string>& added) {
   return list;
 }
 
-void tell(int pipe, ExecReport report) noexcept {
-  // Below PIPE_BUF a write to a pipe is whole or fails; if it fails the parent sees a plain exit.
+void send_report(int pipe, ExecReport report) noexcept {
+  // A write below PIPE_BUF is whole or fails. If it fails, the parent sees a plain exit.
   [[maybe_unused]] const ssize_t written = write(pipe, &report, sizeof report);
 }
 
@@ -104,30 +105,30 @@ struct Image {
   int pipe;
 };
 
-/// In the child, which shares the memory of its parent, a process with one thread that waits.
-/// Signal dispositions and mask are its own.
-int become(void* what) noexcept {
+/// Executes the program, in the child. The child shares the memory of its parent, whose only
+/// thread waits; it has its own signal dispositions and mask.
+int execute_image(void* what) noexcept {
   const Image& image = *static_cast<Image*>(what);
   restore_signals();
   execvpe(image.arguments[0], image.arguments, image.environment);
   if (errno == E2BIG) {
-    tell(image.pipe, {E2BIG, false});
+    send_report(image.pipe, {E2BIG, false});
     execvpe(image.arguments[0], image.arguments, environ);
   }
-  tell(image.pipe, {errno, true});
+  send_report(image.pipe, {errno, true});
   _exit(127);
 }
 
-/// As vfork(2) and exec(2), with a stack of the child's own, as posix_spawn(3) does. A fork copies
-/// page tables and breaks up pages: 0.3 of the 1.5 ms that a run takes beyond the program.
-pid_t spawn(Image& image, size_t arguments) {
-  // Where execvpe() gives a script without a first line to the shell, it copies the arguments.
+/// Starts the child as vfork(2) and exec(2) do, but on a stack of its own, as posix_spawn(3) does.
+/// A fork would copy page tables and break up pages, which takes 0.3 of the 1.5 ms that a run adds.
+pid_t spawn_child(Image& image, size_t arguments) {
+  // execvpe() copies the arguments to pass a script without a first line to the shell.
   constexpr size_t kStackBytes = 64 << 10;
   constexpr size_t kAlignment = 64;
   std::vector<char> stack(kStackBytes + arguments * sizeof(char*));
   char* const top = stack.data() + stack.size();
   const size_t beyond = reinterpret_cast<uintptr_t>(top) % kAlignment;
-  return clone(&become, top - beyond, CLONE_VM | CLONE_VFORK | SIGCHLD, &image);
+  return clone(&execute_image, top - beyond, CLONE_VM | CLONE_VFORK | SIGCHLD, &image);
 }
 
 // ---- The parent ---------------------------------------------------------------------------------
@@ -148,9 +149,9 @@ void read_reports(int pipe, LaunchResult& result) noexcept {
   }
 }
 
-/// True where the program has the signal already or sent it itself.
+/// Returns true if the program has the signal already or sent it itself.
 bool needs_no_help(const siginfo_t& info, pid_t program) noexcept {
-  const bool from_kernel = info.si_code > 0;  // the terminal: to the whole group
+  const bool from_kernel = info.si_code > 0;  // from the terminal, to the whole group
   return from_kernel || info.si_pid == program;
 }
 
@@ -167,7 +168,7 @@ bool has_ended(pid_t program, stats::Outcome& outcome) noexcept {
   };
   outcome.user_seconds = seconds(usage.ru_utime);
   outcome.system_seconds = seconds(usage.ru_stime);
-  // Units of 512 bytes, whatever the device's blocks (getrusage(2) does not say, the kernel does).
+  // The kernel counts units of 512 bytes, whatever the device's blocks; getrusage(2) does not say.
   outcome.storage_read_bytes = static_cast<uint64_t>(usage.ru_inblock) * 512;
   outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   outcome.exit_code = WIFSIGNALED(status) ? 128 + outcome.signal : WEXITSTATUS(status);
@@ -203,7 +204,7 @@ LaunchResult launch(const LaunchRequest& request) {
   take_signals();
   const uint64_t start = now_ns();
   Image image{arguments.data(), environment.data(), pipe[1]};
-  const pid_t program = spawn(image, arguments.size());
+  const pid_t program = spawn_child(image, arguments.size());
   const int fork_error = errno;
   close(pipe[1]);
   if (program < 0) {
@@ -220,8 +221,8 @@ LaunchResult launch(const LaunchRequest& request) {
 
 void release_signals() noexcept {
   if (!found_signals.taken) return;
-  // What was meant for the program and came too late dies with it: the program's exit code shall
-  // be passed on even after a Ctrl-C.
+  // Signals for the program that came too late are dropped, so that the program's exit code is
+  // passed on even after a Ctrl-C.
   const sigset_t set = waited_for();
   const timespec now{};
   while (sigtimedwait(&set, nullptr, &now) > 0) {

@@ -13,7 +13,7 @@ namespace ioweave::cli {
 namespace {
 
 std::string processor_name() {
-  // The first processor's lines are enough; with hundreds of them the whole file takes long.
+  // The lines of the first processor are enough; with hundreds of processors the file is long.
   std::string text;
   if (read_proc_text("/proc/cpuinfo", 4096, text) != 0) return {};
   const size_t key = text.find("model name");
@@ -26,7 +26,7 @@ std::string processor_name() {
 uint32_t allowed_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // Fails beyond 1024 processors, where "all that are online" is the better answer anyway.
+  // This fails beyond 1024 processors; "all that are online" is a good answer then.
   if (sched_getaffinity(0, sizeof set, &set) != 0) {
     return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   }

@@ -8,10 +8,10 @@ namespace ioweave::cli {
 
 [[nodiscard]] stats::Machine this_machine();
 
-/// Now, as "2026-01-31T12:00:00.000Z".
+/// Returns the time now, as "2026-01-31T12:00:00.000Z".
 [[nodiscard]] std::string utc_now();
 
-/// Notes for each file its file system, and in the report the mounts that hold any.
+/// Adds to each file its file system, and to the report the mounts that hold files.
 void add_file_systems(stats::RunReport& report);
 
 }  // namespace ioweave::cli

@@ -1,4 +1,4 @@
-// The command `ioweave`: finds the subcommand and calls it. Each has a file of its own.
+// The command `ioweave`: finds the subcommand and calls it. Each subcommand has a file of its own.
 
 #include <algorithm>
 #include <array>
@@ -38,16 +38,16 @@ Usage: ioweave COMMAND [OPTIONS] ...
 
 Commands:
   run      run a program and hide its I/O behind its computation
-  stat     run a program, change nothing, and tell what I/O it did
-  report   tell what a run file holds
-  doctor   tell what can be used here, what is missing and who can mend it
+  stat     run a program unchanged and report its I/O
+  report   print the summary of a run file
+  doctor   check what Ioweave can use here, what is missing and who can fix it
   config   show or explain settings
-  path     print where parts of this installation lie
-  measure  measure what a storage device moves with 1, 2, 4, ... streams at once
-  tiom     measure what task-aware I/O gains, for series of tasks that compute and do I/O
+  path     print the paths of parts of this installation
+  measure  measure the MB/s of a storage device with 1, 2, 4, ... streams at once
+  tiom     measure the gain of task-aware I/O for tasks that compute and do I/O
 
 Options:
-  -h, --help     print this help; behind a command, that command's
+  -h, --help     print this help; after a command, the help of that command
   --version      print the version
 
 Examples:
@@ -61,8 +61,8 @@ Examples:
   ioweave tiom --advise -b 64k -c 1ms -f /scratch/tiom.dat
 )";
 
-/// Without what this installation does not have: a Python wheel holds no tiom.
-std::string help() {
+/// The help without the commands that this installation lacks: a Python wheel holds no tiom.
+std::string help_text() {
   std::string why;
   if (!ioweave::cli::locate(ioweave::cli::Location::tiom, why).empty()) return kHelp;
   std::string text;
@@ -76,7 +76,8 @@ std::string help() {
 
 constexpr std::array<std::string_view, 2> kOptions{"--help", "--version"};
 
-/// The option that was meant; of one letter, the one that begins with it: "-V" as elsewhere.
+/// Returns the option that was probably meant. For "-V", as other commands have it, it is the
+/// option that begins with this letter.
 std::string_view nearest_option(std::string_view word) {
   if (word.size() != 2) return ioweave::nearest_name(word, kOptions);
   const auto* const found = std::ranges::find_if(kOptions, [&](std::string_view option) {
@@ -104,12 +105,12 @@ int refuse(std::string_view word) {
 
 int dispatch(Arguments words) {
   if (words.empty()) {
-    ioweave::cli::print_error(help());
+    ioweave::cli::print_error(help_text());
     return ioweave::cli::kFailed;
   }
   const std::string_view word = words[0];
   if (word == "-h" || word == "--help" || word == "help") {
-    ioweave::cli::print(help());
+    ioweave::cli::print(help_text());
     return 0;
   }
   if (word == "--version") {
@@ -133,7 +134,7 @@ int main(int argc, char** argv) {
                            std::string(std::strerror(-error)));
     return ioweave::cli::kFailed;
   } catch (const std::exception& error) {
-    // Only memory can run out here: everything else is handled where it happens.
+    // Only std::bad_alloc gets here: all other errors are handled where they happen.
     ioweave::cli::complain(error.what());
     return ioweave::cli::kFailed;
   }

@@ -12,10 +12,10 @@
 namespace ioweave::cli {
 namespace {
 
-int first_error = 0;  // of print(); the command is one thread
+int first_error = 0;  // of print(); the command has one thread
 
 int write_to(int fd, std::string_view text) noexcept {
-  // After the program has been started or where there is none: its disposition is not touched.
+  // The program, if there is one, has been started before, so its disposition does not change.
   struct sigaction ignore {};
   struct sigaction before {};
   ignore.sa_handler = SIG_IGN;
@@ -28,7 +28,7 @@ int write_to(int fd, std::string_view text) noexcept {
 }  // namespace
 
 void guard_standard_streams() noexcept {
-  // open(2) gives the lowest free number, so every closed one below 3 is filled in turn.
+  // open(2) returns the lowest free number, so this fills each closed one below 3 in turn.
   int fd = 0;
   do {
     fd = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -7,7 +7,7 @@
 namespace ioweave::cli {
 namespace {
 
-/// Prints one location on a line. False with a complaint where it does not exist.
+/// Prints one location on a line. If it does not exist, complains and returns false.
 bool print_location(Location location) {
   std::string why;
   const std::string path = locate(location, why);

@@ -14,7 +14,7 @@
 namespace ioweave::cli {
 namespace {
 
-/// Nested interpreters the kernel follows before it gives up (fs/exec.c).
+/// How many nested interpreters the kernel follows (fs/exec.c).
 constexpr int kMostInterpreters = 5;
 constexpr std::string_view kDefaultSearchPath = "/bin:/usr/bin";  // glibc's, where PATH is unset
 
@@ -33,7 +33,7 @@ std::vector<std::string> words_of(std::string_view line) {
   return words;
 }
 
-/// 0, or the errno that exec would give for this file.
+/// Returns 0, or the errno that exec would give for this file.
 int exec_error(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return errno;
@@ -42,7 +42,7 @@ int exec_error(const std::string& path) {
   return faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0 ? 0 : errno;
 }
 
-/// As execvp(3): the first candidate that can be started; EACCES is remembered and passed over.
+/// Finds the first candidate that can be started, as execvp(3) does, which continues after EACCES.
 std::string search(std::string_view name, std::string_view search_path, int& error) {
   error = ENOENT;
   if (name.empty()) return {};
@@ -68,7 +68,8 @@ std::string search(std::string_view name, std::string_view search_path, int& err
   return denied;
 }
 
-/// env(1) in a script's first line starts the first word that is neither option nor assignment.
+/// Returns what env(1) in a script's first line starts: the first word that is neither an option
+/// nor an assignment.
 std::string program_of_env(const std::vector<std::string>& words) {
   for (size_t i = 1; i < words.size(); ++i) {
     if (words[i].starts_with("-") || words[i].find('=') != std::string::npos) continue;
@@ -84,7 +85,7 @@ Followable judge_rights(const std::string& path) {
   const bool other_group =
       (status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && status.st_gid != getegid();
   if (other_user || other_group) return Followable::setuid;
-  // For root they change nothing, and the loader does not mind.
+  // For root, file capabilities change nothing, and the loader heeds LD_PRELOAD.
   const bool has_capabilities =
       getuid() != 0 && getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
   return has_capabilities ? Followable::capabilities : Followable::yes;
@@ -93,7 +94,7 @@ Followable judge_rights(const std::string& path) {
 Followable judge_elf(const std::string& path, const ElfFacts& facts) {
   if (facts.is_go) return Followable::go_program;
   if (facts.loader.empty()) {
-    // The dynamic loader started by hand has none itself, and heeds LD_PRELOAD.
+    // The dynamic loader itself has no loader, but heeds LD_PRELOAD when it is started directly.
     const bool is_loader = facts.is_shared && base_name(path).starts_with("ld-linux");
     return is_loader ? Followable::yes : Followable::static_program;
   }
@@ -109,7 +110,7 @@ Followable judge(const std::string& path, const ElfFacts& facts) {
       return judge_elf(path, facts);
     case ElfFacts::Kind::foreign_elf:
       return Followable::other_class;
-    case ElfFacts::Kind::unreadable:  // may be executable all the same
+    case ElfFacts::Kind::unreadable:  // it may be executable nevertheless
       return judge_rights(path);
     case ElfFacts::Kind::other:
     case ElfFacts::Kind::script:
@@ -118,7 +119,7 @@ Followable judge(const std::string& path, const ElfFacts& facts) {
   return Followable::unknown;
 }
 
-/// What a script's first line starts: a path, which for env(1) is looked up.
+/// Returns the path of what a script's first line starts; what env(1) starts is looked up.
 std::string interpreter_of(const std::string& line, std::string_view search_path, int& error) {
   const std::vector<std::string> words = words_of(line);
   if (words.empty()) return {};
@@ -165,15 +166,15 @@ std::string explanation(const Program& program) {
     case Followable::yes:
       return {};
     case Followable::static_program:
-      return subject + " is statically linked: there is no loader to bring Ioweave into it";
+      return subject + " is statically linked, so no loader can load Ioweave into it";
     case Followable::go_program:
-      return subject + " is a Go program: it makes its system calls itself, past the C library";
+      return subject + " is a Go program, which makes its system calls without the C library";
     case Followable::setuid:
       return subject + " is setuid or setgid: the loader ignores LD_PRELOAD";
     case Followable::capabilities:
       return subject + " has file capabilities: the loader ignores LD_PRELOAD";
     case Followable::other_class:
-      return subject + " is for another processor or word size than this Ioweave";
+      return subject + " is built for another processor or word size than this Ioweave";
     case Followable::other_c_library:
       return subject + " uses another C library than glibc (musl?)";
     case Followable::not_executable:
@@ -189,12 +190,11 @@ std::string explanation(const Program& program) {
 std::string remedy(const Program& program) {
   switch (program.followable) {
     case Followable::static_program:
-      return "nothing to do for reads in order: they are prefetched all the same; for the rest "
-             "link it "
-             "dynamically, or use the library: its authors call ioweave.h";
+      return "reads in order need nothing, since they are prefetched anyway; for the rest, link it "
+             "dynamically, or have its authors call the library (ioweave.h)";
     case Followable::setuid:
     case Followable::capabilities:
-      return "run it as the user it changes to, or have the administrator give you a copy without "
+      return "run it as the user that it changes to, or ask the administrator for a copy without "
              "the extra rights";
     case Followable::other_class:
     case Followable::other_c_library:
@@ -205,9 +205,8 @@ std::string remedy(const Program& program) {
     case Followable::missing:
       return "check the name, or give a path with a slash";
     case Followable::go_program:
-      return "nothing to do for the Go part: what it reads in order is prefetched all the same, "
-             "and programs "
-             "in C that it starts are observed";
+      return "the Go part needs nothing: its reads in order are prefetched anyway, and programs in "
+             "C that it starts are observed";
     case Followable::yes:
     case Followable::unknown:
       break;
@@ -226,7 +225,7 @@ bool is_loadable_library(const std::string& path, std::string& why) {
       why = std::strerror(errno);
       return false;
     case ElfFacts::Kind::foreign_elf:
-      why = "it is for another processor or word size";
+      why = "it is built for another processor or word size";
       return false;
     case ElfFacts::Kind::other:
     case ElfFacts::Kind::script:

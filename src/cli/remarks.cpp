@@ -13,33 +13,33 @@ using config::RunPolicy;
 using stats::CallClass;
 using stats::Degrade;
 
-constexpr double kLittleIo = 0.01;    ///< share of the wall time below which I/O hardly matters
-constexpr double kWorthCost = 0.02;   ///< share of the wall time that a policy's cost is named from
-constexpr double kGoodGuesses = 0.5;  ///< share of prefetched bytes that should be used
-constexpr size_t kMostComplaints = 3;  ///< of processes, each different
+constexpr double kLittleIo = 0.01;    ///< I/O below this share of the wall time hardly matters
+constexpr double kWorthCost = 0.02;   ///< a policy's cost from this share of the wall time is named
+constexpr double kGoodGuesses = 0.5;  ///< the share of prefetched bytes that should be used
+constexpr size_t kMostComplaints = 3;  ///< different ones, of all processes
 
 bool saw_any(const stats::RunReport& report) {
   return std::ranges::any_of(report.processes, &stats::ProcessReport::active);
 }
 
-/// Why there are no figures at all, or none of the program itself.
-std::string why_unseen(const stats::RunReport& report, const Program& program) {
+/// Says why there are no figures at all, or none of the program itself.
+std::string explain_unseen(const stats::RunReport& report, const Program& program) {
   const bool seen = saw_any(report);
   if (program.followable == Followable::unknown && seen) return {};
   if (program.followable != Followable::yes) {
     return explanation(program) +
            (seen ? ". Only programs that it started were observed." : ". Nothing was observed.") +
-           (report.totals.prefetch_operations > 0 ? " What it read in order was prefetched." : "");
+           (report.totals.prefetch_operations > 0 ? " Its reads in order were prefetched." : "");
   }
   if (seen) return {};
   for (const stats::ProcessReport& process : report.processes) {
     if (!process.why.empty()) return "Nothing was observed: " + process.why;
   }
   return "Nothing was observed: no process loaded the interposer. `ioweave doctor " +
-         shown_command({program.path}, 60) + "` tells why.";
+         shown_command({program.path}, 60) + "` says why.";
 }
 
-/// The policy of the files on which the program spent most of its reading time.
+/// Returns the policy of the files on which the program spent most of its reading time.
 RunPolicy main_policy(const stats::RunReport& report) {
   std::array<double, config::kRunPolicyNames.size()> seconds{};
   for (const stats::FileReport& file : report.files) {
@@ -50,7 +50,7 @@ RunPolicy main_policy(const stats::RunReport& report) {
   return *most > 0 ? static_cast<RunPolicy>(most - seconds.begin()) : RunPolicy::overlap;
 }
 
-/// The degrade reason under which it spent most of that on files that could have been prefetched.
+/// Returns the degrade reason of most of the reading time, on files that could be prefetched.
 Degrade main_reason(const stats::RunReport& report) {
   std::array<double, stats::kDegradeNames.size()> seconds{};
   for (const stats::FileReport& file : report.files) {
@@ -60,8 +60,8 @@ Degrade main_reason(const stats::RunReport& report) {
   return static_cast<Degrade>(std::ranges::max_element(seconds) - seconds.begin());
 }
 
-/// The user asked for it: an excuse about caches would be wrong.
-std::string told_not_to(RunPolicy policy, const stats::RunReport& report) {
+/// Says that the settings kept files from being prefetched.
+std::string explain_setting(RunPolicy policy, const stats::RunReport& report) {
   const std::string name(config::kRunPolicyNames[static_cast<size_t>(policy)]);
   const std::string who = policy == report.config.policy
                               ? "which have policy '" + name + "' as no rule says otherwise"
@@ -70,33 +70,32 @@ std::string told_not_to(RunPolicy policy, const stats::RunReport& report) {
          ". `ioweave config explain FILE` names the rule.";
 }
 
-std::string why_nothing_prefetched(const stats::RunReport& report) {
+std::string explain_no_prefetching(const stats::RunReport& report) {
   const RunPolicy policy = main_policy(report);
-  if (policy != RunPolicy::overlap) return told_not_to(policy, report);
+  if (policy != RunPolicy::overlap) return explain_setting(policy, report);
   switch (const Degrade reason = main_reason(report)) {
     case Degrade::none:
-      return "Nothing was prefetched: what was read next was in the page cache "
-             "already, followed no "
-             "pattern, or was too little for looking ahead to help.";
+      return "Nothing was prefetched: the next reads were in the page cache already, followed no "
+             "pattern, or were too small for looking ahead to help.";
     case Degrade::no_gain:
-      return "Reads came from the page cache already: there was nothing to hide.";
+      return "Reads came from the page cache already, so there was no waiting to hide.";
     case Degrade::memory_file:
-      return "The files lie in memory (tmpfs or the like): there was nothing to hide.";
+      return "The files are in memory (tmpfs or the like), so there was no waiting to hide.";
     case Degrade::random_access:
-      return "Reads followed no pattern that could be foreseen, so nothing was prefetched.";
+      return "Reads followed no predictable pattern, so nothing was prefetched.";
     case Degrade::read_ahead:
-      return "Reads were small and waited little: the kernel's own read-ahead was left to it.";
+      return "Reads were small and waited little, so they were left to the kernel's read-ahead.";
     default:
-      return "Nothing was prefetched: most reading was from files served as they are (" +
+      return "Nothing was prefetched: most reading was from files that are left alone (" +
              std::string(stats::kDegradeNames[static_cast<size_t>(reason)]) + ").";
   }
 }
 
-std::string on_prefetching(const stats::RunReport& report) {
+std::string judge_prefetching(const stats::RunReport& report) {
   const stats::RunTotals& totals = report.totals;
   const auto& reads = totals.call[static_cast<size_t>(CallClass::read)];
-  if (reads.calls == 0) return "The program only wrote; policy 'overlap' hides reads.";
-  if (totals.prefetched_bytes == 0) return why_nothing_prefetched(report);
+  if (reads.calls == 0) return "The program only wrote, but policy 'overlap' hides only reads.";
+  if (totals.prefetched_bytes == 0) return explain_no_prefetching(report);
   const double used = static_cast<double>(totals.prefetched_used_bytes) /
                       static_cast<double>(totals.prefetched_bytes);
   if (used >= kGoodGuesses) return {};
@@ -109,19 +108,19 @@ bool saw_reads_or_writes(const stats::RunTotals& totals) {
          totals.call[static_cast<size_t>(CallClass::write)].calls > 0;
 }
 
-/// No read or write was seen. That is not the same as no I/O.
-std::string on_no_calls(const stats::RunReport& report) {
+/// Explains a run in which no read or write was seen, which does not mean that there was no I/O.
+std::string explain_no_calls(const stats::RunReport& report) {
   constexpr uint64_t kWorthMentioning = 1u << 20;
   if (report.totals.call[static_cast<size_t>(CallClass::other)].bytes > 0) {
-    return "Data was moved by copy_file_range, sendfile or the like only, which are left as they "
-           "are.";
+    return "Only copy_file_range, sendfile or the like moved data, and Ioweave leaves these calls "
+           "alone.";
   }
   constexpr const char* kUncounted =
-      "what the C library reads on its own (fopen, fread), redirected standard input and memory "
-      "maps are not counted";
+      "reads inside the C library (fopen, fread), redirected standard input and memory maps are "
+      "not counted";
   if (report.totals.prefetch_operations > 0) {
     return std::string("No read or write call was counted: ") + kUncounted +
-           ". The files that were read in order were prefetched all the same.";
+           ". Files that were read in order were prefetched nevertheless.";
   }
   const uint64_t from_disk = report.outcome.storage_read_bytes;
   if (from_disk >= kWorthMentioning) {
@@ -131,34 +130,34 @@ std::string on_no_calls(const stats::RunReport& report) {
   return std::string("No read or write call was counted: ") + kUncounted + ".";
 }
 
-/// What the policy could do about the I/O that was seen.
-std::string on_gain(const stats::RunReport& report) {
-  if (!saw_reads_or_writes(report.totals)) return on_no_calls(report);
+/// Says what the policy could do about the I/O that was seen.
+std::string judge_gain(const stats::RunReport& report) {
+  if (!saw_reads_or_writes(report.totals)) return explain_no_calls(report);
   const bool may_overlap = report.config.policy == RunPolicy::overlap ||
                            std::ranges::any_of(report.files, [](const stats::FileReport& file) {
                              return file.policy == RunPolicy::overlap;
                            });
-  return may_overlap ? on_prefetching(report) : std::string{};
+  return may_overlap ? judge_prefetching(report) : std::string{};
 }
 
-/// A policy of the user's choice that cost time.
-std::string on_engine_cost(const stats::RunReport& report) {
+/// Says what a policy that the user chose has cost.
+std::string judge_engine_cost(const stats::RunReport& report) {
   const double cost = report.totals.engine_cost_seconds;
   const double wall = report.outcome.wall_seconds;
   if (wall <= 0 || cost < kWorthCost * wall) return {};
   return "The engine cost about " + seconds_text(cost) +
-         ": calls through it took longer than the "
-         "plain ones that were made between them. Policy 'overlap' leaves all calls as they are.";
+         ": calls through it took longer than plain calls made between them. Policy 'overlap' "
+         "leaves all calls unchanged.";
 }
 
-std::string on_little_io(const stats::RunReport& report) {
+std::string judge_little_io(const stats::RunReport& report) {
   const double share =
       report.outcome.wall_seconds > 0 ? report.totals.io_seconds / report.outcome.wall_seconds : 0;
   if (!saw_reads_or_writes(report.totals) || share >= kLittleIo) return {};
-  return "I/O is " + percent_text(share) + " of the wall time: hiding it saves no more than that.";
+  return "I/O is " + percent_text(share) + " of the wall time, and hiding it saves at most that.";
 }
 
-/// Downgrades and faults that processes report, each text once.
+/// Adds the downgrades and errors that processes report, each text once.
 void add_complaints(const stats::RunReport& report, std::vector<std::string>& remarks) {
   size_t added = 0;
   for (const stats::ProcessReport& process : report.processes) {
@@ -173,12 +172,12 @@ void add_complaints(const stats::RunReport& report, std::vector<std::string>& re
   }
 }
 
-std::string on_still_running(const stats::RunReport& report) {
+std::string count_still_running(const stats::RunReport& report) {
   const auto running = std::ranges::count(report.processes, stats::ProcessReport::End::running,
                                           &stats::ProcessReport::end);
   if (running == 0) return {};
   return std::to_string(running) + (running == 1 ? " process is" : " processes are") +
-         " still running: figures are up to now, and later ones are not counted.";
+         " still running: the figures count only what happened until now.";
 }
 
 }  // namespace
@@ -188,14 +187,14 @@ std::vector<std::string> remarks_on(const stats::RunReport& report, const Progra
   const auto add = [&](std::string remark) {
     if (!remark.empty()) remarks.push_back(std::move(remark));
   };
-  add(why_unseen(report, program));
+  add(explain_unseen(report, program));
   if (saw_any(report)) {
-    add(on_gain(report));
-    add(on_engine_cost(report));
-    add(on_little_io(report));
+    add(judge_gain(report));
+    add(judge_engine_cost(report));
+    add(judge_little_io(report));
   }
   add_complaints(report, remarks);
-  add(on_still_running(report));
+  add(count_still_running(report));
   return remarks;
 }
 

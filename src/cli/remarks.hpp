@@ -8,8 +8,8 @@
 
 namespace ioweave::cli {
 
-/// Sentences that say honestly why nothing was seen, or why nothing was gained, and what processes
-/// reported of themselves; the most telling first. A ratio alone would hide it.
+/// Returns sentences that say why nothing was observed or why nothing was gained, and what
+/// processes reported of themselves. The most important one comes first.
 [[nodiscard]] std::vector<std::string> remarks_on(const stats::RunReport& report,
                                                   const Program& program);
 

@@ -25,12 +25,12 @@ constexpr const char* kKeepName = "keep";
 constexpr const char* kPreloadName = "libioweave_preload.so";
 /// The interposer keeps the directory's path in a buffer of fixed size.
 constexpr size_t kMostPlaceBytes = 150;
-/// Between mkdtemp and flock a fresh directory has no lock yet.
+/// Younger directories stay: a new one has no lock yet between mkdtemp and flock.
 constexpr time_t kYoungestStaleSeconds = 60;
 
 std::vector<std::string> names_in(int directory) {
   std::vector<std::string> names;
-  // A descriptor of its own: closedir() closes it, and the position is not shared.
+  // By another descriptor, which closedir() closes, and which has a position of its own.
   const int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const stream = fd >= 0 ? fdopendir(fd) : nullptr;
   if (stream == nullptr) {
@@ -45,7 +45,7 @@ std::vector<std::string> names_in(int directory) {
   return names;
 }
 
-/// Empties and removes it. Processes that still map a segment keep their mapping.
+/// Empties and removes a directory. Processes that still map a segment keep their mapping.
 void remove_directory(int directory, const std::string& path) {
   for (const std::string& name : names_in(directory)) unlinkat(directory, name.c_str(), 0);
   rmdir(path.c_str());
@@ -73,7 +73,7 @@ bool is_stale(int fd) {
   return flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-/// Opens and locks a directory that mkdtemp has just made. -errno on failure.
+/// Opens and locks a directory that mkdtemp has just made. Returns -errno on failure.
 int open_and_lock(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return -errno;
@@ -89,9 +89,10 @@ void remark_once(std::string remark, std::vector<std::string>& remarks) {
   if (std::ranges::find(remarks, remark) == remarks.end()) remarks.push_back(std::move(remark));
 }
 
-/// True where nothing will be added to its segment any more: it said that it ends, and it is gone.
-/// Neither alone will do. Destructors of other libraries still read and write after the first, an
-/// exec that fails takes it back, and a process of another pid namespace seems gone from here.
+/// Returns true if nothing will be added to the process's segment any more: the process said that
+/// it ends, and it is gone. Neither is enough alone: after a process said so, destructors of other
+/// libraries still read and write, and a failed exec revokes it; and a process of another pid
+/// namespace seems to be gone from here.
 bool is_final(const stats::ProcessReport& process) {
   const bool said_so = process.end == stats::ProcessReport::End::exited ||
                        process.end == stats::ProcessReport::End::replaced;
@@ -147,7 +148,8 @@ int RunDirectory::write_config(const config::RunConfig& config) const {
   if (fd < 0) return -errno;
   const auto* const bytes = reinterpret_cast<const char*>(&config);
   int error = write_all(fd, std::string_view(bytes, sizeof config));
-  // Written, not left a hole: a place that is full is an error here, and not the program's end.
+  // Written, not left as a hole, so that a full file system is an error here and does not kill the
+  // program later.
   const std::string state(sizeof(stats::RunState), '\0');
   if (error == 0 && lseek(fd, stats::kRunStateOffset, SEEK_SET) < 0) error = -errno;
   if (error == 0) error = write_all(fd, state);
@@ -177,7 +179,7 @@ void RunDirectory::gather(stats::RunGatherer& gatherer, bool last,
     if (state == stats::SegmentState::usable) {
       gatherer.add(std::move(contents.process), std::move(contents.files));
     } else if (state == stats::SegmentState::incomplete) {
-      remark_once("A process ended before it could say anything.", remarks);
+      remark_once("A process ended before it could report anything.", remarks);
     } else {
       remark_once("The figures of a process are lost: its segment " + why + ".", remarks);
     }

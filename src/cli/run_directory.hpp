@@ -11,34 +11,35 @@
 namespace ioweave::cli {
 
 /// The directory that a run shares with its program (stats/segment.hpp): private to the user, on
-/// tmpfs where possible, removed at the end with everything in it. It holds a lock on the
-/// directory for its lifetime: what a killed command left behind has no lock, and the next run
-/// sweeps it away. One thread; the lock's descriptor is close-on-exec.
+/// tmpfs if possible, removed at the end with everything in it. This object locks the directory for
+/// its lifetime. A directory that a killed command left behind has no lock, and the next run
+/// removes it. One thread; the lock's descriptor is close-on-exec.
 class RunDirectory {
  public:
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  /// Makes one in the first place that allows it: XDG_RUNTIME_DIR, /dev/shm, TMPDIR, /tmp. Null
-  /// with what went wrong in `why`.
+  /// Makes a directory in the first place that allows it: XDG_RUNTIME_DIR, /dev/shm, TMPDIR, /tmp.
+  /// On failure returns null; `why` says what went wrong.
   [[nodiscard]] static std::unique_ptr<RunDirectory> create(std::string& why);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  /// Leaves it behind, and safe from later sweeps.
+  /// Keeps the directory at the end, and from later sweeps.
   void keep() noexcept;
 
-  /// Writes `config`. 0 or -errno.
+  /// Writes `config`. Returns 0 or -errno.
   [[nodiscard]] int write_config(const config::RunConfig& config) const;
 
-  /// A path to `library` that LD_PRELOAD can express: the list separates by blanks and colons and
-  /// expands '$', and knows no quoting. Such a path gets a link in here. Empty on failure.
+  /// Returns a path to `library` that LD_PRELOAD can express. That list is separated by blanks and
+  /// colons, expands '$', and knows no quotes; a path with such characters gets a link in the
+  /// directory. Empty on failure.
   [[nodiscard]] std::string preload_entry(const std::string& library) const;
 
-  /// Takes the segments of processes that have ended out of the directory (all segments where
-  /// `last`): a build that starts a hundred thousand compilers must not fill the tmpfs. Faults
-  /// become remarks, each kind once.
+  /// Reads and removes the segments of processes that have ended (with `last`, all segments), so
+  /// that a build that starts a hundred thousand compilers does not fill the tmpfs. Errors become
+  /// remarks, each kind once.
   void gather(stats::RunGatherer& gatherer, bool last, std::vector<std::string>& remarks);
 
  private:
@@ -49,7 +50,7 @@ class RunDirectory {
   bool keep_ = false;
 };
 
-/// Removes what killed commands of this user left in `parent`.
+/// Removes the directories that killed commands of this user left in `parent`.
 void sweep_stale_run_directories(const std::string& parent);
 
 }  // namespace ioweave::cli

@@ -1,8 +1,7 @@
-// One run: resolve the settings, prepare the directory and the environment, launch, gather what the
-// processes left, report. What Ioweave needs and cannot have in this environment (a directory, a
-// file size limit, another C library) never keeps the program from running: it runs as without
-// Ioweave and the report says why. Only a broken installation and a wrong command line do, and
-// those before the program starts.
+// One run: resolves the settings, prepares the directory and the environment, launches the program,
+// gathers what its processes left, and reports. If Ioweave lacks something that it needs (a
+// directory, a file size limit, the C library), the program runs as without Ioweave, and the report
+// says why. Only a broken installation or a wrong command line keeps the program from running.
 
 #include "cli/run_program.hpp"
 
@@ -52,7 +51,7 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// Everything that one run holds on to.
+/// The state of one run.
 struct Run {
   const RunOptions& options;
   const RunKind& kind;
@@ -62,8 +61,8 @@ struct Run {
   std::string library;
   std::unique_ptr<RunDirectory> directory;  ///< null: the program runs unobserved
   stats::RunReport report;
-  std::string unobservable;          ///< why, as a sentence for the report
-  std::vector<std::string> remarks;  ///< met while gathering
+  std::string unobservable;          ///< why it runs unobserved, as a sentence for the report
+  std::vector<std::string> remarks;  ///< on problems of gathering
 
   [[nodiscard]] bool is_quiet() const { return settings.flag(config::Key::quiet); }
 };
@@ -88,7 +87,7 @@ void resolve_settings(Run& run) {
   for (const std::string& warning : run.settings.warnings) complain("warning: " + warning);
 }
 
-/// Better said before a long run than after it.
+/// Warns of an output file that cannot be written, before a long run rather than after it.
 void warn_of_unwritable(const std::string& path, bool is_quiet) {
   if (path.empty() || is_quiet) return;
   const bool exists = access(path.c_str(), F_OK) == 0;
@@ -98,8 +97,8 @@ void warn_of_unwritable(const std::string& path, bool is_quiet) {
   complain("warning: " + path + " cannot be written: " + std::strerror(errno));
 }
 
-/// What keeps the program's processes from having segments, or empty.
-std::string why_unobservable(const Run& run) {
+/// Says what keeps the program's processes from having segments; empty if nothing does.
+std::string explain_unobservable(const Run& run) {
   if (preload_would_disturb(run.program.followable)) return explanation(run.program) + ".";
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sizeof(stats::Segment)) {
@@ -109,7 +108,7 @@ std::string why_unobservable(const Run& run) {
 }
 
 void prepare_directory(Run& run) {
-  run.unobservable = why_unobservable(run);
+  run.unobservable = explain_unobservable(run);
   if (!run.unobservable.empty()) return;
   std::string why;
   run.directory = RunDirectory::create(why);
@@ -119,14 +118,14 @@ void prepare_directory(Run& run) {
     run.directory = nullptr;
   }
   if (!run.directory) {
-    run.unobservable = "Nothing was observed: no place for the run's directory (" + why +
+    run.unobservable = "Nothing was observed: no place for the run's directory was found (" + why +
                        "). Set XDG_RUNTIME_DIR or TMPDIR to a writable folder with free space.";
     return;
   }
   if (run.options.keep_run_directory) run.directory->keep();
 }
 
-/// LD_PRELOAD with the library in front, unless it stands there already (a run within a run).
+/// Returns LD_PRELOAD with the library in front, unless it is there already (a run within a run).
 std::string preload_list(const std::string& entry) {
   const std::string before = variable(kPreload);
   if (before.empty()) return entry;
@@ -136,8 +135,8 @@ std::string preload_list(const std::string& entry) {
   return is_first ? before : entry + ":" + before;
 }
 
-/// A program built with AddressSanitizer, which wants its own library to come first, would refuse
-/// to start with ours before it.
+/// Returns the options of AddressSanitizer. A program built with it requires its own library to
+/// come first, and would refuse to start with ours before it.
 std::string sanitizer_options() {
   constexpr const char* kCheck = "verify_asan_link_order";
   std::string before = variable(kSanitizer);
@@ -160,14 +159,14 @@ std::vector<std::string> added_variables(Run& run) {
 
 // ---- After --------------------------------------------------------------------------------------
 
-/// The program did not start: says why, as a shell would.
+/// Says why the program did not start, as a shell would.
 int explain_failure(const Run& run, const LaunchResult& result) {
   const std::string& name = run.options.command[0];
   std::string text = "'" + name + "': " + std::strerror(result.error);
   if (name.empty()) {
     text = "the program's name is empty";
   } else if (result.error == ENOENT && run.program.error == 0) {
-    text += ": the interpreter or loader that it names does not exist";
+    text += ": its interpreter or loader does not exist";
   } else if (result.error == ENOENT && name.find('/') == std::string::npos) {
     text = "'" + name + "' was not found in PATH";
     if (access(name.c_str(), X_OK) == 0) text += "; there is one here: write ./" + name;

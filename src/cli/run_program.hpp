@@ -8,15 +8,15 @@
 
 namespace ioweave::cli {
 
-/// How `run` and `stat` differ.
+/// The differences between `run` and `stat`.
 struct RunKind {
-  bool observe_only = false;  ///< policy off and no rules, whatever the settings say
+  bool observe_only = false;  ///< policy off and no rules, whatever the settings are
   std::string (*text)(const stats::RunReport&, const Detail&) = &summary_text;
   Detail brief;    ///< without -v
   Detail verbose;  ///< with -v; -vv shows everything
 };
 
-/// Runs the program under the interposer, reports, and returns the exit code for the shell.
+/// Runs the program under the interposer and prints the report. Returns the exit code.
 [[nodiscard]] int run_program(const RunOptions& options, const RunKind& kind);
 
 }  // namespace ioweave::cli

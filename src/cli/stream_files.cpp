@@ -1,7 +1,7 @@
-// How it works: a thread for each stream, since a blocking call each is what the tasks of a
-// program make. They wait for one word, so that all begin together, and a failure of one lets the
-// others end soon. Every page that is written differs from all others: a device that compresses or
-// finds duplicates shall have no advantage.
+// How it works: each stream has a thread, since the tasks of a program make blocking calls, too.
+// The threads wait for one word, so that all begin together. A failure of one makes the others end
+// soon. Every page that is written differs from all others, so that a device that compresses or
+// removes duplicates has no advantage.
 
 #include "cli/stream_files.hpp"
 
@@ -31,7 +31,7 @@ namespace ioweave::cli {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
-constexpr size_t kPageBytes = 4096;  // a multiple of what O_DIRECT asks for, nearly everywhere
+constexpr size_t kPageBytes = 4096;  // nearly everywhere a multiple of what O_DIRECT requires
 constexpr unsigned kWarmUpStreams = 8;
 
 double seconds_of(uint64_t ns) {
@@ -51,7 +51,7 @@ std::string quoted(const std::string& folder) {
   return "'" + shown_name(folder, 80) + "'";
 }
 
-/// Lets threads begin together, or not at all where one could not be made.
+/// Lets threads begin together, or not at all if one of them could not be made.
 class Gate {
  public:
   void open(bool go) {
@@ -67,8 +67,8 @@ class Gate {
   std::atomic<int> state_{0};
 };
 
-/// Runs `work(0)` to `work(count - 1)` in threads of their own from one moment on, and returns when
-/// that was; 0 where the machine gives no more threads.
+/// Runs `work(0)` to `work(count - 1)`, each in a thread of its own, from the same moment on.
+/// Returns that moment, or 0 if the machine has not enough threads.
 uint64_t run_together(unsigned count, const std::function<void(unsigned)>& work) {
   Gate gate;
   std::vector<std::jthread> threads;
@@ -78,7 +78,7 @@ uint64_t run_together(unsigned count, const std::function<void(unsigned)>& work)
         if (gate.pass()) work(i);
       });
     }
-  } catch (const std::exception&) {  // no thread or no memory: those that wait have to go
+  } catch (const std::exception&) {  // no thread or no memory: the waiting threads must end
     gate.open(false);
     return 0;
   }
@@ -89,7 +89,7 @@ uint64_t run_together(unsigned count, const std::function<void(unsigned)>& work)
 
 }  // namespace
 
-/// One stream: its file, its buffer, what it did. Used by one thread at a time.
+/// One stream: its file, its buffer and what it did. Used by one thread at a time.
 struct StreamFiles::Stream {
   Stream(int file, uint64_t file_bytes, bool is_direct, uint64_t seed)
       : fd(file),
@@ -104,7 +104,8 @@ struct StreamFiles::Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// From the beginning of the file, until its end or the deadline, and to the device. 0 or errno.
+  /// Writes the file from its beginning to its end or until the deadline, and syncs it. Returns 0
+  /// or errno.
   int write_file(uint64_t deadline_ns, const std::atomic<bool>& stop) {
     for (uint64_t offset = 0; offset < bytes && !stop.load();) {
       for (size_t page = 0; page < kPieceBytes; page += kPageBytes) put(page, random());
@@ -127,7 +128,7 @@ struct StreamFiles::Stream {
     return 0;
   }
 
-  /// What it read or wrote, and is clean, leaves the page cache where the file system can do that.
+  /// Drops clean pages of the file from the page cache, if the file system can do that.
   void forget() const {
     if (!direct) posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   }
@@ -171,7 +172,7 @@ std::unique_ptr<StreamFiles> StreamFiles::make(const Settings& settings, std::st
     return nullptr;
   }
   if (!S_ISDIR(status.st_mode)) {
-    why = name + " is no folder; name one on the device that is to be measured";
+    why = name + " is not a folder; name one on the device to be measured";
     return nullptr;
   }
   struct statvfs space {};
@@ -181,7 +182,7 @@ std::unique_ptr<StreamFiles> StreamFiles::make(const Settings& settings, std::st
     const uint64_t wanted = settings.files * settings.bytes;
     if (wanted > free_bytes) {
       why = std::to_string(settings.files) + " files of " + config::size_text(settings.bytes) +
-            " need " + bytes_text(wanted) + ", and " + name + " has " +
+            " need " + bytes_text(wanted) + ", but " + name + " has " +
             (free_bytes > 0 ? bytes_text(free_bytes) : "nothing") +
             " left; lower --size or --streams";
       return nullptr;
@@ -210,7 +211,7 @@ bool StreamFiles::open_all(std::string& why) {
       return false;
     }
     streams_.push_back(std::make_unique<Stream>(fd, settings_.bytes, settings_.direct, seed()));
-    // Not with O_CREAT, which would leave the file there where O_DIRECT is refused.
+    // Set afterwards: with O_CREAT the file would stay behind if O_DIRECT is refused.
     if (settings_.direct && fcntl(fd, F_SETFL, O_DIRECT) != 0) {
       why = "the file system of " + quoted(settings_.folder) +
             " refuses O_DIRECT; leave out --direct to measure through the page cache, with fsync";
@@ -228,7 +229,7 @@ std::string StreamFiles::failure(Direction direction, int error) const {
             config::size_text(settings_.bytes) + " need " +
             bytes_text(settings_.files * settings_.bytes) + ": lower --size or --streams";
   } else if (error == EINVAL && settings_.direct) {
-    text += "; it may not be able to do O_DIRECT: leave out --direct";
+    text += "; its file system may not support O_DIRECT: leave out --direct";
   }
   return text + ". Nothing was left there";
 }
@@ -243,7 +244,7 @@ bool StreamFiles::warm_up(double seconds, const std::function<void(uint64_t byte
   const uint64_t began_ns = now_ns();
   const auto work = [&](unsigned number) {
     bool all_written = false;
-    // Files number, number + count, ...: no two threads are ever at the same.
+    // Files number, number + count, ...: so no two threads use the same file.
     for (unsigned i = number;; i += count) {
       if (i >= settings_.files) {
         all_written = true;
@@ -262,7 +263,7 @@ bool StreamFiles::warm_up(double seconds, const std::function<void(uint64_t byte
     }
   };
   if (run_together(count, work) == 0) {
-    why = "this machine gives no " + std::to_string(count) + " threads; see ulimit -u";
+    why = "cannot start " + std::to_string(count) + " threads on this machine; see ulimit -u";
     return false;
   }
   if (failed.load() != 0) why = failure(Direction::write, failed.load());
@@ -290,8 +291,8 @@ bool StreamFiles::move(Direction direction, unsigned streams, double seconds,
   };
   const uint64_t began_ns = run_together(streams, work);
   if (began_ns == 0) {
-    why = "this machine gives no " + std::to_string(streams) +
-          " threads; lower --streams, or see ulimit -u";
+    why = "cannot start " + std::to_string(streams) +
+          " threads on this machine; lower --streams, or see ulimit -u";
     return false;
   }
   if (began_ns_ == 0) began_ns_ = began_ns;

@@ -40,7 +40,8 @@ void line(std::string& text, std::string_view label, std::string_view figure,
   text += "\n";
 }
 
-/// Exposed time may exceed the wall time, where several threads wait at once.
+/// Returns the share of the exposed time. If several threads wait at once, it exceeds the wall
+/// time.
 std::string share_of_wall(const stats::RunReport& report) {
   const double wall = report.outcome.wall_seconds;
   const double exposed = report.totals.exposed_seconds;
@@ -60,7 +61,7 @@ void add_wall(std::string& text, const stats::RunReport& report) {
        "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
 }
 
-/// What prefetching saved or cost, in one line.
+/// Says in one line what prefetching saved or cost.
 void add_hidden(std::string& text, const stats::RunReport& report) {
   const stats::RunTotals& totals = report.totals;
   if (totals.prefetch_operations == 0) {
@@ -68,7 +69,8 @@ void add_hidden(std::string& text, const stats::RunReport& report) {
     return;
   }
   if (!totals.hidden_is_known) {
-    line(text, "hidden", "not known", "too little was read to compare with and without");
+    line(text, "hidden", "not known",
+         "too little was read to compare with and without prefetching");
     return;
   }
   const double without = report.outcome.wall_seconds + totals.hidden_seconds;
@@ -79,17 +81,17 @@ void add_hidden(std::string& text, const stats::RunReport& report) {
              " of the time without prefetching");
   } else {
     line(text, "cost", seconds_text(-totals.hidden_seconds),
-         percent_text(share) + " of the time without prefetching: it did not pay here");
+         percent_text(share) + " of the time without prefetching: it did not help here");
   }
 }
 
-/// What it cost to know that.
+/// Says what this comparison cost.
 void add_trial(std::string& text, const stats::RunReport& report) {
   const double seconds = report.totals.trial_seconds;
   if (seconds < kLeastSeconds || report.outcome.wall_seconds <= 0) return;
   line(text, "comparing", seconds_text(seconds),
        percent_text(seconds / report.outcome.wall_seconds) +
-           " of the wall time, for what was read without prefetching");
+           " of the wall time, lost to reads without prefetching");
 }
 
 void add_prefetch(std::string& text, const stats::RunTotals& totals) {
@@ -139,7 +141,7 @@ std::string degrade_text(const stats::FileReport& file) {
              : std::string(stats::kDegradeNames[static_cast<size_t>(file.degrade)]);
 }
 
-/// What is special about a file: a rule's policy, and why it is not accelerated.
+/// Says what is special about a file: a rule's policy, and why it is not accelerated.
 std::string remark_on(const stats::FileReport& file, const stats::RunReport& report) {
   std::string text = degrade_text(file);
   if (file.policy == report.config.policy || file.degrade == Degrade::not_regular) return text;
@@ -147,7 +149,8 @@ std::string remark_on(const stats::FileReport& file, const stats::RunReport& rep
   return "policy " + std::string(config::kRunPolicyNames[static_cast<size_t>(file.policy)]) + text;
 }
 
-/// A program that reads one large file also reads dozens of small ones: its own modules, locales.
+/// Hides most small files: a program that reads one large file also reads dozens of small ones,
+/// such as its own modules and locales.
 bool is_worth_a_line(const stats::FileReport& file, bool small_too) {
   const uint64_t bytes = file.of(CallClass::read).bytes + file.of(CallClass::write).bytes;
   const uint64_t least_bytes = small_too ? 1 : 1u << 20;

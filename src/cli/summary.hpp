@@ -11,16 +11,16 @@ namespace ioweave::cli {
 struct Detail {
   size_t files = 3;
   size_t remarks = 3;
-  bool small_files = false;  ///< also those below 1 MiB and half a millisecond
+  bool small_files = false;  ///< show files below 1 MiB and half a millisecond, too
 };
 
-/// What `ioweave run` prints at the end: at most 15 lines with the usual detail.
+/// The summary that `ioweave run` prints at the end: at most 15 lines with the usual detail.
 [[nodiscard]] std::string summary_text(const stats::RunReport& report, const Detail& detail);
 
-/// What `ioweave report` prints of a Python runtime: a row per task.
+/// The summary of a Python runtime that `ioweave report` prints: a row for each task.
 [[nodiscard]] std::string tasks_text(const stats::RunReport& report);
 
-/// What `ioweave stat` prints: one row per file and call class.
+/// The table that `ioweave stat` prints: a row for each file and call class.
 [[nodiscard]] std::string stat_text(const stats::RunReport& report, const Detail& detail);
 
 }  // namespace ioweave::cli

@@ -13,7 +13,7 @@ using engine::Usable;
 enum class Kind : uint8_t { nosv, alpi, tbb, openmp };
 
 struct Runtime {
-  std::string_view library;  ///< how its name begins
+  std::string_view library;  ///< the beginning of its file name
   std::string_view name;
   Kind kind;
 };
@@ -25,7 +25,7 @@ constexpr std::array kRuntimes{
     Runtime{"libiomp5.so", "OpenMP", Kind::openmp}};
 
 constexpr std::string_view kTasksLibrary = "libioweave_tasks.so";
-constexpr size_t kMostCallers = 4;  ///< named
+constexpr size_t kMostCallers = 4;  ///< that are named
 
 const Runtime* runtime_of(const LoadedFile& file) {
   const auto found = std::ranges::find_if(
@@ -41,7 +41,7 @@ void add_sentence(std::string& text, std::string_view sentence) {
   text.append(text.empty() ? "" : "; ").append(sentence);
 }
 
-/// The parts of a finding, as they are found.
+/// Collects the parts of a finding.
 class Judgement {
  public:
   explicit Judgement(const std::vector<LoadedFile>& scope)
@@ -57,9 +57,9 @@ class Judgement {
     finding.subject = std::string(kTasksOf) + path;
     if (found_.empty()) {
       finding.usable = Usable::no;
-      finding.cause = "no task runtime is among the libraries that the loader would bring (" +
-                      std::to_string(scope_.size() - 1) +
-                      "); one that the program opens by itself is not seen here";
+      finding.cause = "no task runtime is among the " + std::to_string(scope_.size() - 1) +
+                      " libraries that the loader would load; a runtime that the program opens "
+                      "itself is not seen here";
       return finding;
     }
     name_runtimes();
@@ -82,7 +82,7 @@ class Judgement {
     const Runtime* runtime;
   };
 
-  /// The index of the first library whose name begins so, or 0, which is the program.
+  /// Returns the index of the first library whose name begins like this, or 0, the program.
   [[nodiscard]] size_t first(std::string_view name) const {
     for (size_t i = 1; i < scope_.size(); ++i) {
       if (scope_[i].base().starts_with(name)) return i;
@@ -114,7 +114,7 @@ class Judgement {
     add_sentence(detail_, "runtime: " + list);
   }
 
-  /// nOS-V replaces calls of the C library, and ends the program where it does not come first.
+  /// nOS-V replaces calls of the C library, and ends the program if it does not come first.
   void judge_order() {
     if (libc_ == 0 || nosv_ < libc_) {
       add_sentence(detail_, name(nosv_) + " stands before the C library, as it must");
@@ -132,7 +132,7 @@ class Judgement {
     for (size_t i = 0; i < scope_.size(); ++i) {
       const bool calls = imports(scope_[i], "nosv_init");
       const Runtime* const runtime = i != 0 ? runtime_of(scope_[i]) : nullptr;
-      // NODES does, also where its file was not found.
+      // NODES calls it, which holds also if its file was not found.
       if (i != nosv_ && (calls || (runtime != nullptr && runtime->name == "NODES"))) {
         add_sentence(detail_, name(i) + " calls nosv_init()");
         return;
@@ -141,20 +141,20 @@ class Judgement {
     const auto& needed = scope_.front().dynamic.needed;
     if (std::ranges::find(needed, scope_[nosv_].name) == needed.end()) {
       add_sentence(detail_,
-                   "the program must call nosv_init(), which it does not import: it must look it "
+                   "the program does not import nosv_init(), which it must call: it must look it "
                    "up with dlsym()");
       return;
     }
-    fault("nothing in it calls nosv_init(), before which nOS-V runs no task",
+    fault("nothing in it calls nosv_init(), and nOS-V runs no task before that call",
           "its authors: call nosv_init() first, and nosv_shutdown() last on the same thread "
-          "(nothing to do where they look it up with dlsym())");
+          "(nothing to do if they look it up with dlsym())");
   }
 
-  /// Where the program is linked to it.
+  /// Checks the place of the library in a program that is linked to it.
   void judge_tasks_library() {
     const size_t tasks = first(kTasksLibrary);
     if (tasks != 0 && libc_ != 0 && tasks > libc_) {
-      fault(name(tasks) + " stands behind " + name(libc_) + ": it takes no call over",
+      fault(name(tasks) + " stands behind " + name(libc_) + ", so it takes no call over",
             "preload it, or link the program with -lioweave_tasks before -lc");
     }
   }
@@ -187,7 +187,8 @@ class Judgement {
                               : who + "would take over " + callers);
   }
 
-  /// Whose calls are not those of tasks: the C library and its loader, runtimes, our own.
+  /// Returns true for files whose calls are not those of tasks: the C library and its loader, task
+  /// runtimes, and our own libraries.
   static bool is_known(const LoadedFile& file) {
     const std::string_view base = file.base();
     return runtime_of(file) != nullptr || base.starts_with("libc.so") ||

@@ -1,7 +1,7 @@
 #pragma once
 
-// What `ioweave doctor` tells of the tasks of a program: the runtime it is linked to, what that
-// needs of the program, and what libioweave_tasks.so would do for it.
+// What `ioweave doctor` says about the tasks of a program: the task runtime that it is linked to,
+// what this runtime needs of the program, and what libioweave_tasks.so would do for it.
 
 #include <array>
 #include <optional>
@@ -14,19 +14,20 @@
 
 namespace ioweave::cli {
 
-/// What libioweave_tasks.so takes over: its exports.
+/// The calls that libioweave_tasks.so takes over: its exports.
 inline constexpr std::array<std::string_view, 12> kTaskCalls{
     "pread",  "pread64",  "__pread_chk", "__pread64_chk", "preadv", "preadv64",
     "pwrite", "pwrite64", "pwritev",     "pwritev64",     "fsync",  "fdatasync"};
 
-/// How the subject of such a finding begins. Usable::no: the program has no task runtime.
+/// The beginning of the subject of such a finding. Usable::no: the program has no task runtime.
 inline constexpr std::string_view kTasksOf = "tasks of ";
 
-/// `scope` as of lookup_scope(), the program first.
+/// Judges the tasks of a program. `scope` is that of lookup_scope(), the program first.
 [[nodiscard]] engine::Finding judge_tasks(const std::string& path,
                                           const std::vector<LoadedFile>& scope);
 
-/// Nothing of a program into which no library can be brought: a static one, Go, setuid.
+/// Judges the tasks of a program, or returns nothing if no library can be loaded into it, because
+/// it is static, a Go program or setuid.
 [[nodiscard]] std::optional<engine::Finding> examine_tasks(const std::string& path);
 
 }  // namespace ioweave::cli

@@ -11,7 +11,7 @@
 
 namespace ioweave::cli {
 
-/// Becomes ioweave-tiom, which knows its options and has its own exit codes.
+/// Replaces this process by ioweave-tiom, which parses its own options and has its own exit codes.
 int tiom_command(Arguments arguments) {
   std::string why;
   std::string program = locate(Location::tiom, why);

@@ -1,12 +1,12 @@
 #pragma once
 
-// Shell patterns of paths, as the interposer and `ioweave config explain` both apply them: one
-// matcher, or the explanation would lie. No allocation, recursion or locale, so the interposer may
+// Shell patterns of paths. The interposer and `ioweave config explain` use the same matcher, so
+// that the explanation is true. It has no allocation, recursion or locale, so the interposer may
 // call it wherever a program may call open(2).
 //
 //   ?      one character, not '/'
 //   *      any characters, not '/'
-//   **     any characters; between slashes ("a/**/b") any number of whole components, none too
+//   **     any characters; between slashes ("a/**/b") any number of whole components, even none
 //   [a-c]  one of a set, [!a-c] one outside it, never '/'
 //   \x     x itself
 //
@@ -21,8 +21,8 @@
 namespace ioweave::config {
 namespace glob_detail {
 
-/// Matches `c` against the set that opens at pattern[at] == '['. Moves `at` behind the set. A set
-/// that never closes is an ordinary '['.
+/// Matches `c` against the set that opens at pattern[at] == '['. Moves `at` behind the set. If the
+/// set never closes, '[' is an ordinary character.
 constexpr bool match_set(std::string_view pattern, size_t& at, char c) noexcept {
   const size_t open = at;
   size_t next = at + 1;
@@ -63,7 +63,7 @@ constexpr bool match_one(std::string_view pattern, size_t& at, char c) noexcept 
   }
 }
 
-/// Where to go on after a mismatch: the pattern behind a star, and the path it was tried at.
+/// Where to continue after a mismatch: the pattern behind a star, and the place in the path.
 struct Retry {
   static constexpr size_t kNone = static_cast<size_t>(-1);
   size_t pattern = kNone;
@@ -73,7 +73,7 @@ struct Retry {
 
 }  // namespace glob_detail
 
-/// True where the whole of `path` matches. At most pattern times path steps.
+/// Returns true if the whole of `path` matches. Takes at most pattern times path steps.
 constexpr bool glob_matches(std::string_view pattern, std::string_view path) noexcept {
   using glob_detail::Retry;
   Retry star;
@@ -120,7 +120,7 @@ constexpr bool glob_matches(std::string_view pattern, std::string_view path) noe
 
 inline constexpr uint32_t kNoRule = UINT32_MAX;
 
-/// The first rule whose glob matches the absolute path, or kNoRule.
+/// Returns the first rule whose glob matches the absolute path, or kNoRule.
 inline uint32_t matching_rule(const RunConfig& config, std::string_view path) noexcept {
   const uint32_t rules = config.rules < RunConfig::kMaxRules ? config.rules : RunConfig::kMaxRules;
   for (uint32_t i = 0; i < rules; ++i) {
@@ -130,7 +130,7 @@ inline uint32_t matching_rule(const RunConfig& config, std::string_view path) no
   return kNoRule;
 }
 
-/// What the interposer does with the file: by rule, else by the run's policy.
+/// Returns the policy of a file: that of its rule, else that of the run.
 inline RunPolicy policy_of(const RunConfig& config, std::string_view path) noexcept {
   const uint32_t rule = matching_rule(config, path);
   return rule == kNoRule ? config.policy : config.rule[rule].policy;

@@ -10,7 +10,7 @@
 
 namespace ioweave::config {
 
-/// The site's file. It is compiled in: a variable that moved it would undo its locks.
+/// The site's file. Its path is compiled in, since a variable that moved it would undo its locks.
 inline constexpr std::string_view kSiteFile = "/etc/ioweave/ioweave.toml";
 
 struct ConfigPlaces {
@@ -19,26 +19,26 @@ struct ConfigPlaces {
   std::string site_file;
 };
 
-/// The places of this process, from its working directory, XDG_CONFIG_HOME and HOME.
+/// Returns the places of this process, from its working directory, XDG_CONFIG_HOME and HOME.
 [[nodiscard]] ConfigPlaces config_places();
 
-/// What IOWEAVE_* says. Variables with other names are only warned of where they look like a
-/// setting's misspelt: other parts of Ioweave, and sites, have variables of their own.
+/// Returns the settings of IOWEAVE_* variables. It warns of other variables only if they look like
+/// misspelt ones, since other parts of Ioweave, and sites, have variables of their own.
 [[nodiscard]] Layer environment_layer(const char* const* environment,
                                       const std::string& working_directory);
 
-/// What the file at an absolute path says; an absent one says nothing. `shown` is its name in
-/// messages; rules with a relative glob start in `directory`, and relative paths of devices beside
-/// the file. In LayerKind::directory a file that belongs to neither the user nor root is ignored
-/// with a warning: working in a folder must not mean obeying its owner.
+/// Returns the settings of the file at an absolute path; none if it does not exist. `shown` is its
+/// name in messages. Rules with a relative glob start in `directory`, relative paths of devices in
+/// the file's folder. In LayerKind::directory a file that belongs to neither the user nor root is
+/// ignored with a warning, so that working in a folder does not mean obeying its owner.
 [[nodiscard]] Layer file_layer(LayerKind kind, const std::string& path, const std::string& shown,
                                const std::string& directory);
 
-/// The same from a file's text.
+/// Returns the settings in the text of a file.
 [[nodiscard]] Layer toml_layer(LayerKind kind, std::string_view text, const std::string& shown,
                                const std::string& directory);
 
-/// All layers below the command line's, highest first.
+/// Returns `command_line` and all layers below it, highest first.
 [[nodiscard]] std::vector<Layer> all_layers(Layer command_line, const char* const* environment,
                                             const ConfigPlaces& places);
 

@@ -136,7 +136,7 @@ void drop_mode_of_another_engine(Resolved& resolved) {
   Resolved::Value& mode = resolved.values[static_cast<size_t>(Key::mode)];
   if (engine.text == "uring" || mode.text == "plain") return;
   resolved.warnings.push_back(at(mode.origin) + "mode '" + mode.text +
-                              "' is ignored: it is one of engine 'uring', and engine is '" +
+                              "' is ignored: it belongs to engine 'uring', and engine is '" +
                               engine.text + "' (" + engine.origin.place + ")");
   mode.text = "plain";
   mode.origin = engine.origin;

@@ -1,8 +1,8 @@
 #pragma once
 
 // What `ioweave run` hands to the processes of a run: its resolved settings, in the file `config`
-// of the run's directory (stats/segment.hpp). The layout is fixed and versioned; both sides come
-// from one build, and a mismatch makes the interposer step aside.
+// of the run's directory (stats/segment.hpp). The layout is fixed and versioned. Both sides must
+// come from one build; otherwise the interposer does nothing.
 
 #include <array>
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace ioweave::config {
 
 inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;  // "IOWCONF1"
-/// Of all that a run shares with its processes.
+/// The version of all layouts that a run shares with its processes.
 inline constexpr uint32_t kLayoutVersion = 3;
 
-/// Environment variable that names the run directory; without it the interposer does nothing.
+/// The environment variable that names the run directory. Without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
 
 inline constexpr const char* kConfigName = "config";
@@ -23,16 +23,15 @@ inline constexpr const char* kConfigName = "config";
 /// What the interposer does with the calls on a file.
 enum class RunPolicy : uint32_t {
   off,      ///< observe only
-  sync,     ///< every read and write through the engine, and wait ("int" in the interceptor paper)
-  writes,   ///< only writes through the engine ("sel_int")
-  overlap,  ///< real reads stay as they are; what comes next is brought into the page cache
-            ///< meanwhile
+  sync,     ///< every read and write goes through the engine ("int" in the interceptor paper)
+  writes,   ///< only writes go through the engine ("sel_int")
+  overlap,  ///< calls stay as they are; the next reads are brought into the page cache meanwhile
 };
 inline constexpr std::array<std::string_view, 4> kRunPolicyNames{"off", "sync", "writes",
                                                                  "overlap"};
 
 struct FileRule {
-  char glob[240];  ///< of the absolute path, shell pattern: * does not cross '/', ** does
+  char glob[240];  ///< shell pattern of the absolute path: * does not cross '/', ** does
   RunPolicy policy;
   uint32_t reserved;
 };
@@ -44,13 +43,13 @@ struct RunConfig {
   uint32_t version = kLayoutVersion;
   uint32_t bytes = sizeof(RunConfig);
 
-  RunPolicy policy = RunPolicy::overlap;    ///< of files no rule names
+  RunPolicy policy = RunPolicy::overlap;    ///< for files that no rule matches
   uint32_t engine = 0;                      ///< engine::Kind, for sync and writes
   uint32_t engine_mode = 0;                 ///< engine::UringMode
-  uint32_t rules = 0;                       ///< of `rule`, in use
+  uint32_t rules = 0;                       ///< how many of `rule` are in use
   uint64_t lookahead_bytes = 128u << 20;    ///< most ahead of a reader, unless one read is larger
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run
-  FileRule rule[kMaxRules] = {};            ///< the first that matches wins
+  FileRule rule[kMaxRules] = {};            ///< the first rule that matches wins
 };
 
 static_assert(std::is_standard_layout_v<RunConfig> && sizeof(FileRule) == 248);

@@ -1,7 +1,7 @@
 #pragma once
 
-// The settings of libioweave_tasks.so, which reads them from the environment of its program itself:
-// there is no command that could resolve them before.
+// The settings of libioweave_tasks.so. The library reads them from the environment of its program,
+// since no command resolves them before.
 
 #include <array>
 #include <cstdint>
@@ -21,15 +21,15 @@ inline constexpr std::array<std::string_view, 5> kTaskVariables{
     kTasksVariable, kTaskReaperVariable, kTaskEngineVariable, kMaxPausedVariable,
     kTaskReportVariable};
 
-/// The index of the variable's value in `names`; 0 where it is not set, or is none of them, with a
-/// sentence in `warnings` that names the nearest, but never `off`: who follows such a suggestion
-/// loses the feature.
+/// Returns the index of the variable's value in `names`; 0 if it is not set. For a value that is
+/// not in `names` returns 0, too, and adds a sentence to `warnings` that suggests the nearest name.
+/// It never suggests `off`, since following that would lose the feature.
 [[nodiscard]] size_t chosen_in_environment(const char* variable,
                                            std::span<const std::string_view> names,
                                            std::string_view off, std::string& warnings);
 
-/// The variable's number; nothing where it is not set, or is none from 1 to `most`, with a sentence
-/// in `warnings`.
+/// Returns the variable's number; nothing if it is not set. For a value that is not a number from 1
+/// to `most` returns nothing, too, and adds a sentence to `warnings`.
 [[nodiscard]] std::optional<uint32_t> number_in_environment(const char* variable, uint32_t most,
                                                             std::string& warnings);
 

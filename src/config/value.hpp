@@ -1,7 +1,7 @@
 #pragma once
 
-// A value as somebody wrote it, in a file or in a program: so that one check, with one sentence for
-// each mistake, serves both.
+// A value as it was written in a file or given by a program. One check, with one sentence for each
+// mistake, serves both.
 
 #include <cstdint>
 #include <string>
@@ -13,9 +13,9 @@
 namespace ioweave::config {
 
 struct Value {
-  /// The first: of another type than these, such as a truth value or a date.
+  /// monostate: a value of another type, such as a truth value or a date.
   std::variant<std::monostate, int64_t, double, std::string, std::vector<Value>> is;
-  std::string shown;  ///< as it looks where it was written
+  std::string shown;  ///< its text for messages, as it was written
 };
 
 /// The settings of one table, by name, in any order.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which of the devices that ioweave.toml describes a file of this machine lies on.
+// Finds the device of ioweave.toml on which a file of this machine lies.
 
 #include <span>
 #include <string>
@@ -17,18 +17,18 @@ namespace ioweave::device {
 struct Described {
   config::Device settings;
   std::string path;  ///< absolute, without links
-  dev_t number = 0;  ///< st_dev of what lies there
+  dev_t number = 0;  ///< st_dev of the path
 };
 
-/// Those that `node` has and whose paths exist.
+/// Returns the devices that `node` has and whose paths exist.
 [[nodiscard]] std::vector<Described> described_devices(std::span<const config::Device> devices,
                                                        std::string_view node);
 
-/// The name of this node.
+/// Returns the name of this node.
 [[nodiscard]] std::string this_node();
 
-/// The device of a file with this st_dev and absolute path, or null: of those on the same file
-/// system the one whose path, the longest, holds the file's, else the first.
+/// Returns the device of a file with this st_dev and absolute path, or null. Among the devices on
+/// the same file system it is the one with the longest path that holds the file, else the first.
 [[nodiscard]] const Described* described_of(std::span<const Described> devices, dev_t number,
                                             std::string_view path) noexcept;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The block device below a file, and what the kernel tells of it.
+// The block device below a file, and what the kernel reports of it.
 
 #include <cstdint>
 #include <optional>
@@ -12,16 +12,17 @@
 
 namespace ioweave::device {
 
-/// The block device below a file of this st_dev; nothing where there is none that one could name:
+/// Returns the block device below a file of this st_dev. Returns nothing if there is no single one:
 /// tmpfs, NFS, FUSE, overlayfs, a file system on several disks.
 [[nodiscard]] std::optional<dev_t> disk_below(dev_t number, const char* mountinfo = kMountinfo);
 
-/// Whether the disk says that it turns: a partition as its disk. Where that cannot be told, it does
-/// not. Paravirtual disks (virtio, Xen) say what their drivers begin with, whatever is behind them,
-/// and are not asked. `sys`: /sys/dev/block.
+/// Returns true if the disk says that it rotates. A partition counts as its disk. Returns false if
+/// this is not known. Paravirtual disks (virtio, Xen) are not asked: they report the default of
+/// their driver, whatever is behind them. `sys`: /sys/dev/block.
 [[nodiscard]] bool is_rotational(dev_t disk, const std::string& sys);
 
-/// What a block device moved, partitions and device-mapper volumes as themselves.
+/// Counts the bytes that a block device moved. Partitions and device-mapper volumes have counters
+/// of their own.
 class DiskCounter {
  public:
   static constexpr const char* kDiskstats = "/proc/diskstats";
@@ -31,8 +32,8 @@ class DiskCounter {
 
   [[nodiscard]] dev_t disk() const noexcept { return disk_; }
 
-  /// Bytes read and written since the machine started; -errno, -ENODEV where the kernel does not
-  /// count there.
+  /// Returns the bytes read and written since the machine started, or -errno: -ENODEV if the kernel
+  /// does not count there.
   [[nodiscard]] int64_t read() const;
 
  private:

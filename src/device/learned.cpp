@@ -29,7 +29,7 @@ bool has_text(const Json& object, const char* key) {
   return found != object.end() && found->is_string();
 }
 
-/// Empty where the document is good.
+/// Returns what is wrong with the document; empty if it is good.
 std::string fault_of(const Json& document) {
   if (document.is_discarded()) return "it is not JSON";
   if (!document.is_object() || !has_text(document, "kind")) return "it has no kind";
@@ -50,7 +50,7 @@ std::string fault_of(const Json& document) {
 int read_learned(const std::string& path, Learned& learned, std::string& why) {
   std::string text;
   const int error = read_proc_text(path.c_str(), kMostBytes, text);
-  // Who writes the file at the end would not find the folder either, when all is done.
+  // A missing folder is an error now, since writing the file at the end would fail, too.
   if (error == -ENOENT && has_folder(path)) return 0;
   if (error != 0) return error;
   const Json document = Json::parse(text, nullptr, false);

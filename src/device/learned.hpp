@@ -1,6 +1,6 @@
 #pragma once
 
-// What policies learned about a flow on a device, kept for the runs that follow: a file of JSON,
+// What policies learned about a flow on a device, kept for later runs in a JSON file:
 //
 //   {"kind": "ioweave-learned/1", "flows": [{"task": ..., "device": ..., "learned": ...}, ...]}
 //
@@ -15,12 +15,12 @@ namespace ioweave::device {
 /// By task type, or the name of a flow, and device.
 using Learned = std::map<std::pair<std::string, std::string>, std::string>;
 
-/// Adds what the file holds, which may not exist yet. 0; -errno, where its folder does not exist,
-/// too; or -EBADMSG with, in `why`, why it is no such file.
+/// Adds the values of the file, which need not exist yet. Returns 0; -errno, also if its folder
+/// does not exist; or -EBADMSG with the reason in `why` if the file is not one of learned values.
 [[nodiscard]] int read_learned(const std::string& path, Learned& learned, std::string& why);
 
-/// Replaces the file as a whole, so that a reader finds the old values or the new ones. 0 or
-/// -errno.
+/// Replaces the file as a whole, so that a reader finds the old values or the new ones. Returns 0
+/// or -errno.
 [[nodiscard]] int write_learned(const std::string& path, const Learned& learned);
 
 }  // namespace ioweave::device

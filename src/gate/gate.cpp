@@ -56,7 +56,7 @@ int64_t Gate::add_flow(const policy::FlowConfig& config, std::string& why) {
     return id;
   }
   flows_[known].device = config.device;
-  flows_[known].limit = policy_.explain(known).limit;  // of changes only the policy tells itself
+  flows_[known].limit = policy_.explain(known).limit;  // the policy reports only changes
   refresh_direct_flows();
   flows_known_.store(known + 1, std::memory_order_release);  // pairs with knows()
   if (config.priority != policy::Class::foreground &&
@@ -113,7 +113,8 @@ bool Gate::admit(const Asking& asking, OperationId& id) {
   return may_start;
 }
 
-/// Whatever grows with the number of operations grows here, while nobody else knows of this one.
+/// Everything that grows with the number of operations grows here, before anybody else knows of the
+/// new one.
 Gate::Entry& Gate::add_entry(const Asking& asking) {
   entries_.reserve_one();
   operations_.reserve_one();
@@ -175,7 +176,7 @@ bool Gate::withdraw(const OperationId& id) {
   return withdrawn;
 }
 
-/// The policy is told in whatever way.
+/// Forgets an entry. The caller tells the policy.
 void Gate::forget(Entry& entry) {
   operations_.erase(entry.id);
   entries_.release(&entry);

@@ -1,14 +1,15 @@
 #pragma once
 
-// The driver of the policy core in a process: whoever wants to move bytes asks here, and says when
-// that has ended. What an operation is, and how it is carried out, is its executor's business.
+// The driver of the policy core in a process: whoever wants to move bytes asks here, and reports
+// the end. What an operation is, and how it is carried out, is its executor's business.
 //
-// What passes the policy by counts too: the gate counts the foreground operations of the fast path
-// for each device, and tells the policy Activity whenever that can change a decision.
+// Operations that bypass the policy count, too: the gate counts the foreground operations of the
+// fast path for each device, and reports Activity to the policy whenever that can change a
+// decision.
 //
-// Flows with `climb` need the device's throughput. The gate takes it from what operations say that
-// they moved, whenever one ends: no thread, no system call. Whoever knows better, from the counters
-// of the disk, says so when he adds the device, and tells the gate by sample().
+// Flows with `climb` need the device's throughput. The gate takes it from the bytes that operations
+// report at their ends, which needs no thread and no system call. Whoever measures the device
+// itself adds it with `is_measured`, and reports its throughput by sample().
 
 #include <array>
 #include <atomic>
@@ -32,26 +33,26 @@ using policy::OperationId;
 /// Carries out operations that had to wait.
 class Executor {
  public:
-  /// `operation`, as it was given to admit(), may start now; its end is owed from here on. Called
-  /// once, on the thread whose call made room, under no lock of the gate's: it may call the gate.
+  /// Starts `operation`, as it was given to admit(). Its end must then be reported. Called
+  /// once, on the thread whose call made room, without a lock of the gate: it may call the gate.
   virtual void start(void* operation) noexcept = 0;
 
  protected:
   ~Executor() = default;
 };
 
-/// What asks.
+/// A request to start an operation.
 struct Asking {
   Executor& executor;
   void* operation;  ///< for the executor
   policy::FlowId flow;
-  uint64_t bytes;  ///< that it is to move
+  uint64_t bytes;  ///< the bytes to move
 };
 
 /// A flow as it is now.
 struct FlowState {
   policy::Counts operations;
-  uint32_t limit = 0;  ///< operations at once that its constraint allows now; 0: any number
+  uint32_t limit = 0;  ///< operations at once that the constraint allows now; 0: any number
 };
 
 /// Thread-safe. No system call is made, and no executor called, under its lock.
@@ -62,11 +63,12 @@ class Gate {
   /// No operation.
   static constexpr OperationId kNone = 0;
 
-  /// With device 0 (no limits, strict) and flow 0 (foreground, unconstrained). `log`, unless empty,
-  /// is given the policy's event log line by line, under the lock.
+  /// Makes device 0 (no limits, strict) and flow 0 (foreground, unconstrained). `log`, unless
+  /// empty, gets the policy's event log line by line, under the lock.
   explicit Gate(policy::Recorder::Sink log);
 
-  /// `is_measured`: its throughput is told by sample(), and what operations say is ignored.
+  /// Returns the id, or -EINVAL with the reason in `why`. `is_measured`: sample() reports the
+  /// throughput of the device, and the bytes that operations report are ignored.
   [[nodiscard]] int64_t add_device(const policy::DeviceConfig& config, std::string& why,
                                    bool is_measured = false);
   [[nodiscard]] int64_t add_flow(const policy::FlowConfig& config, std::string& why);
@@ -78,7 +80,7 @@ class Gate {
   [[nodiscard]] bool knows(uint32_t flow) const noexcept {
     return flow < flows_known_.load(std::memory_order_acquire);  // pairs with add_flow()
   }
-  /// Whether operations of the flow may skip the policy.
+  /// Returns true if operations of the flow may skip the policy.
   [[nodiscard]] bool direct(uint32_t flow) const noexcept {
     return flows_[flow].direct.load(std::memory_order_relaxed);
   }
@@ -86,18 +88,18 @@ class Gate {
     return flows_[flow].device;
   }
 
-  /// True: the operation may start now, and the caller carries it out. False: it waits, and its
-  /// executor will be told, perhaps already by another thread. `id` is set before that. Throws
-  /// std::bad_alloc where there is no memory for one more operation; nothing has changed then.
+  /// Returns true if the operation may start now; the caller carries it out. Returns false if it
+  /// waits: its executor will start it, perhaps already on another thread. `id` is set before that.
+  /// Throws std::bad_alloc if there is no memory for one more operation; nothing has changed then.
   [[nodiscard]] bool admit(const Asking& asking, OperationId& id);
-  /// The end of an operation that was allowed to start: bytes moved, or -errno.
+  /// Reports the end of an operation that was allowed to start: bytes moved, or -errno.
   void ended(OperationId id, int64_t result);
-  /// True if the operation still waited: it is forgotten, and its executor is never told. `id`,
-  /// which admit() may be setting just now, is read under the lock.
+  /// Returns true if the operation still waited: it is forgotten, and its executor never starts it.
+  /// `id`, which admit() may be setting at the same time, is read under the lock.
   [[nodiscard]] bool withdraw(const OperationId& id);
 
-  /// Foreground activity on the fast path. begin answers whether it was counted, and only then is
-  /// end owed.
+  /// Foreground activity on the fast path. begin_activity() returns whether it was counted; only
+  /// then end_activity() must follow.
   [[nodiscard]] bool begin_activity(policy::DeviceId device) noexcept {
     Device& known = devices_[device];
     if (!known.tracked.load(std::memory_order_relaxed)) {
@@ -115,15 +117,16 @@ class Gate {
     }
   }
 
-  /// Operations that had to wait, ever.
+  /// Returns how many operations had to wait, ever.
   [[nodiscard]] uint64_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
 
-  /// Whether sample() matters now: operations with `climb` wait or run on the device.
+  /// Returns true while operations with `climb` wait or run on the device, so that sample()
+  /// matters.
   [[nodiscard]] bool needs_samples(policy::DeviceId device);
-  /// What the device moved in the last `seconds`, above 0, of whichever operations.
+  /// Takes a sample: the device's throughput in the last `seconds`, above 0, by any operations.
   void sample(policy::DeviceId device, double bytes_per_second, double seconds);
 
-  /// Why the flow's constraint is what it is, and policy::Policy::learned().
+  /// As policy::Policy::explain() and learned().
   [[nodiscard]] policy::Explanation explain(policy::FlowId flow);
   [[nodiscard]] std::string learned(policy::FlowId flow);
   [[nodiscard]] FlowState state_of(policy::FlowId flow);
@@ -134,10 +137,10 @@ class Gate {
     std::atomic<bool> tracked{false};    ///< has lower classes that must yield
     std::atomic<bool> lower_waiting{false};
     // Under the lock:
-    bool is_measured = false;  ///< by somebody else
+    bool is_measured = false;  ///< by sample()
     uint32_t told = 0;         ///< in_flight as the policy knows it
     uint32_t samples = 0;
-    uint64_t sampled_ns = 0;   ///< the last one, or when there was something to sample
+    uint64_t sampled_ns = 0;   ///< the last sample, or when there was something to sample
     uint64_t moved_bytes = 0;  ///< since then, by operations that ended
   };
   struct Flow {
@@ -155,7 +158,8 @@ class Gate {
     uint64_t start_ns = 0;
     Entry* next = nullptr;  ///< in a Starting
   };
-  /// What may start, in order. Its entries stay until their executors are told.
+  /// The operations that may start, in order. The entries stay until their executors are
+  /// called.
   struct Starting {
     Entry* first = nullptr;
     Entry* last = nullptr;
@@ -197,7 +201,7 @@ class Gate {
   policy::IdMap<Entry> operations_;
   policy::Pool<Entry> entries_;
   OperationId next_id_ = kNone + 1;
-  const Entry* asking_ = nullptr;  ///< what admit() asks for just now
+  const Entry* asking_ = nullptr;  ///< what admit() is asking for
   uint32_t devices_known_ = 0;
   std::atomic<uint32_t> flows_known_{0};
   std::atomic<uint64_t> held_{0};

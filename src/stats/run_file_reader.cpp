@@ -1,5 +1,5 @@
-// The reading half of run_file.hpp. Every field is taken through Fields, which names the line, the
-// object and the key in its complaint: a run file is read by people's own tools and edited by hand.
+// The reader of run_file.hpp. Fields reads every field, and its complaints name the line, the
+// object and the key, because people edit run files by hand.
 
 #include <cerrno>
 #include <cmath>
@@ -82,7 +82,7 @@ class Fields {
     if (index == N) wrong(key, "one of the names in docs/run-file.md");
     return static_cast<Enum>(index);
   }
-  /// The same of names that a newer version may add to.
+  /// As above, for names to which a newer version may add.
   template <typename Enum, size_t N>
   [[nodiscard]] Enum choice(const char* key, const std::array<std::string_view, N>& names,
                             Enum otherwise) const {
@@ -250,7 +250,7 @@ void read_summary(const Fields& fields, RunReport& report) {
   report.remarks = texts(fields, "remarks");
 }
 
-/// Takes the lines in order and insists on it: run first, summary last.
+/// Takes the lines and checks their order: run first, summary last.
 class Reader {
  public:
   explicit Reader(RunReport& report) : report_(report) {}

@@ -61,7 +61,7 @@ void RunGatherer::merge(FileReport file) {
   sum.prefetched_bytes += file.prefetched_bytes;
   sum.prefetched_used_bytes += file.prefetched_used_bytes;
   sum.hidden_seconds += file.hidden_seconds;
-  // What the interposer leaves alone may have been prefetched all the same.
+  // Files that the interposer leaves alone may have been prefetched, too.
   if (sum.prefetched_used_bytes != 0) sum.degrade = Degrade::none;
 }
 
@@ -91,7 +91,7 @@ RunTotals sum_up(const std::vector<ProcessReport>& processes,
   return totals;
 }
 
-/// By exposed seconds, then by bytes moved, then by name, so that two runs list alike.
+/// Sorts by exposed seconds, then by bytes moved, then by name, so that two runs list alike.
 bool more_exposed(const FileReport& a, const FileReport& b) {
   const auto bytes = [](const FileReport& file) {
     return file.of(CallClass::read).bytes + file.of(CallClass::write).bytes;

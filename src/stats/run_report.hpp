@@ -1,14 +1,14 @@
 #pragma once
 
-// What a run did, in seconds and bytes: the plain values that the summary, `ioweave stat`, the run
-// file and later tools are made from. Segments (segment.hpp) are turned into these by
-// segment_reader.hpp; nothing here knows of shared memory, ticks or JSON.
+// What a run did, in seconds and bytes: the plain values for the summary, `ioweave stat`, the run
+// file and later tools. segment_reader.hpp makes them from segments (segment.hpp). Nothing here
+// depends on shared memory, ticks or JSON.
 //
 //   exposed   time the program's threads spent inside I/O calls on regular files
-//   hidden    time that prefetching saved the program: its pace with prefetching against its pace
-//             without, both taken while it ran (stream/prefetch/help_trial.hpp); negative where
-//             prefetching cost time
-//   I/O time  exposed + hidden: what the I/O would have cost with nothing woven through it
+//   hidden    time that prefetching saved the program, from its pace with and without prefetching,
+//             both measured while it ran (stream/prefetch/help_trial.hpp); negative if prefetching
+//             cost time
+//   I/O time  exposed + hidden: the time that the I/O would have taken without Ioweave
 
 #include <array>
 #include <cstdint>
@@ -32,9 +32,9 @@ struct CallTotals {
 };
 using CallTable = std::array<CallTotals, kCallClasses>;
 
-/// One path, in one process or over all of them.
+/// One path, in one process or over all processes.
 struct FileReport {
-  std::string path;  ///< empty: the files beyond a process's capacity, together
+  std::string path;  ///< empty: all files beyond the capacity of a process
   std::string file_system;
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -50,43 +50,43 @@ struct FileReport {
   [[nodiscard]] const CallTotals& of(CallClass which) const noexcept {
     return call[static_cast<size_t>(which)];
   }
-  /// Pipes, sockets and terminals wait for somebody, not for storage: they count as 0.
+  /// Returns 0 for pipes, sockets and terminals, which do not wait for storage.
   [[nodiscard]] double exposed_seconds() const noexcept;
 };
 
-/// One process image: a process that calls exec is several.
+/// One process image. A process that calls exec has several.
 struct ProcessReport {
   enum class End : uint32_t { running, exited, replaced, killed };
 
   int32_t pid = 0;
   int32_t parent_pid = 0;
-  bool active = false;  ///< false: the interposer stepped aside, `why` says why
+  bool active = false;  ///< false: the interposer did nothing in it, and `why` says why
   End end = End::running;
   double seconds = 0;  ///< from its start to its last sign of life
   std::string program;
   std::string engine;
   std::string why;
   uint64_t engine_operations = 0;
-  double engine_cost_seconds = 0;  ///< of these, beyond what plain calls would have taken
+  double engine_cost_seconds = 0;  ///< what these took beyond the time of plain calls
   double exposed_seconds = 0;
 };
 inline constexpr std::array<std::string_view, 4> kProcessEndNames{"running", "exited", "replaced",
                                                                   "killed"};
 
-/// What the command brought in for one reader of a file.
+/// What the command prefetched for one reader of a file.
 struct PrefetchReport {
   std::string path;
   uint64_t device = 0;
   uint64_t inode = 0;
   uint64_t operations = 0;
   uint64_t bytes = 0;       ///< brought into the page cache
-  uint64_t used_bytes = 0;  ///< of these, read by the program afterwards
+  uint64_t used_bytes = 0;  ///< the part that the program read afterwards
   double saved_seconds = 0;
-  bool is_compared = false;  ///< whether its pace was taken with and without
-  double trial_seconds = 0;  ///< that comparing cost
+  bool is_compared = false;  ///< whether its pace was measured with and without prefetching
+  double trial_seconds = 0;  ///< what this comparison cost
 };
 
-/// A task of a Python runtime; one that does I/O on each of its devices.
+/// A task of a Python runtime; an I/O task has one for each of its devices.
 struct TaskReport {
   std::string name;
   std::string device;  ///< empty: it computes
@@ -94,16 +94,16 @@ struct TaskReport {
   uint64_t failed = 0;
   uint64_t bytes = 0;
   double seconds = 0;  ///< summed over calls
-  std::string policy;  ///< of its constraint
-  uint32_t limit = 0;  ///< calls at once on a node, at last; 0: any number
+  std::string policy;  ///< the policy of its constraint
+  uint32_t limit = 0;  ///< the last limit of calls at once on a node; 0: any number
 };
 
 /// Sums over all processes of a run.
 struct RunTotals {
   double io_seconds = 0;
   double hidden_seconds = 0;    ///< below 0: prefetching cost time
-  bool hidden_is_known = true;  ///< false: something was prefetched, too little to compare
-  double trial_seconds = 0;     ///< that comparing cost: what was read without prefetching
+  bool hidden_is_known = true;  ///< false: something was prefetched, but too little to compare
+  double trial_seconds = 0;     ///< what comparing cost, by reads without prefetching
   double exposed_seconds = 0;
   CallTable call;  ///< of regular files
   uint64_t files = 0;
@@ -115,7 +115,7 @@ struct RunTotals {
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
 
-  /// Part of the I/O time that was hidden, at most 1; below 0: prefetching cost time.
+  /// Returns the part of the I/O time that was hidden, at most 1; below 0: prefetching cost time.
   [[nodiscard]] double hidden_share() const noexcept {
     return io_seconds > 0 ? hidden_seconds / io_seconds : 0;
   }
@@ -131,13 +131,13 @@ struct Machine {
   uint64_t memory_bytes = 0;
 };
 
-/// How the program ended and what it cost, by wait4(2).
+/// How the program ended and what it took, by wait4(2).
 struct Outcome {
   double wall_seconds = 0;
   double user_seconds = 0;
   double system_seconds = 0;
-  uint64_t storage_read_bytes = 0;  ///< from block devices, by whatever means
-  int exit_code = 0;                ///< as passed on: 128 + signal where one killed it
+  uint64_t storage_read_bytes = 0;  ///< from block devices, in any way
+  int exit_code = 0;                ///< as passed on: 128 + signal if a signal killed it
   int signal = 0;                   ///< 0: none
 };
 
@@ -147,16 +147,16 @@ struct RunReport {
   std::vector<std::string> command;
   std::string directory;
   Machine machine;
-  std::vector<device::Mount> mounts;  ///< those that hold a file of the run
+  std::vector<device::Mount> mounts;  ///< the mounts that hold a file of the run
   config::RunConfig config;
   Outcome outcome;
   std::vector<ProcessReport> processes;
   std::vector<FileReport> files;  ///< most exposed first
   std::string runtime;            ///< kind of the Python runtime that ran it; empty: `ioweave run`
-  std::vector<TaskReport> tasks;  ///< of such a runtime
+  std::vector<TaskReport> tasks;  ///< the tasks of such a runtime
   RunTotals totals;
-  std::string engine;                ///< engine in use, empty where none was needed
-  std::vector<std::string> remarks;  ///< sentences: why nothing was seen or gained, faults
+  std::string engine;                ///< engine in use, empty if none was needed
+  std::vector<std::string> remarks;  ///< sentences: why nothing was seen or gained, and errors
 };
 
 /// Gathers the processes of a run while they end. One thread.

@@ -1,15 +1,15 @@
 #pragma once
 
-// What a program under `ioweave run` shares with the command: one directory per run (mode 0700, on
-// tmpfs where possible), holding
+// What a program under `ioweave run` shares with the command: one directory for each run (mode
+// 0700, on tmpfs if possible), which holds
 //
 //   config            config::RunConfig, written once by the command, mapped read-only by every
 //                     process, and at kRunStateOffset the RunState, mapped read-write
 //   PID-N.segment     Segment, one per process image (N counts fork and exec), mapped read-write
 //
-// Counters live in shared memory so that a process that is killed still leaves its figures, and the
+// Counters are in shared memory. So a process that is killed still leaves its figures, and the
 // program itself never writes a byte or opens a descriptor for them at its end. Layouts are fixed
-// and versioned; both sides come from one build, and a mismatch makes the interposer step aside.
+// and versioned. Both sides must come from one build; otherwise the interposer does nothing.
 
 #include <array>
 #include <atomic>
@@ -24,34 +24,34 @@ namespace ioweave::stats {
 
 inline constexpr uint64_t kSegmentMagic = 0x3147455357454f49;  // "IOEWSEG1"
 
-// ---- What processes ask of the command ----------------------------------------------------------
+// ---- Requests of processes to the command -------------------------------------------------------
 
-/// The command has files open while it prefetches. A call that meets one asks for all to be closed
-/// (calls/preload/release.hpp), and waits for the answer while something is open.
+/// The command has files open while it prefetches. A call that conflicts with one asks for all to
+/// be closed (calls/preload/release.hpp), and waits for the answer while a file is open.
 struct RunState {
-  std::atomic<uint32_t> asked;       ///< how often, over all processes
-  std::atomic<uint32_t> listeners;   ///< of these: by somebody who hears of opens from now on
-  std::atomic<uint32_t> answered;    ///< the number of the last that was
-  std::atomic<uint32_t> is_open;     ///< 1: a file may be
-  std::atomic<uint32_t> unanswered;  ///< in a row
+  std::atomic<uint32_t> asked;       ///< number of requests, over all processes
+  std::atomic<uint32_t> listeners;   ///< requests of processes that listen to opens from then on
+  std::atomic<uint32_t> answered;    ///< the number of the last request that was answered
+  std::atomic<uint32_t> is_open;     ///< 1: a file may be open
+  std::atomic<uint32_t> unanswered;  ///< requests in a row without an answer
   uint32_t reserved;
-  /// base/clock.hpp now_ns(), when a file was last open, and when one was that its file system
-  /// would keep under another name if it were removed; 0: never.
+  /// base/clock.hpp now_ns() when a file was last open, and when a file was last open that its file
+  /// system would keep under another name if it were removed; 0: never.
   std::atomic<uint64_t> open_ns;
   std::atomic<uint64_t> kept_open_ns;
 };
 inline constexpr size_t kRunStateOffset = 64 << 10;  ///< a page of its own, whatever the page size
 static_assert(sizeof(config::RunConfig) <= kRunStateOffset);
-/// Of the file `config`.
+/// The size of the file `config`.
 inline constexpr size_t kConfigBytes = kRunStateOffset + sizeof(RunState);
 
 // ---- Counters -----------------------------------------------------------------------------------
 
-/// A counter most of whose additions come from one thread, the owner of its record: the owner adds
-/// without a locked instruction, everybody else into `shared`. Its value is the sum.
+/// A counter to which mostly one thread adds, the owner of its record. The owner adds without a
+/// locked instruction; all other threads add to `shared`. The value is the sum.
 struct BiasedCounter {
-  std::atomic<uint64_t> owned;   // written by one thread only; readers want no order (relaxed)
-  std::atomic<uint64_t> shared;  // relaxed: a sum, no other data hangs on it
+  std::atomic<uint64_t> owned;   // one thread writes it; relaxed, since readers need no order
+  std::atomic<uint64_t> shared;  // relaxed: a sum on which no other data depends
 
   void add(uint64_t amount, bool is_owner) noexcept {
     if (is_owner) {
@@ -73,12 +73,12 @@ inline constexpr std::array<std::string_view, kCallClasses> kCallClassNames{"rea
 struct CallCounters {
   BiasedCounter calls;
   BiasedCounter bytes;
-  BiasedCounter ticks;  ///< spent inside the call, in base/clock.hpp's ticks
+  BiasedCounter ticks;  ///< time inside the call, in base/clock.hpp's ticks
   BiasedCounter errors;
 };
 
-/// Why a file is not accelerated (it is always served): the first reason stays. The interposer
-/// gives those up to `stream`, except `duplicated`, which only older run files have.
+/// Why a file is not accelerated (it is always served). The first reason stays. The interposer sets
+/// those up to `stream`, except `duplicated`, which only older run files have.
 enum class Degrade : uint32_t {
   none,
   not_regular,    ///< pipe, socket, terminal, device, directory
@@ -87,12 +87,12 @@ enum class Degrade : uint32_t {
   direct,         ///< O_DIRECT bypasses the page cache
   duplicated,     ///< inherited by fork
   mapped,         ///< mmap
-  stream,         ///< fdopen: the C library reads on its own
-  random_access,  ///< no pattern to follow
-  no_gain,        ///< small, or its reads come from the page cache already
-  read_ahead,     ///< small reads: the kernel's own read-ahead has them ready in time
-  no_resources,   ///< table slots ran out: more open files or devices than are followed
-  other,          ///< in a run file of a newer Ioweave: a reason unknown here
+  stream,         ///< fdopen: the C library itself reads
+  random_access,  ///< its reads follow no pattern
+  no_gain,        ///< it is small, or its reads come from the page cache already
+  read_ahead,     ///< small reads: the kernel's own read-ahead is in time
+  no_resources,   ///< table slots ran out: there are more open files or devices than slots
+  other,          ///< a reason in a run file of a newer Ioweave that is unknown here
 };
 inline constexpr std::array<std::string_view, 13> kDegradeNames{
     "none",     "not a regular file", "memory file",
@@ -101,13 +101,13 @@ inline constexpr std::array<std::string_view, 13> kDegradeNames{
     "no gain",  "kernel read-ahead",  "no resources",
     "other"};
 
-/// A read at an explicit offset, or a seek: what the position of a descriptor does not tell.
+/// A read at an explicit offset, or a seek, which the position of a descriptor does not show.
 struct Place {
   std::atomic<uint64_t> offset;
   std::atomic<uint64_t> bytes;  ///< 0: a seek
 };
 
-/// One path as seen by one process. Record 0 gathers the files beyond the capacity.
+/// One path as one process uses it. Record 0 gathers the files beyond the capacity.
 struct FileRecord {
   static constexpr size_t kPathBytes = 256;
   static constexpr uint32_t kPlaces = 8;
@@ -125,11 +125,11 @@ struct FileRecord {
   uint32_t reserved;
   std::array<Place, kPlaces> place;  ///< the last ones: number n is in n % kPlaces
 
-  char path[kPathBytes];  ///< absolute where it could be told; cut on the left with "..."
+  char path[kPathBytes];  ///< absolute if that is known; cut on the left with "..."
 };
 
-/// Notes a read at an explicit offset, or with `bytes` 0 a seek. A hint: relaxed throughout, and
-/// threads may garble or lose one, which costs a wrong guess about what is read next.
+/// Notes a read at an explicit offset, or with `bytes` 0 a seek. It is a hint: all operations are
+/// relaxed, and threads may garble or lose one, which costs a wrong guess about the next read.
 inline void note_place(FileRecord& file, uint64_t offset, uint64_t bytes) noexcept {
   const uint32_t number = file.places.load(std::memory_order_relaxed);
   Place& place = file.place[number % FileRecord::kPlaces];
@@ -148,17 +148,17 @@ struct Segment {
   std::atomic<State> state;
   int32_t pid;
   int32_t parent_pid;
-  int32_t active;     ///< 0: the interposer stepped aside; `why` says why
-  uint64_t start_ns;  ///< base/clock.hpp now_ns() and now_ticks() of one moment
+  int32_t active;     ///< 0: the interposer does nothing; `why` says why
+  uint64_t start_ns;  ///< base/clock.hpp now_ns() and now_ticks() of the same moment
   uint64_t start_ticks;
-  std::atomic<uint64_t> end_ns;  ///< of the last sign of life; 0 while unknown
+  std::atomic<uint64_t> end_ns;  ///< the last sign of life; 0 while unknown
   std::atomic<uint64_t> end_ticks;
   char program[256];  ///< /proc/self/exe
-  char engine[64];    ///< engine in use, or empty where none was needed
-  char why[256];      ///< first downgrade or fault, one sentence
+  char engine[64];    ///< engine in use, or empty if none was needed
+  char why[256];      ///< the first downgrade or error, one sentence
 
   std::atomic<uint64_t> engine_operations;  ///< calls that went through the engine
-  std::atomic<int64_t> engine_cost_ticks;   ///< that these took beyond plain calls of their kind
+  std::atomic<int64_t> engine_cost_ticks;   ///< what these took beyond plain calls of their kind
   std::atomic<uint32_t> files;              ///< records in use, record 0 included
   uint32_t reserved;
 
@@ -169,6 +169,6 @@ static_assert(std::is_standard_layout_v<Segment>);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(sizeof(BiasedCounter) == 16);
 static_assert(sizeof(FileRecord) == 688);
-static_assert(sizeof(Segment) <= 1u << 20);  // the command says so where files may not be as large
+static_assert(sizeof(Segment) <= 1u << 20);  // the command's message on `ulimit -f` says 1 MiB
 
 }  // namespace ioweave::stats

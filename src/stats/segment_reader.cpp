@@ -21,8 +21,8 @@ namespace {
 constexpr std::string_view kSuffix = ".segment";
 constexpr size_t kHeadBytes = offsetof(Segment, file);
 
-/// The sums are plain additions of counters that may still move: relaxed everywhere, except for
-/// the record's state, whose acquire pairs with the release of the thread that filled it.
+/// Sums counters that may still change. All loads are relaxed, except that of the record's state,
+/// whose acquire pairs with the release of the thread that filled the record.
 uint64_t load(const std::atomic<uint64_t>& counter) noexcept {
   return counter.load(std::memory_order_relaxed);
 }
@@ -106,7 +106,7 @@ ProcessReport::End how_it_ended(const Segment& segment) {
   return gone ? ProcessReport::End::killed : ProcessReport::End::running;
 }
 
-/// A pair after the start, for the rate: the process's own where it left one.
+/// Returns a pair after the start, for the rate: the process's own if it left one.
 ClockPair end_pair(const Segment& segment, ClockPair now) {
   const ClockPair own{load(segment.end_ns), load(segment.end_ticks)};
   return own.ns > segment.start_ns && own.ticks > segment.start_ticks ? own : now;
@@ -183,7 +183,7 @@ SegmentState read_segment(int directory, const std::string& name, ClockPair now,
     why = std::strerror(errno);
     return SegmentState::invalid;
   }
-  // Zeroed pages from the kernel: of the records only those in use are touched.
+  // The kernel gives zeroed pages, and only the records in use are touched.
   const std::unique_ptr<void, decltype(&std::free)> memory(std::calloc(1, sizeof(Segment)),
                                                            &std::free);
   if (memory == nullptr) {

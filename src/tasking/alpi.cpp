@@ -2,17 +2,18 @@
 // looked up in the process at run time. The prototypes are written from the published names and
 // semantics.
 //
-// What its contract leaves open, and how it is met:
-//   - unblock may precede its block, once: complete() never unblocks a task that has not said that
-//     it sleeps, nor twice (TaskPause).
-//   - Somebody may unblock a task for a later block of its own while it sleeps here: it sleeps
-//     again, and gets what it was given back.
-//   - A task may be asked to sleep and refused (an error of alpi_task_block): its thread sleeps
-//     instead. nOS-V refuses parallel tasks, which its own interface tells apart.
-//   - nOS-V documents that events are decreased by its own workers only, though it does not check;
-//     another runtime may. There, and for what is refused to a thread that runs no task, a task is
-//     spawned that does it, one for all that has gathered until it runs.
-//   - Counters of the runtime may be relaxed: results are published by fences of our own.
+// What its contract leaves open, and what this file does about it:
+//   - An unblock may come before its block, but only once. complete() unblocks only a task that has
+//     said that it sleeps, and only once (TaskPause).
+//   - While a task sleeps here, somebody may unblock it for a later block of its own. Then it
+//   sleeps
+//     again here, and gets those unblocks back afterwards.
+//   - The runtime may refuse to put a task to sleep (an error of alpi_task_block). Then its thread
+//     sleeps instead. nOS-V refuses parallel tasks, which its own interface tells apart.
+//   - nOS-V documents that only its own workers may decrease events. It does not check this, but
+//     another runtime may. So there, and for calls that are refused to a thread that runs no task,
+//     a task is spawned that makes the call. One such task serves all calls gathered until it runs.
+//   - Counters of the runtime may be relaxed, so fences of our own publish results.
 
 #include <array>
 #include <atomic>
@@ -206,8 +207,8 @@ class AlpiHost final : public TaskHost {
     }
   }
 
-  /// Whoever runs meanwhile has a thread of its own: to go there and back takes longer than to find
-  /// nobody, which takes a microsecond.
+  /// Yields and measures how long that takes. Another task runs on a thread of its own, and going
+  /// there and back takes longer than finding no task, which takes a microsecond.
   [[nodiscard]] bool none_is_ready() noexcept override {
     constexpr uint64_t kQuickNs = 8000;
     if (alpi_.yield == nullptr) {
@@ -224,8 +225,8 @@ class AlpiHost final : public TaskHost {
   }
 
   void release(Task task) noexcept override {
-    // The runtime may count with relaxed operations: with its own acquire before the successor
-    // runs, this fence makes what was written before visible there.
+    // The runtime may count with relaxed operations. With its own acquire before the successor
+    // runs, this fence makes everything written before visible to the successor.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const bool must_relay = decreased_by_workers_ && current() == nullptr;
     if (must_relay || alpi_.events_decrease(static_cast<Handle>(task), 1) != kSuccess) {
@@ -254,18 +255,18 @@ class AlpiHost final : public TaskHost {
     Kind kind;
   };
 
-  /// Whether the runtime has refused so many blocks in a row that it seems to know no others. One
-  /// refusal is of one task.
+  /// Returns true if the runtime has refused so many blocks in a row that it seems to refuse all.
+  /// A single refusal concerns a single task.
   [[nodiscard]] bool gave_up() const noexcept {
     constexpr uint32_t kConvincing = 64;
     return refusals_.load(std::memory_order_relaxed) >= kConvincing;
   }
 
-  /// Something that is not for a thread of ours is done by a task of the runtime.
+  /// Lets a task of the runtime make a call that a thread of the service must not make.
   void relay(Errand errand) noexcept {
     {
       const std::lock_guard guard(errands_lock_);
-      errands_.push_back(errand);  // without memory the task would be lost: terminating is better
+      errands_.push_back(errand);  // terminates without memory, which is better than a lost task
       if (runner_is_due_) {
         return;
       }
@@ -297,8 +298,8 @@ class AlpiHost final : public TaskHost {
                                           : alpi_.events_decrease(task, 1);
   }
 
-  /// No task is to be had. What is only documented not to be for this thread may work all the same;
-  /// what is refused waits for the next errand, which tries to spawn again.
+  /// Makes the calls on this thread, since no task can be spawned. A call that is only documented
+  /// as not allowed here may work. A refused call waits for the next errand, which spawns again.
   void run_errands_here() noexcept {
     for (const Errand& errand : take_errands()) {
       if (run(errand) != kSuccess) {
@@ -311,8 +312,8 @@ class AlpiHost final : public TaskHost {
   void run_errands() noexcept {
     for (const Errand& errand : take_errands()) {
       const int error = run(errand);
-      // Refused even to a task of the runtime: the task it belongs to can never go on. But where
-      // that was refused to block, it went on by itself, and may have ended.
+      // If this is refused even to a task of the runtime, the other task can never continue. But a
+      // task that was refused to block continues by itself, and may have ended.
       const bool not_needed = errand.kind == Errand::unblock && refused_.load();
       IOW_ASSERT(error == kSuccess || not_needed);
     }

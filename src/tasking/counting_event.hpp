@@ -1,9 +1,10 @@
 #pragma once
 
-// A task of a runtime that has no external events of its own: a count that begins at one, which the
-// end of the body drops, and to which each transfer of the task adds one. At zero, whoever dropped
-// the last one runs the task's `done`. So transfers that end at once are safe, and the runtime's
-// own event, which is boolean in OpenMP, is fulfilled exactly once.
+// A task of a runtime that has no external events of its own. It is a count that begins at one.
+// Each transfer of the task adds one, and drops it when it ends; the end of the body drops the
+// first one. At zero, whoever dropped the last one runs the task's `done`. So transfers that end at
+// once are safe, and the runtime's own event, which is boolean in OpenMP, is fulfilled exactly
+// once.
 
 #include <atomic>
 #include <cstdint>
@@ -15,19 +16,19 @@ class CountingEvent {
  public:
   using Done = void (*)(void* user);
 
-  /// Becomes the calling thread's innermost task. `owner` tells apart whose tasks they are. False
-  /// without memory.
+  /// Begins a task, which becomes the innermost one of the calling thread. `owner` tells the tasks
+  /// of several services apart. Returns false if memory ran out.
   [[nodiscard]] static bool begin(const void* owner, Done done, void* user) noexcept;
-  /// The innermost task of this thread stops being it and drops its own count. False where there is
-  /// none or it is somebody else's.
+  /// Ends the innermost task of this thread and drops its own count. Returns false if there is none
+  /// or it has another owner.
   [[nodiscard]] static bool end(const void* owner) noexcept;
-  /// The innermost task of this thread if it is of this owner, or null.
+  /// Returns the innermost task of this thread if it has this owner, or null.
   [[nodiscard]] static CountingEvent* current(const void* owner) noexcept;
-  /// Whether this thread is in a task of any owner.
+  /// Returns true if this thread is in a task of any owner.
   [[nodiscard]] static bool any() noexcept;
 
-  /// While it lives, this thread is in no task: who runs on it has nothing to do with the one that
-  /// began there.
+  /// While it lives, this thread is in no task, since what runs on it does not belong to the task
+  /// that began there.
   class Hidden {
    public:
     Hidden() noexcept;
@@ -40,7 +41,7 @@ class CountingEvent {
   };
 
   void hold() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
-  /// Publishes everything written before to whoever runs `done`, and through it to its successors.
+  /// Publishes everything written before to whoever runs `done`, and so to the successors.
   void drop() noexcept;
 
  private:

@@ -10,14 +10,14 @@ bool TaskPause::sleep_as_thread() noexcept {
     return false;
   }
   while (!done()) {
-    futex_wait(state_, kWaited, help());  // returns at once where help() brought the end about
+    futex_wait(state_, kWaited, help());  // returns at once if help() caused the end
   }
   return true;
 }
 
 void TaskPause::complete() noexcept {
-  // Everything is read before the state says so: the pause may be gone right after. Even where the
-  // task sleeps, another's unblock may let it see that the pause is done, or the runtime may have
+  // Everything is read before the state changes, because the pause may be gone right after. Even if
+  // the task sleeps, another unblock may let it see that the pause is done, or the runtime may have
   // refused to put it to sleep.
   TaskHost& host = host_;
   const std::atomic<uint32_t>& word = state_;

@@ -1,8 +1,8 @@
 #pragma once
 
-// What a task runtime must be able to do for storage I/O in its tasks, and the waiter of a task
-// that is paused. The runtimes themselves are looked up in the process at run time (alpi.cpp,
-// tbb.cpp): nothing of them is linked.
+// The interface of a task runtime for storage I/O in its tasks, and the waiter of a paused task.
+// The runtimes themselves are looked up in the process at run time (alpi.cpp, tbb.cpp); none of
+// them is linked.
 
 #include <atomic>
 #include <cstdint>
@@ -18,9 +18,9 @@ using Task = void*;
 
 class TaskHost;
 
-/// One pause of one task. Lives on the paused task's stack: whoever completes it does not touch it
-/// afterwards. One state word decides between "it ended before the task slept", where nobody may
-/// resume the task, and "the task sleeps", where somebody must, exactly once.
+/// One pause of one task. It lives on the paused task's stack, so whoever completes it must not
+/// touch it afterwards. One state word decides between "it ended before the task slept", when
+/// nobody may resume the task, and "the task sleeps", when somebody must resume it exactly once.
 class TaskPause {
  public:
   explicit TaskPause(TaskHost& host) noexcept : host_(host) {}
@@ -28,31 +28,31 @@ class TaskPause {
   TaskPause& operator=(const TaskPause&) = delete;
 
   /// Starts what the task waits for, which may call complete() before this returns. The host calls
-  /// it once, when resuming `task_` is possible or prevented by the state.
+  /// it once, when `task_` can be resumed or the state prevents that.
   virtual void start() noexcept = 0;
 
-  /// The host, on the task's behalf: from here on complete() resumes `task`. False where it has
-  /// ended already: then nobody will, and the task must not sleep.
+  /// Called by the host for the task: from here on complete() resumes `task`. Returns false if the
+  /// wait has ended already: then nobody will resume the task, and it must not sleep.
   [[nodiscard]] bool sleep_as(Task task) noexcept {
     task_ = task;
     uint32_t expected = kPending;
-    // Release publishes task_ to complete(); acquire takes its result where it came first.
+    // Release publishes task_ to complete(); acquire takes its result if it came first.
     return state_.compare_exchange_strong(expected, kPaused, std::memory_order_acq_rel,
                                           std::memory_order_acquire);
   }
 
-  /// What the thread does, before it sleeps in place of its task and now and then: whoever reaps
-  /// may be a task that needs the very worker. For how long to sleep then; -1: until the end.
+  /// Called before the thread sleeps in place of its task, and now and then: whoever reaps may be a
+  /// task that needs this worker. Returns how long to sleep then; -1: until the end.
   virtual int64_t help() noexcept { return -1; }
 
-  /// The host, where the runtime refused to put the task to sleep: sleeps with the thread instead.
-  /// False where complete() has resumed the task already, or is about to.
+  /// Called by the host if the runtime refused to put the task to sleep: the thread sleeps instead.
+  /// Returns false if complete() has resumed the task already, or is about to.
   [[nodiscard]] bool sleep_as_thread() noexcept;
 
-  /// Whoever has the result. Last of all: the pause may be gone when it returns.
+  /// Called by whoever has the result, as its last step: the pause may be gone when it returns.
   void complete() noexcept;
 
-  /// Acquire: the result is visible to who sees true, whatever order the runtime gives.
+  /// Acquire: a caller that gets true sees the result, whatever order the runtime gives.
   [[nodiscard]] bool done() const noexcept {
     return state_.load(std::memory_order_acquire) == kDone;
   }
@@ -70,51 +70,53 @@ class TaskPause {
   std::atomic<uint32_t> state_{kPending};
 };
 
-/// Thread-safe; lives as long as the service that opened it.
+/// A task runtime. Thread-safe; lives as long as the service that opened it.
 class TaskHost {
  public:
   virtual ~TaskHost() = default;
   TaskHost(const TaskHost&) = delete;
   TaskHost& operator=(const TaskHost&) = delete;
 
-  /// "ALPI 1.2 (nOS-V 3.1)".
+  /// Returns a name such as "ALPI 1.2 (nOS-V 3.1)".
   [[nodiscard]] virtual const char* name() const noexcept = 0;
-  /// A sentence on what this runtime cannot do, or "".
+  /// Returns a sentence on what this runtime cannot do, or "".
   [[nodiscard]] virtual const char* missing() const noexcept { return ""; }
 
-  /// The task that runs on this thread, or null.
+  /// Returns the task that runs on this thread, or null.
   [[nodiscard]] virtual Task current() noexcept = 0;
 
   [[nodiscard]] virtual bool can_pause() const noexcept = 0;
-  /// Whether this task can: the one that calls.
+  /// Returns true if this task, the calling one, can pause.
   [[nodiscard]] virtual bool can_pause(Task /*task*/) noexcept { return can_pause(); }
-  /// Tasks at once, as far as the runtime can.
+  /// Returns how many tasks the runtime can pause at once.
   [[nodiscard]] virtual uint32_t most_paused() const noexcept { return UINT32_MAX; }
-  /// Whether a task goes on on the thread that it paused on.
+  /// Returns true if a task continues on the thread that it paused on.
   [[nodiscard]] virtual bool keeps_thread() const noexcept = 0;
-  /// Inside a task: calls pause.start() once and returns when the pause is done.
+  /// Called inside a task: calls pause.start() once and returns when the pause is done.
   virtual void pause(TaskPause& pause) noexcept = 0;
-  /// Any thread. The task has slept or is about to, see TaskPause.
+  /// Resumes a task that has slept or is about to, see TaskPause. Any thread may call it.
   virtual void resume(Task task) noexcept = 0;
 
-  /// Inside a task: lets tasks run that are ready, and says whether there were none. False where
+  /// Called inside a task: lets ready tasks run. Returns true if there were none, and false also if
   /// the runtime has no quick way to tell.
   [[nodiscard]] virtual bool none_is_ready() noexcept { return false; }
 
   [[nodiscard]] virtual bool has_events() const noexcept = 0;
-  /// Inside `task`: it does not end before one more release(). False where the runtime refuses.
+  /// Called inside `task`, which then does not end before one more release(). Returns false if the
+  /// runtime refuses.
   [[nodiscard]] virtual bool hold(Task task) noexcept = 0;
-  /// Any thread. Publishes everything written before to the successors of the task.
+  /// Undoes one hold(). Publishes everything written before to the successors of the task. Any
+  /// thread may call it.
   virtual void release(Task task) noexcept = 0;
 
-  /// Whether a task of the runtime can poll: one that spawn() runs and that yield_for() lets others
-  /// run.
+  /// Returns true if a task of the runtime can poll: spawn() runs it, and in yield_for() it lets
+  /// others run.
   [[nodiscard]] virtual bool can_poll() const noexcept { return false; }
-  /// Runs body(user) in a task, then completed(user). False where the runtime refuses.
+  /// Runs body(user) in a task, then completed(user). Returns false if the runtime refuses.
   [[nodiscard]] virtual bool spawn(void (*)(void*), void (*)(void*), void*) noexcept {
     return false;
   }
-  /// Inside a task: lets others run for about this long.
+  /// Called inside a task: lets other tasks run for about this long.
   virtual void yield_for(uint64_t) noexcept {}
 
  protected:
@@ -122,15 +124,15 @@ class TaskHost {
 };
 
 void sleep_thread_for(uint64_t ns) noexcept;
-/// For callers that may be tasks, even the only one that can run: lets others run for a moment.
+/// Lets others run for a moment. The caller may be a task, even the only one that can run.
 void sleep_briefly(TaskHost& host) noexcept;
-/// The same until `word`, for which there are futex wakes, is zero.
+/// Lets others run until `word`, for which there are futex wakes, is zero.
 void await_zero(const std::atomic<uint32_t>& word, TaskHost& host) noexcept;
 
 enum class HostKind : uint8_t { automatic, none, alpi, tbb };
 
-/// The runtime of this process, or null with a sentence in `why`. `automatic` is ALPI, whose tasks
-/// go on on the thread they paused on; what does not keep that must be asked for.
+/// Opens the runtime of this process; or returns null, with a sentence in `why`. `automatic` is
+/// ALPI, whose tasks continue on the thread that they paused on. Other runtimes must be asked for.
 [[nodiscard]] std::unique_ptr<TaskHost> open_task_host(HostKind kind, std::string& why);
 
 [[nodiscard]] std::unique_ptr<TaskHost> open_alpi(std::string& why);

@@ -1,11 +1,12 @@
-// oneTBB, by the four entry points of its run-time library that its own headers call for
+// oneTBB, through the four entry points of its run-time library that its own headers call for
 // task::suspend() and task::resume(). Their names belong to the binary interface of libtbb.so.12,
-// which has not changed since 2021; they are looked up in what the process has loaded already.
+// which has not changed since 2021. They are looked up in the libraries that the process has
+// loaded.
 //
-// A suspended task leaves its stack aside, and its thread runs other tasks on another stack. The
-// task may go on on another thread: what it must not hold across the call is a lock or anything
-// thread-local. The transfer is started inside the callback, which TBB calls when the task's stack
-// is at rest: an end of the transfer that comes at once finds a task that can be resumed.
+// While a task is suspended, its thread runs other tasks on another stack. The task may continue on
+// another thread, so it must hold no lock and nothing thread-local across the call. The transfer is
+// started inside the callback, which TBB calls when the task's stack is at rest. So even a transfer
+// that ends at once finds a task that can be resumed.
 
 #include <type_traits>
 
@@ -36,13 +37,12 @@ class TbbHost final : public TaskHost {
   [[nodiscard]] const char* name() const noexcept override { return "oneTBB"; }
 
   [[nodiscard]] Task current() noexcept override {
-    // The slot first: asking a thread that TBB does not know for its context would make it one of
-    // TBB's.
+    // The slot first: asking for the context would make the thread one of TBB's.
     return tbb_.execution_slot(nullptr) == kNoSlot ? nullptr : tbb_.current_context();
   }
 
   [[nodiscard]] bool can_pause() const noexcept override { return true; }
-  /// An arena counts those who hold on to it, suspended tasks among them, in 12 bits.
+  /// An arena counts its references, which include suspended tasks, in 12 bits.
   [[nodiscard]] uint32_t most_paused() const noexcept override { return 2048; }
 
   [[nodiscard]] bool keeps_thread() const noexcept override { return false; }
@@ -50,7 +50,7 @@ class TbbHost final : public TaskHost {
     tbb_.suspend(
         [](void* user, SuspendPoint point) {
           auto& waiting = *static_cast<TaskPause*>(user);
-          static_cast<void>(waiting.sleep_as(point));  // nothing has started that could have ended
+          static_cast<void>(waiting.sleep_as(point));  // true, since nothing has started yet
           waiting.start();
         },
         &pause);
@@ -70,7 +70,7 @@ class TbbHost final : public TaskHost {
 }  // namespace
 
 std::unique_ptr<TaskHost> open_tbb(std::string& why) {
-  // A library that was loaded for itself alone (a plugin, a Python module) is found by its name.
+  // By name, because a library may be loaded with local symbols (a plugin, a Python module).
   void* const library = ::dlopen("libtbb.so.12", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) {
     why = "oneTBB is not loaded in this process (libtbb.so.12): link the program with it";

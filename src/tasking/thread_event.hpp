@@ -1,7 +1,7 @@
 #pragma once
 
-// The waiter of plain threads, and the model for those of task runtimes: a one-shot event that
-// exists before the kernel knows of the request, is completed once by whoever reaps, and costs no
+// The waiter of plain threads, and the model for those of task runtimes. It is a one-shot event: it
+// exists before the kernel knows of the request, whoever reaps completes it once, and it makes no
 // system call unless somebody sleeps on it.
 
 #include <atomic>
@@ -15,7 +15,8 @@ namespace ioweave::tasking {
 /// completion. After complete() returns the memory may be gone: the wake needs its address only.
 class ThreadEvent {
  public:
-  /// Before submission: the completion may race with everything after. False if already pending.
+  /// Called before submission, since the completion may race with everything after it. Returns
+  /// false if the event is already pending.
   [[nodiscard]] bool prepare() noexcept {
     const uint32_t state = state_.load(std::memory_order_relaxed);
     if (state == kPending || state == kWaited) {
@@ -25,14 +26,14 @@ class ThreadEvent {
     return true;
   }
 
-  /// Undoes prepare() where the submission did not happen.
+  /// Undoes prepare() if the submission did not happen.
   void retract() noexcept { state_.store(kIdle, std::memory_order_relaxed); }
 
   /// Publishes everything written before (the result) to whoever sees done().
   void complete() noexcept {
     const std::atomic<uint32_t>& word = state_;
-    // The release pairs with the acquire in done() and sleep(); the wake tolerates a word that has
-    // been freed and reused, as futex(2) waiters re-check their condition anyway.
+    // The release pairs with the acquire in done() and sleep(). The wake may meet a word that was
+    // freed and reused, which is harmless: futex(2) waiters check their condition again.
     if (state_.exchange(kDone, std::memory_order_acq_rel) == kWaited) {
       futex_wake(word);
     }
@@ -45,7 +46,7 @@ class ThreadEvent {
     return state_.load(std::memory_order_acquire) == kIdle;
   }
 
-  /// Sleeps until completion, a wake, a signal or the timeout (-1: none); look at done() again.
+  /// Sleeps until completion, a wake, a signal or the timeout (-1: none). Check done() again then.
   void sleep(int64_t timeout_ns) noexcept {
     uint32_t expected = kPending;
     state_.compare_exchange_strong(expected, kWaited, std::memory_order_acq_rel);

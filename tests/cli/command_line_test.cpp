@@ -99,11 +99,11 @@ TEST(RunLine, AForgottenValueIsNotTakenFromWhatFollows) {
     const Parsed parsed = parse({option, "--", "true"});
     EXPECT_EQ(parsed.code, kFailed) << option;
     EXPECT_THAT(parsed.complaint,
-                HasSubstr(std::string("'") + option + "' needs a value, and '--' is none"));
+                HasSubstr(std::string("'") + option + "' needs a value, but '--' is not one"));
   }
   EXPECT_THAT(parse({"-o", "--lookahead", "1m", "true"}).complaint,
-              HasSubstr("'--lookahead' is none"));
-  EXPECT_THAT(parse({"-o", "-q", "true"}).complaint, HasSubstr("'-q' is none"));
+              HasSubstr("'--lookahead' is not one"));
+  EXPECT_THAT(parse({"-o", "-q", "true"}).complaint, HasSubstr("'-q' is not one"));
   EXPECT_EQ(parse({"-o", "-odd", "-q", "true"}).code, kFailed) << "-odd is -o dd";
   EXPECT_EQ(parse({"--output=--", "true"}).options.settings.entries.at(0).value, "--");
 }
@@ -126,7 +126,7 @@ TEST(RunLine, AProgramBehindABareJsonIsRemembered) {
 
 TEST(RunLine, AModeOfAnotherEngineIsAnError) {
   EXPECT_THAT(parse({"--engine", "aio", "--mode", "iopoll", "p"}).complaint,
-              HasSubstr("mode 'iopoll' is one of engine 'uring': engine 'aio' has no modes"));
+              HasSubstr("mode 'iopoll' belongs to engine 'uring': engine 'aio' has no modes"));
   EXPECT_EQ(parse({"--engine", "aio", "--mode", "plain", "p"}).code, std::nullopt);
   EXPECT_EQ(parse({"--engine", "uring", "--mode", "sqpoll", "p"}).code, std::nullopt);
   EXPECT_EQ(parse({"--mode", "iopoll", "p"}).code, std::nullopt);

@@ -253,7 +253,7 @@ TEST(Doctor, ABareNameIsLookedUpInPath) {
   how.variables = {{"PATH", folder.path() + ":/usr/bin:/bin"}};
   const Ran ran = run_ioweave({"doctor", "my-tool"}, how);
   EXPECT_EQ(ran.code, 2) << ran.out;
-  EXPECT_THAT(ran.out, AllOf(HasSubstr("a program of this name in PATH"),
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("there is a program of this name in PATH"),
                              HasSubstr("ioweave doctor " + program)));
   EXPECT_EQ(run_ioweave({"doctor", program}, how).code, 0);
 }

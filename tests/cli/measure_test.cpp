@@ -122,7 +122,7 @@ TEST(Measure, RefusesWhatCannotBe) {
     EXPECT_THAT(ran.out, IsEmpty());
     return ran.err;
   };
-  EXPECT_THAT(refused(quick(folder.file("file"))), HasSubstr("file' is no folder"));
+  EXPECT_THAT(refused(quick(folder.file("file"))), HasSubstr("file' is not a folder"));
   EXPECT_THAT(refused(quick(folder.file("none"))), HasSubstr("No such file or directory"));
   EXPECT_THAT(refused({"measure"}), HasSubstr("FOLDER is required"));
   EXPECT_THAT(refused(quick(folder.path(), {"--streams", "0"})), HasSubstr("from 1 to 512"));

@@ -195,7 +195,7 @@ TEST(Resolve, AModeOfAnotherEngineIsIgnoredWithAWarning) {
   const Resolved resolved = resolve(layers);
   EXPECT_EQ(resolved[Key::mode].text, "plain");
   EXPECT_THAT(resolved.warnings,
-              ElementsAre("place of mode: mode 'iopoll' is ignored: it is one of engine 'uring', "
+              ElementsAre("place of mode: mode 'iopoll' is ignored: it belongs to engine 'uring', "
                           "and engine is 'aio' (place of engine)"));
 }
 

@@ -25,7 +25,7 @@ class Gate:
         return ioweave.Request(self.file.apread_into(buffer, 0))
 
     def open(self, data: bytes = b"") -> None:
-        """Every read ends: with `data` one of them, the others at its end."""
+        """Ends all reads: one of them with `data`, the others at the end of the pipe."""
         if self._write_end >= 0:
             os.write(self._write_end, data)
             os.close(self._write_end)
@@ -33,7 +33,7 @@ class Gate:
 
 
 def is_lent(buffer: bytearray) -> bool:
-    """Whether somebody uses the memory of `buffer`."""
+    """Returns whether something uses the memory of `buffer`."""
     try:
         buffer.append(0)
     except BufferError:

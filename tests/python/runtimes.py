@@ -1,4 +1,4 @@
-"""Tests that hold of every runtime: `test_dask_runtime.py` runs them again on a Dask cluster."""
+"""Helpers of tests that every runtime passes: `test_dask_runtime.py` runs them on a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RuntimeTest(unittest.TestCase):
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits until it holds; AssertionError after a minute."""
+    """Waits until the condition holds; raises AssertionError after a minute."""
     for _ in range(60_000):
         if condition():
             return
@@ -30,7 +30,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 class Gate:
-    """Keeps a task running until open(). Tasks find it by number, wherever in this process."""
+    """Keeps a task running until open(). Tasks in this process find it by its number."""
 
     def __init__(self, submit: Callable[[int], Any] | None = None) -> None:
         self._begun, self._go = threading.Event(), threading.Event()
@@ -45,7 +45,7 @@ class Gate:
         self._go.set()
 
     def open_when(self, condition: Callable[[], bool]) -> None:
-        """Opens when the condition holds, or after a minute: the test shall not hang."""
+        """Opens when the condition holds, or after a minute, so that the test does not hang."""
 
         def wait() -> None:
             with contextlib.suppress(AssertionError):
@@ -65,7 +65,7 @@ _gates: list[tuple[threading.Event, threading.Event]] = []
 
 
 def pass_gate(number: int) -> None:
-    """In a task: waits until it is open."""
+    """Waits until the gate is open. Called in a task."""
     begun, go = _gates[number]
     begun.set()
     go.wait()

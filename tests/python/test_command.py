@@ -1,4 +1,4 @@
-"""The command `ioweave` by way of the package."""
+"""The command `ioweave` that the package contains."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ from ioweave.simulated import SimulatedRuntime
 
 
 class Command(unittest.TestCase):
-    def test_is_the_one_of_the_package_with_its_libraries(self) -> None:
+    def test_the_command_on_path_is_that_of_the_package_with_its_libraries(self) -> None:
         def output_of(*arguments: str) -> str:
             command = [sys.executable, "-m", "ioweave", *arguments]
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -24,7 +24,7 @@ class Command(unittest.TestCase):
         self.assertIn(ioweave.__version__, output_of("--version"))
         self.assertTrue(Path(output_of("path", "--preload").strip()).is_file())
 
-    def test_what_it_measures_is_a_device_of_the_simulation(self) -> None:
+    def test_a_measured_device_can_be_used_in_a_simulation(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "ioweave", "measure", "--toml", 'the "disk"']
             command += ["--streams", "1-3", "--seconds", "0.05", "--repetitions", "1"]
@@ -40,7 +40,7 @@ class Command(unittest.TestCase):
                 write()
             self.assertAlmostEqual(simulated.now_s, 1000 / device.curve[0][1], places=6)
 
-    def test_that_is_missing_says_where_it_should_be(self) -> None:
+    def test_a_missing_command_says_where_it_should_be(self) -> None:
         with (
             mock.patch.object(_command, "__file__", "/nowhere/_command.py"),
             contextlib.redirect_stderr(io.StringIO()),

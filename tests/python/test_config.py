@@ -1,4 +1,4 @@
-"""Devices as described in code and in ioweave.toml."""
+"""Devices and nodes described in code and in ioweave.toml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ioweave.config import load_devices, load_nodes
 
 @contextlib.contextmanager
 def inside(folder: Path) -> Iterator[None]:
-    """In `folder`, with nothing of the user's around."""
+    """Runs in `folder`, without the user's own files."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -52,14 +52,14 @@ class Devices(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "a device needs a name"):
             ioweave.Device("")
 
-    def test_is_on_the_nodes_that_its_globs_match_with_or_without_domain(self) -> None:
+    def test_globs_of_a_device_match_nodes_with_or_without_domain(self) -> None:
         device = ioweave.Device("d", nodes=["bb*", "login[12]"])
         for node, has in (("bb7", True), ("login1.site.org", True), ("login3", False)):
             self.assertEqual(device.is_on(node), has, node)
         self.assertTrue(ioweave.Device("d", nodes=["*.site.org"]).is_on("a.site.org"))
         self.assertTrue(ioweave.Device("d").is_on("anything"))
 
-    def test_a_curve_does_not_change_with_the_list_it_was_made_of(self) -> None:
+    def test_a_curve_is_a_copy_of_the_list_it_was_made_of(self) -> None:
         points = [(1, 200), (2, 380)]
         device = ioweave.Device("d", curve=points)
         points.append((4, 1))
@@ -68,7 +68,7 @@ class Devices(unittest.TestCase):
 
 
 class Nodes(unittest.TestCase):
-    def test_are_one_of_a_name_or_several_that_are_numbered(self) -> None:
+    def test_several_nodes_of_one_name_are_numbered(self) -> None:
         self.assertEqual(ioweave.Node("login").names, ["login"])
         self.assertEqual(ioweave.Node("bb", count=2).names, ["bb0", "bb1"])
 
@@ -112,14 +112,14 @@ class Discovery(unittest.TestCase):
             self.assertEqual(found, ("/my data", "nfs4", True))
             self.assertEqual(_core.mount_of(Path("/mystery"), file.name), ("/", "ext4", False))
 
-    def test_settings_go_before_what_is_found(self) -> None:
+    def test_settings_override_discovered_values(self) -> None:
         found = self.discover(
             "1 0 8:1 / / rw - nfs x rw\n", name="a", scope="node", bandwidth=3, curve=[(1, 3)]
         )
         wanted = ioweave.Device("a", path=Path("/"), bandwidth=3, curve=[(1, 3)])
         self.assertEqual(found, wanted)
 
-    def test_this_machine_and_a_path_that_is_not_there(self) -> None:
+    def test_a_missing_path_and_this_machine_are_handled(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(ioweave.Device.discover(folder).path, Path(folder).resolve())
             with self.assertRaises(FileNotFoundError):
@@ -220,7 +220,7 @@ class Files(unittest.TestCase):
             self.assertEqual(load_nodes(), [ioweave.Node("cn")])
             self.assertEqual(load_nodes(user / "ioweave.toml"), described)
 
-    def test_a_file_of_somebody_else_is_ignored_and_said(self) -> None:
+    def test_a_file_of_another_user_is_ignored_with_a_warning(self) -> None:
         self.folder.joinpath("ioweave.toml").write_text('[[device]]\nname = "a"\n')
         if os.geteuid() != 0:
             self.skipTest("only root can give a file away")
@@ -230,7 +230,7 @@ class Files(unittest.TestCase):
                 self.assertEqual(load_devices(), {})
         self.assertIn("ioweave.toml is ignored: it belongs to another user", logged.output[0])
 
-    def test_devices_of_the_program_go_before_those_of_files(self) -> None:
+    def test_devices_of_the_program_override_those_of_files(self) -> None:
         self.folder.joinpath("ioweave.toml").write_text('[[device]]\nname = "ssd"\nbandwidth = 5\n')
         write = ioweave.io(bandwidth=20, device="ssd")(lambda: None)
         with inside(self.folder):

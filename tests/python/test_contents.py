@@ -10,7 +10,7 @@ from ioweave.contents import Snapshot, update_in_place
 
 
 class InPlace(unittest.TestCase):
-    def test_contents_are_replaced(self) -> None:
+    def test_contents_of_an_object_are_replaced_in_place(self) -> None:
         class Plain:
             def __init__(self, value: int) -> None:
                 self.value = value
@@ -28,13 +28,13 @@ class InPlace(unittest.TestCase):
         update_in_place("t", plain, Plain(2))
         self.assertEqual(plain.value, 2)
 
-    def test_what_has_no_contents_is_refused(self) -> None:
+    def test_an_object_without_replaceable_contents_is_refused(self) -> None:
         with self.assertRaisesRegex(TypeError, "task 't' changes an object of type object"):
             update_in_place("t", object(), object())
 
 
 class Snapshots(unittest.TestCase):
-    def test_objects_become_what_they_were_each_time(self) -> None:
+    def test_restore_gives_objects_their_old_contents_each_time(self) -> None:
         inner: list[Any] = [1]
         things: list[Any] = [inner, {"a": [2]}, bytearray(b"3")]
         snapshot = Snapshot("t", things)
@@ -46,7 +46,7 @@ class Snapshots(unittest.TestCase):
             self.assertEqual(things, [[1], {"a": [2]}, bytearray(b"3")])
         self.assertIs(things[0], inner)
 
-    def test_what_cannot_become_what_it_was_is_refused_before_it_changes(self) -> None:
+    def test_an_object_that_cannot_be_restored_is_refused_before_it_changes(self) -> None:
         for thing, words in (
             ([threading.Lock()], "'t' changes an object that cannot be copied .*lock.* retries"),
             (object(), "'t' changes an object of type object"),

@@ -1,4 +1,4 @@
-"""What the program changes after a call, while the task has not read it yet."""
+"""Arguments that the program changes after a call, before the task has read them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Thing:
 
 
 class Rows(list[Any]):
-    """Its copies share `cleared`."""
+    """A list whose copies share `cleared`."""
 
     cleared: list[int]
 
@@ -114,7 +114,7 @@ class Odd(Exception):
 
 
 class Copies(unittest.TestCase):
-    def test_containers_and_buffers_are_those_of_the_call(self) -> None:
+    def test_a_task_gets_containers_and_buffers_as_they_were_at_the_call(self) -> None:
         data = bytearray(b"ab")
         values: list[Any] = [[1], {"a": [1]}, bytearray(b"ab"), array.array("d", [1]), ([1],)]
         wanted = [[1], {"a": [1]}, bytearray(b"ab"), array.array("d", [1]), ([1],), b"ab"]
@@ -136,7 +136,7 @@ class Copies(unittest.TestCase):
             change(numbers)
         self.assertEqual(numbers, [7])
 
-    def test_a_change_of_what_a_copy_holds_is_an_error_too(self) -> None:
+    def test_a_change_inside_a_copy_is_an_error_too(self) -> None:
         for value in ([[1]], {0: {0: 1}}, ([1],), [bytearray(1)], [memoryview(bytearray(1))]):
             with (
                 self.subTest(value),
@@ -145,7 +145,7 @@ class Copies(unittest.TestCase):
             ):
                 inside(value).result()
 
-    def test_a_change_is_found_where_a_new_object_has_the_place_of_an_old_one(self) -> None:
+    def test_a_change_is_found_when_a_new_object_reuses_an_old_id(self) -> None:
         @ioweave.task
         def replace(values: list[float], gate: int) -> None:
             pass_gate(gate)
@@ -166,7 +166,7 @@ class Copies(unittest.TestCase):
             self.assertIs(itself(thing).result(), thing)
             self.assertIs(itself([thing]).result()[0], thing)
 
-    def test_classes_that_say_how_they_are_copied_are_not_copied(self) -> None:
+    def test_objects_with_their_own_copy_methods_are_not_copied(self) -> None:
         rows = Rows([[1]])
         rows.cleared = []
         made: list[Any] = [rows, Single([1]), Local([1])]
@@ -216,7 +216,7 @@ class Copies(unittest.TestCase):
             self.assertIsInstance(getattr(error, "__context__", None), OSError)
             self.assertEqual((sent, runtime.stats().retried), ([1], 0))
 
-    def test_a_run_that_was_written_off_leaves_the_copies_of_the_next_one_guarded(self) -> None:
+    def test_copies_stay_guarded_after_a_run_that_timed_out(self) -> None:
         late = threading.Event()
         self.addCleanup(late.set)
         threads: list[threading.Thread] = []
@@ -241,7 +241,7 @@ class Copies(unittest.TestCase):
                 error = second(value).exception()
                 self.assertRegex(str(error), "'second' changed an argument|read-only")
 
-    def test_what_a_run_that_was_written_off_changed_is_found_by_the_next_one(self) -> None:
+    def test_the_next_run_finds_what_a_run_that_timed_out_changed(self) -> None:
         changed = threading.Event()
         runs: list[int] = []
 
@@ -293,7 +293,7 @@ class Copies(unittest.TestCase):
                     self.assertEqual(copied.format.lstrip("<"), view.format.lstrip("<"))
                     self.assertTrue(copied.readonly)
 
-    def test_a_memoryview_whose_format_cannot_be_said_is_one_of_bytes(self) -> None:
+    def test_a_memoryview_of_unknown_format_becomes_one_of_bytes(self) -> None:
         class Point(ctypes.Structure):
             _fields_ = (("x", ctypes.c_int),)
 
@@ -302,21 +302,21 @@ class Copies(unittest.TestCase):
             copied = itself(memoryview((Point * 2)())).result()
         self.assertEqual((copied.tobytes(), copied.readonly), (bytes(8), True))
 
-    def test_what_tasks_change_is_not_copied(self) -> None:
+    def test_objects_that_tasks_change_are_not_copied(self) -> None:
         numbers = [1]
         with ioweave.Runtime(cpus=1), Gate():
             append(numbers, 2)
             later = length(numbers)
         self.assertEqual((later.result(), numbers), (2, [1, 2]))
 
-    def test_what_cannot_change_and_what_tasks_return_is_not_copied(self) -> None:
+    def test_immutable_objects_and_values_of_tasks_are_not_copied(self) -> None:
         fixed = (b"ab", ("a", 1))
         with ioweave.Runtime(cpus=1):
             self.assertIs(itself(fixed).result(), fixed)
             made = itself([1])
             self.assertIs(itself(made).result(), made.result())
 
-    def test_the_task_decides_before_the_runtime(self) -> None:
+    def test_the_option_of_a_task_overrides_that_of_the_runtime(self) -> None:
         same = ioweave.task(arguments="share")(itself.function)
         numbers = [1]
         with ioweave.Runtime(cpus=1):
@@ -333,7 +333,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(runtime.stats().pending_bytes, 3000)
             gate.open()
 
-    def test_copies_of_containers_count_too(self) -> None:
+    def test_copies_of_containers_count_for_back_pressure(self) -> None:
         table = dict.fromkeys(range(1000))
         with ioweave.Runtime(cpus=1) as runtime, Gate() as gate:
             for _ in range(3):
@@ -346,7 +346,7 @@ class Copies(unittest.TestCase):
 
 @unittest.skipUnless(HAS_NUMPY, "no NumPy")
 class Arrays(unittest.TestCase):
-    def test_an_array_is_that_of_the_call(self) -> None:
+    def test_a_task_gets_an_array_as_it_was_at_the_call(self) -> None:
         block = np.zeros(3)
         with ioweave.Runtime(cpus=1), Gate(lambda number: shown(block[1:], number)) as gate:
             block += 1
@@ -376,7 +376,7 @@ class Arrays(unittest.TestCase):
             part += 1
         self.assertEqual(block.tolist(), [1, 2, 2])
 
-    def test_a_frozen_array_is_so_until_every_call_that_got_it_is_done(self) -> None:
+    def test_a_frozen_array_is_read_only_until_every_call_that_got_it_is_done(self) -> None:
         frozen = ioweave.task(arguments="freeze")(shown.function)
         block = np.zeros(3)
         with ioweave.Runtime(cpus=2), Gate(lambda number: frozen(block, number)) as first:
@@ -399,7 +399,7 @@ class Arrays(unittest.TestCase):
                     self.assertFalse(np.shares_memory(second.future.result(), block))
             first.open()
 
-    def test_what_a_task_passes_on_is_a_copy_of_its_own(self) -> None:
+    def test_an_array_that_a_task_passes_on_is_copied_again(self) -> None:
         children: list[Any] = []
 
         @ioweave.task
@@ -443,11 +443,13 @@ class Arrays(unittest.TestCase):
             runtime.submit(itself, (block,), {})
         block += 1
 
-    def test_to_thaw_takes_as_many_steps_as_arrays_of_the_call(self) -> None:
+    def test_thawing_takes_as_many_steps_as_the_call_has_arrays(self) -> None:
         frozen, whole = copies.Frozen(), np.zeros(100)
         calls = [frozen.freeze([whole[n : n + 1]]) for n in range(100)]
-        step = copies.Frozen._thaw
-        with mock.patch.object(copies.Frozen, "_thaw", autospec=True, side_effect=step) as thaw:
+        step = copies.Frozen._thaw_array
+        with mock.patch.object(
+            copies.Frozen, "_thaw_array", autospec=True, side_effect=step
+        ) as thaw:
             for call in calls:
                 frozen.thaw(call)
             self.assertLessEqual(thaw.call_count, 3 * len(calls))
@@ -465,7 +467,7 @@ class Arrays(unittest.TestCase):
         self.assertTrue(part.flags.writeable and whole.flags.writeable)
         self.assertEqual(frozen._arrays, {})
 
-    def test_a_part_of_its_copy_that_a_task_returns_is_the_programs(self) -> None:
+    def test_a_returned_part_of_a_copy_is_writable_for_the_program(self) -> None:
         @ioweave.task
         def inner(block: Any) -> Any:
             return block[1:-1]

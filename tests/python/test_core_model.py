@@ -1,4 +1,4 @@
-"""ioweave._core.Items: the conversions; the formulas are tested in tests/model."""
+"""The Python binding ioweave._core.Items; tests/model tests its formulas."""
 
 import math
 import unittest
@@ -7,7 +7,7 @@ from ioweave._core import Items
 
 
 class ItemsTest(unittest.TestCase):
-    def test_each_way_to_weave_takes_its_time(self) -> None:
+    def test_each_way_to_weave_has_its_formula(self) -> None:
         items = Items(4, read_s=2, compute_s=3, write_s=4)
         self.assertEqual(
             (items.count, items.read_s, items.compute_s, items.write_s), (4, 2.0, 3.0, 4.0)
@@ -28,7 +28,7 @@ class ItemsTest(unittest.TestCase):
         self.assertEqual(items.write_behind_period_s(2), 4)
         self.assertEqual(items.write_behind_period_s(buffers=3, devices=2), 2)
 
-    def test_values_that_cannot_be_are_refused(self) -> None:
+    def test_impossible_values_are_refused(self) -> None:
         for name in ("read_s", "compute_s", "write_s"):
             for value in (-1.0, math.nan):
                 with self.assertRaisesRegex(ValueError, name):

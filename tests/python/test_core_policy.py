@@ -1,4 +1,4 @@
-"""The policy core as Python sees it; what it decides is tested in tests/policy."""
+"""The Python binding of the policy core; tests/policy tests its decisions."""
 
 import gc
 import json
@@ -14,7 +14,7 @@ from ioweave._core import Policy, SetLimit, Start, replay, sample_part
 
 
 class Operations(unittest.TestCase):
-    def test_wait_for_bandwidth_and_start_as_it_is_given_back(self) -> None:
+    def test_operations_wait_for_bandwidth_and_start_when_it_is_free(self) -> None:
         policy = Policy()
         disk = policy.add_device("disk", budget_mb_per_s=40)
         flow = policy.add_flow("checkpoints", disk, constraint="fixed:20")
@@ -29,7 +29,7 @@ class Operations(unittest.TestCase):
         self.assertEqual(policy.cancelled(12, 6), [])
         self.assertEqual((policy.running, policy.waiting), (0, 0))
 
-    def test_move_with_nodes(self) -> None:
+    def test_operations_are_forgotten_when_their_node_goes_down(self) -> None:
         policy = Policy()
         disk = policy.add_device("disk", max_in_flight=1, scope="node")
         flow = policy.add_flow("results", disk, priority="write_behind")
@@ -40,14 +40,14 @@ class Operations(unittest.TestCase):
         self.assertEqual(policy.node_down(7, 5), [])
         self.assertEqual(policy.running, 1)
 
-    def test_may_have_the_largest_id(self) -> None:
+    def test_an_operation_may_have_the_largest_id(self) -> None:
         policy = Policy()
         flow = policy.add_flow("f", policy.add_device("d"))
         self.assertEqual(policy.ready(2**64 - 1, flow, 0, 2**64 - 1, 2**63), [Start(2**64 - 1, 0)])
 
 
 class Samples(unittest.TestCase):
-    def test_are_needed_while_operations_that_climb_wait_or_run(self) -> None:
+    def test_samples_are_needed_while_operations_with_climb_wait_or_run(self) -> None:
         policy = Policy()
         disk = policy.add_device("disk")
         plain = policy.add_flow("plain", disk)
@@ -80,7 +80,7 @@ class Learning(unittest.TestCase):
             ]
         self.assertEqual(len(started), 100)
 
-    def test_is_explained_and_can_be_handed_to_a_later_policy(self) -> None:
+    def test_what_was_learned_is_explained_and_can_be_given_to_a_later_policy(self) -> None:
         policy = Policy()
         flow = policy.add_flow(
             "f", policy.add_device("d", budget_mb_per_s=40), constraint="auto:10,40,2"
@@ -101,7 +101,7 @@ class Learning(unittest.TestCase):
         self.assertEqual((again["phase"], again["epochs"]), ("chosen", []))
         self.assertEqual(again["registry"], explained["registry"])
 
-    def test_of_a_flow_that_does_not_exist_is_refused(self) -> None:
+    def test_asking_for_an_unknown_flow_is_refused(self) -> None:
         policy = Policy()
         for question in (policy.explain, policy.learned):
             with self.assertRaisesRegex(ValueError, "flow 3 does not exist"):
@@ -109,7 +109,7 @@ class Learning(unittest.TestCase):
 
 
 class Devices(unittest.TestCase):
-    def test_that_not_every_node_has_are_on_those_that_are_named(self) -> None:
+    def test_a_device_is_on_the_nodes_that_device_up_names(self) -> None:
         policy = Policy()
         disk = policy.add_device("disk")
         fast = policy.add_device("fast", everywhere=False)
@@ -148,7 +148,7 @@ class Values(unittest.TestCase):
 
 
 class SamplesOfDevices(unittest.TestCase):
-    def test_come_four_times_as_often_at_first(self) -> None:
+    def test_samples_come_four_times_as_often_at_first(self) -> None:
         self.assertEqual((sample_part(0), sample_part(1), sample_part(1000)), (0.25, 0.25, 1))
 
 
@@ -157,7 +157,7 @@ class BadInput(unittest.TestCase):
         self.policy = Policy()
         self.disk = self.policy.add_device("disk", budget_mb_per_s=450)
 
-    def test_of_a_device_names_it_and_the_words_there_are(self) -> None:
+    def test_a_wrong_device_setting_names_the_device_and_the_known_words(self) -> None:
         with self.assertRaisesRegex(ValueError, r"'ssd': .*scope=node\|shared, found 'rack'"):
             self.policy.add_device("ssd", scope="rack")
         with self.assertRaisesRegex(ValueError, r"device 'ssd': .*none\|strict\|weighted"):
@@ -168,7 +168,7 @@ class BadInput(unittest.TestCase):
             self.policy.add_device("ssd", budget_mb_per_s=-1)
         self.assertEqual(self.policy.devices, 1)
 
-    def test_of_a_flow_names_it_and_its_bounds(self) -> None:
+    def test_a_wrong_flow_setting_names_the_flow_and_the_bounds(self) -> None:
         with self.assertRaisesRegex(ValueError, r"flow 'f': .*450 MB/s \(the budget of .*'disk'"):
             self.policy.add_flow("f", self.disk, constraint="fixed:451")
         with self.assertRaisesRegex(ValueError, "flow 'f': .*device 1 does not exist"):
@@ -180,7 +180,7 @@ class BadInput(unittest.TestCase):
                 self.policy.add_flow("f", self.disk, constraint=text)
         self.assertEqual(self.policy.flows, 0)
 
-    def test_of_an_event_changes_nothing(self) -> None:
+    def test_an_impossible_event_changes_nothing(self) -> None:
         policy = self.policy
         flow = policy.add_flow("f", self.disk)
         with self.assertRaisesRegex(ValueError, "flow 5 does not exist"):
@@ -223,19 +223,19 @@ class Log(unittest.TestCase):
             result = replay(Path(file.name))
         return result.same, result.line, result.reason, result.events, result.decisions
 
-    def test_replays_to_the_same_decisions(self) -> None:
+    def test_a_log_replays_to_the_same_decisions(self) -> None:
         lines = self.record()
         self.assertIn("> start operation=1 node=0", lines)
         self.assertEqual(self.replayed(lines), (True, len(lines), "", 4, 2))
 
-    def test_that_was_changed_does_not(self) -> None:
+    def test_a_changed_log_does_not_replay(self) -> None:
         lines = [line.replace("fixed:20.5", "fixed:10") for line in self.record()]
         same, line, reason, *_ = self.replayed(lines)
         self.assertFalse(same)
         self.assertEqual(line, lines.index("> start operation=0 node=0") + 3)
         self.assertIn("start operation=1", reason)
 
-    def test_that_cannot_be_read_is_an_oserror_with_its_path(self) -> None:
+    def test_an_unreadable_log_is_an_oserror_with_its_path(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             with self.assertRaises(FileNotFoundError) as missing:
                 replay(f"{folder}/none")
@@ -243,7 +243,7 @@ class Log(unittest.TestCase):
             with self.assertRaises(IsADirectoryError):
                 replay(folder)
 
-    def test_function_that_raises_costs_no_decision(self) -> None:
+    def test_a_log_function_that_raises_loses_no_decision(self) -> None:
         def full(line: str) -> None:
             raise OSError(f"no space for {line}")
 
@@ -253,7 +253,7 @@ class Log(unittest.TestCase):
             self.assertEqual(policy.ready(1, flow, 0, 0, 1), [Start(1, 0)])
         self.assertEqual(hook.call_count, 5)  # header, device, flow, event, decision
 
-    def test_function_must_not_call_back(self) -> None:
+    def test_a_log_function_must_not_call_the_policy(self) -> None:
         refused: list[str] = []
 
         def curious(line: str) -> None:
@@ -269,7 +269,7 @@ class Log(unittest.TestCase):
         self.assertEqual(len(refused), 1)
         self.assertIn("its own log function", refused[0])
 
-    def test_function_that_leads_back_to_the_policy_is_collected(self) -> None:
+    def test_a_log_function_that_refers_to_the_policy_is_collected(self) -> None:
         class Runtime:
             def __init__(self) -> None:
                 self.policy = Policy(self.log)
@@ -282,7 +282,7 @@ class Log(unittest.TestCase):
 
 
 class Threads(unittest.TestCase):
-    def test_that_use_a_policy_at_once_are_refused(self) -> None:
+    def test_two_threads_that_use_a_policy_at_once_are_refused(self) -> None:
         inside, leave = threading.Event(), threading.Event()
 
         def slow(line: str) -> None:

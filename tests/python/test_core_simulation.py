@@ -1,4 +1,4 @@
-"""ioweave._core.Simulation: the conversions; what is simulated is tested in tests/simulator."""
+"""The Python binding ioweave._core.Simulation; tests/simulator tests what it simulates."""
 
 import gc
 import threading
@@ -37,14 +37,14 @@ class SimulationTest(unittest.TestCase):
         self.assertAlmostEqual(simulation.now_s, 5)
         self.assertEqual(simulation.tasks, 3)
 
-    def test_it_runs_until_a_task_has_ended(self) -> None:
+    def test_the_simulation_runs_until_a_task_has_ended(self) -> None:
         simulation = self.simulation()
         first = simulation.compute(1)
         second = simulation.compute(1)
         self.assertEqual(simulation.run(first), "ended")
         self.assertEqual(simulation.record(second).state, "running")
 
-    def test_it_stops_when_a_watched_task_has_ended(self) -> None:
+    def test_the_simulation_stops_when_a_watched_task_has_ended(self) -> None:
         simulation = self.simulation()
         first, second = simulation.compute(1), simulation.compute(1)
         simulation.watch(first)
@@ -53,7 +53,7 @@ class SimulationTest(unittest.TestCase):
         simulation.watch(first)  # it has ended: nothing comes of it
         self.assertEqual(simulation.run(second), "ended")
 
-    def test_it_counts_transfers_and_cores(self) -> None:
+    def test_the_simulation_counts_transfers_and_cores(self) -> None:
         simulation = self.simulation(cores=2)
         for _ in range(3):
             simulation.io(self.flow, 100_000_000)
@@ -77,7 +77,7 @@ class SimulationTest(unittest.TestCase):
         self.assertEqual(sum("start" in line for line in self.log), 5)
         self.assertEqual({simulation.record(task).node for task in range(5)}, {0, 1})
 
-    def test_curves_change_later(self) -> None:
+    def test_a_curve_can_change_at_a_later_time(self) -> None:
         simulation = self.simulation()
         task = simulation.io(self.flow, 200_000_000)
         simulation.set_curve(self.device, [(1, 50)], at_s=1)
@@ -96,7 +96,7 @@ class SimulationTest(unittest.TestCase):
         self.assertEqual([simulation.record(task).node for task in (wide, drained)], [1, 1])
         self.assertIn("0 device_up device=1 node=1", self.log)
 
-    def test_it_keeps_its_policy(self) -> None:
+    def test_the_simulation_keeps_its_policy_alive(self) -> None:
         simulation = self.simulation()
         del self.policy
         gc.collect()
@@ -135,7 +135,7 @@ class SimulationTest(unittest.TestCase):
         self.assertIn("or a Simulation of it, is being used by another thread", refused[0])
         self.assertEqual(simulation.record(0).state, "ended")
 
-    def test_what_cannot_be_is_named(self) -> None:
+    def test_an_impossible_argument_is_named(self) -> None:
         simulation = self.simulation()
         bb = self.policy.add_device("bb", everywhere=False)
         self.policy.node_up(5, 0)  # behind the back of the simulation

@@ -39,7 +39,7 @@ SEEDS = (1, 2)
 
 
 class Room:
-    """Where tasks are while they run; `name` finds it from inside a task."""
+    """The place of tasks while they run; a task finds it by `name`."""
 
     rooms: dict[str, Room] = {}  # noqa: RUF012 - one for the process
 
@@ -58,7 +58,7 @@ class Room:
             self.leave.release(number)
 
     async def wait_for(self, entered: int) -> None:
-        """Until so many have entered, ever."""
+        """Waits until so many tasks have entered in all."""
 
         def wait() -> None:
             with self.changed:
@@ -69,7 +69,7 @@ class Room:
 
 
 def enter(name: str, *inputs: object, failures: int = 0) -> str:
-    """A task. Returns the address of its worker; fails in the first `failures` runs."""
+    """A task. Returns the address of its worker, but fails in the first `failures` runs."""
     room = Room.rooms[name]
     worker = distributed.get_worker().address
     with room.changed:
@@ -136,7 +136,7 @@ class ClusterTest(unittest.IsolatedAsyncioTestCase):
     async def io(
         self, handle: ioweave.dask.Handle, number: int, room: str = "io", **options: Any
     ) -> list[Any]:
-        """I/O tasks that hold 50 MB/s of a device that has 100, on each node."""
+        """Submits I/O tasks that hold 50 of the 100 MB/s that a device has on each node."""
         await handle.declare_device("disk", bandwidth=100)
         where: dict[str, Any] = {"device": "disk", "constraint": "fixed:50"}
         await handle.declare_flow("io", **where)
@@ -153,7 +153,7 @@ class ClusterTest(unittest.IsolatedAsyncioTestCase):
         await asyncio.wait_for(ask(), _PATIENCE)
 
     async def idle(self, handle: ioweave.dask.Handle) -> None:
-        """Until the policy knows no operation. Then nothing must be left in any table."""
+        """Waits until the policy knows no operation; checks that no table holds anything then."""
         await self.until(handle, waiting=0, running=0)
         plugin = self.plugin
         self.assertEqual((plugin._live, plugin._left_behind), ({}, {}))
@@ -163,7 +163,7 @@ class ClusterTest(unittest.IsolatedAsyncioTestCase):
 
 
 class IoTasks(ClusterTest):
-    async def test_run_while_computations_take_every_core(self) -> None:
+    async def test_io_tasks_run_while_computations_take_every_core(self) -> None:
         async with self.cluster() as handle:
             busy, room = Room("busy"), Room("io", is_open=True)
             computing = [handle.submit_compute(enter, "busy") for _ in range(5)]
@@ -174,7 +174,7 @@ class IoTasks(ClusterTest):
             await handle.client.gather(computing)
             await self.idle(handle)
 
-    async def test_leave_the_cores_to_computations(self) -> None:
+    async def test_io_tasks_leave_the_cores_to_computations(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io")
             await handle.declare_flow("io")
@@ -186,7 +186,7 @@ class IoTasks(ClusterTest):
             self.assertEqual(room.most, 4)
             await self.idle(handle)
 
-    async def test_that_are_brief_wait_on_their_worker_for_its_threads(self) -> None:
+    async def test_brief_io_tasks_wait_for_a_thread_on_their_worker(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io")
             await handle.declare_flow("io")
@@ -204,7 +204,7 @@ class IoTasks(ClusterTest):
             self.assertEqual(room.most, 4)
             await self.idle(handle)
 
-    async def test_that_take_long_wait_for_any_worker(self) -> None:
+    async def test_long_io_tasks_wait_for_any_worker(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io")
             await handle.declare_flow("io")
@@ -218,7 +218,7 @@ class IoTasks(ClusterTest):
             room.let_go()
             await handle.client.gather(io)
 
-    async def test_hold_no_more_than_the_budget_of_each_node(self) -> None:
+    async def test_io_tasks_hold_at_most_the_budget_of_each_node(self) -> None:
         async with self.cluster() as handle:
             room = Room("io")
             io = await self.io(handle, 12)
@@ -232,7 +232,7 @@ class IoTasks(ClusterTest):
             self.assertEqual(list(room.most_on.values()), [2, 2])
             await self.idle(handle)
 
-    async def test_hold_no_more_than_the_budget_that_nodes_share(self) -> None:
+    async def test_io_tasks_hold_at_most_the_budget_that_nodes_share(self) -> None:
         async with self.cluster() as handle:
             room = Room("io")
             await handle.declare_device("pfs", bandwidth=100, scope="shared")
@@ -244,7 +244,7 @@ class IoTasks(ClusterTest):
             await handle.client.gather(io)
             self.assertEqual(room.most, 3)
 
-    async def test_are_given_as_futures_to_tasks_of_all_kinds(self) -> None:
+    async def test_futures_of_io_tasks_are_inputs_of_all_kinds_of_tasks(self) -> None:
         async with self.cluster() as handle:
             Room("io", is_open=True)
             (read,) = await self.io(handle, 1)
@@ -252,7 +252,7 @@ class IoTasks(ClusterTest):
             plain = handle.client.submit(lambda addresses: len(addresses), computed)
             self.assertEqual(await plain, 1)
 
-    async def test_are_told_to_the_policy_with_bytes_and_time(self) -> None:
+    async def test_the_policy_is_told_the_bytes_and_time_of_io_tasks(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder) / "policy.log"
             with mock.patch("ioweave.dask.connect", _connect_with(str(log))):
@@ -275,7 +275,7 @@ def _connect_with(log: str) -> Callable[..., Any]:
 
 
 class Placement(ClusterTest):
-    async def test_is_where_the_inputs_are(self) -> None:
+    async def test_an_io_task_runs_where_its_inputs_are(self) -> None:
         async with self.cluster() as handle:
             for worker in list(self.scheduler.workers):
                 block = handle.client.submit(here, workers=[worker], pure=False)
@@ -283,7 +283,7 @@ class Placement(ClusterTest):
                 written = [handle.submit_io(here, block, flow="io") for _ in range(3)]
                 self.assertEqual(await handle.client.gather(written), [worker] * 3)
 
-    async def test_is_where_most_bytes_of_the_inputs_are(self) -> None:
+    async def test_an_io_task_runs_where_most_bytes_of_its_inputs_are(self) -> None:
         async with self.cluster() as handle:
             workers = list(self.scheduler.workers)
             await handle.declare_flow("io")
@@ -297,7 +297,7 @@ class Placement(ClusterTest):
                 written = [handle.submit_io(here, *blocks, flow="io") for _ in range(3)]
                 self.assertEqual(await handle.client.gather(written), [most] * 3)
 
-    async def test_is_on_the_first_node_with_budget_if_a_folder_is_shared(self) -> None:
+    async def test_with_a_shared_folder_an_io_task_runs_on_the_first_node_with_budget(self) -> None:
         async with self.cluster() as handle:
             room = Room("io")
             first, second = self.scheduler.workers
@@ -315,7 +315,7 @@ class Placement(ClusterTest):
             room.let_go()
             await handle.client.gather(io)
 
-    async def test_takes_workers_of_a_host_for_one_node(self) -> None:
+    async def test_workers_of_one_host_are_one_node(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io", is_open=True)
             options = ioweave.dask.worker_options(cores=1, io_slots=4)
@@ -330,7 +330,7 @@ class Placement(ClusterTest):
             self.assertEqual((await handle.stats())["nodes"]["127.0.0.1"]["workers"], 1)
             await self.idle(handle)
 
-    async def test_is_where_the_device_is(self) -> None:
+    async def test_an_io_task_runs_where_its_device_is(self) -> None:
         async with self.cluster() as handle:
             room, made = Room("io"), Room("block")
             first, second = self.scheduler.workers
@@ -354,7 +354,7 @@ class Placement(ClusterTest):
             self.assertNotIn(first, await handle.client.gather(io))
             await self.idle(handle)
 
-    async def test_waits_for_a_worker_that_is_called_as_those_with_the_device(self) -> None:
+    async def test_an_io_task_waits_for_a_worker_whose_name_has_the_device(self) -> None:
         async with self.cluster(nodes=1) as handle:
             await handle.declare_device("bb", nodes=["bb*"])
             await handle.declare_flow("io", device="bb")
@@ -368,7 +368,7 @@ class Placement(ClusterTest):
             async with worker:
                 self.assertEqual(await written, worker.address)
 
-    async def test_is_none_of_the_users(self) -> None:
+    async def test_choosing_the_worker_of_an_io_task_is_refused(self) -> None:
         async with self.cluster() as handle:
             await handle.declare_flow("io")
             with annotate(workers=["127.0.0.2"]):
@@ -378,7 +378,7 @@ class Placement(ClusterTest):
 
 
 class Failures(ClusterTest):
-    async def test_come_to_the_caller_and_give_the_place_back(self) -> None:
+    async def test_exceptions_reach_the_caller_and_free_the_slot(self) -> None:
         async with self.cluster(nodes=1) as handle:
             Room("io", is_open=True)
             io = await self.io(handle, 6, failures=3)
@@ -386,7 +386,7 @@ class Failures(ClusterTest):
             self.assertEqual(sum(isinstance(error, OSError) for error in errors), 3)
             await self.idle(handle)
 
-    async def test_are_retried_under_the_same_limit(self) -> None:
+    async def test_retries_run_under_the_same_limit(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io", is_open=True)
             await handle.client.gather(await self.io(handle, 6, failures=5, retries=5))
@@ -394,7 +394,7 @@ class Failures(ClusterTest):
             self.assertLessEqual(room.most, 2)
             await self.idle(handle)
 
-    async def test_can_be_tried_again_by_hand(self) -> None:
+    async def test_a_failed_io_task_can_be_retried_by_hand(self) -> None:
         async with self.cluster(nodes=1) as handle:
             Room("io", is_open=True)
             (io,) = await self.io(handle, 1, failures=1)
@@ -403,7 +403,7 @@ class Failures(ClusterTest):
             self.assertIsInstance(await io, str)
             await self.idle(handle)
 
-    async def test_of_a_computation_reach_the_io_that_needs_it(self) -> None:
+    async def test_a_failed_computation_fails_the_io_task_that_needs_it(self) -> None:
         async with self.cluster(nodes=1) as handle:
             Room("busy", is_open=True)
             computed = handle.submit_compute(enter, "busy", failures=2, retries=1)
@@ -414,7 +414,7 @@ class Failures(ClusterTest):
 
 
 class Cancellation(ClusterTest):
-    async def test_of_a_waiting_task_lets_the_next_one_start(self) -> None:
+    async def test_cancelling_a_waiting_task_lets_the_next_one_start(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io")
             io = await self.io(handle, 6)
@@ -426,7 +426,7 @@ class Cancellation(ClusterTest):
             self.assertEqual(room.entered, 3)
             await self.idle(handle)
 
-    async def test_of_a_running_task_gives_its_place_back_when_it_ends(self) -> None:
+    async def test_a_running_task_that_is_cancelled_frees_its_slot_when_it_ends(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io")
             io = await self.io(handle, 4)
@@ -444,7 +444,7 @@ class Cancellation(ClusterTest):
     def _state(self, future: Any) -> str:
         return self.scheduler.tasks[future.key].state
 
-    async def test_of_a_running_task_that_is_asked_for_again_is_forgotten(self) -> None:
+    async def test_a_cancelled_task_that_is_asked_for_again_continues(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io")
             (io,) = await self.io(handle, 1, key="the-one")
@@ -458,7 +458,7 @@ class Cancellation(ClusterTest):
             self.assertIsInstance(await again, str)
             await self.idle(handle)
 
-    async def test_of_what_an_io_task_needs_takes_it_along(self) -> None:
+    async def test_cancelling_an_input_cancels_the_io_task(self) -> None:
         async with self.cluster(nodes=1) as handle:
             busy = Room("busy")
             computed = handle.submit_compute(enter, "busy")
@@ -473,9 +473,9 @@ class Cancellation(ClusterTest):
 
 
 class Withdrawal(ClusterTest):
-    """By a Runtime, which tells its user that what was taken back has not run."""
+    """A Runtime withdraws tasks, and tells its user that they have not run."""
 
-    async def test_takes_back_what_could_start_while_workers_are_asked(self) -> None:
+    async def test_tasks_that_could_start_while_workers_are_asked_are_withdrawn(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io")
             io = await self.io(handle, 3)
@@ -490,7 +490,7 @@ class Withdrawal(ClusterTest):
                 return await ask(*args, **kwargs)
 
             with mock.patch.object(self.plugin, "_ask_workers", slowly):
-                begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+                begun = await self.plugin._withdraw_tasks([f.key for f in io], handle.client.id)
             self.assertEqual((set(begun), room.entered), (running, 2))
             await self.idle(handle)
 
@@ -505,7 +505,7 @@ class Withdrawal(ClusterTest):
             await handle.stats()
         return room, io
 
-    async def test_goes_on_without_a_worker_that_is_lost_as_it_is_asked(self) -> None:
+    async def test_withdrawal_continues_without_a_worker_lost_meanwhile(self) -> None:
         async with self.cluster() as handle:
             room = Room("io")
             where: dict[str, Any] = {"flow": "io", "device": "disk"}
@@ -525,17 +525,17 @@ class Withdrawal(ClusterTest):
                 return await ask(*args, **kwargs)
 
             with mock.patch.object(self.plugin, "_ask_workers", lose_one):
-                begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+                begun = await self.plugin._withdraw_tasks([f.key for f in io], handle.client.id)
             room.let_go()
             kept = [future for future in io if future.key in begun]
             self.assertEqual(await handle.client.gather(kept), [second] * 4)
             await self.idle(handle)
             self.assertEqual(room.entered, 8)
 
-    async def test_leaves_alone_only_what_its_worker_has_begun(self) -> None:
+    async def test_withdrawal_leaves_only_tasks_that_have_begun(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room, io = await self._sent_ahead(handle)
-            begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+            begun = await self.plugin._withdraw_tasks([f.key for f in io], handle.client.id)
             self.assertEqual((len(begun), room.entered), (4, 4))
             taken = [future for future in io if future.key not in begun]
             for future in taken:
@@ -546,11 +546,11 @@ class Withdrawal(ClusterTest):
             self.assertEqual(room.entered, 4)
             await self.idle(handle)
 
-    async def test_by_a_worker_that_was_given_up_loses_no_task(self) -> None:
+    async def test_a_late_answer_of_a_worker_loses_no_task(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room, io = await self._sent_ahead(handle)
             with mock.patch("ioweave.dask.plugin._SILENT_S", 0):
-                begun = await self.plugin._withdraw([f.key for f in io], handle.client.id)
+                begun = await self.plugin._withdraw_tasks([f.key for f in io], handle.client.id)
             self.assertEqual(set(begun), {future.key for future in io})
             room.let_go()
             await handle.client.gather(io)
@@ -559,7 +559,7 @@ class Withdrawal(ClusterTest):
 
 
 class Workers(ClusterTest):
-    async def test_that_join_take_what_waits(self) -> None:
+    async def test_workers_that_join_take_waiting_tasks(self) -> None:
         async with self.cluster(nodes=0) as handle:
             room = Room("io", is_open=True)
             io = await self.io(handle, 5)
@@ -569,7 +569,7 @@ class Workers(ClusterTest):
             self.assertEqual(room.entered, 5)
             await self.idle(handle)
 
-    async def test_that_are_lost_lose_no_task(self) -> None:
+    async def test_a_lost_worker_loses_no_task(self) -> None:
         async with self.cluster() as handle:
             room = Room("io")
             io = await self.io(handle, 6)
@@ -581,7 +581,7 @@ class Workers(ClusterTest):
             self.assertEqual(set(await handle.client.gather(io)), {first})
             await self.idle(handle)
 
-    async def test_that_are_lost_free_the_tasks_bound_to_them(self) -> None:
+    async def test_a_lost_worker_frees_the_tasks_bound_to_it(self) -> None:
         async with self.cluster() as handle:
             room = Room("io")
             first, second = self.scheduler.workers
@@ -591,7 +591,7 @@ class Workers(ClusterTest):
             io = await self.io(handle, 4, room="io")
             await handle.client.gather([])
             await room.wait_for(4)
-            with mock.patch.object(self.plugin, "_node_of_inputs", lambda task, device: 1):
+            with mock.patch.object(self.plugin, "_find_node_of_inputs", lambda task, device: 1):
                 where: dict[str, Any] = {"flow": "io", "device": "disk", "constraint": "fixed:50"}
                 bound = [handle.submit_io(here, block, **where) for _ in range(3)]
                 await self.until(handle, waiting=3, running=4)
@@ -601,7 +601,7 @@ class Workers(ClusterTest):
             await handle.client.gather(io)
             await self.idle(handle)
 
-    async def test_that_pause_hold_up_what_was_started_there_and_no_more(self) -> None:
+    async def test_a_paused_worker_holds_up_only_tasks_started_there(self) -> None:
         async with self.cluster(nodes=1) as handle:
             room = Room("io", is_open=True)
             (worker,) = self.local.workers.values()
@@ -616,7 +616,7 @@ class Workers(ClusterTest):
             await handle.client.gather(io)
             await self.idle(handle)
 
-    async def test_that_say_what_makes_no_sense_stay(self) -> None:
+    async def test_a_worker_that_sends_nonsense_stays(self) -> None:
         async with self.cluster(nodes=1) as handle:
             (worker,) = self.local.workers.values()
             message = {"device": "nowhere", "counter": "", "bytes_per_second": 1, "seconds": 1}
@@ -627,7 +627,7 @@ class Workers(ClusterTest):
             self.assertIn("failed to deal with", logged.output[0])
             self.assertEqual(await handle.submit_compute(here), worker.address)
 
-    async def test_without_cores_are_refused_for_computations(self) -> None:
+    async def test_computations_on_workers_without_cores_are_refused(self) -> None:
         async with (
             distributed.SpecCluster(
                 scheduler={"cls": Scheduler, "options": {"dashboard_address": ":0"}},
@@ -646,7 +646,7 @@ class Workers(ClusterTest):
 
 
 class Clients(ClusterTest):
-    async def test_share_devices_and_flows(self) -> None:
+    async def test_clients_share_devices_and_flows(self) -> None:
         async with self.cluster(nodes=1) as one:
             room = Room("io")
             async with distributed.Client(self.scheduler.address, asynchronous=True) as client:
@@ -661,7 +661,7 @@ class Clients(ClusterTest):
             self.assertEqual(room.most, 2)
             await self.idle(one)
 
-    async def test_that_go_away_take_their_tasks_back(self) -> None:
+    async def test_tasks_of_a_client_that_goes_away_are_cancelled(self) -> None:
         async with self.cluster(nodes=1) as one:
             room = Room("io")
             async with distributed.Client(self.scheduler.address, asynchronous=True) as client:
@@ -673,16 +673,18 @@ class Clients(ClusterTest):
 
 
 class BadInput(ClusterTest):
-    async def test_is_refused_with_the_way_out(self) -> None:
+    async def test_bad_input_is_refused_with_the_way_out(self) -> None:
         async with self.cluster() as handle:
             await self.io(handle, 0)
             with self.assertRaisesRegex(
-                ValueError, "no device 'tape'; known are 'default', 'disk'"
+                ValueError, "no device 'tape'; the known ones are 'default', 'disk'"
             ):
                 await handle.declare_flow("io", device="tape")
             with self.assertRaisesRegex(ValueError, "budget of device 'disk'"):
                 await handle.declare_flow("io", device="disk", constraint="fixed:500")
-            with self.assertRaisesRegex(ValueError, "bandwidth=100.0, not 7.0: declare it alike"):
+            with self.assertRaisesRegex(
+                ValueError, "bandwidth=100.0, not 7.0: declare it with the same settings"
+            ):
                 await handle.declare_device("disk", bandwidth=7)
             with self.assertRaisesRegex(ValueError, "scope"):
                 await handle.declare_device("tape", scope="rack")
@@ -695,20 +697,20 @@ class BadInput(ClusterTest):
                 handle.submit_compute(here, cpus=0)
             with self.assertRaisesRegex(ValueError, "largest worker of this cluster had 2 cores"):
                 handle.submit_compute(here, cpus=3)
-            with self.assertRaisesRegex(ValueError, "no flow 'writ'.* known are 'io'"):
+            with self.assertRaisesRegex(ValueError, "no flow 'writ'.* the known ones are 'io'"):
                 await handle.explain("writ")
             await handle.declare_flow("io")
             with self.assertRaisesRegex(ValueError, "several flows .* device='default'"):
                 await handle.explain("io")
             self.assertEqual((await handle.explain("io", device="disk"))["waiting"], 0)
 
-    async def test_to_a_scheduler_that_knows_no_such_flow_fails_the_task(self) -> None:
+    async def test_a_task_of_an_unknown_flow_fails(self) -> None:
         async with self.cluster() as handle:
             handle._flows["io", "default", "none"] = 77
             with self.assertRaisesRegex(ValueError, r"does not know its flow .*connect\(\) again"):
                 await handle.submit_io(here, flow="io")
 
-    async def test_of_bytes_that_the_policy_cannot_count_fails_the_task(self) -> None:
+    async def test_a_task_with_too_many_bytes_fails(self) -> None:
         async with self.cluster() as handle:
             await handle.declare_flow("io")
             (flow,) = handle._flows.values()
@@ -718,7 +720,7 @@ class BadInput(ClusterTest):
                     await handle.client.submit(here, resources=resources, pure=False)
             await self.idle(handle)
 
-    def test_for_workers_names_the_option(self) -> None:
+    def test_wrong_numbers_for_workers_name_the_option(self) -> None:
         words = ioweave.dask.worker_arguments(cores=48, io_slots=16)
         self.assertEqual(" ".join(words), "--nthreads 64 --resources cpu=48,io=16")
         with self.assertRaisesRegex(ValueError, "io_slots must be"):
@@ -726,7 +728,7 @@ class BadInput(ClusterTest):
         with self.assertRaisesRegex(ValueError, "nodes must be"):
             ioweave.dask.local_cluster(nodes=-1)
 
-    async def test_from_a_cluster_that_fails_waiting_tasks_is_refused(self) -> None:
+    async def test_a_cluster_that_fails_waiting_tasks_is_refused(self) -> None:
         with (
             config.set({"distributed.scheduler.no-workers-timeout": "1h"}),
             self.assertRaisesRegex(RuntimeError, "3600 s .*no-workers-timeout"),
@@ -736,13 +738,13 @@ class BadInput(ClusterTest):
 
 
 class Canary(ClusterTest):
-    """Fails first, and with words, when a new Dask has changed what is not documented."""
+    """Fails first, with a clear text, when a new Dask has changed undocumented parts."""
 
-    async def test_sings(self) -> None:
+    async def test_the_canary_finds_all_parts_of_dask_that_are_used(self) -> None:
         async with self.cluster(nodes=1):
             check(self.scheduler)
 
-    def test_names_what_is_missing(self) -> None:
+    def test_the_canary_names_missing_parts_of_dask(self) -> None:
         class Changed:
             tasks: tuple[()] = ()
             _TRANSITIONS_TABLE = dict.fromkeys([("waiting", "no-worker")])
@@ -762,7 +764,7 @@ class Queue(unittest.TestCase):
             self.priority = priority
             self.resource_restrictions = resources
 
-    def test_lets_tasks_overtake_those_that_wait_for_another_resource(self) -> None:
+    def test_tasks_overtake_those_that_wait_for_another_resource(self) -> None:
         free = {"cpu": 1, "io": 1}
         queue: Any = ByResource(
             lambda task: all(free[n] >= x for n, x in task.resource_restrictions.items())
@@ -841,7 +843,7 @@ class ChangingPolicy:
 
 
 class Measuring(ClusterTest):
-    async def test_feeds_a_policy_that_changes_its_limit_under_way(self) -> None:
+    async def test_samples_reach_a_policy_that_changes_its_limit(self) -> None:
         with mock.patch("ioweave.dask.worker._PERIOD_MS", 20):
             async with self.cluster(nodes=1, io_slots=16) as handle:
                 policy = self.plugin._admission.policy = ChangingPolicy()  # type: ignore[assignment]
@@ -863,7 +865,7 @@ class Measuring(ClusterTest):
 
 
 class Silence(ClusterTest):
-    async def test_of_the_scheduler_ends_a_question(self) -> None:
+    async def test_a_silent_scheduler_ends_a_question_with_an_error(self) -> None:
         async with self.cluster(nodes=1) as handle:
             with (
                 mock.patch("ioweave.dask.client.ANSWER_S", 0.1),
@@ -879,9 +881,9 @@ async def _silent(**_: Any) -> None:
 
 
 class Anything(ClusterTest):
-    """Whatever happens, in whichever order: no operation is left with the policy."""
+    """Events of all kinds in any order leave no operation with the policy."""
 
-    async def test_at_random_leaves_no_place_taken(self) -> None:
+    async def test_random_events_leave_no_slot_taken(self) -> None:
         for seed in SEEDS:
             with self.subTest(seed=seed), tempfile.TemporaryDirectory() as folder:
                 log = Path(folder) / "policy.log"

@@ -1,4 +1,4 @@
-"""A Dask cluster with a process for each worker, as there is for real: workers that are killed."""
+"""A Dask cluster with a process for each worker, as in real use: workers are killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import ioweave.dask
 
 
 def write(path: Path, text: str) -> int:
-    """Leaves its process's number in a file when it begins, and holds on if the text is empty."""
+    """Writes its process's number to a file when it begins; waits if the text is empty."""
     path.write_text(f"{os.getpid()} {text}")
     if not text:
         threading.Event().wait()
@@ -42,12 +42,12 @@ class Processes(unittest.TestCase):
         self.handle.declare_device("disk", bandwidth=100)
 
     def idle(self) -> None:
-        """Waits until no operation is left, and both workers are there again."""
+        """Waits until no operation is left and both workers are back."""
         while (stats := self.handle.stats())["waiting"] or stats["running"]:
             pass
         self.client.wait_for_workers(2, timeout=60)
 
-    def test_that_are_killed_or_restarted_keep_no_place(self) -> None:
+    def test_killed_or_restarted_workers_keep_no_slot(self) -> None:
         where = {"flow": "write", "device": "disk", "constraint": "fixed:100"}
         first = self.folder / "first"
         holds = self.handle.submit_io(_write_once, first, **where)
@@ -71,7 +71,7 @@ class Processes(unittest.TestCase):
         again = self.handle.submit_io(write, self.folder / "again", "text", **where)
         self.assertIn(str(again.result(60)), (self.folder / "again").read_text())
 
-    def test_that_are_killed_under_a_program_of_tasks_lose_no_call_of_it(self) -> None:
+    def test_killed_workers_lose_no_call_of_a_program(self) -> None:
         once = ioweave.io(bandwidth=100, device="disk")(_write_once)
         count = ioweave.task(lambda text: len(text))
         disk = ioweave.Device("disk", bandwidth=100)
@@ -86,7 +86,7 @@ class Processes(unittest.TestCase):
             self.assertEqual((runtime.stats().io_running, runtime.stats().io_waiting), (0, 0))
         self.idle()
 
-    def test_an_example_runs_on_them_by_an_argument(self) -> None:
+    def test_an_example_runs_on_a_cluster_by_an_argument(self) -> None:
         pipeline = Path(__file__).parents[2] / "examples" / "python" / "pipeline.py"
         target = str(self.cluster.scheduler_address).replace("tcp://", "dask://")
         done = subprocess.run(
@@ -100,7 +100,7 @@ class Processes(unittest.TestCase):
 
 
 def _write_once(path: Path, *_: object) -> str:
-    """Holds on in its first run, until it is killed."""
+    """Waits in its first run, until it is killed."""
     if path.exists():
         return "second run"
     begun = path.with_suffix(".tmp")

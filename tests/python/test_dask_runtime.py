@@ -63,7 +63,7 @@ class OnDask(RuntimeTest):
         cls.clients = {}
 
     def client(self, cpus: int = 0) -> distributed.Client:
-        """Of a cluster with so many cores on one node; 0: 2 on each of two."""
+        """Returns a client of a cluster with so many cores on one node; 0: 2 on each of two."""
         if cpus not in self.clients:
             cluster = ioweave.dask.local_cluster(
                 nodes=1 if cpus else 2,
@@ -81,7 +81,7 @@ class OnDask(RuntimeTest):
         return ioweave.Runtime(self.client(cpus), **options)
 
     def tearDown(self) -> None:
-        """Whatever a test did, the clusters have forgotten it when its runtime is closed."""
+        """Checks that the clusters have forgotten all tasks of a test whose runtime is closed."""
         for client in self.clients.values():
             tasks = _scheduler(client).tasks
             self.until(functools.partial(operator.not_, tasks))
@@ -104,7 +104,7 @@ def _scheduler(client: distributed.Client) -> Any:
 
 
 def check_idle(test: unittest.TestCase, client: distributed.Client) -> None:
-    """No slot is taken, and nothing is left in a table."""
+    """Checks that no slot is taken, and that no table holds anything."""
     plugin = _scheduler(client).plugins.get("ioweave")
     if plugin is None:
         return
@@ -126,7 +126,7 @@ def change_and_fail(numbers: Annotated[list[int], ioweave.InOut]) -> None:
 
 
 class Futures(OnDask, test_dependencies.Futures):
-    test_what_holds_no_futures_is_passed_as_it_is: Any = None  # but as a copy
+    test_an_argument_without_futures_is_passed_as_it_is: Any = None  # but as a copy
 
 
 class Files(OnDask, test_dependencies.Files):
@@ -134,7 +134,7 @@ class Files(OnDask, test_dependencies.Files):
 
 
 class Objects(OnDask, test_dependencies.Objects):
-    def test_that_a_run_changed_and_failed_are_what_they_were(self) -> None:
+    def test_a_failed_run_leaves_objects_as_they_were(self) -> None:
         numbers = [1]
         with self.runtime():
             self.assertIsInstance(change_and_fail(numbers).exception(), ValueError)
@@ -142,7 +142,7 @@ class Objects(OnDask, test_dependencies.Objects):
 
 
 class Requests(OnDask, test_dependencies.Requests):
-    def test_the_call_itself_waits_for_them(self) -> None:
+    def test_a_call_waits_for_its_requests(self) -> None:
         gate = in_flight.Gate(self)
         futures: list[Any] = []
         with self.runtime():
@@ -294,12 +294,12 @@ class Program(OnDask):
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 3)
             self.assertEqual((far.result(), appended.exception()), (7, None))
 
-    def test_a_target_that_is_no_address_is_refused(self) -> None:
+    def test_a_malformed_target_is_refused(self) -> None:
         for target in ("dask://", "dask://localhost", "dask://localhost:"):
             with self.subTest(target), self.assertRaisesRegex(ValueError, "give dask://HOST:PORT"):
                 ioweave.Runtime(target)
 
-    def test_where_no_scheduler_answers_it_says_so_and_leaves_no_file(self) -> None:
+    def test_a_missing_scheduler_is_named_and_leaves_no_file(self) -> None:
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         folder = Path(temporary.name)
@@ -334,7 +334,7 @@ class Program(OnDask):
             sizes = [flow.bytes for flow in runtime.stats().flows]
             with self.assertRaises(ZeroDivisionError):
                 add(1, self.client().submit(operator.truediv, 1, 0)).result()
-            with self.assertRaisesRegex(TypeError, "'add': .* is of another Client than that"):
+            with self.assertRaisesRegex(TypeError, "'add': .* belongs to another Client than that"):
                 add(other.submit(operator.add, 1, 1))
             del one, later
         self.assertEqual(sizes, [6])
@@ -460,7 +460,7 @@ class Program(OnDask):
         box: list[int] = []
         ended, go = threading.Event(), threading.Event()
         with self.runtime() as runtime:
-            submit = runtime._submit
+            submit = runtime._submit_call
 
             def submit_and_return_late(call: Any) -> Any:
                 future = submit(call)
@@ -471,7 +471,7 @@ class Program(OnDask):
                     go.wait(_PATIENCE)
                 return future
 
-            with mock.patch.object(runtime, "_submit", submit_and_return_late):
+            with mock.patch.object(runtime, "_submit_call", submit_and_return_late):
                 first = threading.Thread(target=test_dependencies.append, args=(box, 1))
                 first.start()
                 self.assertTrue(ended.wait(_PATIENCE))
@@ -496,9 +496,9 @@ class Program(OnDask):
             reader.join()
             self.assertEqual(lengths.pop().result(), 1)
 
-    def test_a_call_does_not_go_when_what_it_needs_fails_as_it_is_sent(self) -> None:
+    def test_a_call_is_not_sent_if_its_input_fails_meanwhile(self) -> None:
         with self.runtime() as runtime:
-            submit = runtime._submit
+            submit = runtime._submit_call
 
             def raise_as_dask_may(call: Any) -> Any:
                 raise RuntimeError("what the call needs was taken back")
@@ -507,7 +507,7 @@ class Program(OnDask):
                 with self.subTest(go_on), Gate() as gate:
                     late = functools.partial(_after_failure, runtime, gate.future._call, go_on)
                     with (
-                        mock.patch.object(runtime, "_submit", late),
+                        mock.patch.object(runtime, "_submit_call", late),
                         mock.patch.object(runtime._client, "submit") as sent,
                     ):
                         needs_it = add(gate.future)
@@ -623,7 +623,7 @@ class Program(OnDask):
 
             with mock.patch.dict(handlers, {"ioweave": count}):
                 self.assertEqual(runtime.stats().flows[0].task, "write")
-                (explained,) = runtime._explanations()
+                (explained,) = runtime._explain_flows()
             self.assertEqual((explained["flow"], len(questions)), ("write", 1))
 
     def test_a_client_that_has_changed_inside_is_refused_with_what_is_missing(self) -> None:
@@ -731,7 +731,7 @@ class Program(OnDask):
         with self.assertRaisesRegex(RuntimeError, "the cluster is gone"):
             runtime.explain("nowhere")
 
-    def test_a_client_that_lost_its_connection_for_a_moment_goes_on(self) -> None:
+    def test_a_client_continues_after_losing_its_connection_for_a_moment(self) -> None:
         path = self.folder / "run.jsonl"
         cluster = ioweave.dask.local_cluster(processes=False, cores=1, memory_limit=0)
         with (
@@ -781,8 +781,8 @@ class Program(OnDask):
 
 
 def _after_failure(runtime: Any, needed: Any, go_on: Callable[[Any], Any], call: Any) -> Any:
-    """Sends a call after what it needs has failed."""
-    runtime._heard(needed.key, ValueError("no"), None, None)
+    """Sends a call after its input has failed."""
+    runtime._handle_report(needed.key, ValueError("no"), None, None)
     return go_on(call)
 
 
@@ -835,9 +835,9 @@ class Adaptive(unittest.TestCase):
 
 
 class Anything(unittest.TestCase):
-    """Random failures, cancellations and losses of workers leave no slot taken, lose no call."""
+    """Random failures, cancellations and lost workers leave no slot taken and lose no call."""
 
-    def test_at_random_leaves_no_slot_taken(self) -> None:
+    def test_random_programs_leave_no_slot_taken(self) -> None:
         for seed in range(3):
             with (
                 self.subTest(seed=seed),
@@ -891,7 +891,7 @@ class Anything(unittest.TestCase):
         check_idle(self, client)
 
     async def _lose_a_worker(self, cluster: Any, draw: random.Random) -> None:
-        """And starts another one in its place."""
+        """Loses a worker, and starts another one in its place."""
         number = draw.choice(list(cluster.workers))
         lost = cluster.workers.pop(number)
         await cluster.scheduler.remove_worker(lost.address, stimulus_id="test")

@@ -49,58 +49,58 @@ class Sampling(unittest.TestCase):
             self.assertFalse(self.samples.begin(device, node))
         return device
 
-    def test_of_a_node_are_complete_when_all_its_workers_were_heard(self) -> None:
+    def test_a_sample_of_a_node_is_complete_when_all_its_workers_reported(self) -> None:
         disk = self._device("node")
-        self.samples.heard(disk, 0, "a", "process 1", 10, 1)
+        self.samples.add_measurement(disk, 0, "a", "process 1", 10, 1)
         self.assertEqual(self.policy.samples, [])
-        self.samples.heard(disk, 0, "b", "process 2", 5, 1)
-        self.samples.heard(disk, 1, "c", "process 1", 7, 1)
+        self.samples.add_measurement(disk, 0, "b", "process 2", 5, 1)
+        self.samples.add_measurement(disk, 1, "c", "process 1", 7, 1)
         self.assertEqual(self.policy.samples, [(disk.id, 0, 15), (disk.id, 1, 7)])
 
-    def test_count_a_disk_once_that_several_workers_see(self) -> None:
+    def test_a_disk_that_several_workers_see_counts_once(self) -> None:
         disk = self._device("node")
         for worker in "ab":
-            self.samples.heard(disk, 0, worker, "disk 8:1", 10, 1)
+            self.samples.add_measurement(disk, 0, worker, "disk 8:1", 10, 1)
         self.assertEqual(self.policy.samples[0][:3], (disk.id, 0, 10))
 
-    def test_do_not_wait_for_a_worker_that_is_silent(self) -> None:
+    def test_a_sample_does_not_wait_for_a_silent_worker(self) -> None:
         disk = self._device("node")
-        self.samples.heard(disk, 0, "a", "process 1", 10, 1)
-        self.samples.heard(disk, 0, "a", "process 1", 20, 1)
+        self.samples.add_measurement(disk, 0, "a", "process 1", 10, 1)
+        self.samples.add_measurement(disk, 0, "a", "process 1", 20, 1)
         self.assertEqual(self.policy.samples[0][:3], (disk.id, 0, 10))
 
-    def test_that_come_when_none_is_needed_any_more_are_left_aside(self) -> None:
+    def test_late_measurements_are_ignored(self) -> None:
         disk = self._device("shared")
-        self.samples.heard(disk, 0, "a", "process 1", 10, 1)
+        self.samples.add_measurement(disk, 0, "a", "process 1", 10, 1)
         self.samples.end(disk)
         climbing = self.admission.flows[self.admission.add_flow("g", "disk", "climb")]
         self.admission.ready(Operation("x", climbing, 0, None))  # and has no thread yet
-        self.assertEqual(self.samples.heard(disk, 1, "c", "process 1", 7, 1), [])
+        self.assertEqual(self.samples.add_measurement(disk, 1, "c", "process 1", 7, 1), [])
         self.assertEqual(self.policy.samples, [])
 
-    def test_put_together_what_workers_measure_for_different_times(self) -> None:
+    def test_measurements_over_different_times_are_combined(self) -> None:
         disk = self._device("node")
         for _ in range(3):
-            self.samples.heard(disk, 0, "a", "process 1", 20, 0.25)
+            self.samples.add_measurement(disk, 0, "a", "process 1", 20, 0.25)
         self.assertEqual(self.policy.samples, [])
-        self.samples.heard(disk, 0, "b", "process 2", 5, 1)
+        self.samples.add_measurement(disk, 0, "b", "process 2", 5, 1)
         self.assertEqual(self.policy.samples[0][:3], (disk.id, 0, 25))
 
-    def test_of_a_shared_device_are_sums_over_its_nodes(self) -> None:
+    def test_samples_of_a_shared_device_are_sums_over_its_nodes(self) -> None:
         disk = self._device("shared")
-        self.samples.heard(disk, 0, "a", "process 1", 10, 1)
-        self.samples.heard(disk, 1, "c", "process 1", 20, 1)
-        self.samples.heard(disk, 0, "b", "process 2", 30, 1)
+        self.samples.add_measurement(disk, 0, "a", "process 1", 10, 1)
+        self.samples.add_measurement(disk, 1, "c", "process 1", 20, 1)
+        self.samples.add_measurement(disk, 0, "b", "process 2", 30, 1)
         self.assertEqual(self.policy.samples, [(disk.id, 0, 60)])
 
-    def test_of_all_nodes_are_told_together_while_they_are_needed(self) -> None:
+    def test_the_measured_throughput_is_the_sum_over_all_nodes(self) -> None:
         disk = self._device("node")
         climbing = self.admission.add_flow("g", "disk", "climb")
         operation = Operation("x", self.admission.flows[climbing], 0, 1)
         self.admission.ready(operation)
         for node, worker in enumerate("ac"):
             for _ in range(2):
-                self.samples.heard(disk, node, worker, "process", (1 + node) * 10**6, 1)
+                self.samples.add_measurement(disk, node, worker, "process", (1 + node) * 10**6, 1)
         described = map(self.admission.describe, self.admission.flows)
         self.assertEqual([flow["device_mb_per_s"] for flow in described], [3, 3])
         self.admission.node_down(0)
@@ -108,7 +108,7 @@ class Sampling(unittest.TestCase):
         self.admission.finished(operation, 1.0)
         self.assertIsNone(self.admission.measured_mb_per_s(disk))
 
-    def test_of_a_device_begin_anew_when_they_have_ended(self) -> None:
+    def test_sampling_of_a_device_can_begin_again(self) -> None:
         disk = self._device("node")
         self.samples.end(disk)
         self.assertTrue(self.samples.begin(disk, 1))

@@ -1,4 +1,4 @@
-"""Which task runs before which: by futures, files and objects."""
+"""The order of tasks, from futures, files and objects."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Futures(RuntimeTest):
             value = [one, (two, {3: [three]}), {one}, Pair(one, Point(two, 4))]
             self.assertEqual(total(value).result(), 1 + 2 + 3 + 3 + 1 + 1 + 2 + 4)
 
-    def test_what_holds_no_futures_is_passed_as_it_is(self) -> None:
+    def test_an_argument_without_futures_is_passed_as_it_is(self) -> None:
         box = [[1, 2], {"a": (3,)}]
 
         @ioweave.task
@@ -195,7 +195,7 @@ class Futures(RuntimeTest):
         with self.runtime(cpus=1, arguments="share"):
             self.assertTrue(same(box, add(1)).result())
 
-    def test_they_are_found_in_standard_containers_and_subclasses_which_keep_their_type(
+    def test_futures_are_found_in_containers_whose_subclasses_keep_their_type(
         self,
     ) -> None:
         with self.runtime(cpus=2):
@@ -266,7 +266,7 @@ class Futures(RuntimeTest):
 
 
 class FuturesHere(unittest.TestCase):
-    def test_what_copies_share_stays_as_it_is_where_they_are_replaced(self) -> None:
+    def test_replacing_futures_leaves_what_copies_share_unchanged(self) -> None:
         class Both(dict[str, Any]):
             inverse: dict[Any, str]
 
@@ -356,7 +356,7 @@ class Files(RuntimeTest):
         with self.runtime(cpus=1), self.assertRaisesRegex(TypeError, "'path' names a file"):
             read(add(1))
 
-    def test_who_reads_what_a_failed_task_should_have_written_is_not_run(self) -> None:
+    def test_a_reader_of_a_file_that_a_failed_task_should_write_is_not_run(self) -> None:
         @ioweave.task
         def fail(path: Annotated[Path, ioweave.Out]) -> None:
             raise OSError("disk full")
@@ -371,7 +371,7 @@ class Files(RuntimeTest):
             write(self.path, "anew")
             self.assertEqual(read(self.path).result(), "anew")
 
-    def test_who_was_told_of_a_failed_writer_reads_what_there_is(self) -> None:
+    def test_after_the_program_was_told_a_reader_gets_the_file_as_it_is(self) -> None:
         with self.runtime(cpus=2):
             write(self.path, "ab")
             self.assertIsInstance(append_file(self.path, 3).exception(), TypeError)
@@ -443,7 +443,7 @@ class FilesHere(unittest.TestCase):
 
 
 class Objects(RuntimeTest):
-    def test_who_gets_the_object_later_sees_what_was_written(self) -> None:
+    def test_later_tasks_see_what_was_written_to_an_object(self) -> None:
         with self.runtime(cpus=4):
             numbers: list[int] = []
             lengths = []
@@ -540,7 +540,7 @@ class Objects(RuntimeTest):
                 append(third, 2)
             self.assertEqual(ioweave.wait([first, second, third]), [[1, 2]] * 3)
 
-    def test_what_a_failed_writer_leaves_is_what_the_last_one_made(self) -> None:
+    def test_a_failed_writer_leaves_the_object_as_the_last_one_made_it(self) -> None:
         numbers = [1]
         with self.assertRaisesRegex(ValueError, "no"), self.runtime(cpus=1):
             append(numbers, 2)
@@ -557,7 +557,7 @@ class Objects(RuntimeTest):
 
 
 class Requests(RuntimeTest):
-    """Transfers of ioweave.File that tasks need."""
+    """Tasks that need transfers of ioweave.File."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -567,7 +567,7 @@ class Requests(RuntimeTest):
         self.file = ioweave.open(path)
         self.addCleanup(self.file.close)
 
-    def test_they_are_replaced_by_what_they_read(self) -> None:
+    def test_requests_are_replaced_by_what_they_read(self) -> None:
         with self.runtime(cpus=2):
             single = joined(self.file.apread(2, 5))
             nested = joined({"a": [self.file.apread(1, 9)]}, more=(b"x", self.file.apread(1, 8)))
@@ -583,7 +583,7 @@ class Requests(RuntimeTest):
 
 
 class RequestsHere(unittest.TestCase):
-    def test_a_task_waits_for_a_request_and_holds_nobody_up(self) -> None:
+    def test_a_task_waits_for_a_request_and_holds_up_no_other(self) -> None:
         gate = in_flight.Gate(self)
         with ioweave.Runtime(cpus=1) as runtime:
             waiting = joined(gate.read(bytearray(4)), more=b"x")
@@ -593,7 +593,7 @@ class RequestsHere(unittest.TestCase):
             gate.open(b"abcd")
             self.assertEqual((waiting.result(), after.result()), (4, 4))
 
-    def test_what_fails_fails_those_that_need_it_and_is_raised_at_the_end(self) -> None:
+    def test_a_failed_request_fails_the_tasks_that_need_it_and_is_raised(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "file"
             path.touch()
@@ -631,7 +631,7 @@ class RequestsHere(unittest.TestCase):
 
 
 class RandomGraphs(RuntimeTest):
-    """Random programs give with any number of threads what they give line by line."""
+    """Random programs give the same with any number of threads as line by line."""
 
     def run_program(self, seed: int, folder: Path) -> list[Any]:
         draw = random.Random(seed)

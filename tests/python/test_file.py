@@ -33,7 +33,7 @@ class Files(unittest.TestCase):
 
 
 class RoundTrips(Files):
-    def test_agree_with_the_system_calls(self) -> None:
+    def test_file_calls_agree_with_the_system_calls(self) -> None:
         seed = random.randrange(1 << 32)
         chance = random.Random(seed)
         file = self.file_of(b"")
@@ -69,7 +69,7 @@ class RoundTrips(Files):
                     os.truncate(twin, offset)
         self.assertEqual(self.path.read_bytes(), (self.folder / "twin").read_bytes())
 
-    def test_on_every_engine(self) -> None:
+    def test_files_round_trip_on_every_engine(self) -> None:
         for engine in ("auto", "io_uring", "aio", "threads"):
             service = ioweave.Service(engine=engine)
             with self.subTest(engine), ioweave.open(self.path, "w+", service=service) as file:
@@ -78,7 +78,7 @@ class RoundTrips(Files):
                 self.assertEqual(file.apread(100, 0).result(), b"\0" + engine.encode())
                 file.fsync(data_only=True)
 
-    def test_past_the_page_cache(self) -> None:
+    def test_files_round_trip_with_o_direct(self) -> None:
         block = mmap.mmap(-1, 8192)
         try:
             file = ioweave.open(self.path, "w+", direct=True)
@@ -95,7 +95,7 @@ class RoundTrips(Files):
             except OSError as error:
                 self.assertIn("multiples of the device's block", str(error))
 
-    def test_of_one_file_by_many_threads(self) -> None:
+    def test_many_threads_use_one_file(self) -> None:
         file = self.file_of(bytes(64 * 1024))
 
         def write(index: int) -> None:
@@ -114,7 +114,7 @@ class RoundTrips(Files):
 
 
 class Ends(Files):
-    def test_of_files_are_short_reads(self) -> None:
+    def test_reads_at_the_end_of_a_file_are_short(self) -> None:
         file = self.file_of(b"0123456789")
         buffer = bytearray(b"." * 6)
         self.assertEqual(file.pread(6, 8), b"89")
@@ -127,7 +127,7 @@ class Ends(Files):
 
 
 class NumpyArrays(Files):
-    def test_are_read_and_written_in_place(self) -> None:
+    def test_arrays_are_read_and_written_in_place(self) -> None:
         there = np.random.default_rng(1).random((16, 32))
         file = self.file_of(b"")
         self.assertEqual(file.pwrite(there, 0), there.nbytes)
@@ -141,12 +141,12 @@ class NumpyArrays(Files):
         self.assertEqual(file.pread_into(here, 0), there.nbytes)
         np.testing.assert_array_equal(here, there)
 
-    def test_of_any_type_of_element(self) -> None:
+    def test_arrays_of_any_element_type_are_accepted(self) -> None:
         days = np.arange("2026-01", "2026-02", dtype="datetime64[D]")
         self.file_of(b"").pwrite(days, 0)
         np.testing.assert_array_equal(np.fromfile(self.path, dtype=days.dtype), days)
 
-    def test_that_are_not_one_block_are_refused(self) -> None:
+    def test_arrays_that_are_not_contiguous_are_refused(self) -> None:
         square = np.zeros((4, 4))
         file = self.file_of(bytes(1000))
         for name, array in {"columns": square[:, :2], "transposed": square.T}.items():
@@ -157,7 +157,7 @@ class NumpyArrays(Files):
                     ):
                         call(array, 0)
 
-    def test_that_are_read_only_are_written_and_not_read(self) -> None:
+    def test_read_only_arrays_can_be_written_but_not_read_into(self) -> None:
         array = np.arange(10)
         array.flags.writeable = False
         file = self.file_of(b"")
@@ -168,7 +168,7 @@ class NumpyArrays(Files):
 
 
 class BadInput(Files):
-    def test_buffers(self) -> None:
+    def test_bad_buffers_are_refused(self) -> None:
         file = self.file_of(b"content")
         for call in (file.pread_into, file.apread_into):
             with self.assertRaisesRegex(TypeError, rf"^{call.__name__}\(\): the 'bytes' is read-"):
@@ -178,7 +178,7 @@ class BadInput(Files):
                 write("text", 0)  # type: ignore[arg-type]
         self.assertEqual(self.path.read_bytes(), b"content")
 
-    def test_numbers_below_0(self) -> None:
+    def test_negative_numbers_are_refused(self) -> None:
         file = self.file_of(b"content")
         buffer = bytearray(2)
         with self.assertRaisesRegex(ValueError, "n must be 0 or more, not -1"):
@@ -196,14 +196,14 @@ class BadInput(Files):
         self.assertEqual(refused.exception.errno, errno.EINVAL)
         buffer.append(1)  # nobody holds it
 
-    def test_modes(self) -> None:
+    def test_unknown_modes_are_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "'r', 'r\\+', .* not 'a'; to append, write at"):
             ioweave.open(self.path, "a")
         with self.assertRaisesRegex(ValueError, "not 'rb'"):
             ioweave.open(self.path, "rb")
         self.assertFalse(self.path.exists())
 
-    def test_paths(self) -> None:
+    def test_bad_paths_are_refused(self) -> None:
         with self.assertRaises(FileNotFoundError) as missing:
             ioweave.open(self.path)
         self.assertEqual(missing.exception.filename, str(self.path))
@@ -216,7 +216,7 @@ class BadInput(Files):
         self.assertEqual(pipe.exception.errno, errno.ESPIPE)
         self.assertEqual(pipe.exception.filename, str(self.path))
 
-    def test_services(self) -> None:
+    def test_bad_service_options_are_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "engine must be 'auto', .* not 'fast'"):
             ioweave.Service(engine="fast")  # type: ignore[arg-type]
         with self.assertRaisesRegex(ValueError, "queue_depth"):
@@ -225,21 +225,21 @@ class BadInput(Files):
 
 class Failures(Files):
     def check(self, number: int, file: ioweave.File, name: str, *arguments: object) -> None:
-        """The blocking call and the request fail alike, and say of which file."""
+        """Checks that the blocking call and the request fail alike, and name the file."""
         for call in (getattr(file, name), lambda *a: getattr(file, "a" + name)(*a).result()):
             with self.assertRaises(OSError) as failed:
                 call(*arguments)
             error = failed.exception
             self.assertEqual((error.errno, error.filename), (number, file.name))
 
-    def test_of_the_wrong_mode(self) -> None:
+    def test_a_call_against_the_mode_raises(self) -> None:
         write_only = self.file_of(b"", "w")
         self.check(errno.EBADF, write_only, "pread", 10, 0)
         self.check(errno.EBADF, write_only, "pread_into", bytearray(10), 0)
         with ioweave.open(self.path) as read_only:
             self.check(errno.EBADF, read_only, "pwrite", b"data", 0)
 
-    def test_of_a_descriptor_closed_behind_its_back(self) -> None:
+    def test_a_descriptor_closed_by_others_raises(self) -> None:
         file = self.file_of(b"content")
         other = os.open("/dev/null", os.O_RDONLY)
         os.close(file.fileno())
@@ -248,11 +248,11 @@ class Failures(Files):
         os.dup2(other, file.fileno())  # for close()
         os.close(other)
 
-    def test_of_a_full_device(self) -> None:
+    def test_a_full_device_raises(self) -> None:
         with ioweave.open("/dev/full", "r+") as full:
             self.check(errno.ENOSPC, full, "pwrite", b"data", 0)
 
-    def test_of_a_write_that_fits_in_part(self) -> None:
+    def test_a_write_that_fits_in_part_raises(self) -> None:
         file = self.file_of(b"")
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, before)
@@ -260,7 +260,7 @@ class Failures(Files):
         self.check(errno.EFBIG, file, "pwrite", bytes(150_000), 0)
         self.assertEqual(file.size(), 100_000)
 
-    def test_of_memory(self) -> None:
+    def test_a_read_too_large_for_memory_raises(self) -> None:
         file = self.file_of(b"content")
         for read in (file.pread, file.apread):
             with self.assertRaises(MemoryError):
@@ -268,7 +268,7 @@ class Failures(Files):
 
 
 class Closing(Files):
-    def test_refuses_every_call_but_close(self) -> None:
+    def test_a_closed_file_refuses_every_call_but_close(self) -> None:
         file = self.file_of(b"content")
         with file as same:
             self.assertIs(same, file)
@@ -293,14 +293,14 @@ class Closing(Files):
         buffer.append(1)  # nobody holds it
         self.assertEqual(repr(file), f"<ioweave.File '{self.path}' mode='r+' closed>")
 
-    def test_waits_for_what_is_in_flight(self) -> None:
+    def test_close_waits_for_requests_in_flight(self) -> None:
         file = self.file_of(b"")
         requests = [file.apwrite(bytes([i]) * 65536, i * 65536) for i in range(64)]
         file.close()
         self.assertTrue(all(request.done() for request in requests))
         self.assertEqual(self.path.stat().st_size, 64 * 65536)
 
-    def test_can_be_interrupted_and_repeated(self) -> None:
+    def test_close_can_be_interrupted_and_repeated(self) -> None:
         gate = Gate(self)
         request = gate.read(bytearray(1))
         main = threading.get_ident()
@@ -313,7 +313,7 @@ class Closing(Files):
         gate.file.close()
         self.assertTrue(gate.file.closed)
 
-    def test_happens_to_what_is_dropped(self) -> None:
+    def test_a_dropped_file_is_closed(self) -> None:
         self.path.write_bytes(b"content")
         file = ioweave.open(self.path)
         number = file.fileno()
@@ -325,8 +325,8 @@ class Closing(Files):
 
 
 class Packages(unittest.TestCase):
-    def test_import_nothing_slow(self) -> None:
-        """Who does not await pays for no event loop."""
+    def test_importing_the_package_imports_nothing_slow(self) -> None:
+        """A program that awaits nothing does not import asyncio."""
         script = (
             "import sys, ioweave; print(*{'asyncio', 'multiprocessing', 'numpy'} & {*sys.modules})"
         )
@@ -335,7 +335,7 @@ class Packages(unittest.TestCase):
         )
         self.assertEqual(done.stdout.strip(), "")
 
-    def test_say_their_version(self) -> None:
+    def test_the_package_has_its_version(self) -> None:
         self.assertRegex(ioweave.__version__, r"^\d+\.\d+\.\d+$")
 
 

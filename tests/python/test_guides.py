@@ -16,7 +16,7 @@ _GUIDES = Path(__file__).resolve().parents[2] / "docs"
 
 
 def listings(guide: str, section: str = "") -> list[str]:
-    """In Python, of a guide or a section of it."""
+    """Returns the Python listings of a guide, or of a section of it."""
     text = (_GUIDES / guide).read_text("utf-8")
     if section:
         text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
@@ -25,7 +25,7 @@ def listings(guide: str, section: str = "") -> list[str]:
 
 class Programs(unittest.TestCase):
     def run_in(self, folder: Path, program: str) -> str:
-        """What it prints."""
+        """Runs a program, and returns what it prints."""
         (folder / "program.py").write_text(program, "utf-8")
         command = [sys.executable, "-W", "error", "program.py"]
         environment = {**os.environ, "PYTHONPATH": str(Path(ioweave.__file__).parents[1])}
@@ -35,7 +35,7 @@ class Programs(unittest.TestCase):
         return ran.stdout
 
     def run_first_of(self, guide: str) -> None:
-        """In a folder of its own, where it writes its checkpoints."""
+        """Runs the first program in a folder of its own, where it writes its checkpoints."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             self.assertEqual(self.run_in(folder, listings(guide)[0]), "")
@@ -43,11 +43,11 @@ class Programs(unittest.TestCase):
         self.assertEqual(written.keys(), {f"step-{step}.txt" for step in range(10)})
         self.assertEqual(set(written["step-1.txt"].split()), {"0.81"})
 
-    def test_of_tasks_in_python(self) -> None:
+    def test_programs_of_the_guide_to_tasks_run(self) -> None:
         self.run_first_of("python.md")
 
-    def test_of_a_simulation(self) -> None:
-        """All of the section, one after another, prints what it says."""
+    def test_programs_of_the_guide_to_simulation_run(self) -> None:
+        """The listings of the section, one after another, print what the guide says."""
         program = "".join(listings("python.md", "In simulation"))
         said = re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE)
         with tempfile.TemporaryDirectory() as folder:
@@ -55,11 +55,11 @@ class Programs(unittest.TestCase):
         self.assertTrue(said)
 
     @unittest.skipUnless(find_spec("distributed"), "no Dask")
-    def test_of_programs_of_tasks_on_dask(self) -> None:
+    def test_programs_of_the_guide_to_dask_run(self) -> None:
         self.run_first_of("dask.md")
 
     @unittest.skipUnless(find_spec("distributed"), "no Dask")
-    def test_of_workers_under_slurm_gives_them_what_they_need(self) -> None:
+    def test_workers_under_slurm_get_the_arguments_they_need(self) -> None:
         from ioweave.dask import worker_arguments
 
         (listing,) = listings("dask.md", "Workers")

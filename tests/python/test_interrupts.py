@@ -1,4 +1,4 @@
-"""Ctrl-C and the end of the program, in a process of its own."""
+"""Ctrl-C and the end of the program, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROLOGUE = """
 
 class Interrupts(unittest.TestCase):
     def run_program(self, program: str, *, signals: int = 1, status: int = 0) -> tuple[str, str]:
-        """Output and errors of a program that is sent Ctrl-C whenever it prints `press`."""
+        """Runs a program that gets Ctrl-C whenever it prints `press`; returns output and errors."""
         text = textwrap.dedent(PROLOGUE) + textwrap.dedent(program)
         with subprocess.Popen(
             [sys.executable, "-c", text],
@@ -103,7 +103,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual((output, errors), ("[0, 1, 2] []\nTrue\n", ""))
 
     def test_drain_in_processes_though_the_terminal_interrupts_these_too(self) -> None:
-        """It sends the signal to the whole group."""
+        """The terminal sends the signal to the whole process group."""
         module = """
             import ioweave, pathlib
 
@@ -171,7 +171,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(output, "interrupted [0] ['write(1)', 'write(2)'] 0\n")
         self.assertEqual(errors, "interrupted: 2 I/O tasks were not done: write(1), write(2)\n")
 
-    def test_while_the_end_of_the_block_waits(self) -> None:
+    def test_ctrl_c_works_while_the_end_of_the_block_waits(self) -> None:
         program = """
             def body():
                 for step in range(3):
@@ -189,7 +189,7 @@ class Interrupts(unittest.TestCase):
         output, _ = self.run_program(program)
         self.assertEqual(output, "interrupted [0] ['write(1)', 'write(2)'] 0\n")
 
-    def test_a_second_time_cancels_and_a_third_leaves(self) -> None:
+    def test_a_second_ctrl_c_cancels_and_a_third_leaves(self) -> None:
         program = """
             def body():
                 write(0), write(1)
@@ -205,7 +205,7 @@ class Interrupts(unittest.TestCase):
         output, _ = self.run_program(program, signals=3)
         self.assertEqual(output, "interrupted [] ['write(0)', 'write(1)'] 1\n")
 
-    def test_at_any_moment_of_submitting_nothing_is_left_half_way(self) -> None:
+    def test_ctrl_c_leaves_no_submission_half_way(self) -> None:
         program = """
             import random
             go.set()
@@ -249,7 +249,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(output.count("done"), 3, output)  # threads may share a line
 
     def test_tasks_whose_turn_comes_when_the_program_has_ended_find_threads(self) -> None:
-        """With Python 3.12 none can be started then."""
+        """Python 3.12 starts no threads then."""
         program = """
             @ioweave.task(timeout=60)
             def simulate(*_):
@@ -269,7 +269,7 @@ class Interrupts(unittest.TestCase):
                 self.assertEqual(output, "written\n" * (3 - computes))
                 self.assertNotIn("Traceback", errors)  # it may say that threads are too few
 
-    def test_pressed_when_the_last_thread_has_ended_it_is_raised(self) -> None:
+    def test_ctrl_c_after_the_last_thread_has_ended_is_raised(self) -> None:
         program = """
             from ioweave import pool
 
@@ -285,7 +285,7 @@ class Interrupts(unittest.TestCase):
         output, errors = self.run_program(program, signals=0)
         self.assertEqual((output, errors), ("interrupted [] [] 0\n", ""))
 
-    def test_a_runtime_that_another_thread_closed_takes_none_from_the_next(self) -> None:
+    def test_a_runtime_closed_by_another_thread_leaves_ctrl_c_to_the_next(self) -> None:
         program = """
             first = ioweave.Runtime(devices=devices).start()
             closing = threading.Thread(target=first.close)
@@ -296,13 +296,13 @@ class Interrupts(unittest.TestCase):
                 print("raised", end=" ")
 
             second = ioweave.Runtime(devices=devices)
-            enter = second._enter
+            enter = second._add_call
 
             def press(*args):
                 enter(*args)
                 signal.raise_signal(signal.SIGINT)
 
-            second._enter = press
+            second._add_call = press
             go.set()
             run(second, lambda: write(1))
             print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
@@ -310,8 +310,8 @@ class Interrupts(unittest.TestCase):
         output, errors = self.run_program(program, signals=0)
         self.assertEqual((output, errors), ("raised interrupted [1] [] 0\nTrue\n", ""))
 
-    def test_without_a_block_it_means_the_same(self) -> None:
-        """Closed on the way of the exception, where it is handled, or by nobody."""
+    def test_ctrl_c_means_the_same_without_a_block(self) -> None:
+        """The runtime is closed while the exception passes, where it is handled, or never."""
         program = """
             runtime = ioweave.Runtime(devices=devices, on_interrupt="cancel").start()
             write(0), write(1)
@@ -351,7 +351,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(output.count("done"), 3)
         self.assertNotIn("interrupted", errors)  # from 3.12 on it may say that threads are too few
 
-    def test_in_a_process_that_the_program_forks_it_is_as_in_the_program(self) -> None:
+    def test_ctrl_c_works_in_a_forked_process(self) -> None:
         program = """
             import os, warnings
             warnings.simplefilter("ignore")  # of Python 3.12, which forks no threads gladly

@@ -1,4 +1,4 @@
-"""I/O tasks: when the policy lets them start, and that nothing it admitted is lost."""
+"""I/O tasks: when the policy starts them, and that no admitted task is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(*values: int) -> int:
 
 
 class Meter:
-    """Counts how many run at once, and can hold them."""
+    """Counts how many tasks run at once, and can hold them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Meter:
             self._now -= 1
 
     def release(self, running: int) -> None:
-        """Lets them go when so many run."""
+        """Lets the tasks go when so many run."""
         while self._now < running:
             pass
         self.go.set()
@@ -51,7 +51,7 @@ class Meter:
 
 class Admission(unittest.TestCase):
     def most_at_once(self, meter: Meter, runtime: ioweave.Runtime, task: Any, calls: int) -> int:
-        """Submits calls that hold, and lets them go when all that may run do."""
+        """Submits calls that wait, and lets them go when as many run as may."""
         for _ in range(calls):
             task()
         meter.release(runtime.stats().io_running)
@@ -75,7 +75,7 @@ class Admission(unittest.TestCase):
         with ioweave.Runtime(cpus=1, devices=[ioweave.Device("ssd", bandwidth=70)]) as runtime:
             self.assertEqual(self.most_at_once(meter, runtime, write, 12), 3)
 
-    def test_max_in_flight_of_a_device_and_io_threads_bound_it(self) -> None:
+    def test_max_in_flight_and_io_threads_bound_io_tasks(self) -> None:
         for options in (
             {"devices": [ioweave.Device("ssd", max_in_flight=4)]},
             {"devices": [ioweave.Device("ssd")], "io_threads": 4},
@@ -137,7 +137,7 @@ class Admission(unittest.TestCase):
                 with self.assertRaisesRegex(ValueError, "'write': bytes must give a whole number"):
                     write(add(1)).result()
 
-    def test_what_says_that_it_has_less_than_no_bytes_has_none(self) -> None:
+    def test_an_object_with_negative_nbytes_counts_as_empty(self) -> None:
         with ioweave.Runtime(cpus=1) as runtime:
             ioweave.io(policy="none")(id)(_Odd())
             ioweave.barrier()
@@ -171,7 +171,7 @@ class Admission(unittest.TestCase):
                 self.assertIsInstance(future.exception(), ioweave.TaskTimeout)
             self.assertEqual(runtime.stats().io_running, 0)
 
-    def test_auto_learns_in_epochs_and_the_next_runtime_goes_on_from_there(self) -> None:
+    def test_auto_learns_in_epochs_and_the_next_runtime_continues(self) -> None:
         write = ioweave.io(bandwidth="auto(10,40,2)", device="ssd", name="write")(lambda: None)
         devices = [ioweave.Device("ssd", bandwidth=40)]
         for epochs in ([4, 2, 1], []):
@@ -184,7 +184,7 @@ class Admission(unittest.TestCase):
             self.assertEqual([epoch["tasks"] for epoch in explained["epochs"]], epochs)
             self.assertEqual(len(explained["registry"]), 3)
 
-    def test_climb_is_the_default_and_hears_samples(self) -> None:
+    def test_climb_is_the_default_and_gets_samples(self) -> None:
         go = threading.Event()
         write = ioweave.io(name="climber")(lambda: go.wait() and None)
         runtime = ioweave.Runtime(cpus=1)
@@ -237,8 +237,8 @@ class Refused(RuntimeTest):
         with self.runtime(devices=[ioweave.Device("scratch")]) as runtime:
             with self.assertRaisesRegex(
                 ValueError,
-                r"task 'write': there is no device 'scrach' \(did you mean 'scratch'\?\); known "
-                r"are 'default', 'scratch'.*. Describe it with Runtime\(devices=",
+                r"task 'write': there is no device 'scrach' \(did you mean 'scratch'\?\); the "
+                r"known ones are 'default', 'scratch'.*. Describe it with Runtime\(devices=",
             ):
                 write()
             self.assertEqual(runtime.stats().submitted, 0)
@@ -318,7 +318,7 @@ class FullDisk(RuntimeTest):
             self.skipTest(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
         self.addCleanup(subprocess.run, ["umount", "--lazy", folder.name], check=True)
 
-    def test_fails_the_task_that_fills_it_and_what_needs_that_and_nothing_else(self) -> None:
+    def test_a_full_disk_fails_only_its_task_and_tasks_that_need_it(self) -> None:
         large = self.folder / "large"
         small = ioweave.Device("small", path=self.folder, bandwidth=50)  # for one at a time
         with self.runtime(devices=[small]) as runtime:
@@ -376,7 +376,7 @@ class RandomRuns(unittest.TestCase):
             self.assertEqual((stats.pending, stats.io_waiting, stats.io_running), (0, 0, 0))
             for flow in stats.flows:
                 self.assertEqual((flow.waiting, flow.running), (0, 0))
-            self.assertEqual(list(runtime._devices_to_sample()), [])
+            self.assertEqual(list(runtime._list_devices_to_sample()), [])
             while runtime.stats().cpus_free != 2:
                 pass  # a thread gives its slots back after it has told the futures
 

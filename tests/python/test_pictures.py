@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is in the file; matplotlib is needed for nothing else."""
+"""Pictures: what they draw is in the file; nothing else needs matplotlib."""
 
 import contextlib
 import io
@@ -32,7 +32,7 @@ def record(task: str, node: int, start_s: float, end_s: float, io: bool = False)
 
 
 def explained(policy: str, tasks: int = 1500) -> dict[str, Any]:
-    """What a simulated node says of its constraint; the device is best at 6 to 24 streams."""
+    """Returns the explanation of a simulated node whose device is best at 6 to 24 streams."""
 
     @ioweave.task
     def simulate(i: int) -> None: ...
@@ -61,7 +61,7 @@ class Pictures(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def texts(self, draw: Callable[[Path], None]) -> list[str]:
-        """The texts of the picture that `draw` writes."""
+        """Returns the texts of the picture that `draw` writes."""
         path = self.folder / "picture.svg"
         draw(path)
         found = re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text("utf-8"))
@@ -87,13 +87,17 @@ class Pictures(unittest.TestCase):
 
     def test_calls_at_once_and_throughput_are_exact_means(self) -> None:
         start, end = np.array([0.0, 0.5, 1.25]), np.array([2.0, 1.0, 1.25])
-        at_once = pictures._mean_at_once(start, end, np.ones(3), np.array([0.0, 1.0, 2.0, 3.0]))
+        at_once = pictures._average_at_once(start, end, np.ones(3), np.array([0.0, 1.0, 2.0, 3.0]))
         np.testing.assert_allclose(at_once, [1.5, 1.0, 0.0])
-        moved = pictures._mean_at_once(start, end, np.array([1.0, 8.0, 0.0]), np.array([0.0, 3.0]))
+        moved = pictures._average_at_once(
+            start, end, np.array([1.0, 8.0, 0.0]), np.array([0.0, 3.0])
+        )
         self.assertAlmostEqual(moved[0] * 3, 2 * 1 + 0.5 * 8)
 
     def test_lanes_hold_one_call_at_a_time_and_are_as_few_as_ran_at_once(self) -> None:
-        lanes, count = pictures._lanes(np.array([0.0, 0.0, 1, 1, 2]), np.array([2.0, 1, 3, 2, 3]))
+        lanes, count = pictures._assign_lanes(
+            np.array([0.0, 0.0, 1, 1, 2]), np.array([2.0, 1, 3, 2, 3])
+        )
         self.assertEqual((lanes, count), ([0, 1, 1, 2, 0], 3))
 
     def test_totals_say_what_each_mode_saved(self) -> None:
@@ -206,7 +210,7 @@ class Command(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def simulate(self, name: str, policy: str | None, bandwidth: float | str | None = None) -> str:
-        """The run file of a simulated program."""
+        """Writes the run file of a simulated program."""
 
         @ioweave.task
         def simulate(i: int) -> None: ...
@@ -230,7 +234,7 @@ class Command(unittest.TestCase):
         return str(path)
 
     def draw(self, *arguments: str) -> tuple[int, list[str], str]:
-        """Exit code, names of files that were drawn, and what was complained of."""
+        """Runs the command; returns exit code, names of the drawn files, and complaints."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = pictures.main([*arguments, "--out", str(self.folder / "out")])
@@ -255,10 +259,10 @@ class Command(unittest.TestCase):
         self.assertEqual(names[:2], ["totals.png", "against_constraint.png"])
         self.assertIn("auto/learning-checkpoint.png", names)
 
-    def test_modes_of_runs_are_told_by_their_policies(self) -> None:
+    def test_the_policy_of_a_run_gives_its_mode(self) -> None:
         for policy, kind in (("none", "unconstrained"), ("fixed", "static"), ("climb", "climb")):
-            self.assertEqual(pictures._kind(policy), kind)
-        self.assertEqual(pictures._kind("auto(2,256,2)"), "auto")
+            self.assertEqual(pictures._find_kind(policy), kind)
+        self.assertEqual(pictures._find_kind("auto(2,256,2)"), "auto")
 
     def test_a_run_that_is_cut_off_is_drawn_but_not_compared(self) -> None:
         whole = self.simulate("whole", "none")

@@ -56,7 +56,7 @@ def hang() -> None:
 
 
 class Slow:
-    """An argument that is there when nobody has `fifo` open for writing any more."""
+    """An argument that unpickles only when nobody has `fifo` open for writing any more."""
 
     def __init__(self, fifo: Path) -> None:
         self.fifo = fifo
@@ -153,7 +153,7 @@ def nested() -> int:
 
 
 def run(*given: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
-    """A program of Python, which finds the modules that are found here."""
+    """Runs a Python program that finds the same modules as this one."""
     return subprocess.run(
         [sys.executable, *given],
         cwd=cwd,
@@ -167,7 +167,7 @@ def run(*given: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]
 
 class Processes(unittest.TestCase):
     def test_tasks_in_worker_processes(self) -> None:
-        """One runtime for all, since a process takes a while to start."""
+        """All in one runtime, since a process takes a while to start."""
         with ioweave.Runtime(cpus=1, workers="processes") as runtime:
             self.assertNotEqual(pid().result(), os.getpid())
             self.assertEqual(io_pid().result(), os.getpid())
@@ -348,7 +348,7 @@ class Processes(unittest.TestCase):
 
 
 class Arguments(unittest.TestCase):
-    def test_without_futures_are_copied_when_the_task_is_called(self) -> None:
+    def test_arguments_without_futures_are_copied_at_the_call(self) -> None:
         for how in ("snapshot", "share"):
             with (
                 self.subTest(how),
@@ -366,7 +366,9 @@ class Arguments(unittest.TestCase):
                 self.assertEqual(seen.result(), [1])
                 self.assertIsNot(itself(numbers).result(), numbers)
 
-    def test_of_the_first_task_that_changes_an_object_are_copied_at_the_call_too(self) -> None:
+    def test_arguments_of_the_first_task_that_changes_an_object_are_copied_at_the_call(
+        self,
+    ) -> None:
         with (
             tempfile.TemporaryDirectory() as folder,
             ioweave.Runtime(cpus=1, workers="processes"),
@@ -382,7 +384,7 @@ class Arguments(unittest.TestCase):
             fifo.open("w").close()
             self.assertEqual(ioweave.wait(target), [1])
 
-    def test_that_a_run_changed_and_failed_are_what_they_were(self) -> None:
+    def test_a_failed_run_leaves_objects_as_they_were(self) -> None:
         numbers = [1]
         with ioweave.Runtime(cpus=1, workers="processes"):
             self.assertIsInstance(spoil(numbers).exception(), ValueError)
@@ -398,7 +400,7 @@ class Timeouts(unittest.TestCase):
         self.writer = os.open(self.fifo, os.O_RDWR)
 
     def test_the_start_of_a_process_is_not_the_tasks_time(self) -> None:
-        """Of two with the same timeout, the one submitted first outlives the other."""
+        """Of two tasks with the same timeout, the one submitted first outlives the other."""
         with ioweave.Runtime(cpus=2, workers="processes"):
             taken = take(Slow(self.fifo))
             until(self.fifo.with_suffix(".waiting").exists)
@@ -413,7 +415,7 @@ class Timeouts(unittest.TestCase):
             self.assertIsInstance(hang_here(file).exception(), ioweave.TaskTimeout)
             until(lambda: not Path("/proc", file.read_text()).exists())
 
-    def test_a_start_that_hangs_ends_all_the_same(self) -> None:
+    def test_a_process_start_that_hangs_ends_with_a_timeout(self) -> None:
         self.addCleanup(os.close, self.writer)
         with (
             mock.patch("ioweave.runtime._START_S", 0.05),

@@ -1,4 +1,4 @@
-"""Runtime(progress=True): what is shown, where, and that it leaves all else alone."""
+"""Runtime(progress=True): what it shows and where, and that it changes nothing else."""
 
 import dataclasses
 import io
@@ -85,7 +85,7 @@ class Shown(unittest.TestCase):
         return progress, out
 
     def moved(self, seconds: float, megabytes: int) -> None:
-        """So much later, so much more was moved."""
+        """Advances the clock and the bytes that were moved."""
         self.now += seconds
         flow = dataclasses.replace(
             self.stats.flows[0],
@@ -141,7 +141,7 @@ class Shown(unittest.TestCase):
         rates = re.findall(r"(\S+) MB/s \(", out.getvalue())
         self.assertEqual((rates[0], rates[19], rates[39]), ("100", "100", "10"))
 
-    def test_of_very_many_flows_those_with_work_are_shown(self) -> None:
+    def test_of_too_many_flows_those_with_work_are_shown(self) -> None:
         idle = [dataclasses.replace(FLOW, task=f"idle{i}", waiting=0, running=0) for i in range(30)]
         self.stats = dataclasses.replace(STATS, flows=(*idle, FLOW))
         progress, out = self.progress(force_terminal=True)
@@ -171,7 +171,7 @@ class Shown(unittest.TestCase):
 
 class Programs(unittest.TestCase):
     def on_a_terminal(self, how: str) -> tuple[int, str, str]:
-        """Exit code, standard output (a pipe) and what the terminal got on standard error."""
+        """Runs a program; returns exit code, standard output (a pipe) and the terminal's text."""
         master, slave = pty.openpty()
         environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""ioweave.compat.pycompss: PyCOMPSs programs run as they are, or say by name what is missing."""
+"""ioweave.compat.pycompss: PyCOMPSs programs run unchanged, or name what is missing."""
 
 import os
 import re
@@ -118,7 +118,7 @@ class Command(Runner):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertEqual({note.name for note in notes.iterdir()}, {"0-False", "2-False", "4-False"})
 
-    def test_its_options_are_those_of_the_runtime(self) -> None:
+    def test_options_of_the_runner_reach_the_runtime(self) -> None:
         app = self.file(
             "app.py",
             """
@@ -180,13 +180,13 @@ class Command(Runner):
         self.assertEqual(ran.stdout, f"scaled {10 * sum(range(40))}\nwritten True\n", ran.stderr)
         self.assertEqual(ran.returncode, 0)
 
-    def test_a_module_that_is_not_there_is_named(self) -> None:
+    def test_an_unsupported_module_is_named(self) -> None:
         app = self.file("app.py", "from pycompss.api.mpi import mpi\n")
         ran = self.run_app(app)
         self.assertNotEqual(ran.returncode, 0)
         self.assertIn("pycompss.api.mpi is not supported", ran.stderr)
 
-    def test_a_call_that_is_not_there_is_named(self) -> None:
+    def test_an_unsupported_call_is_named(self) -> None:
         app = self.file("app.py", "from pycompss.api.api import *\ncompss_snapshot()\n")
         ran = self.run_app(app)
         self.assertIn("compss_snapshot", ran.stderr)
@@ -200,7 +200,7 @@ class Command(Runner):
         ran = self.run_app(app, "a", "--b")
         self.assertEqual(ran.stdout, "['a', '--b'] beside __main__\n", ran.stderr)
 
-    def test_what_cannot_be_run_is_named(self) -> None:
+    def test_a_program_that_cannot_run_is_named(self) -> None:
         ran = self.run_app(self.folder / "none.py")
         self.assertEqual(ran.returncode, 2)
         self.assertIn("no such program", ran.stderr)
@@ -247,7 +247,7 @@ class Command(Runner):
         self.assertEqual(ran.returncode, 2)
         self.assertIn("'simulate' is not TASK=NUMBER", ran.stderr)
 
-    def test_a_failure_of_the_app_is_its_own(self) -> None:
+    def test_a_failure_of_the_app_is_raised_unchanged(self) -> None:
         app = self.file("app.py", "import sys\nsys.exit(7)\n")
         self.assertEqual(self.run_app(app).returncode, 7)
 
@@ -260,7 +260,7 @@ class Resources(Folder):
             (node.name, node.computing_units, node.storage_mb_per_s), ("localhost", 3, 450)
         )
 
-    def test_what_is_wrong_is_named(self) -> None:
+    def test_mistakes_in_a_resources_file_are_named(self) -> None:
         for text, says in (
             (RESOURCES.replace("450", "fast"), "<Bandwidth> must be a number above 0, not 'fast'"),
             (RESOURCES.replace("450", "0"), "<Bandwidth> must be a number above 0"),
@@ -345,7 +345,7 @@ class Decorators(Folder):
             with api.compss_open(path) as file:
                 self.assertEqual((gate.future.done(), file.read()), (False, "old"))
 
-    def test_what_cannot_change_is_taken_as_it_is_and_said_once_for_a_parameter(self) -> None:
+    def test_an_immutable_argument_is_taken_as_in_with_one_warning(self) -> None:
         @task(one=parameter.INOUT, two=parameter.OUT)
         def change(one: Any, two: Any = None) -> None:
             one += [2]
@@ -368,7 +368,7 @@ class Decorators(Folder):
         self.assertIn("'one' is INOUT, but int cannot change in place", said[1])
         self.assertEqual({each.filename for each in warned}, {__file__})
 
-    def test_a_bandwidth_without_io_says_that_it_holds_nothing(self) -> None:
+    def test_a_bandwidth_without_io_warns(self) -> None:
         @constraint(storageBW=20)
         @task()
         def compute() -> None:
@@ -389,7 +389,7 @@ class Decorators(Folder):
             compute()
             write()
 
-    def test_a_bandwidth_of_a_machine_of_which_none_is_known_holds_nothing_with_a_word(
+    def test_a_bandwidth_on_a_machine_without_a_budget_warns_and_holds_nothing(
         self,
     ) -> None:
         @IO()
@@ -460,11 +460,11 @@ class Decorators(Folder):
             with self.assertRaisesRegex(error, says):
                 bad()
 
-    def test_what_is_not_enforced_says_so(self) -> None:
+    def test_a_constraint_that_is_not_enforced_warns(self) -> None:
         with self.assertWarnsRegex(UserWarning, "memory_size is not enforced"):
             constraint(memory_size=4)(task()(lambda: None))
 
-    def test_what_is_not_there_is_named_where_it_is_used_after_import_of_all(self) -> None:
+    def test_an_unsupported_name_is_named_when_used_after_import_star(self) -> None:
         names: dict[str, Any] = {}
         exec("from ioweave.compat.pycompss.api.parameter import *", names)
         exec("from ioweave.compat.pycompss.api.api import *", names)
@@ -570,9 +570,9 @@ def fail_cancelling(path: str, target: list[int]) -> int:
 
 
 class Programs(RuntimeTest, Folder):
-    """On every runtime that runs tasks: `test_dask_pycompss.py` has them on a Dask cluster."""
+    """Programs for every runtime: `test_dask_pycompss.py` runs them on a Dask cluster."""
 
-    def test_give_what_they_give_line_by_line(self) -> None:
+    def test_programs_give_what_they_give_as_plain_python(self) -> None:
         path = str(self.folder / "file")
 
         def program() -> list[Any]:
@@ -593,11 +593,11 @@ class Programs(RuntimeTest, Folder):
             self.assertEqual(program(), plainly)
         self.assertEqual(plainly, [70, {"halves": (4, 5)}, [0, 10, 20, 30], "50!", 60])
 
-    def test_call_tasks_plainly_inside_a_task(self) -> None:
+    def test_a_task_called_inside_a_task_is_a_plain_call(self) -> None:
         with self.runtime():
             self.assertEqual(api.compss_wait_on(factorial(5)), 120)
 
-    def test_have_numbers_that_do_not_change(self) -> None:
+    def test_numbers_do_not_change_in_place(self) -> None:
         total = 0
         with warnings.catch_warnings(), self.runtime():
             warnings.simplefilter("ignore")
@@ -605,7 +605,7 @@ class Programs(RuntimeTest, Folder):
                 accumulate(total, scale(n))
             self.assertEqual(api.compss_wait_on(total, scale(total)), [0, 0])
 
-    def test_wait_for_files(self) -> None:
+    def test_programs_wait_for_files(self) -> None:
         path = str(self.folder / "file")
         with self.runtime():
             write(path, 1)
@@ -624,7 +624,7 @@ class Programs(RuntimeTest, Folder):
             self.assertFalse(api.compss_file_exists(path))
             self.assertEqual(api.compss_wait_on(text, again), ["12", "newer"])
 
-    def test_go_on_after_a_failure_that_is_ignored(self) -> None:
+    def test_programs_continue_after_an_ignored_failure(self) -> None:
         numbers: list[int] = []
         with self.assertLogs("ioweave", "WARNING") as logged, self.runtime() as runtime:
             one, two = fail_ignored()
@@ -638,9 +638,11 @@ class Programs(RuntimeTest, Folder):
         self.assertEqual(values, [None, None, None, True, 10])
         self.assertEqual(numbers, [1, 3])
         self.assertEqual((stats.succeeded, stats.failed, stats.timed_out), (4, 3, 1))
-        self.assertIn("'fail_ignored' failed, and that is not raised", "".join(logged.output))
+        self.assertIn(
+            "'fail_ignored' failed, and the failure is not raised", "".join(logged.output)
+        )
 
-    def test_go_on_without_the_successors_of_a_failure_that_cancels_them(self) -> None:
+    def test_programs_continue_without_successors_that_a_failure_cancelled(self) -> None:
         path, numbers = str(self.folder / "file"), [1]
         with self.assertLogs("ioweave", "WARNING"), self.runtime() as runtime:
             failed = fail_cancelling(path, numbers)
@@ -660,7 +662,7 @@ class Programs(RuntimeTest, Folder):
         self.assertEqual(values, [[None, None, 10], None])
         self.assertEqual(Path(path).read_text("utf-8"), "anew!")
 
-    def test_get_no_none_for_what_needs_a_failure_that_counts(self) -> None:
+    def test_wait_on_raises_failures_that_are_not_ignored(self) -> None:
         with self.runtime():
             failed = fail()
             with self.assertRaisesRegex(ioweave.DependencyFailed, "not ignored"):

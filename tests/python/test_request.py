@@ -27,20 +27,20 @@ class Requests(unittest.TestCase):
         self.addCleanup(self.file.close)
 
     def wait_until_given_back(self, buffer: bytearray) -> None:
-        """Other requests come and go until `buffer` is free: ctest's timeout is the limit."""
+        """Makes requests until `buffer` is free; ctest's timeout is the limit."""
         while is_lent(buffer):
             self.file.apread(1, 0).result()
 
 
 class Awaited(Requests):
-    def test_thousand_at_once(self) -> None:
+    def test_a_thousand_requests_can_be_awaited_at_once(self) -> None:
         async def read_all() -> list[bytes]:
             return await asyncio.gather(*(self.file.apread(4, i) for i in range(1000)))
 
         content = self.path.read_bytes()
         self.assertEqual(asyncio.run(read_all()), [content[i : i + 4] for i in range(1000)])
 
-    def test_give_what_the_blocking_calls_return(self) -> None:
+    def test_await_returns_what_the_blocking_calls_return(self) -> None:
         async def program() -> None:
             buffer = bytearray(4)
             self.assertEqual(await self.file.apread_into(buffer, 4), 4)
@@ -52,7 +52,7 @@ class Awaited(Requests):
 
         asyncio.run(program())
 
-    def test_raise_what_the_blocking_calls_raise(self) -> None:
+    def test_await_raises_what_the_blocking_calls_raise(self) -> None:
         async def program() -> None:
             with ioweave.open(self.path) as read_only:
                 with self.assertRaisesRegex(OSError, "Bad file descriptor"):
@@ -63,7 +63,7 @@ class Awaited(Requests):
 
         asyncio.run(program())
 
-    def test_leave_the_loop_to_others(self) -> None:
+    def test_awaiting_does_not_block_the_loop(self) -> None:
         gate = Gate(self)
 
         async def program() -> int:
@@ -75,7 +75,7 @@ class Awaited(Requests):
 
         self.assertEqual(asyncio.run(program()), 5)
 
-    def test_by_several_tasks_loops_and_threads(self) -> None:
+    def test_several_tasks_loops_and_threads_await_one_request(self) -> None:
         gate = Gate(self)
         request = gate.read(bytearray(5))
 
@@ -94,7 +94,7 @@ class Awaited(Requests):
             self.assertEqual([loop.result() for loop in loops], [(5, 5)] * 2)
             self.assertEqual([thread.result() for thread in threads], [5] * 2)
 
-    def test_in_loops_one_after_the_other(self) -> None:
+    def test_awaiting_in_many_loops_leaks_no_descriptor(self) -> None:
         async def read() -> bytes:
             return await self.file.apread(2, 2)
 
@@ -106,14 +106,14 @@ class Awaited(Requests):
             self.assertEqual(asyncio.run(read()), b"\2\3")
         self.assertLessEqual(descriptors(), before + 4)
 
-    def test_outside_a_loop_are_refused(self) -> None:
+    def test_awaiting_outside_a_loop_is_refused(self) -> None:
         gate = Gate(self)
         with self.assertRaisesRegex(RuntimeError, "no running event loop"):
             next(gate.read(bytearray(1)).__await__())
 
 
 class WaitedFor(Requests):
-    def test_for_a_limited_time(self) -> None:
+    def test_result_waits_at_most_its_timeout(self) -> None:
         gate = Gate(self)
         buffer = bytearray(5)
         request = gate.read(buffer)
@@ -126,7 +126,7 @@ class WaitedFor(Requests):
         self.assertEqual(buffer, b"hello")
         self.assertTrue(request.done())
 
-    def test_until_a_signal(self) -> None:
+    def test_a_signal_ends_the_wait_for_a_result(self) -> None:
         gate = Gate(self)
         request = gate.read(bytearray(1))
         main = threading.get_ident()
@@ -138,7 +138,7 @@ class WaitedFor(Requests):
 
 
 class Cancelled(Requests):
-    def test_end_as_cancelled_or_as_if_not(self) -> None:
+    def test_a_cancelled_request_ends_as_cancelled_or_normally(self) -> None:
         gate = Gate(self)
         buffer = bytearray(1)
         request = gate.read(buffer)
@@ -153,7 +153,7 @@ class Cancelled(Requests):
         self.assertFalse(ended.cancel())
         self.assertEqual(ended.result(), b"\0")
 
-    def test_with_the_task_that_awaits_them(self) -> None:
+    def test_cancelling_the_awaiting_task_cancels_the_request(self) -> None:
         gate = Gate(self)
         buffer = bytearray(1)
         request = gate.read(buffer)
@@ -167,7 +167,7 @@ class Cancelled(Requests):
         asyncio.run(program())
         self.assertFalse(is_lent(buffer))
 
-    def test_in_any_state_a_storm_of_them(self) -> None:
+    def test_requests_can_be_cancelled_in_any_state(self) -> None:
         requests = [self.file.apwrite(bytes(4096), 4096 * i) for i in range(300)]
         for request in requests[::2]:
             request.cancel()
@@ -182,7 +182,7 @@ class Cancelled(Requests):
 
 
 class Dropped(Requests):
-    def test_keep_their_buffer_until_they_end(self) -> None:
+    def test_dropped_requests_keep_their_buffer_until_they_end(self) -> None:
         gate = Gate(self)
         buffer = bytearray(5)
         gate.read(buffer)
@@ -191,14 +191,14 @@ class Dropped(Requests):
         self.wait_until_given_back(buffer)
         self.assertEqual(buffer, b"hello")
 
-    def test_complete_their_write(self) -> None:
+    def test_a_dropped_request_completes_its_write(self) -> None:
         for i in range(100):
             self.file.apwrite(bytes([i]) * 1000, i * 1000)
         self.file.close()
         expected = b"".join(bytes([i]) * 1000 for i in range(100))
         self.assertEqual(self.path.read_bytes(), expected)
 
-    def test_with_their_loop(self) -> None:
+    def test_a_transfer_outlives_the_loop_that_awaits_it(self) -> None:
         gate = Gate(self)
         buffer = bytearray(5)
         loop = asyncio.new_event_loop()
@@ -219,7 +219,7 @@ class Dropped(Requests):
 
 class Forked(Requests):
     def in_child(self, check: Callable[[], None]) -> None:
-        """Runs `check` in a forked child; its failure is this one's."""
+        """Runs `check` in a forked child; fails if the child fails."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads, from 3.12
             child = os.fork()
@@ -233,7 +233,7 @@ class Forked(Requests):
         _, status = os.waitpid(child, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 0)
 
-    def test_child_uses_what_it_inherited_and_what_it_opens(self) -> None:
+    def test_a_forked_child_uses_inherited_and_its_own_files(self) -> None:
         def check() -> None:
             assert self.file.pread(2, 2) == b"\2\3"
             assert self.file.apread(2, 4).result() == b"\4\5"
@@ -252,7 +252,7 @@ class Forked(Requests):
         self.in_child(check)
         self.assertEqual(self.file.apread(1, 0).result(), b"\0")
 
-    def test_child_takes_requests_of_its_parent_for_cancelled(self) -> None:
+    def test_requests_of_the_parent_are_cancelled_in_a_forked_child(self) -> None:
         gate = Gate(self)
         request = gate.read(bytearray(5))
 
@@ -268,7 +268,7 @@ class Forked(Requests):
         gate.open(b"hello")
         self.assertEqual(request.result(), 5)
 
-    def test_while_many_are_in_flight(self) -> None:
+    def test_forking_works_while_many_requests_are_in_flight(self) -> None:
         for _ in range(10):
             requests = [self.file.apread(16, i) for i in range(100)]
             self.in_child(lambda: self.assertEqual(len(self.file.pread(16, 0)), 16))
@@ -286,7 +286,7 @@ class LeftAtExit(Requests):
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_complete_before_the_interpreter_ends(self) -> None:
+    def test_requests_complete_before_the_interpreter_ends(self) -> None:
         self.run_script(
             "import ioweave, sys\n"
             "file = ioweave.open(sys.argv[1], 'w')\n"
@@ -297,7 +297,7 @@ class LeftAtExit(Requests):
         expected = b"".join(bytes([i % 251]) * 100_000 for i in range(500))
         self.assertEqual(self.path.read_bytes(), expected)
 
-    def test_with_threads_that_go_on(self) -> None:
+    def test_requests_complete_at_exit_with_running_threads(self) -> None:
         self.run_script(
             "import ioweave, sys, threading\n"
             "file = ioweave.open(sys.argv[1], 'r+')\n"
@@ -313,7 +313,7 @@ class LeftAtExit(Requests):
             "started.wait()\n"
         )
 
-    def test_with_a_loop_that_awaits_them(self) -> None:
+    def test_requests_complete_at_exit_with_a_loop_that_awaits_them(self) -> None:
         self.run_script(
             "import asyncio, ioweave, sys\n"
             "file = ioweave.open(sys.argv[1], 'r+')\n"
@@ -323,7 +323,7 @@ class LeftAtExit(Requests):
             "asyncio.run(read())\n"
         )
 
-    def test_that_are_submitted_too_late_are_refused(self) -> None:
+    def test_requests_submitted_after_the_end_are_refused(self) -> None:
         self.run_script(
             "import atexit\n"
             "def late():\n"

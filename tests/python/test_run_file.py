@@ -1,4 +1,4 @@
-"""Run files of the runtimes, and records: what is in them is what happened."""
+"""Run files and records of the runtimes tell what happened."""
 
 import json
 import os
@@ -75,7 +75,7 @@ class RunFiles(unittest.TestCase):
         self.assertEqual(run.summary["tasks"]["succeeded"], 6000)
         self.assertEqual(run.summary["exit_code"], 0)
 
-    def test_it_has_the_keys_that_docs_give(self) -> None:
+    def test_a_run_file_has_the_keys_that_the_docs_give(self) -> None:
         with ioweave.Runtime(devices=[SSD], run_file=self.path):
             climbing(1)
         lines = self.lines()
@@ -91,11 +91,11 @@ class RunFiles(unittest.TestCase):
         self.assertEqual(lines[0]["runtime"]["kind"], "embedded")
 
     def report(self, path: Path) -> subprocess.CompletedProcess[str]:
-        """`ioweave report`, which reads it by the reader in C++."""
+        """Runs `ioweave report`, which reads the file with the reader in C++."""
         command = [sys.executable, "-m", "ioweave", "report", str(path)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    def test_the_command_reports_it_as_any_run_file(self) -> None:
+    def test_the_command_reports_a_run_file_of_python(self) -> None:
         with ioweave.Runtime(cpus=2, devices=[SSD], run_file=self.path):
             for i in range(50):
                 save(compute(i))
@@ -145,7 +145,7 @@ class RunFiles(unittest.TestCase):
         self.assertAlmostEqual(summary["io_s"], summary["exposed_s"] + summary["hidden_s"])
         self.assertAlmostEqual(summary["hidden_share"], summary["hidden_s"] / summary["io_s"])
 
-    def test_a_run_that_failed_is_told_from_the_one_that_followed(self) -> None:
+    def test_a_failed_run_of_a_call_is_told_from_its_retry(self) -> None:
         counts: list[int] = []
         with ioweave.Runtime(run_file=self.path, records=True, arguments="share") as runtime:
             flaky(counts)
@@ -162,7 +162,7 @@ class RunFiles(unittest.TestCase):
         summary = self.lines()[-1]
         self.assertEqual((summary["exit_code"], summary["tasks"]["failed"]), (1, 1))
 
-    def test_until_it_is_whole_it_has_another_name(self) -> None:
+    def test_a_run_file_has_another_name_until_it_is_complete(self) -> None:
         part = self.path.with_name("run.jsonl.part")
         with ioweave.Runtime(run_file=self.path):
             compute(1)
@@ -171,7 +171,7 @@ class RunFiles(unittest.TestCase):
         self.assertTrue(self.path.exists())
         self.assertFalse(part.exists())
 
-    def test_of_a_program_that_is_killed_what_was_written_can_be_read(self) -> None:
+    def test_the_run_file_of_a_killed_program_can_be_read(self) -> None:
         code = (
             "import ioweave, os, sys\n"
             "@ioweave.task\n"
@@ -188,7 +188,7 @@ class RunFiles(unittest.TestCase):
         self.assertIsNone(run.summary)
         self.assertGreater(len(run.records), 10_000)
 
-    def test_where_it_cannot_be_made_start_says_so(self) -> None:
+    def test_start_raises_if_the_run_file_cannot_be_made(self) -> None:
         with self.assertRaises(FileNotFoundError):
             ioweave.Runtime(run_file=self.path.parent / "missing" / "run.jsonl").start()
         with ioweave.Runtime():  # and no runtime is active
@@ -208,7 +208,7 @@ class RunFiles(unittest.TestCase):
         self.assertEqual(len(runtime.records()), 5000)
         self.assertFalse(self.path.exists())
 
-    def test_of_what_a_full_disk_cut_off_the_beginning_can_be_read(self) -> None:
+    def test_the_beginning_of_a_run_file_cut_off_by_a_full_disk_can_be_read(self) -> None:
         code = (
             "import ioweave, resource, sys\n"
             "@ioweave.task\n"
@@ -224,7 +224,7 @@ class RunFiles(unittest.TestCase):
             [sys.executable, "-c", code, self.path], check=True, capture_output=True, text=True
         )
         part = f"{self.path}.part"
-        self.assertIn(f"stays {part}: [Errno 27]", ended.stderr)
+        self.assertIn(f"keeps the name {part}: [Errno 27]", ended.stderr)
         run = read(part)
         self.assertIsNone(run.summary)
         self.assertGreater(len(run.records), 500)
@@ -265,7 +265,7 @@ class RunFiles(unittest.TestCase):
             raise KeyError
         self.assertEqual(self.lines()[-1]["exit_code"], 1)
 
-    def test_what_is_no_run_file_is_refused_with_the_line(self) -> None:
+    def test_a_file_that_is_no_run_file_is_refused_with_the_line(self) -> None:
         run = '{"type":"run","schema":"ioweave.run/1","command":[]}\n'
         cases = [
             ("", "empty"),
@@ -281,7 +281,7 @@ class RunFiles(unittest.TestCase):
         self.path.write_text(run + '{"type":"later"}\n{"type":"cal', "utf-8")
         self.assertIsNone(read(self.path).summary)
 
-    def test_what_is_read_cannot_control_a_terminal(self) -> None:
+    def test_texts_of_a_run_file_cannot_control_a_terminal(self) -> None:
         with ioweave.Runtime(cpus=1, run_file=self.path):
             compute(1)
         text = self.path.read_text()

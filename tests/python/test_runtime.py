@@ -51,7 +51,7 @@ def fail_as_cancelled() -> None:
 
 
 class array:
-    """Of another kind than array.array."""
+    """A type of the same name as array.array."""
 
 
 class Silent(Exception):
@@ -99,7 +99,7 @@ class Failures(RuntimeTest):
             self.assertIsInstance(first.exception(), ValueError)
 
     def test_a_body_that_raises_a_cancellation_has_failed(self) -> None:
-        """Of a task that it called, say: that one's failure then counts as seen."""
+        """It may be the error of a task that it called, which then counts as seen."""
         with self.assertRaisesRegex(ioweave.DependencyFailed, "lost"), self.runtime(cpus=1) as one:
             future = fail_as_not_run()
             self.assertIsInstance(future.exception(), ioweave.DependencyFailed)
@@ -138,7 +138,7 @@ class Failures(RuntimeTest):
             self.assertIn("and 1 more tasks failed", getattr(caught.exception, "__notes__", ()))
             ioweave.barrier()  # said once
 
-    def test_what_is_not_run_for_a_failure_told_before_is_told_too(self) -> None:
+    def test_a_task_not_run_after_a_known_failure_is_told_too(self) -> None:
         with self.assertLogs("ioweave"), self.runtime(cpus=1) as runtime:
             failed = fail("told")
             self.assertIsInstance(failed.exception(), ValueError)
@@ -166,7 +166,7 @@ class Failures(RuntimeTest):
                 notes = getattr(caught.exception, "__notes__", ())
                 self.assertIn(f"and {failures - 1} more tasks failed", notes)
 
-    def test_who_asks_for_a_dependant_has_seen_the_failure(self) -> None:
+    def test_asking_for_a_dependant_counts_as_seeing_the_failure(self) -> None:
         with self.runtime(cpus=1):
             self.assertIsInstance(add(fail("seen")).exception(), ioweave.DependencyFailed)
 
@@ -178,14 +178,14 @@ class Failures(RuntimeTest):
             gate.open_when(lambda: runtime._state == "closing")
         self.assertTrue(all(future.done() for future in (gate.future, *futures)))
 
-    def test_the_end_of_the_block_raises_what_was_not_run_for_a_failure_told_before(self) -> None:
+    def test_the_end_of_the_block_raises_a_task_not_run_after_a_known_failure(self) -> None:
         with self.assertRaisesRegex(ioweave.DependencyFailed, "add#2"), self.runtime(cpus=1):
             failed = fail("told")
             self.assertIsInstance(failed.exception(), ValueError)
             add(failed)
 
     def test_io_that_was_not_run_for_a_failure_is_logged_after_a_normal_end(self) -> None:
-        """The program asked for the failure, and so nothing is raised."""
+        """Nothing is raised, since the program asked for the failure."""
         save = ioweave.io(name="save", bytes=1, policy="none")(io_after.function)
         with (
             self.assertLogs("ioweave", "WARNING") as logged,
@@ -203,7 +203,7 @@ class Failures(RuntimeTest):
         self.assertEqual(len(logged.output), 1)
         self.assertIn("1 I/O tasks were not done: save(", logged.output[0])
 
-    def test_the_end_of_the_block_raises_it_too(self) -> None:
+    def test_the_end_of_the_block_raises_the_first_failure(self) -> None:
         with self.assertRaisesRegex(ValueError, "late"), self.runtime(cpus=1):
             fail("late")
 
@@ -230,7 +230,7 @@ class Failures(RuntimeTest):
         self.assertEqual(gate.future.result(), "held")
         self.assertTrue(waiting.cancelled() and dependant.cancelled())
 
-    def test_an_exception_in_the_block_lets_nothing_pass_unseen(self) -> None:
+    def test_an_exception_in_the_block_logs_unseen_failures(self) -> None:
         save = ioweave.io(name="save")(lambda number, block: None)
         with (
             self.assertLogs("ioweave") as logged,
@@ -317,7 +317,7 @@ class Retries(RuntimeTest):
             self.assertEqual(third_time().result(), 3)
             self.assertEqual(runtime.stats().retried, 2)
 
-    def test_what_could_not_be_run_again_on_what_it_was_is_not_run(self) -> None:
+    def test_a_task_whose_object_cannot_be_restored_is_not_run(self) -> None:
         @ioweave.task(retries=1)
         def change(locks: Annotated[list[Any], ioweave.InOut]) -> None:
             locks.clear()
@@ -380,7 +380,7 @@ class Timeouts(RuntimeTest):
             self.assertEqual(runtime.stats().timed_out, 0)
 
     def test_callbacks_hold_up_no_timeout(self) -> None:
-        """A callback of a task that timed out waits for one that will."""
+        """A callback of a task that timed out waits for a task that will time out."""
         go = threading.Event()
         self.addCleanup(go.set)
         seen: list[object] = []
@@ -423,7 +423,7 @@ class Timeouts(RuntimeTest):
 
 
 class Cancellation(RuntimeTest):
-    def test_what_has_not_begun_can_be_cancelled_with_all_that_needs_it(self) -> None:
+    def test_a_task_that_has_not_begun_is_cancelled_with_all_that_need_it(self) -> None:
         with self.runtime(cpus=1), Gate() as gate:
             queued, after = add(1), add(gate.future)
             dependant = add(queued, 1)
@@ -605,7 +605,7 @@ class Waiting(RuntimeTest):
 
 class BackPressure(RuntimeTest):
     def submits(self, runtime: ioweave.Runtime, submit: Callable[[], None]) -> threading.Thread:
-        """Submits on another thread, and returns when that is held up."""
+        """Submits on another thread, and returns when that thread is held up."""
         thread = threading.Thread(target=submit)
         thread.start()
         while not runtime._submitters:
@@ -704,7 +704,7 @@ class Lifetime(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "used once"):
             runtime.start()
 
-    def test_one_that_is_starting_is_the_one(self) -> None:
+    def test_a_runtime_that_is_starting_counts_as_active(self) -> None:
         begun, go = threading.Event(), threading.Event()
 
         class Slow(ioweave.Runtime):
@@ -725,13 +725,13 @@ class Lifetime(unittest.TestCase):
         self.assertEqual(add(1, 2).result(), 3)
         slow.close()
 
-    def test_one_that_cannot_start_is_not_in_the_way(self) -> None:
+    def test_a_runtime_that_cannot_start_does_not_block_the_next(self) -> None:
         with self.assertRaises(OSError):
             ioweave.Runtime(run_file="/no/such/folder/file").start()
         with ioweave.Runtime():
             self.assertEqual(add(1, 2).result(), 3)
 
-    def test_whatever_goes_wrong_in_the_end_the_next_can_begin(self) -> None:
+    def test_after_any_failure_at_the_end_the_next_runtime_can_begin(self) -> None:
         before = signal.getsignal(signal.SIGINT)
         reports = ("_report_not_written", "_report_failures")
         for step in (*reports, "_close_down", "_close_recorder", "_save_learned"):
@@ -743,7 +743,7 @@ class Lifetime(unittest.TestCase):
             with ioweave.Runtime(cpus=1):
                 self.assertEqual(add(1).result(), 1)
 
-    def test_start_and_close_do_without_a_block(self) -> None:
+    def test_start_and_close_work_without_a_block(self) -> None:
         runtime = ioweave.Runtime(cpus=1).start()
         future = add(1, 1)
         runtime.close()
@@ -825,7 +825,7 @@ class Lifetime(unittest.TestCase):
             self.assertIsNone(future.result())
             self.assertEqual(file.read_text(), before)
         self.assertEqual(len(logged.output), 1)
-        self.assertRegex(logged.output[0], "what was learned is not in .*No space left")
+        self.assertRegex(logged.output[0], "learned values are not saved in .*No space left")
 
     def test_pending_bytes_are_bounded_by_a_quarter_of_the_memory(self) -> None:
         (total,) = re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())
@@ -849,7 +849,9 @@ class Lifetime(unittest.TestCase):
     def test_a_future_is_neither_true_nor_false(self) -> None:
         with ioweave.Runtime(cpus=1):
             future = add(0, 0)
-            with self.assertRaisesRegex(TypeError, r"truth of <Future of .*ioweave\.wait\(future"):
+            with self.assertRaisesRegex(
+                TypeError, r"<Future of .* is neither true nor false .*ioweave\.wait\(future"
+            ):
                 bool(future)
             self.assertIs(bool(ioweave.wait(future)), False)
 
@@ -868,7 +870,7 @@ class Lifetime(unittest.TestCase):
 
 
 class Thing:
-    """At its end it asks the runtime something."""
+    """An object that asks the runtime something at its end."""
 
     lock: threading.Lock
     made = 0
@@ -918,13 +920,13 @@ class Ends(unittest.TestCase):
         gc.collect()
         self.assertEqual(Thing.freed, [True] * Thing.made)
 
-    def test_of_arguments_and_values_come_when_the_lock_is_free(self) -> None:
+    def test_arguments_and_values_end_while_the_lock_is_free(self) -> None:
         self.run_program(lambda: use(Thing()))
 
-    def test_of_values_between_tasks_do_too(self) -> None:
+    def test_values_between_tasks_end_while_the_lock_is_free(self) -> None:
         self.run_program(lambda: store(use(store(use(Thing())))))
 
-    def test_of_objects_that_tasks_change_do_too(self) -> None:
+    def test_objects_that_tasks_change_end_while_the_lock_is_free(self) -> None:
         def program() -> None:
             thing = Thing()
             for _ in range(3):
@@ -933,7 +935,7 @@ class Ends(unittest.TestCase):
 
         self.run_program(program)
 
-    def test_of_what_is_cancelled_does_too(self) -> None:
+    def test_cancelled_calls_end_while_the_lock_is_free(self) -> None:
         def program() -> None:
             with Gate():
                 first = use(Thing())
@@ -943,7 +945,7 @@ class Ends(unittest.TestCase):
 
         self.run_program(program)
 
-    def test_of_what_a_failure_holds_does_too(self) -> None:
+    def test_objects_of_a_failure_end_while_the_lock_is_free(self) -> None:
         def program() -> None:
             failed = lose(Thing())
             self.assertIsInstance(use(failed).exception(), ioweave.DependencyFailed)

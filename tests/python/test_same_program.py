@@ -69,7 +69,7 @@ def third_time(numbers: Annotated[list[list[int]], ioweave.InOut], runs: Path) -
 
 
 class SameProgram(unittest.TestCase):
-    """On this machine."""
+    """The program on this machine."""
 
     target: Any = None
     runs_functions = True
@@ -164,7 +164,7 @@ class SameProgram(unittest.TestCase):
         wanted = (4, 1, 1) if self.runs_functions else (6, 0, 0)
         self.assertEqual((stats.succeeded, stats.failed, stats.cancelled), wanted)
 
-    def test_what_changes_after_a_call_is_saved_as_it_was_at_the_call(self) -> None:
+    def test_a_task_saves_an_object_as_it_was_at_the_call(self) -> None:
         ssd = ioweave.Device("ssd", bandwidth=100)
         with tempfile.TemporaryDirectory() as folder:
             paths = [Path(folder) / str(number) for number in range(5)]
@@ -252,7 +252,11 @@ class SameFace(unittest.TestCase):
 
     def test_all_refuse_the_same_in_the_same_words(self) -> None:
         wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
-            (TypeError, r"no option 'cpu' \(did you mean 'cpus'\?\); there are cpus, ", {"cpu": 1}),
+            (
+                TypeError,
+                r"no option 'cpu' \(did you mean 'cpus'\?\); the options are cpus, ",
+                {"cpu": 1},
+            ),
             (ValueError, "cpus must be a whole number above 0, not 0", {"cpus": 0}),
             (ValueError, "io_threads must be a whole number .* not 2.5", {"io_threads": 2.5}),
             (ValueError, "max_pending must be .* not True", {"max_pending": True}),

@@ -1,4 +1,4 @@
-"""Measuring devices, and keeping what was learned of them."""
+"""Measuring devices, and keeping what policies learned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DISKSTATS = """\
 
 
 class OtherThreads(unittest.TestCase):
-    def test_all_but_the_thread_that_asks(self) -> None:
+    def test_the_io_of_all_threads_but_the_asking_one_counts(self) -> None:
         counter = OtherThreadsCounter()
         with Path(os.devnull).open("wb", buffering=0) as sink:
             before = counter.read()
@@ -54,7 +54,7 @@ class Counters(unittest.TestCase):
         self.diskstats = self.folder / "diskstats"
         self.diskstats.write_text(DISKSTATS)
 
-    def test_sectors_read_and_written_of_disk_partition_and_volume(self) -> None:
+    def test_sectors_of_disks_partitions_and_volumes_are_counted(self) -> None:
         for major, minor, sectors in ((8, 0, 6000), (8, 1, 60), (253, 3, 14)):
             with self.subTest(major=major, minor=minor):
                 counter = DiskCounter(major, minor, str(self.diskstats))
@@ -65,7 +65,7 @@ class Counters(unittest.TestCase):
         path.write_text(mountinfo)
         return DiskCounter.of_device(number, str(self.diskstats), str(path))
 
-    def test_the_device_below_a_path(self) -> None:
+    def test_the_device_below_a_path_is_found(self) -> None:
         counter = self.of_path(os.makedev(8, 1))
         self.assertIsNotNone(counter)
         self.assertEqual(counter.read() if counter else 0, 512 * 60)
@@ -90,8 +90,8 @@ class Counters(unittest.TestCase):
         (proc / "1" / "io").write_text("rchar: 20\nwchar: 6\n")
         self.assertEqual(counter.read(), 126)
 
-    def test_processes_that_cannot_be_asked_just_now_have_not_moved_all_anew(self) -> None:
-        """No descriptor is left to read their file with."""
+    def test_a_process_that_cannot_be_read_for_a_moment_counts_once(self) -> None:
+        """A read of its file fails because no descriptor is left."""
         file = self.folder / "7" / "io"
         file.parent.mkdir()
         file.write_text("rchar: 100\nwchar: 20\n")
@@ -174,7 +174,7 @@ class OfTasks(unittest.TestCase):
         self.assertGreaterEqual(reads[0], 50_000)
         self.assertLess(reads[1], 55_000)
 
-    def test_where_tasks_leave_io_to_others_all_of_the_process_counts(self) -> None:
+    def test_the_io_of_the_process_counts_if_tasks_leave_io_to_other_threads(self) -> None:
         self.process.moved += 700
         self.assertEqual(self.counter.read(), 700)
         self.task(100)
@@ -195,7 +195,7 @@ class FakeTaskCounter:
 
 
 class OfThreads(unittest.TestCase):
-    def test_counters_hear_of_a_thread_when_it_turns_to_another_device_and_when_it_ends(
+    def test_counters_are_told_when_a_thread_changes_its_device_and_ends(
         self,
     ) -> None:
         said: list[str] = []
@@ -244,7 +244,7 @@ class Samples(unittest.TestCase):
         self.sampler.sample(13.0)
         self.assertEqual(self.told, [(250.0, 2.0), (300.0, 1.0)])
 
-    def test_a_sample_that_fails_is_made_up_for_by_the_next(self) -> None:
+    def test_the_sample_after_a_failed_one_covers_its_time(self) -> None:
         self.sampler.sample(10.0)
         short = mock.patch.object(self.counter, "read", side_effect=OSError(24, "too many files"))
         with self.assertLogs("ioweave") as logged, short:
@@ -255,7 +255,7 @@ class Samples(unittest.TestCase):
         self.sampler.sample(13.0)
         self.assertEqual(self.told, [(200.0, 3.0)])
 
-    def test_the_thread_ends_however_soon_it_is_asked_to(self) -> None:
+    def test_the_sampler_thread_ends_even_if_asked_at_once(self) -> None:
         self.sampler.begin()
         self.sampler.work_came()
         ends = threading.Thread(target=self.sampler.stop, daemon=True)
@@ -330,14 +330,14 @@ class Rotational(unittest.TestCase):
             self.folder, mountinfo=str(self.mountinfo), sys=str(self.folder / "sys")
         )
 
-    def test_what_cannot_be_told_does_not_turn(self) -> None:
+    def test_an_unknown_disk_is_not_rotational(self) -> None:
         self.assertFalse(self._turns())
 
     def test_a_path_that_does_not_exist_is_an_error(self) -> None:
         with self.assertRaises(FileNotFoundError):
             is_rotational(self.folder / "missing")
 
-    def test_a_disk_that_says_so_turns_but_for_a_paravirtual_one(self) -> None:
+    def test_a_rotational_disk_is_found_unless_it_is_paravirtual(self) -> None:
         for bus, turns in (("ata1", True), ("virtio1", False)):
             disk = self.folder / "devices" / bus / "block"
             (disk / "queue").mkdir(parents=True)
@@ -386,7 +386,7 @@ class Learning(unittest.TestCase):
         self.assertEqual([gate.known for gate in FakeGate.made], [[""], ["v0"]])
         self.assertEqual(list(self.file.parent.iterdir()), [self.file])
 
-    def test_the_file_is_for_those_whom_it_was_for(self) -> None:
+    def test_the_learned_file_keeps_its_permissions(self) -> None:
         with ioweave.Runtime(cpus=1, learned=self.file):
             write()
         self.file.with_name("another").touch()
@@ -396,7 +396,7 @@ class Learning(unittest.TestCase):
             write()
         self.assertEqual(self.file.stat().st_mode & 0o777, 0o664)
 
-    def test_values_that_the_policy_refuses_are_not_used_and_said(self) -> None:
+    def test_learned_values_that_the_policy_refuses_are_ignored_with_a_warning(self) -> None:
         self.of_process.put(write.key, "default", "bad")
         with self.assertLogs("ioweave") as logged, ioweave.Runtime(cpus=1):
             write()
@@ -410,7 +410,7 @@ class Learning(unittest.TestCase):
                 ioweave.Runtime(learned=self.file).start()
         self.assertEqual(write(), None)  # no runtime is active
 
-    def test_explain_is_what_the_policy_says(self) -> None:
+    def test_explain_returns_the_account_of_the_policy(self) -> None:
         with ioweave.Runtime(cpus=1) as runtime:
             write()
             self.assertEqual(runtime.explain("write")["phase"], "climbing")

@@ -94,7 +94,7 @@ def get(path: Annotated[Path, ioweave.In]) -> None:
 
 
 class Order:
-    """Which call has to wait for which, of calls that read and write things one after another."""
+    """Finds which call must wait for which, for calls that read and write things in turn."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[int, int]] = []  # a call, and one that it waits for
@@ -207,7 +207,7 @@ class Simulated(unittest.TestCase):
             found = [record.node for record in simulated.records() if record.io]
             self.assertEqual(found, nodes)
 
-    def test_of_several_inputs_or_files_the_first_says_where(self) -> None:
+    def test_the_first_of_several_inputs_or_files_decides_the_node(self) -> None:
         @ioweave.io(policy="none", device="ssd", bytes=MB)
         def extend(one: Annotated[Path, ioweave.InOut], two: Annotated[Path, ioweave.In]) -> None:
             _not_run()
@@ -311,19 +311,22 @@ class Simulated(unittest.TestCase):
         self.assertLess(took[tuple(curve)], 0.97 * took[()])
         self.assertLess(took[(1, 450), (2, 440)], 1.05 * took[()])
 
-    def test_curves_say_what_devices_move_and_may_change(self) -> None:
+    def test_curves_give_the_throughput_of_devices_and_may_change(self) -> None:
         with runtime(curves={"ssd": [(1, 50), (2, 100)]}) as simulated:
             checkpoint()
             simulated.change_curve("ssd", [(1, 25)], at_s=1)
         self.assertAlmostEqual(simulated.now_s, 3)
 
-    def test_what_cannot_be_is_named(self) -> None:
+    def test_an_impossible_argument_is_named(self) -> None:
         for says, options in (
             ("give sim://NODESxCORES", {"target": "sim://12"}),
             ("give sim://NODESxCORES", {"target": "sim://0x3"}),
             ("sim:// has no nodes", {"target": "sim://"}),
             ("leave nodes= out", {"nodes": [ioweave.Node("a")]}),
-            ("two have one name: a, a", {"target": "sim://", "nodes": [ioweave.Node("a")] * 2}),
+            (
+                "two have the same name: a, a",
+                {"target": "sim://", "nodes": [ioweave.Node("a")] * 2},
+            ),
             ("there is no device 'disk'", {"curves": {"disk": [(1, 1)]}}),
         ):
             with self.assertRaisesRegex(ValueError, says):
@@ -357,20 +360,22 @@ class Simulated(unittest.TestCase):
         unknown = ioweave.Device("ssd")
         with runtime(devices=[unknown]) as simulated:
             for task, arguments in ((write, [Path("a")]), (blocking, [])):
-                with self.assertRaisesRegex(ValueError, "what device 'ssd' moves is not known"):
+                with self.assertRaisesRegex(
+                    ValueError, "the throughput of device 'ssd' is not known"
+                ):
                     task(*arguments)
             self.assertEqual(simulated.stats().submitted, 0)
         with runtime(devices=[unknown], curves={"ssd": [(1, 50)]}) as simulated:
             write(Path("a"))
         self.assertEqual(simulated.now_s, 2)
 
-    def test_what_moves_nothing_takes_no_time_on_a_device_of_which_nothing_is_known(self) -> None:
+    def test_moving_nothing_takes_no_time_on_an_unknown_device(self) -> None:
         touch = ioweave.io(policy="none", device="ssd", bytes=0, name="touch")(_not_run)
         somewhere = ioweave.Device("ssd", nodes=["node1"])
         with runtime("sim://2x1", devices=[somewhere]) as simulated:
             touch(1)
             touch(2)
-            with self.assertRaisesRegex(ValueError, "what device 'ssd' moves is not known"):
+            with self.assertRaisesRegex(ValueError, "the throughput of device 'ssd' is not known"):
                 write(Path("a"))
         self.assertEqual((simulated.now_s, len(simulated.records())), (0, 2))
 
@@ -414,8 +419,8 @@ class Simulated(unittest.TestCase):
             self.assertTrue(first.done())
             self.assertFalse(compute().cancel())
 
-    def test_other_threads_may_look_while_time_goes_on(self) -> None:
-        """One that looks in the midst of a step of the simulation waits for its end."""
+    def test_other_threads_may_look_while_time_advances(self) -> None:
+        """A thread that looks during a step of the simulation waits for its end."""
         seen: list[Any] = []
         looking: list[threading.Thread] = []
         at_the_lock = threading.Event()
@@ -465,7 +470,7 @@ class Simulated(unittest.TestCase):
             raise SystemExit(0)
         self.assertEqual(simulated.now_s, 1.0)
 
-    def test_ctrl_c_ends_it_between_two_calls(self) -> None:
+    def test_ctrl_c_ends_a_simulation_between_two_calls(self) -> None:
         def cost(*needs: Any) -> float:
             if not needs:
                 signal.raise_signal(signal.SIGINT)
@@ -480,7 +485,7 @@ class Simulated(unittest.TestCase):
             stats = simulated.stats()
             self.assertEqual((stats.submitted, stats.succeeded, simulated.now_s), (2, 0, 0))
 
-    def test_ctrl_c_ends_it_while_time_goes_on(self) -> None:
+    def test_ctrl_c_ends_a_simulation_while_time_advances(self) -> None:
         with self.assertRaises(KeyboardInterrupt), runtime() as simulated:
             compute().add_done_callback(lambda _: signal.raise_signal(signal.SIGINT))
             compute()
@@ -539,7 +544,7 @@ class Simulated(unittest.TestCase):
             self.assertEqual((simulated.now_s, simulated.stats().pending), (0, 5))
         self.assertEqual(simulated.now_s, 5)
 
-    def test_time_goes_on_where_the_program_waits_in_any_way(self) -> None:
+    def test_time_advances_wherever_the_program_waits(self) -> None:
         async def value() -> None:
             await compute()
 
@@ -565,7 +570,7 @@ class Simulated(unittest.TestCase):
             self.assertIsNone(compute(gate.read(bytearray(1))).result())
             self.assertEqual(simulated.now_s, 1)
 
-    def test_what_was_learned_is_begun_with_and_left_alone(self) -> None:
+    def test_a_simulation_begins_with_learned_values_and_keeps_the_file(self) -> None:
         auto = ioweave.io(bandwidth="auto(10,100,2)", device="ssd", bytes=MB)(_not_run)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "learned.json"

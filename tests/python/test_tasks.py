@@ -43,7 +43,7 @@ class _Red:
 
 
 class _Whole:
-    """As the whole numbers of NumPy."""
+    """A whole number as those of NumPy."""
 
     def __init__(self, value: int) -> None:
         self._value = value
@@ -59,7 +59,7 @@ numbers.Real.register(_Whole)
 
 
 def _number(value: Any) -> Any:
-    """To who checks types."""
+    """A number, for type checkers."""
     return value
 
 
@@ -100,7 +100,7 @@ class Decorators(unittest.TestCase):
             self.assertIn(f", {path!r}, more=[0, 1, 2, ...])", text)
         self.assertEqual(len(arguments.describe("f", (Path("/a" * 1000),), {})), 243)
 
-    def test_texts_of_calls_are_there_whatever_arguments_say_of_themselves(self) -> None:
+    def test_texts_of_calls_survive_any_repr_of_arguments(self) -> None:
         def exits(_: object) -> str:
             raise SystemExit
 
@@ -152,7 +152,7 @@ class Decorators(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "async or yield"):
                 ioweave.task(function)
 
-    def test_what_cannot_be_called_is_refused(self) -> None:
+    def test_an_object_that_cannot_be_called_is_refused(self) -> None:
         with self.assertRaisesRegex(TypeError, "made from a function, not from 3"):
             ioweave.task(3)  # type: ignore[call-overload]
 
@@ -179,7 +179,7 @@ class Constraints(unittest.TestCase):
             with self.subTest(bandwidth=bandwidth, policy=policy):
                 self.assertEqual(constraint_of(bandwidth, policy).text(225), text)
 
-    def test_what_cannot_be_meant_is_refused_at_decoration(self) -> None:
+    def test_impossible_constraints_are_refused_at_decoration(self) -> None:
         for options, words in (
             ({"bandwidth": "auto(2,256)"}, r"not understood: .*'auto\(2,256,2\)'"),
             ({"bandwidth": "auto(2,256,2"}, "not understood"),
@@ -226,7 +226,7 @@ class Directions(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "Nowhere.*of 'path' is not understood"):
             ioweave.task(function)
 
-    def test_other_annotations_that_cannot_be_evaluated_are_nobodys_business(self) -> None:
+    def test_other_annotations_that_cannot_be_evaluated_are_ignored(self) -> None:
         def function(path: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
         self.assertEqual(ioweave.task(function).files, {})

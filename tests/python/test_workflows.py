@@ -96,17 +96,17 @@ class Checkpoint(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = Path(folder.name) / "checkpoint"
 
-    def test_repeats_its_content_up_to_its_size(self) -> None:
+    def test_a_checkpoint_repeats_its_content_up_to_its_size(self) -> None:
         workflow.write_checkpoint(self.path, b"abc", 3_000_001)
         self.assertEqual(self.path.stat().st_size, 3_000_001)
         piece = (b"abc" * (1 << 20))[: 1 << 20]
         self.assertEqual(self.path.read_bytes(), (piece * 3)[:3_000_001])
 
-    def test_is_zeros_without_content(self) -> None:
+    def test_a_checkpoint_without_content_is_zeros(self) -> None:
         workflow.write_checkpoint(self.path, b"", 5)
         self.assertEqual(self.path.read_bytes(), bytes(5))
 
-    def test_fills_whole_blocks_past_the_page_cache(self) -> None:
+    def test_a_direct_checkpoint_fills_whole_blocks(self) -> None:
         try:
             workflow.write_checkpoint(self.path, b"abc", 5000, direct=True)
         except OSError as error:

@@ -43,7 +43,7 @@ print(json.dumps({"version": sys.version_info[:3], "path": os.path.realpath(sys.
 
 
 def facts_of(python: Path) -> Interpreter | None:
-    """None for what does not run (the shims of pyenv), is too old or is not CPython."""
+    """Returns None for what does not run (a shim of pyenv), is too old or is no CPython."""
     done = subprocess.run([python, "-c", _FACTS], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return None
@@ -53,7 +53,7 @@ def facts_of(python: Path) -> Interpreter | None:
 
 
 def interpreters() -> list[Interpreter]:
-    """Of PATH and of pyenv, oldest first, the same one once."""
+    """Returns the interpreters of PATH and of pyenv, oldest first, each once."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     folders = [Path(folder) for folder in os.get_exec_path()] + list(pyenv.glob("versions/*/bin"))
     candidates = [python for folder in folders for python in folder.glob("python3*")]
@@ -63,7 +63,7 @@ def interpreters() -> list[Interpreter]:
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """What a command printed; a failure ends the test with all of it."""
+    """Returns what a command printed; a failure ends the test and prints all of it."""
     environment = {key: value for key, value in os.environ.items() if key[:6] != "PYTHON"}
     environment |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {"CCACHE_BASEDIR": str(SOURCE), "CCACHE_NOHASHDIR": "1"}
@@ -85,7 +85,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 def builder_of(python: Interpreter) -> Path:
-    """The interpreter of an environment with what pyproject.toml requires to build."""
+    """Returns the interpreter of an environment with the build requirements of pyproject.toml."""
     text = (SOURCE / "pyproject.toml").read_text("utf-8")
     requires = re.findall(r'"([^"]+)"', re.findall(r"^requires = \[(.*)\]$", text, re.MULTILINE)[0])
     folder = SOURCE / f"build/wheel-{python.soabi}-venv"

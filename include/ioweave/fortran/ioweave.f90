@@ -1,21 +1,21 @@
-! Ioweave for Fortran: the calls of ioweave.h and tasks.h, which hold the contracts. Fortran 2018,
-! shipped as source, because a module file is of one compiler and version:
+! Ioweave for Fortran: the calls of ioweave.h and tasks.h, which hold the contracts. Fortran 2018.
+! It is shipped as source, because a module file serves one compiler and version only:
 !
 !   gfortran ioweave.f90 program.f90 -lioweave
 !
-! Inside OpenMP tasks: ioweave_openmp.f90.
+! ioweave_openmp.f90 adds what OpenMP tasks need.
 !
 ! Conventions. A service is a type(c_ptr). Functions return 0 or more, or a negated errno, which
 ! iow_error_text() puts into words. Sizes and offsets are bytes: bytes = storage_size(a) / 8 *
-! size(a, kind=c_size_t). A file is a descriptor: of iow_open_file(), or of a unit that is open for
-! stream access, fnum(unit) in gfortran.
+! size(a, kind=c_size_t). A file is a descriptor, from iow_open_file() or from a unit that is open
+! for stream access (fnum(unit) in gfortran).
 !
-! A buffer is a contiguous array of any type and rank, or one of its elements, from which on the
-! bytes count: a(1, 5). An element of a pointer or an assumed-shape array is not taken by the
-! language; for these, and wherever an address is at hand, there are iow_pread_ptr() and the like
-! with c_loc(a(1, 5)). What iow_ta_*() needs after the call has returned (buffer and result) must
-! have the attributes TARGET and ASYNCHRONOUS: without them the compiler may keep it elsewhere or
-! pass a copy.
+! A buffer is a contiguous array of any type and rank, or the element of one at which the bytes
+! begin: a(1, 5). Fortran does not allow an element of a pointer or of an assumed-shape array here.
+! For these, and wherever an address is at hand, call iow_pread_ptr() and its like with
+! c_loc(a(1, 5)). What iow_ta_*() needs after the call has returned (buffer and result) must have
+! the attributes TARGET and ASYNCHRONOUS. Without them the compiler may keep it elsewhere or pass a
+! copy.
 module ioweave
   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_funptr, c_int, &
     c_int32_t, c_int64_t, c_loc, c_null_char, c_null_funptr, c_null_ptr, c_associated, c_ptr, &
@@ -67,12 +67,12 @@ module ioweave
   public :: IOW_TASKS_AUTO, IOW_TASKS_NONE, IOW_TASKS_ALPI, IOW_TASKS_TBB
   public :: IOW_REAPER_AUTO, IOW_REAPER_THREAD, IOW_REAPER_TASK
 
-  ! Of iow_open_file(), to be added up; the same on every architecture of Linux that Ioweave runs
-  ! on. O_DIRECT is not: its value is iow_direct_flag() of ioweave_openmp.f90.
+  ! Flags of iow_open_file(), to be added up. They are the same on every architecture of Linux that
+  ! Ioweave runs on. O_DIRECT differs: iow_direct_flag() of ioweave_openmp.f90 returns its value.
   integer(c_int), parameter, public :: IOW_READ_ONLY = 0, IOW_WRITE_ONLY = 1, IOW_READ_WRITE = 2
   integer(c_int), parameter, public :: IOW_CREATE = 64, IOW_TRUNCATE = 512
 
-  ! iow_options; what is left at zero is the default.
+  ! iow_options; a field left at zero has the default.
   type, bind(C) :: iow_options
     integer(c_int32_t) :: size = 0
     integer(c_int) :: engine = IOW_ENGINE_AUTO
@@ -101,7 +101,7 @@ module ioweave
     integer(c_int32_t) :: reserved(6) = 0
   end type
 
-  ! The words of a constraint ("climb", "20"), and what an earlier run learned, are arguments of
+  ! A constraint in words ("climb", "20"), and what an earlier run learned, are arguments of
   ! iow_flow_create().
   type, bind(C) :: iow_flow_options
     integer(c_int32_t) :: size = 0
@@ -115,14 +115,14 @@ module ioweave
     integer(c_int32_t) :: reserved(4) = 0
   end type
 
-  ! struct iovec: c_loc() of a part of the data, and how long it is.
+  ! struct iovec: c_loc() of a part of the data, and the bytes of that part.
   type, bind(C) :: iow_iovec
     type(c_ptr) :: base = c_null_ptr
     integer(c_size_t) :: bytes = 0
   end type
 
   type, bind(C) :: iow_task_stats
-    integer(c_int32_t) :: size = 72 ! what iow_service_task_stats() is to fill
+    integer(c_int32_t) :: size = 72 ! the bytes that iow_service_task_stats() fills
     integer(c_int32_t) :: paused = 0, most_paused = 0, reserved = 0
     integer(c_int64_t) :: pauses = 0, at_once = 0, made_plain = 0, bound = 0, bound_pending = 0
     integer(c_int64_t) :: alone = 0, no_room = 0
@@ -134,7 +134,7 @@ module ioweave
       type(c_ptr), value :: service
     end subroutine
 
-    ! Blocking calls: the bytes transferred, or a negated errno.
+    ! Blocking calls: they return the bytes transferred, or a negated errno.
     integer(c_size_t) function iow_pread(service, fd, buffer, bytes, offset) &
         bind(C, name="iow_pread") result(done)
       import :: c_ptr, c_int, c_size_t, c_int64_t
@@ -187,8 +187,8 @@ module ioweave
       integer(c_int64_t), value :: offset
     end function
 
-    ! Bound to the calling task: 0, or a negated errno, which `result` has then, too. Otherwise
-    ! `result` is written when the transfer has ended.
+    ! Calls bound to the calling task. They return 0, and write `result` when the transfer has
+    ! ended; or they return a negated errno, which they also write to `result` at once.
     integer(c_int) function iow_ta_pread(service, fd, buffer, bytes, offset, result) &
         bind(C, name="iow_ta_pread") result(error)
       import :: c_ptr, c_int, c_size_t, c_int64_t
@@ -211,7 +211,7 @@ module ioweave
       integer(c_size_t), intent(inout), asynchronous, target :: result
     end function
 
-    ! `vectors` is copied, what it points to is not.
+    ! `vectors` is copied; the buffers that it points to are not.
     integer(c_int) function iow_ta_preadv(service, fd, vectors, count, offset, result) &
         bind(C, name="iow_ta_preadv") result(error)
       import :: c_ptr, c_int, c_size_t, c_int64_t, iow_iovec
@@ -250,7 +250,7 @@ module ioweave
       integer(c_size_t), intent(inout), asynchronous, target :: result
     end function
 
-    ! The same with an address instead of an array.
+    ! The same calls with an address instead of an array.
     integer(c_size_t) function iow_pread_ptr(service, fd, buffer, bytes, offset) &
         bind(C, name="iow_pread") result(done)
       import :: c_ptr, c_int, c_size_t, c_int64_t
@@ -293,8 +293,8 @@ module ioweave
       integer(c_size_t), intent(inout), asynchronous, target :: result
     end function
 
-    ! I/O that another library does, HDF5 for instance: ask, do it, say that it has ended. A number
-    ! above 0, or a negated errno.
+    ! For I/O that another library does, such as HDF5: ask for admission, do the I/O, report its
+    ! end. Returns the number of the operation, above 0, or a negated errno.
     integer(c_int64_t) function iow_admit(service, flow, bytes) &
         bind(C, name="iow_admit") result(operation)
       import :: c_ptr, c_int32_t, c_int64_t
@@ -303,7 +303,7 @@ module ioweave
       integer(c_int64_t), value :: bytes
     end function
 
-    ! `moved`: the bytes, or a negated errno.
+    ! `moved` is the bytes moved, or a negated errno.
     integer(c_int) function iow_finish(service, operation, moved) &
         bind(C, name="iow_finish") result(error)
       import :: c_ptr, c_int, c_int64_t
@@ -388,7 +388,7 @@ module ioweave
       import :: c_ptr
     end function
 
-    ! open(2) has a variable list of arguments in C; a call with three is the same on Linux.
+    ! open(2) has a variable list of arguments in C; on Linux a call with three works the same.
     integer(c_int) function c_open(path, flags, mode) bind(C, name="open")
       import :: c_char, c_int
       character(kind=c_char), intent(in) :: path(*)
@@ -399,7 +399,7 @@ module ioweave
       import :: c_ptr
     end function
 
-    ! The variant of POSIX, which glibc has under this name: it fills `text`.
+    ! The strerror_r() of POSIX, which glibc has under this name. It fills `text`.
     integer(c_int) function c_strerror(error, text, bytes) bind(C, name="__xpg_strerror_r")
       import :: c_char, c_int, c_size_t
       integer(c_int), value :: error
@@ -420,7 +420,7 @@ module ioweave
 
 contains
 
-  ! 0 and a service, or a negated errno, a null service and, where wanted, a sentence.
+  ! Returns 0 and a service, or a negated errno, a null service and, if wanted, a sentence.
   integer(c_int) function iow_service_open(service, options, error_text) result(error)
     type(c_ptr), intent(out) :: service
     type(iow_options), intent(in), target, optional :: options
@@ -429,11 +429,11 @@ contains
     given = c_null_ptr
     if (present(options)) given = c_loc(options)
     error = c_service_open(service, given, text)
-    if (present(error_text)) error_text = told(error, text)
+    if (present(error_text)) error_text = failure_text(error, text)
     if (c_associated(text)) call c_free(text)
   end function
 
-  ! The id of a new device, or a negated errno and, where wanted, a sentence.
+  ! Returns the id of a new device, or a negated errno and, if wanted, a sentence.
   integer(c_int) function iow_device_create(service, name, options, error_text) result(id)
     type(c_ptr), intent(in) :: service
     character(*), intent(in) :: name
@@ -443,12 +443,12 @@ contains
     given = c_null_ptr
     if (present(options)) given = c_loc(options)
     id = c_device_create(service, trim(name)//c_null_char, given, text)
-    if (present(error_text)) error_text = told(id, text)
+    if (present(error_text)) error_text = failure_text(id, text)
     if (c_associated(text)) call c_free(text)
   end function
 
-  ! The same for a flow; `constraint` has the words "climb", "20", "auto(2,256,2)", and `learned`
-  ! what iow_flow_learned() said in an earlier run.
+  ! The same for a flow. `constraint` is the constraint in words: "climb", "20", "auto(2,256,2)".
+  ! `learned` is the text that iow_flow_learned() returned in an earlier run.
   integer(c_int) function iow_flow_create(service, name, options, constraint, error_text, learned) &
       result(id)
     type(c_ptr), intent(in) :: service
@@ -471,11 +471,12 @@ contains
       given%learned = c_loc(known)
     end if
     id = c_flow_create(service, trim(name)//c_null_char, c_loc(given), text)
-    if (present(error_text)) error_text = told(id, text)
+    if (present(error_text)) error_text = failure_text(id, text)
     if (c_associated(text)) call c_free(text)
   end function
 
-  ! What "climb" or "auto" has learned, for iow_flow_create() in a later run; empty while nothing.
+  ! Returns what "climb" or "auto" has learned, for iow_flow_create() in a later run; empty while it
+  ! has learned nothing.
   function iow_flow_learned(service, flow) result(learned)
     type(c_ptr), intent(in) :: service
     integer(c_int32_t), intent(in) :: flow
@@ -486,8 +487,8 @@ contains
     if (c_associated(text)) call c_free(text)
   end function
 
-  ! What C said of a failure, or at least the words for its errno.
-  function told(status, text) result(words)
+  ! Returns the text that C gave for a failure, or else the words for its errno.
+  function failure_text(status, text) result(words)
     integer(c_int), intent(in) :: status
     type(c_ptr), intent(in) :: text
     character(:), allocatable :: words
@@ -495,7 +496,7 @@ contains
     if (status < 0 .and. len(words) == 0) words = iow_error_text(status)
   end function
 
-  ! "io_uring", ...; `why` receives what was passed over, or nothing.
+  ! Returns "io_uring", ...; `why` receives which engines were passed over, or nothing.
   function iow_service_engine(service, why) result(name)
     type(c_ptr), intent(in) :: service
     character(:), allocatable, intent(out), optional :: why
@@ -505,7 +506,7 @@ contains
     if (present(why)) why = text_at(reason)
   end function
 
-  ! "none", ...; `why` receives what is missing, or nothing.
+  ! Returns "none", ...; `why` receives what is missing, or nothing.
   function iow_service_tasks(service, why) result(name)
     type(c_ptr), intent(in) :: service
     character(:), allocatable, intent(out), optional :: why
@@ -520,8 +521,8 @@ contains
     version = text_at(c_version_string())
   end function
 
-  ! The words for a negated errno: iow_error_text(error), of what a function here returned or left
-  ! in `result`.
+  ! iow_error_text(error) returns the words for a negated errno that a function here returned or
+  ! wrote to `result`.
   function error_text_of_int(error) result(text)
     integer(c_int), intent(in) :: error
     character(:), allocatable :: text
@@ -537,7 +538,7 @@ contains
     text = text_at(c_loc(buffer))
   end function
 
-  ! A descriptor, or a negated errno. `flags` are of IOW_READ_ONLY to IOW_TRUNCATE, added up.
+  ! Returns a descriptor, or a negated errno. `flags` are IOW_READ_ONLY to IOW_TRUNCATE, added up.
   integer(c_int) function iow_open_file(path, flags) result(fd)
     character(*), intent(in) :: path
     integer(c_int), intent(in) :: flags
@@ -549,7 +550,7 @@ contains
     fd = -errno
   end function
 
-  ! What a C string holds; nothing for a null pointer.
+  ! Returns the text of a C string; an empty one for a null pointer.
   function text_at(string) result(text)
     type(c_ptr), intent(in) :: string
     character(:), allocatable :: text

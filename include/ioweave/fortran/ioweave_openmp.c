@@ -1,6 +1,6 @@
 /*
- * The C half of ioweave_openmp.f90: openmp.h for Fortran. To be compiled with -fopenmp into the
- * program or library whose tasks do the I/O, because that is what the guards of openmp.h cover.
+ * The C half of ioweave_openmp.f90: openmp.h for Fortran. Compile it with -fopenmp into the program
+ * or library whose tasks do the I/O, because the guards of openmp.h cover only that one.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_DIRECT */

@@ -1,6 +1,6 @@
-! Ioweave in OpenMP tasks of Fortran: openmp.h, which holds the contracts, for a Fortran program.
-! Its guards against faults of the OpenMP library are C, so ioweave_openmp.c must be compiled into
-! the same program or library as the tasks, with the same compiler family:
+! Ioweave in OpenMP tasks of Fortran programs; openmp.h holds the contracts. Its guards against
+! faults of the OpenMP library are C, so compile ioweave_openmp.c into the same program or library
+! as the tasks, with the same compiler family:
 !
 !   gfortran -fopenmp ioweave.f90 ioweave_openmp.f90 ioweave_openmp.c program.f90 -lioweave
 !
@@ -24,7 +24,7 @@ module ioweave_openmp
       type(c_ptr), value :: service
     end function
 
-    ! O_DIRECT, for the flags of iow_open_file().
+    ! Returns O_DIRECT, for the flags of iow_open_file().
     integer(c_int) function iow_direct_flag() bind(C, name="iow_fortran_direct_flag") result(flag)
       import :: c_int
     end function
@@ -35,7 +35,7 @@ module ioweave_openmp
       integer(c_intptr_t), value :: event
     end function
 
-    ! Fills `why` and its rest with blanks.
+    ! Fills `why`, and the rest of it with blanks.
     integer(c_int) function c_check(why, bytes) bind(C, name="iow_fortran_omp_check")
       import :: c_char, c_int, c_size_t
       character(kind=c_char), intent(out) :: why(*)
@@ -45,7 +45,7 @@ module ioweave_openmp
 
 contains
 
-  ! 0, or a negated ENOTSUP with a sentence in `why`.
+  ! Returns 0, or a negated ENOTSUP with a sentence in `why`.
   integer(c_int) function iow_omp_check(why) result(error)
     character(:), allocatable, intent(out), optional :: why
     character(512) :: text

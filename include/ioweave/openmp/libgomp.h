@@ -1,6 +1,6 @@
 /*
- * The half of ioweave/openmp.h for programs built by GCC, which run on libgomp. It gives what the
- * other half needs: iow_omp_check(), iow_omp_is_forced(), iow_omp_arm() and iow_omp_fulfil().
+ * The part of ioweave/openmp.h for programs built by GCC, which run on libgomp. It defines what
+ * openmp.h needs: iow_omp_check(), iow_omp_is_forced(), iow_omp_arm() and iow_omp_fulfil().
  */
 #ifndef IOWEAVE_OPENMP_LIBGOMP_H
 #define IOWEAVE_OPENMP_LIBGOMP_H
@@ -17,7 +17,8 @@ typedef bool iow_omp_bool;
 typedef _Bool iow_omp_bool;
 #endif
 
-/* As GCC calls it, from version 11 on. The label is what makes it GCC's: the name is a builtin. */
+/* The functions as GCC calls them, from version 11 on. The label gives each its name in the object
+   file, because the name itself is a builtin. */
 IOW_OMP_ONE void iow_omp_create(void (*body)(void*), void* data, void (*copy)(void*, void*),
                                 long bytes, long alignment, iow_omp_bool deferrable, unsigned flags,
                                 void** depend, int priority, void* detach) __asm__("GOMP_task");
@@ -26,7 +27,7 @@ IOW_OMP_ONE void iow_omp_taskwait_depend(void** depend) __asm__("GOMP_taskwait_d
 typedef void (*iow_omp_create_function)(void (*)(void*), void*, void (*)(void*, void*), long, long,
                                         iow_omp_bool, unsigned, void**, int, void*);
 
-/* Found by whoever comes first; all find the same, so the order of their stores does not matter. */
+/* The first callers find it; all find the same, so the order of their stores does not matter. */
 IOW_OMP_ONE iow_omp_create_function iow_omp_real_create = NULL;
 
 IOW_OMP_ONE void iow_omp_create(void (*body)(void*), void* data, void (*copy)(void*, void*),
@@ -51,8 +52,8 @@ IOW_OMP_ONE void iow_omp_taskwait_depend(void** depend) {
 enum { IOW_OMP_DETACHES = 1, IOW_OMP_IS_WRAPPED = 2 };
 
 /*
- * Whether `detach` does something, tried out. libomp ignores what GCC says of it and leaves the
- * event as it was, so that the body, too, must look at the variable outside.
+ * Tries out whether `detach` works. libomp ignores GCC's clause and leaves the event as it was, so
+ * the body must look at the variable outside, too.
  */
 static inline int iow_omp_try(void) {
   omp_event_handle_t event = (omp_event_handle_t)0;
@@ -69,7 +70,7 @@ static inline int iow_omp_try(void) {
   return found;
 }
 
-/* What iow_omp_try() found, plus one; 0 before. */
+/* What iow_omp_try() found, plus one; 0 before it has run. */
 IOW_OMP_ONE int iow_omp_found = 0;
 
 static inline int iow_omp_check(const char** why) {
@@ -93,17 +94,18 @@ static inline int iow_omp_check(const char** why) {
 }
 
 /*
- * Whether the task must end with its body. A cancelled region (OMP_CANCELLATION) drops tasks,
- * which the one of iow_omp_arm() must not be.
+ * Returns true if the task must end with its body. A cancelled region (OMP_CANCELLATION) drops
+ * tasks, and must not drop the one of iow_omp_arm().
  */
 static inline int iow_omp_is_forced(void) {
   return iow_omp_self.creating > 0 || omp_get_cancellation();
 }
 
 /*
- * The body of the task whose event is fulfilled after that of `task`. Where libgomp would end it
- * with its body it must not end before its event is fulfilled. That happens only inside the body
- * of `task`: while it is created, when it is not needed any more, or later, when it waits.
+ * The body of the kick task, whose event is fulfilled after that of `task`. If libgomp would end
+ * the kick task with its body, the body must not end before the event is fulfilled. libgomp does so
+ * only inside the body of `task`: while the kick task is created, when it is not needed any more,
+ * or later, when it waits.
  */
 static inline void iow_omp_kick_body(iow_omp_task* task, omp_event_handle_t kick) {
   if (iow_omp_self.creating > 0 && task->owner == &iow_omp_self) {
@@ -117,7 +119,7 @@ static inline void iow_omp_kick_body(iow_omp_task* task, omp_event_handle_t kick
   iow_omp_release(task);
 }
 
-/* Fulfils the events of a task that is armed, by whichever thread. */
+/* Fulfils the events of an armed task. Any thread may call it. */
 static inline void iow_omp_fulfil(iow_omp_task* task) {
   omp_fulfill_event(task->event);
   omp_fulfill_event(task->kick);
@@ -128,10 +130,10 @@ static inline void iow_omp_fulfil(iow_omp_task* task) {
 static inline void iow_omp_do_nothing(void) {}
 
 /*
- * Leaves the event to whoever ends the last transfer. libgomp wakes a team from its barrier for a
- * task that becomes ready, but where none does the woken thread goes to sleep again without seeing
- * that all have ended. So there is one that becomes ready: it depends on a task whose event is
- * fulfilled after that of `task`. Returns 0 where that cannot be had now.
+ * Leaves the event to whoever ends the last transfer. libgomp wakes a team from its barrier when a
+ * task becomes ready. If none becomes ready, the woken thread goes back to sleep without seeing
+ * that all tasks have ended. So this creates a task that becomes ready: it depends on the kick
+ * task, whose event is fulfilled after that of `task`. Returns 0 if that is not possible now.
  */
 static inline int iow_omp_arm(iow_omp_task* task) {
   char key = 0;

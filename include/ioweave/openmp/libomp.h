@@ -1,6 +1,6 @@
 /*
- * The half of ioweave/openmp.h for programs built by Clang, which run on libomp. It gives what the
- * other half needs: iow_omp_check(), iow_omp_is_forced(), iow_omp_arm() and iow_omp_fulfil().
+ * The part of ioweave/openmp.h for programs built by Clang, which run on libomp. It defines what
+ * openmp.h needs: iow_omp_check(), iow_omp_is_forced(), iow_omp_arm() and iow_omp_fulfil().
  */
 #ifndef IOWEAVE_OPENMP_LIBOMP_H
 #define IOWEAVE_OPENMP_LIBOMP_H
@@ -12,21 +12,21 @@
 #endif
 
 /*
- * Task teams of one thread were mended in LLVM 19, which has no call that says its version, but a
- * function that none before it has.
+ * Returns true if the team has one thread and libomp has the fault of such teams. LLVM 19 fixed it.
+ * libomp has no call that returns its version, but 19 has a function that older ones lack.
  */
 static inline int iow_omp_is_fragile(void) {
   return omp_get_num_threads() == 1 && dlsym(NULL, "__kmpc_push_num_threads_strict") == NULL;
 }
 
-/* ---- What is wrapped, as Clang calls it; `where` and `task` belong to the runtime ---- */
+/* ---- Functions that are wrapped, as Clang calls them; the runtime owns `where` and `task` ---- */
 
 typedef void (*iow_omp_region_function)(int32_t* thread, int32_t* bound, ...);
 
-/* Creates a task; `entry` is run for its body. */
+/* Creates a task; `entry` runs its body. */
 IOW_OMP_ONE void* __kmpc_omp_task_alloc(void* where, int32_t thread, int32_t flags,
                                         size_t task_bytes, size_t shared_bytes, void* entry);
-/* Around the body of a task with `if(0)`. */
+/* Called around the body of a task with `if(0)`. */
 IOW_OMP_ONE void __kmpc_omp_task_begin_if0(void* where, int32_t thread, void* task);
 IOW_OMP_ONE void __kmpc_omp_task_complete_if0(void* where, int32_t thread, void* task);
 IOW_OMP_ONE int32_t __kmpc_omp_taskwait(void* where, int32_t thread);
@@ -38,10 +38,10 @@ IOW_OMP_ONE void __kmpc_omp_wait_deps(void* where, int32_t thread, int32_t count
 IOW_OMP_ONE void __kmpc_omp_taskwait_deps_51(void* where, int32_t thread, int32_t count, void* list,
                                              int32_t other_count, void* other_list,
                                              int32_t has_no_wait);
-/* A parallel region: `body` is run by each thread, with `count` pointers. */
+/* A parallel region: each thread runs `body` with `count` pointers. */
 IOW_OMP_ONE void __kmpc_fork_call(void* where, int32_t count, iow_omp_region_function body, ...);
 
-/* ---- What is called of libomp itself ---- */
+/* ---- Functions of libomp that are called ---- */
 
 int32_t __kmpc_omp_task_with_deps(void* where, int32_t thread, void* task, int32_t count,
                                   void* list, int32_t other_count, void* other_list);
@@ -56,7 +56,8 @@ typedef void (*iow_omp_wait_function)(void*, int32_t, int32_t, void*, int32_t, v
 typedef void (*iow_omp_wait_51_function)(void*, int32_t, int32_t, void*, int32_t, void*, int32_t);
 typedef void (*iow_omp_fork_function)(void*, int32_t, iow_omp_region_function, ...);
 
-/* iow_omp_find(), once; all threads find the same, so the order of their stores does not matter. */
+/* Calls iow_omp_find() once. All threads find the same, so the order of their stores does not
+   matter. */
 static inline uintptr_t iow_omp_find_once(uintptr_t* found, const char* name) {
   uintptr_t real = __atomic_load_n(found, __ATOMIC_RELAXED);
   if (real == 0) {
@@ -69,27 +70,28 @@ static inline uintptr_t iow_omp_find_once(uintptr_t* found, const char* name) {
 /* ---- Regions ---- */
 
 /*
- * A task that a thread from outside fulfils is finished by a thread of the team that may already
- * count as one with nothing left to do. What that one runs then (the rest of the task, successors)
- * does not keep the region from ending, and when the next region begins both use the table of
- * dependencies of the implicit task, which is crashes and assertions. So a region with such tasks
- * ends with a barrier: a thread that has come to the end of the region behind it runs none of them.
+ * When a thread from outside fulfils a task's event, a thread of the team finishes the task. That
+ * thread may already count as one with nothing left to do. What it then runs (the rest of the task,
+ * successors) does not keep the region from ending. When the next region begins, both use the table
+ * of dependencies of the implicit task, which leads to crashes and failed assertions. So a region
+ * with such tasks ends with a barrier: a thread that reaches the end of the region behind the
+ * barrier runs none of them.
  *
- * Whether it needs one must be known when the first thread comes to the end. A region does, unless
- * its first execution had no such tasks; where some appear later, they wait for their transfers if
- * a thread has already passed, and the next execution has the barrier again.
+ * Whether a region needs the barrier must be known when the first thread reaches its end. A region
+ * has it, unless its first execution had no such tasks. If such tasks appear later and a thread has
+ * already passed the end, they wait for their transfers, and the next execution has the barrier.
  */
 typedef struct iow_omp_site {
   uintptr_t body; /* iow_omp_region_function of the region; atomic */
-  int is_plain;   /* it was executed, and never had such tasks; atomic */
+  int is_plain;   /* it was executed without such tasks; atomic */
   int is_used;    /* it had such tasks; atomic */
 } iow_omp_site;
 
-enum { IOW_OMP_SITES = 512 }; /* more regions than that have the barrier always */
+enum { IOW_OMP_SITES = 512 }; /* further regions always have the barrier */
 IOW_OMP_ONE iow_omp_site iow_omp_sites[IOW_OMP_SITES];
 
 enum {
-  IOW_OMP_END_IS_OPEN = 0, /* nobody has come to the end, and there were no such tasks */
+  IOW_OMP_END_IS_OPEN = 0, /* no thread has reached the end, and there were no such tasks */
   IOW_OMP_END_IS_PLAIN = 1,
   IOW_OMP_END_HAS_BARRIER = 2
 };
@@ -98,7 +100,7 @@ enum { IOW_OMP_MOST_SHARED = 256 };
 
 typedef struct iow_omp_region {
   iow_omp_region_function body;
-  void** shared; /* as many as the branch of iow_omp_call() takes that is chosen by `count` */
+  void** shared; /* as many as the branch of iow_omp_call() for `count` reads */
   int32_t count;
   int level;
   int end; /* atomic */
@@ -106,17 +108,17 @@ typedef struct iow_omp_region {
   iow_omp_site* site; /* NULL: not known */
 } iow_omp_region;
 
-/* What a task is known by. It lies behind the task, and lives as long as its children do. */
+/* What this header knows of a task. It lies behind the task, and lives as long as its children. */
 typedef struct iow_omp_frame {
-  struct iow_omp_frame* parent; /* the task that created it; NULL for a region's implicit one */
+  struct iow_omp_frame* parent; /* the task that created it; NULL for a region's implicit task */
   int32_t (*entry)(int32_t thread, void* task);
-  struct iow_omp_frame* outer; /* with `if(0)`: what the thread goes back to, as outer_groups */
-  int outer_groups;
-  int is_grouped; /* created inside a taskgroup, or by a task that was */
-  int waiting;    /* the calls of `taskwait` that it is inside of; atomic */
+  struct iow_omp_frame* outer; /* with `if(0)`: the task that the thread goes back to */
+  int outer_groups;            /* with `if(0)`: the taskgroups around that task's place */
+  int is_grouped;              /* created inside a taskgroup, or by a task that was */
+  int waiting;                 /* the calls of `taskwait` that it is inside of; atomic */
 } iow_omp_frame;
 
-/* What a thread runs at the moment. */
+/* What a thread runs now. */
 typedef struct iow_omp_place {
   iow_omp_region* region; /* NULL: outside, or begun by code without this header */
   iow_omp_frame* task;    /* NULL: the implicit one */
@@ -125,7 +127,7 @@ typedef struct iow_omp_place {
 
 IOW_OMP_ONE __thread iow_omp_place iow_omp_here = {NULL, NULL, 0};
 
-/* The entry of the region's body in the table; NULL where there is no room. */
+/* Finds the region's entry in the table, or makes one. NULL if the table is full. */
 static inline iow_omp_site* iow_omp_find_site(iow_omp_region_function body) {
   const uintptr_t key = (uintptr_t)body;
   const size_t start = (size_t)((key >> 4) * 0x9E3779B1U);
@@ -141,7 +143,7 @@ static inline iow_omp_site* iow_omp_find_site(iow_omp_region_function body) {
   return NULL;
 }
 
-/* Whether the end of the region has the barrier; it has from here on, if it can still be had. */
+/* Asks for the barrier at the end of the region. Returns true if the region has it. */
 static inline int iow_omp_claim_barrier(void) {
   iow_omp_region* const region = iow_omp_here.region;
   if (omp_get_num_threads() == 1) return 1; /* its thread does everything itself */
@@ -155,7 +157,7 @@ static inline int iow_omp_claim_barrier(void) {
   return end != IOW_OMP_END_IS_PLAIN;
 }
 
-/* The body reads as many as it was made for; the others are NULL. */
+/* Calls the body. It reads as many pointers as it was made for; the others are NULL. */
 static inline void iow_omp_call(const iow_omp_region* region, int32_t* thread, int32_t* bound) {
   void** const p = region->shared;
 #define IOW_OMP_4(i) p[i], p[(i) + 1], p[(i) + 2], p[(i) + 3]
@@ -174,7 +176,7 @@ static inline void iow_omp_call(const iow_omp_region* region, int32_t* thread, i
 #undef IOW_OMP_4
 }
 
-/* The body of a region, on each of its threads. */
+/* Runs the body of a region, on each of its threads. */
 static inline void iow_omp_run_region(int32_t* thread, int32_t* bound, iow_omp_region* region) {
   const iow_omp_place outside = iow_omp_here;
   const iow_omp_place inside = {region, NULL, 0};
@@ -205,7 +207,7 @@ IOW_OMP_ONE void __kmpc_fork_call(void* where, int32_t count, iow_omp_region_fun
   iow_omp_site* const site = iow_omp_find_site(body);
   const int is_plain = site != NULL && __atomic_load_n(&site->is_plain, __ATOMIC_RELAXED) &&
                        !__atomic_load_n(&site->is_used, __ATOMIC_RELAXED);
-  /* A cancelled region may leave out barriers; its tasks wait for their transfers. */
+  /* A cancelled region may skip barriers, so its tasks wait for their transfers. */
   const int has_barrier = !is_plain && !omp_get_cancellation();
   iow_omp_region region = {body,
                            shared,
@@ -220,19 +222,20 @@ IOW_OMP_ONE void __kmpc_fork_call(void* where, int32_t count, iow_omp_region_fun
 
 /* ---- Tasks ---- */
 
-/* A task as Clang knows it: the beginning of its memory. */
+/* A task as Clang knows it: the beginning of the task's memory. */
 typedef struct iow_omp_clang_task {
   void* shared;
   int32_t (*entry)(int32_t thread, void* task);
 } iow_omp_clang_task;
 
-/* It lies before what is shared, which is the only address behind the task that can be found. */
+/* Returns the frame of a task. It lies directly before the shared data, whose address is the only
+   one behind the task that can be found. */
 static inline iow_omp_frame* iow_omp_frame_of(void* task) {
   return (iow_omp_frame*)((iow_omp_clang_task*)task)->shared - 1;
 }
 
-/* The entry of all tasks. Where it is untied, this is one of its parts, and another thread may run
-   the next one before this ends. */
+/* The entry of all tasks. For an untied task it runs one part of the task; another thread may run
+   the next part before this call ends. */
 static inline int32_t iow_omp_run_task(int32_t thread, void* task) {
   const iow_omp_place outside = iow_omp_here;
   iow_omp_frame* const frame = iow_omp_frame_of(task);
@@ -248,7 +251,7 @@ IOW_OMP_ONE void* __kmpc_omp_task_alloc(void* where, int32_t thread, int32_t fla
   static uintptr_t found;
   const int32_t detachable = 0x40;
   if ((flags & detachable) != 0 && iow_omp_is_fragile()) flags &= ~detachable;
-  /* Without anything shared there would be no address. */
+  /* At least one pointer is shared, for otherwise there would be no address. */
   void* const task = ((iow_omp_alloc_function)iow_omp_find_once(&found, "__kmpc_omp_task_alloc"))(
       where, thread, flags, task_bytes + sizeof(iow_omp_frame),
       shared_bytes > 0 ? shared_bytes : sizeof(void*), (void*)(uintptr_t)&iow_omp_run_task);
@@ -260,7 +263,7 @@ IOW_OMP_ONE void* __kmpc_omp_task_alloc(void* where, int32_t thread, int32_t fla
   return task;
 }
 
-/* Clang calls the entry itself between these two. */
+/* Clang itself calls the entry between these two functions. */
 IOW_OMP_ONE void __kmpc_omp_task_begin_if0(void* where, int32_t thread, void* task) {
   static uintptr_t found;
   iow_omp_frame* const frame = iow_omp_frame_of(task);
@@ -302,25 +305,26 @@ IOW_OMP_ONE void __kmpc_taskgroup(void* where, int32_t thread) {
 IOW_OMP_ONE void __kmpc_end_taskgroup(void* where, int32_t thread) {
   static uintptr_t found;
   ((iow_omp_taskgroup_function)iow_omp_find_once(&found, "__kmpc_end_taskgroup"))(where, thread);
-  /* An untied task may end in one part what it began in another, whose count is gone. */
+  /* An untied task may begin a group in one part and end it in another; that count is gone then. */
   if (iow_omp_here.groups > 0) --iow_omp_here.groups;
 }
 
 /*
- * Whether something waits for the task that the thread runs now until its event is fulfilled, be
- * it after its body: a barrier does only where an implicit task created it. Its parent, while it
- * waits for its children, cannot leave before.
+ * Returns true if something waits until the event of the current task is fulfilled, even after the
+ * task's body. A barrier does if an implicit task created the task; so does a taskgroup, and the
+ * parent while it is inside `taskwait`.
  */
 static inline int iow_omp_is_waited_for(void) {
   const iow_omp_frame* const frame = iow_omp_here.task;
-  if (frame == NULL) return 0; /* not made by code with this header */
+  if (frame == NULL) return 0; /* code without this header created the task */
   return frame->parent == NULL || frame->is_grouped ||
          __atomic_load_n(&frame->parent->waiting, __ATOMIC_RELAXED) > 0;
 }
 
 /* ---- `taskwait depend` ---- */
 
-/* The body of iow_omp_wait_in_task()'s task; a task begins with the address of what is shared. */
+/* The body of the task of iow_omp_wait_in_task(). A task begins with the address of its shared
+   data. */
 static inline int32_t iow_omp_waited_for(int32_t thread, void* task) {
   (void)thread;
   __atomic_store_n(**(int***)task, 1, __ATOMIC_RELEASE);
@@ -328,9 +332,9 @@ static inline int32_t iow_omp_waited_for(int32_t thread, void* task) {
 }
 
 /*
- * `taskwait depend`. That of libomp is a node of dependencies on the stack, which it may leave
- * while a thread that ends one of the tasks still uses it. So it is a task here, and tasks are run
- * until it has run. The bytes and the flag are as Clang has them: an ordinary task.
+ * `taskwait depend`. libomp puts a node of dependencies on the stack, and may leave that stack
+ * frame while a thread that ends one of the tasks still uses the node. So this creates an ordinary
+ * task, with the bytes and the flag that Clang uses, and runs tasks until that one has run.
  */
 static inline void iow_omp_wait_in_task(void* where, int32_t thread, int32_t count, void* list,
                                         int32_t other_count, void* other_list) {
@@ -347,8 +351,8 @@ static inline void iow_omp_wait_in_task(void* where, int32_t thread, int32_t cou
 }
 
 /*
- * A taskwait with `nowait` does not wait. In a team of one nobody else uses the node, and the
- * runtime does not run tasks when one yields.
+ * `taskwait depend` stays libomp's own in two cases. With `nowait` it does not wait. In a team of
+ * one thread nobody else uses the node, and the runtime does not run tasks when a task yields.
  */
 IOW_OMP_ONE void __kmpc_omp_wait_deps(void* where, int32_t thread, int32_t count, void* list,
                                       int32_t other_count, void* other_list) {
@@ -371,7 +375,7 @@ IOW_OMP_ONE void __kmpc_omp_taskwait_deps_51(void* where, int32_t thread, int32_
   }
 }
 
-/* ---- What openmp.h needs ---- */
+/* ---- Functions that openmp.h needs ---- */
 
 static inline int iow_omp_check(const char** why) {
   const int is_shared = dlsym(NULL, "__kmpc_omp_task_alloc") != NULL;
@@ -384,23 +388,23 @@ static inline int iow_omp_check(const char** why) {
   return is_shared ? 0 : -ENOTSUP;
 }
 
-/* Whether the task must end with its body; see iow_omp_is_forced() above for cancellation. */
+/* Returns true if the task must end with its body. A cancelled region drops tasks and barriers. */
 static inline int iow_omp_is_forced(void) {
   return iow_omp_self.creating > 0 || omp_in_final() || omp_get_cancellation() ||
          iow_omp_is_fragile() || !iow_omp_is_waited_for() || !iow_omp_claim_barrier();
 }
 
-/* Fulfils the first event of a task that is armed, by whichever thread; a task does the rest. */
+/* Fulfils the first event of an armed task; a task does the rest. Any thread may call it. */
 static inline void iow_omp_fulfil(iow_omp_task* task) {
   omp_fulfill_event(task->kick);
 }
 
 /*
- * Leaves the event to whoever ends the last transfer, and to a task. Where a thread from outside
- * fulfils an event, libomp queues what is left to do, in a queue of the team, but counts the task
- * as ended at once; the team may go on, and find the rest later, among the tasks of another region.
- * So the thread fulfils the event of a task made for that, on which another one depends, which
- * fulfils the event of `task` on a thread of the team. Returns 1, as it always succeeds.
+ * Leaves the event to whoever ends the last transfer, and to a task. When a thread from outside
+ * fulfils an event, libomp queues the rest of the work in a queue of the team, but counts the task
+ * as ended at once. The team may then go on, and find that work later among the tasks of another
+ * region. So that thread fulfils the event of a kick task instead. A second task depends on the
+ * kick task, and fulfils the event of `task` on a thread of the team. Always succeeds: returns 1.
  */
 static inline int iow_omp_arm(iow_omp_task* task) {
   char key = 0;

@@ -1,4 +1,4 @@
-"""I/O tasks on a Dask cluster, started when the policy says.
+"""I/O tasks on a Dask cluster, which start when the policy says.
 
     cluster = ioweave.dask.local_cluster(nodes=2, cores=4, io_slots=8)
     client = distributed.Client(cluster)

@@ -1,7 +1,7 @@
-"""The policy and what waits or runs under it: the side of the scheduler plugin that knows no Dask.
+"""The policy and the operations under it: the part of the scheduler plugin that knows no Dask.
 
-A host with workers is a node of the policy. Each event returns the operations that start. One
-thread, the scheduler's event loop, calls everything here.
+A host with workers is a node of the policy. Each event returns the operations that start. Only the
+thread of the scheduler's event loop calls this module.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from ..constraints import no_budget
 
 _log = logging.getLogger("ioweave.dask")
 
-_LATE = 0.125  # the weight of the last operation in a mean of how long they take
+_LATE = 0.125  # the weight of the latest operation in the mean time of an operation
 
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """Of a device: MB/s (10^6 bytes) per node or for all of them; 0 stands for no bound."""
+    """The settings of a device. `bandwidth` is in MB/s (10^6 bytes), per node or for all nodes; 0
+    means no limit."""
 
     scope: str = "node"
     bandwidth: float = 0.0
@@ -32,7 +33,7 @@ class DeviceSettings:
 
 
 class Device:
-    """A device and its operations. A *scope* of it is a node, or None where all nodes share it."""
+    """A device. Its *scope* is a node, or None if all nodes share it."""
 
     __slots__ = ("id", "mb_per_s", "name", "settings")
 
@@ -47,7 +48,7 @@ class Device:
 
 
 class Flow:
-    """Tasks of one name, device and constraint, from whichever clients."""
+    """The tasks of one name, device and constraint, of any client."""
 
     __slots__ = (
         "bytes",
@@ -67,14 +68,14 @@ class Flow:
         self.constraint = constraint
         self.sampled = constraint == "climb"
         self.id = number
-        self.done = 0  # tasks that ended well
-        self.bytes = 0  # moved by them
-        self.seconds = 0.0  # that one takes: of late ones more than of earlier ones; 0: not known
-        self.limit: int | None = None  # at once on a node, as the policy last said; 0: no bound
+        self.done = 0  # tasks that succeeded
+        self.bytes = 0  # that they moved
+        self.seconds = 0.0  # mean time of a task, later ones weigh more; 0: not known
+        self.limit: int | None = None  # at once on a node, as the policy last set it; 0: no limit
 
 
 class Operation:
-    """A run of an I/O task: a retry is another one."""
+    """A run of an I/O task. A retry is another operation."""
 
     __slots__ = ("bound", "bytes", "flow", "id", "key", "node", "run", "worker")
 
@@ -82,11 +83,11 @@ class Operation:
         self.key = key
         self.flow = flow
         self.bytes = bytes
-        self.bound = bound  # the node that it has to run on; None: any
-        self.id = -1  # the policy's
-        self.node: int | None = None  # where the policy started it
-        self.worker: str | None = None  # the address where it got a thread
-        self.run = -1  # Dask's number of that
+        self.bound = bound  # the node that it has to run on; None: any node
+        self.id = -1  # its number in the policy
+        self.node: int | None = None  # the node where the policy started it
+        self.worker: str | None = None  # the address of the worker where it got a thread
+        self.run = -1  # Dask's number of the run there
 
 
 class Admission:
@@ -98,22 +99,23 @@ class Admission:
 
     def __init__(self, log: Callable[[str], None] | None) -> None:
         self.policy = Policy(log)
-        self.policy.node_down(0, time.monotonic_ns())  # up from the beginning; no worker is
+        self.policy.node_down(0, time.monotonic_ns())  # node 0 is up at first, but has no worker
         self.devices: dict[str, Device] = {}
         self.flows: list[Flow] = []
         self._flow_ids: dict[tuple[str, str, str], int] = {}
-        self._operations: dict[int, Operation] = {}  # all that the policy knows
+        self._operations: dict[int, Operation] = {}  # those that the policy knows
         self._next = 0
 
     def add_device(self, name: str, settings: DeviceSettings, *, slots: int = 0) -> None:
-        """Makes the device known. Again with the same settings: nothing happens.
+        """Adds a device. Adding it again with the same settings has no effect.
 
         Args:
-            slots: the threads for I/O of a node, the bound of a node's device without one of its
-                own: else the policy would look for a limit that cannot be reached. 0: not known.
+            slots: the threads for I/O of a node; 0: not known. They are the limit of a node's
+                device that has no limit of its own: otherwise the policy would look for a limit
+                that cannot be reached.
 
         Raises:
-            ValueError: the settings are wrong, or others than before.
+            ValueError: the settings are wrong, or differ from those before.
         """
         known = self.devices.get(name)
         if known is None:
@@ -134,18 +136,18 @@ class Admission:
             )
             raise ValueError(
                 f"device {name!r} was declared on this cluster with {differ}: "
-                "declare it alike, or under another name"
+                "declare it with the same settings, or under another name"
             )
 
     @property
     def budgets(self) -> dict[str, float]:
-        """In MB/s, of the devices that a flow may be on; 0: none."""
+        """The budgets in MB/s of the devices that a flow may be on; 0: no budget."""
         declared = {name: device.settings.bandwidth for name, device in self.devices.items()}
         return {"default": 0.0} | declared
 
     def add_flow(self, name: str, device: str, constraint: str, learned: str = "") -> int:
-        """The id of the flow, the same for the same arguments. What was `learned` earlier counts if
-        the flow is new, and is left aside where the policy does not understand it.
+        """Adds a flow; returns its id, which is the same for the same arguments. `learned` counts
+        only for a new flow, and is ignored if the policy does not understand it.
 
         Raises:
             ValueError: the device is not known, or the constraint wrong for it.
@@ -157,7 +159,7 @@ class Admission:
             on = self.devices.get(device)
             if on is None:
                 raise ValueError(
-                    f"flow {name!r}: there is no device {device!r}; known are "
+                    f"flow {name!r}: there is no device {device!r}; the known ones are "
                     f"{', '.join(map(repr, self.budgets))}. "
                     f"Declare it first: handle.declare_device({device!r}, ...)"
                 )
@@ -173,13 +175,13 @@ class Admission:
             try:
                 return self.policy.add_flow(name, device.id, constraint=constraint, learned=learned)
             except ValueError as error:
-                _log.warning("what was learned for %s is not used: %s", name, error)
+                _log.warning("the learned values of %s are not used: %s", name, error)
         return self.policy.add_flow(name, device.id, constraint=constraint)
 
     # ---- Events. --------------------------------------------------------------------------------
 
     def ready(self, operation: Operation) -> list[Operation]:
-        """It may start; also told again of one that `node_down` returned."""
+        """The operation may start; also called for operations that `node_down` returned."""
         operation.id = self._next
         operation.node = operation.worker = None
         self._next += 1
@@ -209,7 +211,7 @@ class Admission:
         return self._apply(self.policy.failed(operation.id, time.monotonic_ns()))
 
     def cancelled(self, operation: Operation) -> list[Operation]:
-        """It will not run, or what it ran is void, and it has left the device."""
+        """The operation will not run, or its run does not count, and it has left the device."""
         del self._operations[operation.id]
         return self._apply(self.policy.cancelled(operation.id, time.monotonic_ns()))
 
@@ -217,8 +219,8 @@ class Admission:
         return self._apply(self.policy.node_up(node, time.monotonic_ns()))
 
     def node_down(self, node: int) -> tuple[list[Operation], list[Operation]]:
-        """Those that waited for the node or ran there, which are forgotten; and those that start
-        elsewhere."""
+        """Returns the operations that waited for the node or ran there, which are forgotten, and
+        those that start elsewhere."""
         lost = [
             operation
             for operation in self._operations.values()
@@ -231,28 +233,29 @@ class Admission:
         return lost, self._apply(self.policy.node_down(node, time.monotonic_ns()))
 
     def device_up(self, device: Device, node: int) -> list[Operation]:
-        """The node, which is up, has the device, which not all nodes have."""
+        """A node that is up has the device, which not all nodes have."""
         return self._apply(self.policy.device_up(device.id, node, time.monotonic_ns()))
 
     def has(self, node: int, device: Device) -> bool:
-        """Whether the node, which is up, does."""
+        """Returns whether a node that is up has the device."""
         return device.settings.nodes is None or self.policy.has(node, device.id)
 
     def sample(
         self, device: Device, node: int, bytes_per_second: float, seconds: float
     ) -> list[Operation]:
-        """What the device moved in the scope of `node` since the last sample, that long."""
+        """Takes a sample: the throughput of the device in the scope of `node` since the last
+        sample, `seconds` ago."""
         device.mb_per_s[device.scope(node)] = bytes_per_second / 1e6
         return self._apply(
             self.policy.sample(device.id, node, bytes_per_second, time.monotonic_ns(), seconds)
         )
 
     def needs_samples(self, device: Device) -> bool:
-        """Whether operations whose constraint is found by samples wait or run on the device."""
+        """Returns whether operations with `climb` wait or run on the device."""
         return self.policy.needs_samples(device.id)
 
     def measured_mb_per_s(self, device: Device) -> float | None:
-        """What all of the device moves; None: it is not measured now."""
+        """Returns the device's throughput over all nodes; None: it is not measured now."""
         is_measured = device.mb_per_s and self.needs_samples(device)
         return sum(device.mb_per_s.values()) if is_measured else None
 

@@ -1,8 +1,8 @@
-"""A call of a task on its way to a worker, and there.
+"""A call of a task on its way to a worker, and on the worker.
 
-The client pickles function and arguments itself, so that what cannot be sent is refused where the
-task is called, and futures are found wherever pickle finds them: each is replaced by the number of
-a Dask input, whose value the worker puts in its place.
+The client pickles function and arguments itself. So what cannot be sent is refused where the task
+is called, and futures are found at any depth that pickle reaches. Each future is replaced by the
+number of a Dask input, whose value the worker puts in its place.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from distributed import get_worker
 
 from ..arguments import describe
 from ..errors import TaskTimeout
-from ..runtime import add_note, log_given_up, several
+from ..runtime import add_note, log_given_up, split_values
 from ..tasks import Task
 from .protocol import BYTES
 
-# Whether this is inside a task: tasks that are called there are plain calls.
+# Whether the current thread runs a task; tasks that are called there are plain calls.
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("ioweave_inside", default=False)
 
 
-def inside_task() -> bool:
+def is_inside_task() -> bool:
     return _inside.get()
 
 
@@ -46,12 +46,12 @@ class TimeoutIgnored(FailureIgnored):
 
 
 IGNORED = (FailureIgnored, TimeoutIgnored)
-#: Types of single values that are None; a worker that could not send it says what it is called.
+#: Types of unwrap_single values that are None; a worker that could not send a type sends its name.
 NONE = (type(None), "NoneType", *IGNORED)
 
 
-def single(value: Any) -> Any:
-    """The value of a call that has one."""
+def unwrap_single(value: Any) -> Any:
+    """Returns the value of a call that has one value."""
     return None if isinstance(value, FailureIgnored) else value
 
 
@@ -59,24 +59,24 @@ def single(value: Any) -> Any:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles all but what `number_of` has a number for."""
+    """Pickles all but the objects that `number_of` has a number for."""
 
     def __init__(self, file: io.BytesIO, number_of: Callable[[Any], object | None]) -> None:
         super().__init__(file, protocol=5)
         self.persistent_id = number_of
 
     def reducer_override(self, value: Any) -> Any:
-        if type(value) is Task and not _found_by_name(value):
-            return _blank_task, (), vars(value)
+        if type(value) is Task and not _is_found_by_name(value):
+            return _make_blank_task, (), vars(value)
         return super().reducer_override(value)
 
 
-def _blank_task() -> Task:
+def _make_blank_task() -> Task:
     return Task.__new__(Task)
 
 
-def _found_by_name(task: Task) -> bool:
-    """Whether a worker that imports the task's module has it."""
+def _is_found_by_name(task: Task) -> bool:
+    """Returns whether a worker finds the task in the task's module."""
     if task.__module__ == "__main__":
         return False
     found: Any = importlib.import_module(task.__module__)
@@ -86,7 +86,7 @@ def _found_by_name(task: Task) -> bool:
 
 
 class _Packed(bytes):
-    """Bytes that Dask may put into its messages."""
+    """Bytes with a short repr(), since Dask may put them into its messages."""
 
     __slots__ = ()
 
@@ -94,24 +94,25 @@ class _Packed(bytes):
         return f"<{len(self)} bytes>"
 
 
-def _dumps(value: Any, number_of: Callable[[Any], object | None]) -> bytes:
+def _dump_value(value: Any, number_of: Callable[[Any], object | None]) -> bytes:
     with io.BytesIO() as file:
         _Pickler(file, number_of).dump(value)
         return _Packed(file.getvalue())
 
 
 def dumps_task(task: Task) -> bytes:
-    """
+    """Pickles a task.
+
     Raises:
         TypeError: the function refers to something that cannot be sent.
     """
     try:
-        return _dumps(task, lambda value: None)
+        return _dump_value(task, lambda value: None)
     except Exception as error:
         raise TypeError(
             f"task {task.name!r} cannot be sent to a Dask worker ({error}): its function refers to "
             "something that cannot be pickled: define it at the top of a module that the workers "
-            "can import, or make there what it refers to"
+            "can import, or make that object inside the function"
         ) from error
 
 
@@ -121,17 +122,18 @@ def dumps_arguments(
     kwargs: dict[str, Any],
     number_of: Callable[[Any], object | None],
 ) -> bytes:
-    """The arguments, without those that `number_of` numbers: (input, whether it is changed).
+    """Pickles the arguments, but those that `number_of` has a number for: (input, whether the task
+    changes it).
 
     Raises:
-        TypeError: an argument cannot be sent; it says which.
+        TypeError: an argument cannot be sent; the text says which.
     """
     try:
-        return _dumps((args, kwargs), number_of)
+        return _dump_value((args, kwargs), number_of)
     except Exception as error:
         for name, value in task.signature.bind(*args, **kwargs).arguments.items():
             try:
-                _dumps(value, number_of)
+                _dump_value(value, number_of)
             except Exception as reason:
                 raise TypeError(
                     f"task {task.name!r}: argument {name!r} cannot be sent to a Dask worker "
@@ -152,22 +154,22 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, number: tuple[int, bool]) -> Any:
         index, changed = number
         if not changed:
-            return single(self._inputs[index])
-        if index not in self._copies:  # the old version stays what it is: others may read it
-            self._copies[index] = copy.deepcopy(single(self._inputs[index]))
+            return unwrap_single(self._inputs[index])
+        if index not in self._copies:  # a copy, since other tasks may read the old version
+            self._copies[index] = copy.deepcopy(unwrap_single(self._inputs[index]))
         return self._copies[index]
 
 
 @functools.lru_cache(maxsize=1000)
-def _loads_task(spec: bytes) -> Task:
+def _load_task(spec: bytes) -> Task:
     task: Task = pickle.loads(spec)
     return task
 
 
 def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
-    """Runs a call. Its value; with several values or objects that it changes, a tuple of them all,
-    the objects last."""
-    task = _loads_task(spec)
+    """Runs a call; returns its value. A call with several values, or with objects that it changes,
+    returns a tuple of them all, the objects last."""
+    task = _load_task(spec)
     args, kwargs = _Unpickler(arguments, inputs).load()
     worker = get_worker()
     token = _inside.set(True)
@@ -177,14 +179,14 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
             running.metadata[BYTES] = task.bytes_of(args, kwargs)
         body = functools.partial(task.function, *args, **kwargs)
         try:
-            value = body() if task.timeout is None else _within(task, body)
-            values = several(task, value) if task.returns != 1 else (value,)
+            value = body() if task.timeout is None else _run_with_timeout(task, body)
+            values = split_values(task, value) if task.returns != 1 else (value,)
         except Exception as error:
             if task.on_failure != "ignore":
                 raise
             log_given_up(task, error)
             kind = TimeoutIgnored if isinstance(error, TaskTimeout) else FailureIgnored
-            was, kwargs = _Unpickler(arguments, inputs).load()  # not what the failed run made of it
+            was, kwargs = _Unpickler(arguments, inputs).load()  # as before the run that failed
             return kind((*(None,) * task.returns, *task.written_objects(was, kwargs)))
         if task.objects:
             values = (*values, *task.written_objects(args, kwargs))
@@ -197,8 +199,9 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
         _inside.reset(token)
 
 
-def _within(task: Task, body: Callable[[], Any]) -> Any:
-    """A thread cannot be stopped: one that takes too long is left to itself."""
+def _run_with_timeout(task: Task, body: Callable[[], Any]) -> Any:
+    """Runs the body on a thread with the task's timeout. A thread cannot be stopped, so one that
+    takes too long is left to itself."""
     outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def fill() -> None:
@@ -213,5 +216,5 @@ def _within(task: Task, body: Callable[[], Any]) -> Any:
         return outcome.result(task.timeout)
     except concurrent.futures.TimeoutError:
         if outcome.done():
-            raise  # its own
+            raise  # raised by the body
         raise TaskTimeout(f"task {task.name} took longer than {task.timeout} s") from None

@@ -15,22 +15,22 @@ from .plugin import IoweaveSchedulerPlugin
 from .protocol import CPU, io_resources
 from .worker import IoweaveWorkerPlugin
 
-ANSWER_S = 30.0  # a scheduler that takes longer to answer is given up
+ANSWER_S = 30.0  # how long to wait for an answer of the scheduler
 
 
 def connect(client: Client, *, log: str | None = None) -> Any:
     """Brings Ioweave to the client's cluster, unless it is there already.
 
-    Scheduler and workers need Ioweave installed. Any number of clients may connect; what they
-    declare is shared.
+    Scheduler and workers need Ioweave installed. Any number of clients may connect; they share what
+    they declare.
 
     Args:
-        client: as Dask made it.
+        client: a client of Dask.
         log: the scheduler writes the policy's event log to this file, on its own machine. Only the
-            first connection of a cluster counts.
+            first connection to a cluster counts.
 
     Returns:
-        A Handle; an awaitable of one for an asynchronous client.
+        A Handle; for an asynchronous client, an awaitable of one.
 
     Raises:
         RuntimeError: the cluster cannot work with Ioweave; the text says why.
@@ -40,52 +40,52 @@ def connect(client: Client, *, log: str | None = None) -> Any:
 
     async def register() -> Handle:
         for plugin in (IoweaveSchedulerPlugin(log), IoweaveWorkerPlugin()):
-            await _within_limit(client, client.register_plugin(plugin))
+            await _await_answer(client, client.register_plugin(plugin))
         return Handle(client, await ask(client, "capacity"))
 
     return _sync(client, register)
 
 
 def _sync(client: Client, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The value, or an awaitable of it for an asynchronous client."""
+    """Returns the function's value; for an asynchronous client, an awaitable of it."""
     return client.sync(function, *args, **kwargs)
 
 
 async def ask(client: Client, question: str, **arguments: Any) -> Any:
-    """What the scheduler plugin answers.
+    """Asks the scheduler plugin a question, and returns its answer.
 
     Raises:
         ValueError: the arguments are wrong.
-        TimeoutError: it does not answer.
+        TimeoutError: the scheduler does not answer.
     """
     assert client.scheduler is not None  # it is connected
     asking = client.scheduler.ioweave(question=question, arguments=arguments)
-    answer = json.loads(await _within_limit(client, asking))
+    answer = json.loads(await _await_answer(client, asking))
     if "error" in answer:
         raise ValueError(answer["error"])
     return answer["value"]
 
 
-async def _within_limit(client: Client, asking: Awaitable[Any]) -> Any:
+async def _await_answer(client: Client, asking: Awaitable[Any]) -> Any:
     try:
         return await asyncio.wait_for(asking, ANSWER_S)
     except asyncio.TimeoutError:
         address = None if client.scheduler is None else client.scheduler.address
         raise TimeoutError(
             f"the Dask scheduler at {address} has not answered for {ANSWER_S:g} s: its process is "
-            "stopped, or busy with something else: look at its log, and start it again if need be"
+            "stopped, or busy with something else: look at its log, and restart it if necessary"
         ) from None
 
 
 class Handle:
     """Ioweave on the cluster of a client; made by `connect`. Any thread may use it.
 
-    With an asynchronous client every method but the two of submission returns an awaitable.
+    With an asynchronous client every method returns an awaitable, but the two that submit.
     """
 
     def __init__(self, client: Client, capacity: dict[str, float | None]) -> None:
         self.client = client
-        # The most that a worker, or a node, offered; None: there was no worker.
+        # The most cores of a worker, and the most I/O slots of a node; None: there was no worker.
         self._cpus = capacity["cpus"]
         self.io_slots = capacity["io_slots"]
         self._flows: dict[tuple[str, str, str], int] = {}
@@ -100,21 +100,22 @@ class Handle:
         path: str | None = None,
         nodes: Sequence[str] | None = None,
     ) -> Any:
-        """Makes a storage device known. Again, from whichever client: nothing happens.
+        """Declares a storage device. Declaring it again, by any client, has no effect.
 
         Args:
-            name: what submit_io(device=...) says. "default" has no budget if nobody declared it.
-            scope: "node", a budget on each node (worker host), or "shared" by all of them.
+            name: the name for submit_io(device=...). "default" exists, without a budget, if nobody
+                declared it.
+            scope: "node": each node (worker host) has a budget; "shared": all nodes share one.
             bandwidth: MB/s (10^6 bytes) that tasks with a constraint share; 0: no budget.
-            max_in_flight: I/O tasks at once within the scope; 0: of a node's device, as many as the
-                node with most had threads for I/O when it was declared. Of a shared one, and where
-                no worker was there yet, no bound to the policy: what it starts beyond a node's
-                threads waits for one.
+            max_in_flight: most I/O tasks at once within the scope. 0: for a device of a node, the
+                most threads for I/O that a node had when the device was declared. For a shared
+                device, or if there was no worker yet, 0 means no limit: tasks that the policy
+                starts beyond a node's threads wait for a thread.
             path: a file or folder on it, to measure its throughput on the workers.
             nodes: names or globs of the workers, or of their hosts, that have it; None: all.
 
         Raises:
-            ValueError: a setting is out of range, or was declared differently before.
+            ValueError: a setting is out of range, or differs from an earlier declaration.
         """
         return _sync(
             self.client,
@@ -130,13 +131,13 @@ class Handle:
         )
 
     def declare_flow(self, name: str, *, device: str = "default", constraint: str = "none") -> Any:
-        """Makes a kind of I/O task known, before the first submit_io of an asynchronous client; a
-        synchronous one does so by itself. Flows of the same name, device and constraint are one,
-        and learn together.
+        """Declares a flow, a kind of I/O task. An asynchronous client must do so before its first
+        submit_io(); with a synchronous client submit_io() does it. Declarations with the same name,
+        device and constraint mean one flow, whose tasks learn together.
 
         Args:
-            constraint: MB/s that a task holds of its device's budget while it runs, in the policy's
-                words: "none", "fixed:20", "auto:225", "auto:2,256,2", "climb".
+            constraint: MB/s of its device's budget that a task holds while it runs, as a text of
+                the policy: "none", "fixed:20", "auto:225", "auto:2,256,2", "climb".
 
         Raises:
             ValueError: the device is not known, or cannot hold the constraint.
@@ -157,9 +158,9 @@ class Handle:
         retries: int = 0,
         **kwargs: Any,
     ) -> Future[Any]:
-        """Runs `function(*args, **kwargs)` on a worker, where it takes `cpus` of its cores.
+        """Runs `function(*args, **kwargs)` on a worker, where it takes `cpus` cores.
 
-        Every call runs, also one with the same arguments (Dask's pure=False).
+        Every call runs, also one with the arguments of an earlier call (Dask's pure=False).
 
         Raises:
             ValueError: no worker has so many cores.
@@ -173,11 +174,11 @@ class Handle:
         number = whole(cpus)
         if number is None or number < 1:
             raise ValueError(f"cpus must be a whole number from 1 on, not {cpus!r}")
-        if self._fits(number):
+        if self._has_cores(number):
             return
-        if not self.client.asynchronous:  # else nobody can be asked here
+        if not self.client.asynchronous:  # an asynchronous client cannot ask here
             self._cpus = _sync(self.client, ask, self.client, "capacity")["cpus"]
-            if self._fits(number):  # a larger worker has come
+            if self._has_cores(number):  # a larger worker has joined
                 return
         if self._cpus == 0:
             raise ValueError(
@@ -190,8 +191,8 @@ class Handle:
             "ask for fewer, or add a larger worker"
         )
 
-    def _fits(self, cpus: int) -> bool:
-        """Whether a worker has so many cores, as far as is known."""
+    def _has_cores(self, cpus: int) -> bool:
+        """Returns whether a worker has so many cores, as far as is known."""
         return self._cpus is None or cpus <= self._cpus
 
     def submit_io(
@@ -210,18 +211,18 @@ class Handle:
         takes none of a worker's cores.
 
         It runs on the node that holds most of its inputs (futures in `args`), or without inputs on
-        the first node with budget left. A task that was cancelled while it runs holds its place
+        the first node with budget left. A task that is cancelled while it runs holds its place
         until it ends.
 
         Args:
-            flow: what tasks of this kind are called; None: the function's name.
-            device, constraint: as for declare_flow.
-            bytes: what the call moves; None: the size of its inputs.
-            anywhere: on the first node with budget left even if inputs are elsewhere: for a working
-                directory that all nodes share.
+            flow: the name of the flow; None: the function's name.
+            device, constraint: as for declare_flow().
+            bytes: the bytes that the call moves; None: the size of its inputs.
+            anywhere: run it on the first node with budget left, even if inputs are elsewhere; for a
+                working directory that all nodes share.
 
         Raises:
-            ValueError: as declare_flow, or bytes is out of range.
+            ValueError: as declare_flow(), or bytes is out of range.
             RuntimeError: an asynchronous client did not declare the flow.
         """
         if bytes is not None:
@@ -229,13 +230,13 @@ class Handle:
             if bytes is None or not 0 <= bytes <= MOST_BYTES:
                 raise ValueError(f"bytes must be a whole number from 0 to 2**63 - 1, not {given!r}")
         name: str = getattr(function, "__name__", repr(function)) if flow is None else flow
-        number = self._flow(name, device, constraint)
+        number = self._find_flow(name, device, constraint)
         resources = io_resources(number, bytes, anywhere=anywhere)
         return self.client.submit(
             function, *args, resources=resources, retries=retries, pure=False, **kwargs
         )
 
-    def _flow(self, name: str, device: str, constraint: str) -> int:
+    def _find_flow(self, name: str, device: str, constraint: str) -> int:
         key = (name, device, constraint)
         if key not in self._flows:
             if self.client.asynchronous:
@@ -249,8 +250,8 @@ class Handle:
     def explain(
         self, flow: str, *, device: str | None = None, constraint: str | None = None
     ) -> Any:
-        """Why the tasks of a flow start when they do, as a dict. `device` and `constraint` say
-        which one if several flows have the name.
+        """Says why the tasks of a flow start when they do, as a dict. If several flows have the
+        name, `device` and `constraint` select one.
 
         Raises:
             ValueError: there is no such flow, or several.
@@ -259,7 +260,7 @@ class Handle:
         return _sync(self.client, ask, self.client, "explain", **where)
 
     def stats(self) -> Any:
-        """What waits and runs on the cluster, as a dict: {"waiting", "running", "nodes": {host:
-        {"workers", "io_running"}}, "flows": [{"flow", "device", "constraint", "limit", "waiting",
-        "running", "bytes"}]}."""
+        """Says what waits and runs on the cluster, as a dict: {"waiting", "running", "nodes":
+        {host: {"workers", "io_running"}}, "flows": [{"flow", "device", "constraint", "limit",
+        "waiting", "running", "bytes"}]}."""
         return _sync(self.client, ask, self.client, "stats")

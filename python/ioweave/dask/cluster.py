@@ -1,9 +1,9 @@
-"""Workers with threads for I/O beside their cores, and clusters of them on this machine.
+"""Workers with extra threads for I/O, and clusters of them on this machine.
 
 A worker has a thread for each core and some more for I/O: `nthreads = cores + io_slots`. It offers
-the resources `cpu = cores`, which computations take, and `io = io_slots`, by which the scheduler
-plugin knows how many I/O tasks it may let go there: so neither kind takes the threads of the other.
-Plain Dask tasks, which ask for nothing, take whatever thread is free.
+two resources. Computations take `cpu = cores`. From `io = io_slots` the scheduler plugin knows how
+many I/O tasks it may send there. So neither kind takes the threads of the other. Plain Dask tasks
+ask for no resource, and take any free thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_NODES = 65_000  # well below the size of 127.0.0.0/8
 
 
 def worker_options(*, cores: int, io_slots: int) -> dict[str, Any]:
-    """The options of `distributed.Worker` and `Nanny`: {"nthreads": ..., "resources": {...}}.
+    """Returns options for `distributed.Worker` and `Nanny`: {"nthreads": ..., "resources": {...}}.
 
     Raises:
         ValueError: one of the numbers is below 1.
@@ -34,7 +34,7 @@ def worker_options(*, cores: int, io_slots: int) -> dict[str, Any]:
 
 
 def worker_arguments(*, cores: int, io_slots: int) -> list[str]:
-    """The same for the command line: `dask worker SCHEDULER` and these.
+    """Returns the same as arguments for `dask worker SCHEDULER`.
 
     >>> " ".join(worker_arguments(cores=48, io_slots=16))
     '--nthreads 64 --resources cpu=48,io=16'
@@ -45,23 +45,25 @@ def worker_arguments(*, cores: int, io_slots: int) -> list[str]:
 
 
 class LoopbackCluster(SpecCluster):
-    """A cluster on this machine whose workers have loopback addresses of their own, 127.0.0.1,
-    127.0.0.2, ...: to Dask, and so to Ioweave, each is a host. Linux only."""
+    """A cluster on this machine. Each worker has a loopback address of its own, 127.0.0.1,
+    127.0.0.2, ..., so that to Dask, and to Ioweave, each is a host. Linux only."""
 
     def __init__(self, *, nodes: int, worker: dict[str, Any], **options: Any) -> None:
         self._template = worker
         super().__init__(  # type: ignore[no-untyped-call]
-            workers={name: self._on_host(name) for name in range(nodes)}, worker=worker, **options
+            workers={name: self._make_worker_spec(name) for name in range(nodes)},
+            worker=worker,
+            **options,
         )
 
-    def _on_host(self, number: int) -> dict[str, Any]:
+    def _make_worker_spec(self, number: int) -> dict[str, Any]:
         host = str(_FIRST_HOST + number)
         return {**self._template, "options": {**self._template["options"], "host": host}}
 
     def new_worker_spec(self) -> dict[Any, dict[str, Any]]:
-        """The next worker, for `scale` and `adapt`, on the first address that is free."""
+        """Returns the next worker, for `scale` and `adapt`, on the first free address."""
         number = next(n for n in range(_MOST_NODES) if n not in self.worker_spec)
-        return {number: self._on_host(number)}
+        return {number: self._make_worker_spec(number)}
 
 
 def local_cluster(
@@ -74,16 +76,16 @@ def local_cluster(
     dashboard_address: str | None = None,
     **options: Any,
 ) -> LoopbackCluster:
-    """A cluster of `nodes` workers on this machine, each a node of its own to the policy.
+    """Makes a cluster of `nodes` workers on this machine, each a node of its own to the policy.
 
     Args:
-        nodes: workers; `cluster.scale` and `cluster.adapt` change it.
-        cores: of each worker; None: this machine's, divided by the nodes.
-        io_slots: threads of each worker for I/O tasks, beside the cores.
-        processes: a process for each worker, which Python's interpreter lock does not hold up and
-            which may be killed; else all of them in this process.
+        nodes: how many workers; `cluster.scale` and `cluster.adapt` change it.
+        cores: the cores of each worker; None: this machine's cores, divided by the nodes.
+        io_slots: the threads of each worker for I/O tasks, beside those for its cores.
+        processes: run each worker in a process, which Python's interpreter lock does not hold up
+            and which can be killed; otherwise all workers run in this process.
         asynchronous: for use with `async with`, as in Dask.
-        dashboard_address: of Dask's dashboard, such as ":8787"; None: no dashboard.
+        dashboard_address: the address of Dask's dashboard, such as ":8787"; None: no dashboard.
         **options: further options of each worker.
 
     Raises:
@@ -102,7 +104,7 @@ def local_cluster(
         "options": {
             **worker_options(cores=cores, io_slots=io_slots),
             "dashboard": False,
-            "silence_logs": logging.WARNING,  # what the cluster is told does not reach processes
+            "silence_logs": logging.WARNING,  # the cluster's own option does not reach processes
             **options,
         },
     }

@@ -1,36 +1,36 @@
-"""What client, scheduler and workers say to each other, and which versions were tested."""
+"""The messages between client, scheduler and workers, and the tested versions of Dask."""
 
 from __future__ import annotations
 
-# Asked for by I/O tasks and offered by nobody, so that Dask parks them in `no-worker`. The amounts
-# say what the task is: an annotation of our own would cost client, scheduler and worker more.
-FLOW = "ioweave-flow"  # its id; every I/O task has it
-SIZE = "ioweave-size"  # bytes; not there: those of the inputs
-ANYWHERE = "ioweave-anywhere"  # there: on any node, wherever the inputs are
-# In a task's metadata: what it moves, where only the worker can tell.
+# Resources that I/O tasks ask for and no worker offers, so that Dask parks them in `no-worker`. The
+# amounts describe the task: an annotation would cost client, scheduler and worker more.
+FLOW = "ioweave-flow"  # the id of its flow; every I/O task has it
+SIZE = "ioweave-size"  # its bytes; without it, the bytes of the inputs
+ANYWHERE = "ioweave-anywhere"  # with it, the task runs on any node, wherever the inputs are
+# In a task's metadata: the bytes that it moves, if only the worker can tell.
 BYTES = "ioweave-bytes"
 # Resources of a worker: its cores, and its threads beyond them, which are for I/O tasks.
 CPU = "cpu"
 IO = "io"
 
 # Messages on the streams between scheduler and workers.
-TAKEN_BACK = "ioweave-taken-back"  # scheduler: say when this run of a task has ended
-ENDED = "ioweave-ended"  # worker: it has
+TAKEN_BACK = "ioweave-taken-back"  # scheduler: tell me when this run of a task has ended
+ENDED = "ioweave-ended"  # worker: this run has ended
 MEASURE = "ioweave-measure"  # scheduler: measure this device from now on, or no longer
-MEASURED = "ioweave-measured"  # worker: what it moved since the last time
+MEASURED = "ioweave-measured"  # worker: the throughput of a device since the last time
 
-# By the same streams, so that no task that was sent and no end of one overtakes them:
-BEGUN = "ioweave-begun"  # scheduler: which of these tasks have begun; give up the others if `hold`
-ANSWER = "ioweave-answer"  # worker: those, and those that it gave up
+# On the same streams, so that no task that was sent, and no end of a task, overtakes them:
+BEGUN = "ioweave-begun"  # scheduler: which of these tasks have begun? With `hold`, drop the others
+ANSWER = "ioweave-answer"  # worker: the tasks that have begun, and those that it dropped
 
 # The key of a task of a Runtime ends with "-" and the id of the Runtime.
 
-# Of `distributed`: the first version that passed the tests, and the first that was not tried.
+# Versions of `distributed`: the first one that passed the tests, and the first one not tested.
 TESTED = ("2024.12.1", "2026.9")
 
 
 def io_resources(flow: int, bytes: int | None, *, anywhere: bool) -> dict[str, float]:
-    """The resources that an I/O task asks for."""
+    """Returns the resources that an I/O task asks for."""
     resources: dict[str, float] = {FLOW: flow}
     if bytes is not None:
         resources[SIZE] = bytes

@@ -1,7 +1,7 @@
-"""The queue of a worker's tasks that ask for resources, one for each kind of resource.
+"""The queues of a worker's tasks that ask for resources, one for each kind of resource.
 
-Dask keeps them all in one, whose head has to start before anything behind it: a computation that
-waits for a core would hold up the I/O behind it, and the other way round.
+Dask keeps all of them in one queue, whose head has to start before any task behind it. There a
+computation that waits for a core would hold up the I/O behind it, and the other way round.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, MutableSet
 from distributed.collections import HeapSet
 from distributed.worker_state_machine import TaskState, WorkerState
 
-#: Of WorkerState, not documented.
+#: Attributes of WorkerState that are not documented.
 QUEUE_NEEDS = ("constrained", "_resource_restrictions_satisfied")
 
 
 class ByResource(MutableSet[TaskState]):
-    """Tasks in the order of their priority, but those that ask for other resources than a task that
-    has to wait overtake it.
+    """Tasks in the order of their priority. A task that has to wait is overtaken by tasks that ask
+    for other resources.
 
     Args:
-        startable: whether a task's resources are free.
+        startable: returns whether a task's resources are free.
     """
 
     def __init__(self, startable: Callable[[TaskState], bool]) -> None:
@@ -30,7 +30,7 @@ class ByResource(MutableSet[TaskState]):
 
     @classmethod
     def replace(cls, state: WorkerState) -> None:
-        """Makes it the queue of a worker, with what is in it."""
+        """Replaces the queue of a worker, and keeps its tasks."""
         if not isinstance(state.constrained, cls):
             queue = cls(state._resource_restrictions_satisfied)
             for task in state.constrained.sorted():
@@ -49,18 +49,18 @@ class ByResource(MutableSet[TaskState]):
             queue.discard(value)
 
     def peek(self) -> TaskState:
-        """The next one that may start; if none may, the first of all.
+        """Returns the next task that may start; if none may, the first task.
 
         Raises:
-            KeyError: there is none.
+            KeyError: the queue is empty.
         """
-        return self._first().peek()
+        return self._find_first_queue().peek()
 
     def pop(self) -> TaskState:
-        return self._first().pop()
+        return self._find_first_queue().pop()
 
-    def _first(self) -> HeapSet[TaskState]:
-        """The queue whose head is the next one."""
+    def _find_first_queue(self) -> HeapSet[TaskState]:
+        """Returns the queue whose head is the next task."""
         queues = [queue for queue in self._queues.values() if queue]
         if not queues:
             raise KeyError("peek into an empty queue")

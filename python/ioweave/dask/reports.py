@@ -1,8 +1,8 @@
-"""What the scheduler tells a client about its tasks, heard at once and in order.
+"""Reports of the scheduler to a client about its tasks, received at once and in order.
 
-Dask's own callbacks of futures come late, in any order, and cost a coroutine and a thread's turn
-each. So the handlers of the client's stream are wrapped, which is not documented; `check_client`
-says so when they are gone.
+Dask's own callbacks of futures come late, in any order, and each costs a coroutine and a switch of
+threads. So this wraps the handlers of the client's stream, which are not documented; `check_client`
+raises if a version of Dask lacks them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Heard = Callable[[str, "BaseException | None", "TracebackType | None", Any], Non
 
 
 def check_client(client: Client) -> None:
-    """
+    """Checks that the client has what this module uses of its inside.
+
     Raises:
-        RuntimeError: the client has changed inside; the text names what is missing.
+        RuntimeError: it has not; the text names what is missing.
     """
     handlers = getattr(client, "_stream_handlers", {})
     missing = [f"the handler of {name!r}" for name in _HANDLERS if name not in handlers]
@@ -39,13 +40,14 @@ def check_client(client: Client) -> None:
 
 
 class Reports:
-    """Tells a runtime what its client hears, on the thread of the client's event loop.
+    """Passes the reports of a client on to a runtime, on the thread of the client's event loop.
 
     Args:
-        client: whose.
-        heard: told key, error and traceback (None: it ended well), and the type of the value, or
-            what the worker calls it.
-        lost: told why all tasks are gone: the cluster was restarted, or the connection is lost.
+        client: the client.
+        heard: called with key, error and traceback (None: the task succeeded), and the type of the
+            value, or the name that the worker has for it.
+        lost: called with the reason if all tasks are gone: the cluster was restarted, or the
+            connection is lost.
     """
 
     def __init__(self, client: Client, heard: Heard, lost: Callable[[str], None]) -> None:
@@ -56,44 +58,44 @@ class Reports:
         self._open = True
         handlers = client._stream_handlers
         self._dasks: dict[str, Any] = {name: handlers[name] for name in _HANDLERS}
-        ours: list[Any] = [self._memory, self._erred, self._cancelled]
+        ours: list[Any] = [self._handle_memory, self._handle_error, self._handle_cancel]
         self._ours: dict[str, Any] = dict(zip(_HANDLERS, ours, strict=True))
         handlers.update(self._ours)
         self._watch()
 
     def close(self) -> None:
         self._open = False
-        self._watched.release()  # or the client, closed as the interpreter ends, calls back
+        self._watched.release()  # or a client that closes as the interpreter ends would call back
         handlers = self._client._stream_handlers
         for name, ours in self._ours.items():
             if handlers[name] == ours:
                 handlers[name] = self._dasks[name]
 
     def _watch(self) -> None:
-        """A future that no task has ends when the client gives all of them up."""
+        """Makes a future without a task. It ends when the client gives all futures up."""
         self._watched: Future[Any] = Future(f"ioweave-watch-{uuid.uuid4().hex}", self._client)
-        self._watched.add_done_callback(self._gave_up)
+        self._watched.add_done_callback(self._handle_release)
 
-    def _gave_up(self, future: Future[Any]) -> None:
+    def _handle_release(self, future: Future[Any]) -> None:
         if self._open:
             state: Any = future._state
             self._lost(str(state.exception))
             if self._client.status in ("running", "connecting"):
                 self._watch()
 
-    def _memory(self, key: Any = None, **message: Any) -> None:
+    def _handle_memory(self, key: Any = None, **message: Any) -> None:
         self._dasks["key-in-memory"](key=key, **message)
         state = self._client.futures.get(key)
         if self._open and state is not None:
             self._heard(key, None, None, state.type)
 
-    def _erred(self, key: Any = None, **message: Any) -> None:
+    def _handle_error(self, key: Any = None, **message: Any) -> None:
         self._dasks["task-erred"](key=key, **message)
         state = self._client.futures.get(key)
         if self._open and state is not None:
             self._heard(key, state.exception, state.traceback, None)
 
-    def _cancelled(self, keys: Any = (), **message: Any) -> None:
+    def _handle_cancel(self, keys: Any = (), **message: Any) -> None:
         self._dasks["cancelled-keys"](keys=keys, **message)
         for key in keys:
             state = self._client.futures.get(key)

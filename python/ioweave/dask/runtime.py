@@ -1,15 +1,17 @@
 """The runtime whose tasks run on a Dask cluster: `Runtime("dask://host:8786")`, `Runtime(client)`.
 
-It links calls by the same rules as the embedded one, whose parts it is made of. What differs:
+It consists of parts of the embedded runtime, and links calls by the same rules. What differs:
 
 1. `submit` pickles the arguments (`calls.py`). The futures in them become inputs of a Dask task,
    and so do objects that an earlier task changes: each version of an object is a Dask key.
 2. A call goes to Dask as soon as all calls whose *data* it needs have gone, so that Dask starts it
-   without asking here. One that only has to follow others (it writes a file that they read) stays
-   here until they are done: a dependency of Dask's would fail it with them.
-3. `Reports` hears what Dask tells the client about keys. `_heard` makes calls done, on the thread
-   of Dask's event loop, under the lock; callbacks of the user's run on a thread of their own.
-4. Values stay on the cluster until somebody asks (`fetch`), but None, of which the report says it.
+   without asking here. A call that only has to follow others (it writes a file that they read)
+   stays here until they are done: with a dependency of Dask's it would fail if they fail.
+3. `Reports` receives what Dask tells the client about keys. `_handle_report` then marks calls as
+   done, on the thread of Dask's event loop, under the lock. The user's callbacks run on a thread of
+   their own.
+4. Values stay on the cluster until somebody asks for them (`fetch`). Only a value of None is known
+   from the report.
 
 Inside a task, on a worker, tasks are plain calls.
 """
@@ -54,7 +56,7 @@ from ..runtime import (
     ForkedRuntime,
     Runtime,
     Stats,
-    given_up,
+    give_up_call,
     is_path,
     log_given_up,
 )
@@ -66,7 +68,7 @@ from .protocol import CPU, io_resources
 from .reports import Reports
 
 _log = logging.getLogger("ioweave")
-_LOOK_S = 1.0  # what ran is asked for so often
+_LOOK_S = 1.0  # between two questions to the scheduler about what ran
 _TARGET = re.compile(r"dask://[^/]+:\d+")
 _NO_CLUSTER = {"cpus": 0, "cpus_free": 0, "threads": 0, "io_slots": 0, "flows": ()}
 
@@ -85,23 +87,23 @@ class DaskCall(Call):
         super().__init__(runtime, task, args, kwargs)
         self.key = ""
         self.arguments = b""  # pickled
-        # Calls, and which of their values; or what is Dask's own.
+        # A call and the index of one of its values, or a future of Dask's own.
         self.inputs: list[tuple[DaskCall | distributed.Future[Any], int]] = []
-        self.after: list[Any] = []  # calls that it needs for what they leave in files
+        self.after: list[Any] = []  # calls that write files which it needs
         self.ordered = False  # it has to follow calls whose data it does not need
-        self.sent = False  # it goes to Dask, or went
+        self.sent = False  # it went to Dask, or is about to
         self.dask: distributed.Future[Any] | None = None
-        self.heard: tuple[Any, ...] | None = None  # of its end, before `dask` was noted
-        self.parts: dict[int, distributed.Future[Any]] = {}  # one of several values
-        self.values: dict[int, Any] = {}  # those that are here
+        self.heard: tuple[Any, ...] | None = None  # the report of its end, if `dask` was not set
+        self.parts: dict[int, distributed.Future[Any]] = {}  # Dask futures of its values, by index
+        self.values: dict[int, Any] = {}  # values that were fetched, by index
         self.lease: Lease | None = None
-        self.versions: list[Version] = []  # that it makes
+        self.versions: list[Version] = []  # the versions that it makes
 
     def forget_arguments(self) -> None:
         self.arguments, self.inputs, self.after = b"", [], []
 
     def forget_versions(self) -> None:
-        """Of what was before its own nobody asks, if it ended well."""
+        """Drops the versions before its own, which nobody asks for once it succeeded."""
         if self.state == DONE and self.error is None:
             for version in self.versions:
                 version.before = None
@@ -109,25 +111,25 @@ class DaskCall(Call):
 
     @property
     def many(self) -> bool:
-        """Whether the Dask task gives a tuple: several values, or objects that it changes."""
-        return self.task.returns != 1 or bool(_changed(self.task))
+        """Whether the Dask task returns a tuple: several values, or objects that it changes."""
+        return self.task.returns != 1 or bool(_list_changed(self.task))
 
 
-def _changed(task: Task) -> list[str]:
+def _list_changed(task: Task) -> list[str]:
     return [name for name, way in task.objects.items() if way is not Direction.In]
 
 
 class Lease:
-    """Keeps a client that the runtime made open, as long as there are values to be fetched."""
+    """Keeps a client that the runtime made open, as long as values may be fetched."""
 
     def __init__(self, client: distributed.Client) -> None:
-        # Closing waits for the client's event loop, whose thread may be the one that lets go.
+        # On a thread: closing waits for the client's event loop, which may drop the last reference.
         close = threading.Thread(target=client.close, daemon=True, name="ioweave-dask-close")
         weakref.finalize(self, close.start).atexit = False
 
 
 class Version:
-    """What became of an object, or of the value of a future, that a task changes."""
+    """A version of an object, or of the value of a future, that a task changes."""
 
     __slots__ = ("before", "index", "keep", "writer")
 
@@ -140,12 +142,12 @@ class Version:
         gone: Callable[[Version], None],
     ) -> None:
         self.writer = writer
-        self.index = index  # among the values of the writer
-        self.before = before  # what the object is if the writer fails; None: what it is here
-        self.keep: Callable[[], Any]  # gives the object
+        self.index = index  # its place among the values of the writer
+        self.before = before  # the version if the writer fails; None: the object as it is here
+        self.keep: Callable[[], Any]  # returns the object
         try:
             self.keep = weakref.ref(thing, lambda _: gone(self))
-        except TypeError:  # lists and dicts: kept, or another could get the id
+        except TypeError:  # lists and dicts are kept, or another object could get the id
             self.keep = lambda: thing
 
 
@@ -153,14 +155,14 @@ class Versions:
     """The last version of each object that tasks change."""
 
     def __init__(self) -> None:
-        # Guards a step from one version to the next; whoever has it may take the runtime's lock.
+        # Guards the step from one version to the next. Its holder may take the runtime's lock.
         self.lock = threading.RLock()
         self._table: dict[int, Version] = {}  # by id
 
     def add(self, thing: Any, writer: DaskCall, index: int) -> None:
         number = id(thing)
 
-        def gone(version: Version) -> None:  # from any thread, whatever it holds: no lock
+        def gone(version: Version) -> None:  # takes no lock: it may run anywhere, under any lock
             if self._table.get(number) is version:
                 del self._table[number]
 
@@ -171,8 +173,8 @@ class Versions:
         writer.forget_versions()  # if it is done already
 
     def of(self, thing: Any, *, unknown: bool = False) -> Version | None:
-        """The last version. Those of calls that failed count until the program has been told, and
-        then, or with `unknown`, no more: the object is what it was before."""
+        """Returns the last version. The version of a failed call counts until the program has been
+        told of the failure. After that, or with `unknown`, the version before it counts."""
         version = self._table.get(id(thing))
         if version is None or version.keep() is not thing:
             return None
@@ -191,13 +193,13 @@ class Versions:
             return version
 
     def knows(self, thing: Any) -> bool:
-        """Whether a task changed it, or is to. Without a lock, in a process that was forked."""
+        """Returns whether a task changes the object. Takes no lock: for forked processes."""
         version = self._table.get(id(thing))
         return version is not None and version.keep() is thing
 
     def drop(self, thing: Any, version: Version) -> bool:
-        """The object becomes what the version is; False if there is a later one. Needs the lock,
-        until it is."""
+        """Removes a version whose contents the object gets now; returns False if there is a later
+        version. Needs the lock until the object has the contents."""
         last = self._table.get(id(thing)) is version
         if last:
             del self._table[id(thing)]
@@ -213,7 +215,7 @@ class DaskRuntime(Runtime):
 
     It takes the arguments of ioweave.Runtime. The target is "dask://host:port", or a
     distributed.Client (for TLS, say), which stays open. Devices are declared on the cluster when a
-    task first uses them; records are of calls that ended well, and asked for from time to time.
+    task first uses them. Only calls that succeeded have records, which are fetched now and then.
 
     Raises:
         ValueError: an argument is wrong, or the client is asynchronous.
@@ -225,8 +227,8 @@ class DaskRuntime(Runtime):
         if isinstance(target, distributed.Client):
             if target.asynchronous:
                 raise ValueError(
-                    "Runtime(client) needs a client that is not asynchronous: its tasks may be "
-                    "awaited all the same"
+                    "Runtime(client) needs a client that is not asynchronous; tasks can be awaited "
+                    "with any client"
                 )
         elif not (isinstance(target, str) and _TARGET.fullmatch(target)):
             raise ValueError(
@@ -244,15 +246,15 @@ class DaskRuntime(Runtime):
         self._lease: Lease | None = None
         self._flow_numbers: dict[Task, int] = {}
         self._names = Names()
-        self._declaring = threading.Lock()  # of a flow, which asks the scheduler
+        self._declaring = threading.Lock()  # held to declare a flow, which asks the scheduler
         self._specs: dict[Task, bytes] = {}
         self._versions = Versions()
-        self._by_key: dict[str, DaskCall] = {}  # those sent and not done
+        self._by_key: dict[str, DaskCall] = {}  # calls that were sent and are not done
         self._withdrawing = 0  # threads that cancel calls
-        self._heard_meanwhile: list[tuple[str, BaseException]] = []  # that Dask cancelled
-        # What the scheduler last said: it is asked until the runtime is closed.
-        self._over = True  # or not begun
-        self._looking = threading.Lock()  # what was taken from the scheduler is under way to here
+        self._heard_meanwhile: list[tuple[str, BaseException]] = []  # calls that Dask cancelled
+        # What the scheduler last said; it is asked until the runtime is closed.
+        self._over = True  # closed, or not begun
+        self._looking = threading.Lock()  # held while records come from the scheduler
         self._closing = threading.Event()
         self._looker: threading.Thread | None = None
         self._cluster: dict[str, Any] = dict(_NO_CLUSTER)
@@ -276,27 +278,28 @@ class DaskRuntime(Runtime):
         try:
             log = None if self._log_path is None else os.fspath(self._log_path)
             self._handle = connect(self._client, log=log)
-            if log is not None and self._ask("log") != log:
+            if log is not None and self._ask_scheduler("log") != log:
                 raise ValueError(
                     f"log={log!r}: Ioweave was brought to this cluster before, and its log is "
-                    f"{self._ask('log')!r}: the first connection says where it is"
+                    f"{self._ask_scheduler('log')!r}: the first connection says where it is"
                 )
-            self._ask(
+            self._ask_scheduler(
                 "begin",
                 run=self._id,
                 of=self._client.id,
                 records=self._recorder is not None,
             )
-            self._reports = Reports(self._client, self._heard, self._lost)
+            self._reports = Reports(self._client, self._handle_report, self._handle_loss)
         except BaseException:
             self._lease = None
             raise
         self._over = False
         if self._recorder is not None:
-            self._looker = started(self._look_on, "dask-records")
+            self._looker = started(self._poll_reports, "dask-records")
 
-    def _ask(self, question: str, **arguments: Any) -> Any:
-        """
+    def _ask_scheduler(self, question: str, **arguments: Any) -> Any:
+        """Asks the scheduler plugin a question.
+
         Raises:
             TimeoutError: the scheduler does not answer.
         """
@@ -304,11 +307,13 @@ class DaskRuntime(Runtime):
         asking = asyncio.run_coroutine_threadsafe(
             ask(self._client, question, **arguments), loop.asyncio_loop
         )
-        self._wait_here(asking, None)
+        self._wait_for_loop(asking, None)
         return asking.result()
 
-    def _wait_here(self, awaited: concurrent.futures.Future[Any], timeout: float | None) -> bool:
-        """Waits for the client's event loop, so that Ctrl-C ends that; False after `timeout`."""
+    def _wait_for_loop(
+        self, awaited: concurrent.futures.Future[Any], timeout: float | None
+    ) -> bool:
+        """Waits for the client's event loop, but Ctrl-C ends it; False after `timeout`."""
         gate = threading.Lock()
         gate.acquire()
         awaited.add_done_callback(lambda _: gate.release())
@@ -321,10 +326,10 @@ class DaskRuntime(Runtime):
         return over
 
     def _end_workers(self) -> None:
-        """Objects that tasks changed have their new contents here afterwards."""
+        """Gives objects that tasks changed their new contents in this process."""
         if not self._cancelling:
             things = self._versions.things()
-            # What the last task that did not fail left.
+            # Their last versions become those of the last tasks that did not fail.
             for thing in things:
                 self._versions.of(thing, unknown=True)
             self.bring_back([thing for thing in things if not isinstance(thing, Future)])
@@ -334,50 +339,52 @@ class DaskRuntime(Runtime):
         if self._looker is not None:
             self._looker.join()
         try:
-            if self._reachable():
-                self._take_leave()
+            if self._is_reachable():
+                self._end_session()
         except Exception as error:
-            _log.warning("the cluster did not say what it kept of this Runtime: %s", error)
+            _log.warning("the cluster did not return what it kept for this Runtime: %s", error)
         finally:
             self._over = True
             self._reports.close()
-            self._lost("the Runtime was closed")  # what was left running: nobody hears of its end
+            self._handle_loss(
+                "the Runtime was closed"
+            )  # calls still running: nobody hears of their ends
             self._lease = None
 
-    def _take_leave(self) -> None:
+    def _end_session(self) -> None:
         for task, flow in self._flow_numbers.items():
-            learned = self._ask("learned", flow=flow)
+            learned = self._ask_scheduler("learned", flow=flow)
             if learned:
                 of_this_process.put(task.key, task.device, learned)
-        self._look_back()
-        if not self._ask("end", run=self._id):
+        self._fetch_reports()
+        if not self._ask_scheduler("end", run=self._id):
             _log.warning(
-                "the cluster forgot this Runtime, which was out of reach for long: there are no "
-                "records of its tasks since then"
+                "the cluster forgot this Runtime, which was out of reach for too long: records of "
+                "its tasks since then are missing"
             )
 
-    def _reachable(self) -> bool:
-        """Whether the scheduler can be asked, and knows of this runtime."""
+    def _is_reachable(self) -> bool:
+        """Returns whether the scheduler can be asked and knows this runtime."""
         return not self._over and self._client.status == "running"
 
-    def _inside_task(self) -> bool:
-        return calls.inside_task()
+    def _is_inside_task(self) -> bool:
+        return calls.is_inside_task()
 
-    def _worker(self) -> None:
+    def _find_worker(self) -> None:
         return None
 
     # ---- Submission. ----------------------------------------------------------------------------
 
     def submit(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """As Runtime.submit(); inside a task it is the plain call.
+        """As Runtime.submit(), but inside a task it is the plain call.
 
         Raises:
             TypeError: an argument cannot be sent to a worker.
         """
-        if calls.inside_task():
+        if calls.is_inside_task():
             return task.function(*args, **kwargs)
         call = DaskCall(self, task, args, kwargs)
-        found = self._examine(call)
+        found = self._examine_arguments(call)
         if task.constraint is None:
             self._check_cpus(task)
         else:
@@ -391,21 +398,21 @@ class DaskRuntime(Runtime):
         with self._lock:
             if len(self._live) >= self._max_pending or self._pending_bytes > 0:
                 self._wait_for_room(found)
-        # Reading the last version of an object and making the next one is one step.
+        # One step: it reads the last version of an object and makes the next one.
         with self._versions.lock:
-            changed = self._dump(call, uses)
+            changed = self._pickle_arguments(call, uses)
             if task.constraint is not None and not call.has_futures:
                 call.nbytes = task.bytes_of(args, kwargs)
             files: dict[Key, Any] = {key: use for key, use in uses.items() if isinstance(key, str)}
             with self._lock:
-                self._enter(call, found, files, todo)
+                self._add_call(call, found, files, todo)
             for index, thing in enumerate(changed, task.returns):
                 self._versions.add(thing, call, index)
         carry_out(todo)
-        return self._futures_of(call)
+        return self._make_futures(call)
 
     def _take_requests(self, call: Call) -> None:
-        # What a request reads is here: it can be sent when it has ended.
+        # A request reads into this process, so its result can be sent only when it has ended.
         call.args, call.kwargs = replace_requests((call.args, call.kwargs), Request.result)
 
     def _check_cpus(self, task: Task) -> None:
@@ -417,7 +424,7 @@ class DaskRuntime(Runtime):
     def _make_flow(self, task: Task) -> int:
         device = self._devices.get(task.device)
         if device is None:
-            budgets = self._ask("budgets")
+            budgets = self._ask_scheduler("budgets")
             if task.device not in budgets:
                 raise unknown_device(f"task {task.name!r}", task.device, {*self._devices, *budgets})
             budget = budgets[task.device]
@@ -431,10 +438,10 @@ class DaskRuntime(Runtime):
                 path=None if device.path is None else os.fspath(device.path),
                 nodes=device.nodes,
             )
-        name = self._names.new(task)
+        name = self._names.make_name(task)
         constraint = constraint_for(task, budget).text(int(self._handle.io_slots or 1))
         try:
-            flow: int = self._ask(
+            flow: int = self._ask_scheduler(
                 "flow",
                 name=name,
                 device=task.device,
@@ -446,11 +453,13 @@ class DaskRuntime(Runtime):
         except ValueError as error:
             raise ValueError(f"task {task.name!r} on device {task.device!r}: {error}") from None
 
-    def _dump(self, call: DaskCall, uses: dict[Key, tuple[Any, Direction]]) -> list[Any]:
-        """Pickles the arguments; returns the objects that the call changes, in the order in which
-        the worker gives them back."""
+    def _pickle_arguments(
+        self, call: DaskCall, uses: dict[Key, tuple[Any, Direction]]
+    ) -> list[Any]:
+        """Pickles the arguments. Returns the objects that the call changes, in the order in which
+        the worker returns them."""
         task = call.task
-        changed = task.written_objects(call.args, call.kwargs) if _changed(task) else []
+        changed = task.written_objects(call.args, call.kwargs) if _list_changed(task) else []
         ids = {id(thing) for thing in changed}
         reads = {id(t) for t, way in uses.values() if way is not Direction.Out}
         numbers: dict[int, tuple[int, bool]] = {}
@@ -466,7 +475,7 @@ class DaskRuntime(Runtime):
                 assert isinstance(value._call, DaskCall)  # made by submit
                 source = value._call, value._index or 0
             elif isinstance(value, (distributed.Future, Delayed)):
-                source = self._ours(value), 0
+                source = self._as_client_future(value), 0
             else:
                 return None
             numbers[id(value)] = len(call.inputs), id(value) in ids
@@ -477,17 +486,19 @@ class DaskRuntime(Runtime):
         call.has_futures = bool(call.inputs)
         return changed
 
-    def _ours(self, value: distributed.Future[Any] | Delayed) -> distributed.Future[Any]:
-        """What is Dask's own among the arguments, as a future of this runtime's client."""
+    def _as_client_future(
+        self, value: distributed.Future[Any] | Delayed
+    ) -> distributed.Future[Any]:
+        """Returns a Dask object among the arguments as a future of this runtime's client."""
         if isinstance(value, Delayed):
             computed: distributed.Future[Any] = self._client.compute(value)
             return computed
-        # What another client sends may reach the scheduler after what needs it.
+        # A task of another client may reach the scheduler after our task that needs it.
         if value.client is not self._client:
-            raise ValueError(f"{value!r} is of another Client than that of this Runtime")
+            raise ValueError(f"{value!r} belongs to another Client than that of this Runtime")
         return value
 
-    def _link(
+    def _link_call(
         self, call: Call, found: Found | None, uses: dict[Key, tuple[Any, Direction]]
     ) -> Call | None:
         assert isinstance(call, DaskCall)  # made by submit
@@ -497,7 +508,7 @@ class DaskRuntime(Runtime):
                 failed = graph.link(call, needed, data=True) or failed
         for key, (thing, direction) in uses.items():
             failed = self._accesses.enter(call, key, thing, direction) or failed
-        # The edge that was made last is the last one of its list.
+        # If `call` follows `need`, it is the last follower in the list.
         needs = dict.fromkeys(call.needs or ())
         call.ordered = any(need.followers and need.followers[-1] is call for need in needs)
         inputs = {needed for needed, _ in call.inputs}
@@ -506,7 +517,7 @@ class DaskRuntime(Runtime):
 
     # ---- From submitted to done. ----------------------------------------------------------------
 
-    def _enter(
+    def _add_call(
         self,
         call: Call,
         found: Found | None,
@@ -514,19 +525,19 @@ class DaskRuntime(Runtime):
         todo: Todo,
     ) -> None:
         assert isinstance(call, DaskCall)  # made by submit
-        super()._enter(call, found, uses, todo)
-        call.key = f"{self._names.of(call.task)}-{call.number}-{self._id}"
-        if self._may_go(call):
+        super()._add_call(call, found, uses, todo)
+        call.key = f"{self._names.name_of(call.task)}-{call.number}-{self._id}"
+        if self._can_send(call):
             self._send_soon(call, todo)
 
-    def _release(self, call: Call, todo: Todo) -> None:
+    def _release_call(self, call: Call, todo: Todo) -> None:
         assert isinstance(call, DaskCall)  # made by submit
         call.state = READY
         call.needs = None
         self._send_soon(call, todo)
 
-    def _may_go(self, call: Call) -> bool:
-        """Whether Dask can wait for all that `call` needs. Needs the lock."""
+    def _can_send(self, call: Call) -> bool:
+        """Returns whether Dask can wait for all that `call` needs. Needs the lock."""
         assert isinstance(call, DaskCall)  # made by submit
         if call.state != WAITING or call.ordered or call.sent:
             return False
@@ -538,29 +549,29 @@ class DaskRuntime(Runtime):
     def _send_soon(self, call: DaskCall, todo: Todo) -> None:
         if not call.sent:
             call.sent = True
-            todo.append(functools.partial(self._send, call))
+            todo.append(functools.partial(self._send_calls, call))
 
-    def _send(self, call: DaskCall) -> None:
-        """Hands `call` to Dask, and then those that waited for that. Without the lock."""
+    def _send_calls(self, call: DaskCall) -> None:
+        """Hands `call` to Dask, then the calls that waited for that. Called without the lock."""
         going = [call]
         while going:
             call = going.pop()
-            self._send_one(call)
+            self._send_call(call)
             with self._lock:
                 for other in call.successors or ():
-                    if self._may_go(other):
+                    if self._can_send(other):
                         assert isinstance(other, DaskCall)  # made by submit
                         other.sent = True
                         going.append(other)
 
-    def _send_one(self, call: DaskCall) -> None:
+    def _send_call(self, call: DaskCall) -> None:
         try:
-            future = self._submit(call)
+            future = self._submit_call(call)
         except Exception as error:
             todo = Todo()
             with self._lock:
                 if call.state != DONE:
-                    self._finish(call, error.__traceback__, error, todo)
+                    self._finish_call(call, error.__traceback__, error, todo)
             carry_out(todo)
             return
         with self._lock:
@@ -569,16 +580,17 @@ class DaskRuntime(Runtime):
             call.forget_arguments()
             heard, call.heard = call.heard, None
         if heard is not None:
-            self._heard(call.key, *heard)
+            self._handle_report(call.key, *heard)
 
-    def _submit(self, call: DaskCall) -> distributed.Future[Any] | None:
-        """None: the call was done before, since one that it needs has failed, say."""
+    def _submit_call(self, call: DaskCall) -> distributed.Future[Any] | None:
+        """Submits a call to Dask. Returns None if the call is done already, because a call that it
+        needs has failed, say."""
         task = call.task
         with self._lock:
             if call.state == DONE:
                 return None
             self._by_key[call.key] = call
-            # Now, with the Dask futures of what it needs: calls that fail give all of it up.
+            # Copied now, under the lock, because a call that fails drops all of this.
             arguments = call.arguments
             needs = [
                 (needed, index, needed.dask if isinstance(needed, DaskCall) else needed)
@@ -595,7 +607,7 @@ class DaskRuntime(Runtime):
             calls.run,
             self._specs[task],
             arguments,
-            *(self._input(*need) for need in needs),
+            *(self._make_input(*need) for need in needs),
             *after,
             key=call.key,
             resources=resources,
@@ -603,14 +615,14 @@ class DaskRuntime(Runtime):
             pure=False,
         )
 
-    def _input(
+    def _make_input(
         self,
         call: DaskCall | distributed.Future[Any],
         index: int,
         dask: distributed.Future[Any] | None,
     ) -> Any:
-        """One of the values of a call, as an argument of a Dask task. `dask` is the call's; it has
-        none if its value is None."""
+        """Returns one of the values of a call as an argument of a Dask task. `dask` is the call's
+        Dask future; a call whose value is None has none."""
         if not isinstance(call, DaskCall) or not call.many:
             return dask
         part = call.parts.get(index)
@@ -620,59 +632,59 @@ class DaskRuntime(Runtime):
             part = call.parts.setdefault(index, part)
         return part
 
-    def _heard(self, key: str, error: BaseException | None, trace: Any, kind: Any) -> None:
-        """Dask says that a task has ended, with a value of this type. On the thread of Dask's event
-        loop."""
+    def _handle_report(self, key: str, error: BaseException | None, trace: Any, kind: Any) -> None:
+        """Handles Dask's report that a task has ended, with an error or with a value of type
+        `kind`. Runs on the thread of Dask's event loop."""
         todo = Todo()
         with self._lock:
             call = self._by_key.get(key)
             if call is None or call.state == DONE:
                 return
-            if call.dask is None:  # those that need the call could not name its value yet
+            if call.dask is None:  # calls that need this one could not name its value yet
                 call.heard = call.heard or (error, trace, kind)
                 return
             if self._withdrawing and trace is None and isinstance(error, CancelledError):
-                # It may need a call that is being cancelled, which then says why it is not run.
+                # It may need a call that is being cancelled, which will say why it was not run.
                 self._heard_meanwhile.append((key, error))
                 return
             if error is not None:
-                error, trace = _own_error(call, error, trace)
+                error, trace = _translate_error(call, error, trace)
                 self._timed_out += isinstance(error, TaskTimeout)
                 if call.task.on_failure == "cancel":
                     todo.append(functools.partial(log_given_up, call.task, error))
-                    trace, error = given_up(call, error)
+                    trace, error = give_up_call(call, error)
                 elif isinstance(error, CancelledError):
-                    if trace is None:  # by the cluster
+                    if trace is None:  # the cluster cancelled it
                         self._keep_failure(call)
-                    else:  # raised by its body, which is a failure like any other
+                    else:  # its body raised it, which is a failure like any other
                         call.state = RUNNING
             elif kind in calls.IGNORED:
                 call.given_up = True
                 self._timed_out += kind is calls.TimeoutIgnored
             if error is None and kind in calls.NONE and not call.many:
                 call.values[0] = None
-                call.dask = None  # so Dask need not run it again if the worker is lost
-            self._finish(call, trace, error, todo)
+                call.dask = None  # Dask need not run it again if its worker is lost
+            self._finish_call(call, trace, error, todo)
         carry_out(todo)
 
-    def _lost(self, reason: str) -> None:
-        """The cluster has forgotten all tasks, or the connection is lost."""
+    def _handle_loss(self, reason: str) -> None:
+        """Cancels all calls: the cluster has forgotten the tasks, or the connection is lost."""
         todo = Todo()
         with self._lock:
             for call in list(self._by_key.values()):
                 if call.state != DONE:
                     error = CancelledError(f"task {call.name} was cancelled: {reason}")
                     self._keep_failure(call)
-                    self._finish(call, None, error, todo)
+                    self._finish_call(call, None, error, todo)
         carry_out(todo)
 
-    def _done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
+    def _mark_done(self, call: Call, value: Any, error: BaseException | None, todo: Todo) -> None:
         assert isinstance(call, DaskCall)  # made by submit
-        super()._done(call, value, error, todo)
+        super()._mark_done(call, value, error, todo)
         self._by_key.pop(call.key, None)
         call.forget_versions()
         if error is not None:
-            call.dask = None  # Dask takes back what nobody holds
+            call.dask = None  # Dask releases a task that nobody holds
             call.parts = {}
         if call.sent is False or error is not None:
             call.forget_arguments()
@@ -687,7 +699,7 @@ class DaskRuntime(Runtime):
         self._withdraw(calls)
 
     def _withdraw(self, withdrawn: Iterable[Call]) -> None:
-        """Cancels those that have not begun."""
+        """Cancels the calls that have not begun."""
         with self._lock:
             live = {
                 call.key: call
@@ -698,7 +710,7 @@ class DaskRuntime(Runtime):
             self._withdrawing += 1
         try:
             if sent:
-                for key in self._ask("withdraw", keys=sent, of=self._client.id):
+                for key in self._ask_scheduler("withdraw", keys=sent, of=self._client.id):
                     del live[key]
             for call in live.values():
                 super().cancel(call)
@@ -709,23 +721,24 @@ class DaskRuntime(Runtime):
                 if self._withdrawing == 0:
                     heard, self._heard_meanwhile = self._heard_meanwhile, []
             for key, error in heard:
-                self._heard(key, error, None, None)
+                self._handle_report(key, error, None, None)
 
-    def _withdrawn(self) -> None:
+    def _wake_after_cancel(self) -> None:
         pass
 
     def is_running(self, call: Call) -> bool:
         assert isinstance(call, DaskCall)  # made by submit
-        return not call.done and call.sent and bool(self._ask("begun", keys=[call.key]))
+        return not call.done and call.sent and bool(self._ask_scheduler("begun", keys=[call.key]))
 
     def value_of(self, future: Future[Any], timeout: float | None) -> Any:
-        source = self._source(future)
-        self._fetch([source], timeout)
+        source = self._find_source(future)
+        self._fetch_values([source], timeout)
         call, index = source
         return call.values[index]
 
-    def _source(self, future: Future[Any]) -> tuple[DaskCall, int]:
-        """Where the value of a future is: with a task that changed it, if there was one."""
+    def _find_source(self, future: Future[Any]) -> tuple[DaskCall, int]:
+        """Returns the call, and the index of its value, that holds the value of a future: the last
+        call that changed the value, or the future's own."""
         version = self._versions.of(future)
         if version is not None and version.writer.done and version.writer.error is None:
             return version.writer, version.index
@@ -735,38 +748,38 @@ class DaskRuntime(Runtime):
 
     def fetch(self, futures: Iterable[Future[Any]]) -> None:
         ended = [f for f in futures if f._call.runtime is self and f._call.error is None]
-        self._fetch([self._source(future) for future in ended], None)
+        self._fetch_values([self._find_source(future) for future in ended], None)
 
-    def _fetch(self, sources: Iterable[tuple[DaskCall, int]], timeout: float | None) -> None:
-        """Brings values here.
+    def _fetch_values(self, sources: Iterable[tuple[DaskCall, int]], timeout: float | None) -> None:
+        """Brings values to this process.
 
         Raises:
-            TimeoutError: not within `timeout` seconds.
+            TimeoutError: they are not here within `timeout` seconds.
         """
         far = {(call, index): None for call, index in sources if index not in call.values}
         if not far:
             return
-        gathering = self._gathering(list(far))
-        if not self._wait_here(gathering, timeout):
+        gathering = self._start_gathering(list(far))
+        if not self._wait_for_loop(gathering, timeout):
             raise TimeoutError(f"the value is not here after {timeout} s")
         gathering.result()
 
-    def _gathering(self, far: list[tuple[DaskCall, int]]) -> concurrent.futures.Future[None]:
-        keys = [self._input(call, index, call.dask) for call, index in far]
+    def _start_gathering(self, far: list[tuple[DaskCall, int]]) -> concurrent.futures.Future[None]:
+        keys = [self._make_input(call, index, call.dask) for call, index in far]
 
         async def gather() -> None:
             values = await self._client.gather(keys, asynchronous=True)
             for (call, index), value in zip(far, values, strict=True):
-                call.values.setdefault(index, calls.single(value))
+                call.values.setdefault(index, calls.unwrap_single(value))
 
         loop: Any = self._client.loop
         return asyncio.run_coroutine_threadsafe(gather(), loop.asyncio_loop)
 
-    def fetching(self, future: Future[Any]) -> concurrent.futures.Future[Any] | None:
-        call, index = self._source(future)
+    def start_fetch(self, future: Future[Any]) -> concurrent.futures.Future[Any] | None:
+        call, index = self._find_source(future)
         if call.error is not None or index in call.values:
             return None
-        return self._gathering([(call, index)])
+        return self._start_gathering([(call, index)])
 
     def bring_back(self, objects: Iterable[Any]) -> None:
         ready = []
@@ -774,9 +787,9 @@ class DaskRuntime(Runtime):
             version = self._versions.of(thing)
             if version is not None and version.writer.done and version.writer.error is None:
                 ready.append((thing, version))
-        self._fetch([(version.writer, version.index) for _, version in ready], None)
+        self._fetch_values([(version.writer, version.index) for _, version in ready], None)
         for thing, version in ready:
-            with self._versions.lock:  # or who reads it on another thread gets what it was before
+            with self._versions.lock:  # or a reader on another thread would get the old contents
                 if self._versions.drop(thing, version):
                     new = version.writer.values[version.index]
                     update_in_place(version.writer.task.name, thing, new)
@@ -784,7 +797,7 @@ class DaskRuntime(Runtime):
     def forked_class(self) -> type[Runtime]:
         return ForkedDaskRuntime
 
-    def writers(self, things: Iterable[Any]) -> list[Call]:
+    def find_writers(self, things: Iterable[Any]) -> list[Call]:
         found: list[Call] = []
         files = []
         for thing in things:
@@ -793,27 +806,27 @@ class DaskRuntime(Runtime):
                 found.append(version.writer)
             elif is_path(thing):
                 files.append(thing)
-        return [*found, *super().writers(files)]
+        return [*found, *super().find_writers(files)]
 
-    # ---- Looking inside. ------------------------------------------------------------------------
+    # ---- Statistics and records. ----------------------------------------------------------------
 
     def explain(self, task: Task | str) -> dict[str, Any]:
         flow = self._flow_numbers[self._names.find(task)]
-        if self._reachable():
-            self._explained[flow] = self._ask("explain_flow", flow=flow)
+        if self._is_reachable():
+            self._explained[flow] = self._ask_scheduler("explain_flow", flow=flow)
         if flow not in self._explained:
-            raise RuntimeError("the cluster is gone, which alone could explain its decisions")
+            raise RuntimeError("the cluster is gone, and only it can explain its decisions")
         return self._explained[flow]
 
     def stats(self) -> Stats:
-        """Counts of this runtime's tasks, and of the cluster's cores and threads."""
-        self._look_back()
+        """Returns counts of this runtime's tasks, and of the cluster's cores and threads."""
+        self._fetch_reports()
         cluster = self._cluster
         flows = {flow["id"]: flow for flow in cluster["flows"]}
         ours = [flows[n] for n in dict.fromkeys(self._flow_numbers.values()) if n in flows]
         with self._lock:
             return Stats(
-                **self._counts(),
+                **self._count_calls(),
                 pending=len(self._live),
                 pending_bytes=self._pending_bytes,
                 cpus=int(cluster["cpus"]),
@@ -838,25 +851,25 @@ class DaskRuntime(Runtime):
             )
 
     def records(self) -> list[TaskRecord]:
-        self._look_back()
+        self._fetch_reports()
         return super().records()
 
-    def _explanations(self) -> list[dict[str, Any]]:
+    def _explain_flows(self) -> list[dict[str, Any]]:
         return list(self._explained.values())  # as stats() last found them
 
-    def _described(self) -> dict[str, Any]:
+    def _describe_runtime(self) -> dict[str, Any]:
         target = self._target if isinstance(self._target, str) else "dask"
         return {"kind": "dask", "target": target}
 
-    def _look_back(self) -> None:
-        """Asks for what the scheduler keeps of this runtime, as long as it keeps it."""
+    def _fetch_reports(self) -> None:
+        """Fetches the statistics and records that the scheduler keeps for this runtime."""
         with self._looking:
-            if not self._reachable():
+            if not self._is_reachable():
                 return
             flows = list(self._flow_numbers.values())
-            found = self._ask("look", run=self._id, flows=flows)
+            found = self._ask_scheduler("look", run=self._id, flows=flows)
             self._cluster = found["stats"]
-            if found["retried"] is not None:  # else forgotten: what was known last is left
+            if found["retried"] is not None:  # None: forgotten, so the last number stays
                 self._retried = found["retried"]
             self._explained |= zip(flows, found["accounts"], strict=True)
             if self._recorder is None:
@@ -865,18 +878,18 @@ class DaskRuntime(Runtime):
                 name = key.rsplit("-", 2)[0]
                 self._recorder.add(TaskRecord(name, device, node, ready, start, end, size))
 
-    def _look_on(self) -> None:
-        """So that the run file is there if program or cluster are not, and the scheduler need not
-        keep all records."""
+    def _poll_reports(self) -> None:
+        """Fetches records every second. So the run file holds them if program or cluster end
+        early, and the scheduler need not keep all of them."""
         while not self._closing.wait(_LOOK_S):
             try:
-                self._look_back()
+                self._fetch_reports()
             except Exception as error:
                 _log.debug("the scheduler was not asked for records: %s", error)
 
 
 class ForkedDaskRuntime(ForkedRuntime):
-    """Only values that were fetched before are here."""
+    """A DaskRuntime in a forked process, which has only the values that were fetched before."""
 
     _versions: Versions
 
@@ -884,20 +897,21 @@ class ForkedDaskRuntime(ForkedRuntime):
         call, index = future._call, future._index or 0
         assert isinstance(call, DaskCall)  # made by submit
         if index not in call.values or self._versions.knows(future):
-            self._refuse()
+            self._refuse_call()
         return call.values[index]
 
-    def writers(self, things: Iterable[Any]) -> list[Call]:
+    def find_writers(self, things: Iterable[Any]) -> list[Call]:
         things = list(things)
         if any(map(self._versions.knows, things)):
-            self._refuse()
-        return super().writers(things)
+            self._refuse_call()
+        return super().find_writers(things)
 
 
-def _own_error(
+def _translate_error(
     call: Call, error: BaseException, trace: TracebackType | None
 ) -> tuple[BaseException, TracebackType | None]:
-    """In the words of the other runtimes; the traceback begins with the user's code."""
+    """Translates an error of Dask's into that of the other runtimes. Its traceback begins with the
+    user's code."""
     if isinstance(error, distributed.KilledWorker):
         died = WorkerDied(f"task {call.name}: {error}")
         died.__cause__ = error
@@ -912,4 +926,4 @@ def _own_error(
     return error, trace
 
 
-_CALLS = "ioweave/dask/calls.py"  # wherever it is on the worker
+_CALLS = "ioweave/dask/calls.py"  # the end of its path on any worker

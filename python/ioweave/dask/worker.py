@@ -1,4 +1,5 @@
-"""What a Dask worker adds: it says when a task that was taken back ends, and measures devices."""
+"""The plugin of Dask workers: it reports the ends of tasks that were taken back, and measures
+devices."""
 
 from __future__ import annotations
 
@@ -26,21 +27,21 @@ _OVER = ("released", "forgotten", "memory", "error", "fetch", "flight", "missing
 
 
 class _Measured:
-    """A device being measured, by the thread of the event loop, which does Dask's communication:
-    what tasks move is all that other threads do."""
+    """A device that is being measured. It is made and read on the thread of the event loop, which
+    does Dask's communication: the I/O of all other threads is that of tasks."""
 
     __slots__ = ("bytes", "counter", "identity", "since")
 
     def __init__(self, path: str | None) -> None:
-        disk = _disk_below(path)
+        disk = _find_disk(path)
         self.counter: Counter = disk or OtherThreadsCounter()
-        # On this host: what several of its workers see is one.
+        # Names the counter on this host, so that a disk which several workers see counts once.
         self.identity = disk.identity if disk else f"process {os.getpid()}"
         self.bytes = self.counter.read()
         self.since = time.monotonic()  # seconds
 
 
-def _disk_below(path: str | None) -> DiskCounter | None:
+def _find_disk(path: str | None) -> DiskCounter | None:
     try:
         return None if path is None else DiskCounter.of_path(path)
     except OSError:  # no such path on this host
@@ -58,16 +59,16 @@ class IoweaveWorkerPlugin(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         self._worker = worker
         if worker.nanny is not None and threading.current_thread() is threading.main_thread():
-            # Ctrl-C in a terminal reaches a local cluster's processes too: the client, which it was
-            # meant for, says what becomes of the tasks, and the nanny ends this process.
+            # Ctrl-C in a terminal reaches a local cluster's processes, too. It is meant for the
+            # client, which decides what happens to the tasks; the nanny ends this process.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._taken_back: dict[Any, int] = {}  # tasks, and the last run of each
+        self._taken_back: dict[Any, int] = {}  # the last run of each task that was taken back
         self._devices: dict[str, _Measured] = {}
         self._timer = PeriodicCallback(self.measure, _PERIOD_MS * sample_part(0))
         self._samples = 0
-        worker.stream_handlers[MEASURE] = self._asked_to_measure
-        worker.stream_handlers[TAKEN_BACK] = self._asked_for_the_end
-        worker.stream_handlers[BEGUN] = self._asked_what_has_begun
+        worker.stream_handlers[MEASURE] = self._switch_measuring
+        worker.stream_handlers[TAKEN_BACK] = self._handle_taken_back
+        worker.stream_handlers[BEGUN] = self._answer_begun
         ByResource.replace(worker.state)
 
     def teardown(self, worker: Worker) -> None:
@@ -75,25 +76,25 @@ class IoweaveWorkerPlugin(WorkerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         # Called for every transition of every task.
-        if key in self._taken_back and not self._has(key):
-            self._ended(key, self._taken_back.pop(key))
+        if key in self._taken_back and not self._has_task(key):
+            self._report_end(key, self._taken_back.pop(key))
 
-    def _asked_for_the_end(self, key: Any, run: int) -> None:
-        if self._has(key):
+    def _handle_taken_back(self, key: Any, run: int) -> None:
+        if self._has_task(key):
             self._taken_back[key] = run
         else:
-            self._ended(key, run)
+            self._report_end(key, run)
 
-    def _has(self, key: Any) -> bool:
-        """Whether the task runs here, or waits to."""
+    def _has_task(self, key: Any) -> bool:
+        """Returns whether the task runs here, or waits to run."""
         task = self._worker.state.tasks.get(key)
         return task is not None and task.state not in _OVER
 
-    def _ended(self, key: Any, run: int) -> None:
+    def _report_end(self, key: Any, run: int) -> None:
         self._worker.batched_send({"op": ENDED, "key": key, "run": run})
 
-    def _asked_what_has_begun(self, question: int, keys: Iterable[Any], hold: bool) -> None:
-        # Tasks start and end on the event loop's thread, which is this one: nothing comes between.
+    def _answer_begun(self, question: int, keys: Iterable[Any], hold: bool) -> None:
+        # Tasks start and end on this thread, the event loop's, so none does so meanwhile.
         tasks = self._worker.state.tasks
         idle = [key for key in keys if key in tasks and tasks[key].state in _NOT_BEGUN]
         begun = [key for key in keys if key not in idle]
@@ -103,7 +104,7 @@ class IoweaveWorkerPlugin(WorkerPlugin):
         answer = {"op": ANSWER, "question": question, "begun": begun, "given_up": given_up}
         self._worker.batched_send(answer)
 
-    def _asked_to_measure(self, device: str, path: str | None, on: bool) -> None:
+    def _switch_measuring(self, device: str, path: str | None, on: bool) -> None:
         if not on:
             self._devices.pop(device, None)
             if not self._devices:
@@ -114,7 +115,7 @@ class IoweaveWorkerPlugin(WorkerPlugin):
                 self._timer.start()
 
     def measure(self) -> None:
-        """Says what each device moved since the last time."""
+        """Reports the throughput of each device since the last time."""
         self._samples += 1
         self._timer.callback_time = _PERIOD_MS * sample_part(self._samples)
         now = time.monotonic()

@@ -4,8 +4,8 @@
 
 namespace ioweave::calls {
 
-/// Whether files of this process are limited in size (ulimit -f). The kernel sends SIGXFSZ to the
-/// thread that writes beyond: it must be the program's own.
+/// Returns true if files of this process are limited in size (ulimit -f). The kernel sends SIGXFSZ
+/// to the thread that writes beyond the limit, which must be a thread of the program.
 [[nodiscard]] inline bool file_size_is_limited() noexcept {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;

@@ -3,12 +3,12 @@
 // The calls behind our wrappers: the next definition of each symbol in the look-up order (usually
 // the C library's), found once by the constructor with dlsym(RTLD_NEXT).
 //
-// Calls may come before that: constructors of other libraries run first in some link orders, and
-// an allocator that dlsym itself wakes up may open files. Those go to the kernel by syscall(2)
-// where that is the same thing, which needs no look-up, lock or memory; the few calls that are more
-// than a system call are looked up at that moment.
+// Calls may come before that: constructors of other libraries run first in some link orders, and an
+// allocator that dlsym itself starts may open files. These calls go to the kernel by syscall(2) if
+// that is the same, since it needs no look-up, lock or memory. The few calls that are more than a
+// system call are looked up at that moment.
 //
-// None of these functions is noexcept where the C library's is a cancellation point: cancelling a
+// A function is not noexcept if that of the C library is a cancellation point, because cancelling a
 // thread unwinds through our frames.
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ struct Table {
 /// Written by resolve() while the loader runs constructors, constant afterwards.
 extern Table table;
 
-/// Looks everything up. Once, from the constructor.
+/// Looks up all functions. The constructor calls it once.
 void resolve() noexcept;
 
 #define IOWEAVE_INLINE(name, result, parameters, arguments, ...)        \

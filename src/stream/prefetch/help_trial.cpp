@@ -154,14 +154,14 @@ bool HelpTrial::device_has_time() const noexcept {
   return (looked_ns_ - busy_ns_) * share > looked_ns_;
 }
 
-/// Help takes a part of a processor from those that have none to spare.
+/// Returns true if the program mostly leaves a processor idle, a part of which help takes.
 bool HelpTrial::processors_have_time() const noexcept {
   return crowded_ns_ * kFewCrowded <= looked_ns_;
 }
 
 void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
   if (!wants_looks()) return;
-  // Looks are not equally far apart: each stands for the time since the one before.
+  // Looks are not equally far apart, so each stands for the time since the one before.
   const uint64_t passed_ns = looks_ == 0 ? 1 : std::max<uint64_t>(1, now_ns - looked_at_ns_);
   looked_at_ns_ = now_ns;
   ++looks_;
@@ -201,8 +201,8 @@ uint64_t HelpTrial::settled_way() const noexcept {
   return settled_ns_ != 0 ? way_bytes_ - settled_bytes_ : 0;
 }
 
-/// A short stretch tells little: only two in a row that are slower by much than the reader was
-/// while it was looked at.
+/// Judges help for a short file. A short stretch shows little, so help ends only after two in a row
+/// that are much slower than the reader was while it was looked at.
 void HelpTrial::judge_short(const Step& step) noexcept {
   if (short_pace_ns_ == 0) return;
   if (settled_ns_ == 0) {
@@ -223,7 +223,7 @@ void HelpTrial::judge_short(const Step& step) noexcept {
 void HelpTrial::judge(const Step& step) noexcept {
   outstanding_bytes_ = step.outstanding_bytes;
   drain_bytes_ = step.outstanding_bytes + step.unit_bytes / 2;
-  // Until what is ahead has filled up the reader waits once for more than it will later.
+  // Until the look-ahead has filled up, the reader waits once for more than it will later.
   if (settled_ns_ == 0 && way_bytes_ >= step.lookahead_bytes) settle(step.now_ns);
   const uint64_t way = settled_way();
   if (!judged_ && way >= std::max(kHelpedUnits * step.unit_bytes, step.lookahead_bytes)) {

@@ -29,13 +29,13 @@ constexpr size_t kMostMapsBytes = 256 << 10;
 constexpr char kUninterruptible = 'D';
 constexpr char kRunning = 'R';
 constexpr const char* kDigits = "0123456789";
-constexpr unsigned kMostThreads = 16;  // that are looked at
+constexpr unsigned kMostThreads = 16;  // of a process that are read
 
 std::string proc_path(pid_t process, const char* rest) {
   return "/proc/" + std::to_string(process) + "/" + rest;
 }
 
-/// The first bytes of an open file of /proc, null-terminated; empty where it cannot be read.
+/// Reads the first bytes of an open file of /proc, null-terminated; empty if that fails.
 std::string_view text_of(int fd, char (&buffer)[kTextBytes]) {
   const ssize_t length = pread(fd, buffer, kTextBytes - 1, 0);
   if (length <= 0) return {};
@@ -50,7 +50,8 @@ struct FileStatus {
   uint64_t bytes = 0;
 };
 
-/// As far as it is known here: a server is not asked, and NFS writes nothing back to answer.
+/// Reads the attributes as they are known here: it does not ask a server, and NFS writes nothing
+/// back for the answer.
 std::optional<FileStatus> status_of(int directory, const char* path) {
   struct statx status {};
   if (statx(directory, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_SIZE, &status) !=
@@ -61,7 +62,7 @@ std::optional<FileStatus> status_of(int directory, const char* path) {
                     status.stx_ino, status.stx_size};
 }
 
-/// The number behind `label` in a text of "label: number" lines.
+/// Returns the number behind `label` in a text of "label: number" lines.
 std::optional<uint64_t> number_after(std::string_view text, std::string_view label, int base) {
   size_t at = text.find(label);
   if (at == std::string_view::npos) return std::nullopt;
@@ -72,8 +73,8 @@ std::optional<uint64_t> number_after(std::string_view text, std::string_view lab
   return parsed.ec == std::errc{} ? std::optional(number) : std::nullopt;
 }
 
-/// Calls visit(directory, name) for each entry of a directory whose name is a number: paths that
-/// begin at an open directory of /proc are shorter to walk.
+/// Calls visit(directory, name) for each entry of a directory whose name is a number. Paths that
+/// begin at an open directory of /proc take the kernel less time.
 template <class Visit>
 void for_each_number(const std::string& path, Visit visit) {
   DIR* const directory = opendir(path.c_str());
@@ -96,7 +97,7 @@ void add_children(pid_t process, std::vector<pid_t>& family) {
     for (size_t at = 0; at < text.size();) {
       pid_t child = 0;
       const auto parsed = std::from_chars(text.data() + at, text.data() + text.size(), child);
-      // A space follows each number: one that ends with the buffer was cut.
+      // A space follows each number, so a number at the end of the buffer was cut.
       if (parsed.ec != std::errc{} || parsed.ptr == text.data() + text.size()) break;
       family.push_back(child);
       at = static_cast<size_t>(parsed.ptr - text.data()) + 1;
@@ -104,7 +105,7 @@ void add_children(pid_t process, std::vector<pid_t>& family) {
   });
 }
 
-/// What /proc/.../stat says of a thread, or of a process and its first thread.
+/// The facts of /proc/.../stat about a thread, or about a process and its first thread.
 struct ThreadState {
   char state = '\0';
   uint64_t threads = 0;
@@ -129,8 +130,8 @@ ThreadState state_of(int directory, const std::string& path) {
   return found;
 }
 
-/// The file at a path if it is the one that is meant. Looked at first: to open what else lies there
-/// by now, a pipe or a device, could be noticed.
+/// Opens the file at a path if it is the expected one. It is checked before it is opened, since
+/// opening something else that is there by now, a pipe or a device, could be noticed.
 int open_same(const std::string& path, dev_t device, ino_t inode) {
   const Descriptor found(open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!found.is_open()) return -errno;
@@ -145,7 +146,7 @@ int open_same(const std::string& path, dev_t device, ino_t inode) {
   return fd < 0 ? -errno : fd;
 }
 
-/// Takes a number off the beginning of a text, and the character behind it.
+/// Removes a number, and the character behind it, from the beginning of a text.
 template <class Number>
 bool take_number(std::string_view& text, Number& number, int base) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number, base);
@@ -177,7 +178,7 @@ std::optional<Mapping> mapping_of(std::string_view line, uint64_t least_bytes) {
     return std::nullopt;
   }
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  // A name with a backslash may be one with a line's end in it, written in another way.
+  // A name with a backslash may be one with a newline, which the kernel escapes.
   const bool is_named = line.starts_with('/') && !line.ends_with(" (deleted)") &&
                         line.find('\\') == std::string_view::npos;
   if (!is_named) return std::nullopt;
@@ -187,13 +188,13 @@ std::optional<Mapping> mapping_of(std::string_view line, uint64_t least_bytes) {
   return mapping;
 }
 
-/// Where the file of a mapping may be. A process that has changed its root, and not its name space,
-/// is told of by paths that are ours.
+/// Returns the path where the file of a mapping may be. For a process that has changed its root but
+/// not its name space, /proc shows paths of this process.
 std::array<std::string, 2> paths_of(pid_t process, const std::string& path) {
   return {proc_path(process, "root") + path, path};
 }
 
-/// False where its file is not found again.
+/// Returns false if its file is not found again.
 bool find_bytes(pid_t process, Mapping& mapping) {
   for (const std::string& path : paths_of(process, mapping.path)) {
     const std::optional<FileStatus> status = status_of(AT_FDCWD, path.c_str());
@@ -237,14 +238,14 @@ std::vector<pid_t> family_of(pid_t root) {
 OpenFiles open_files_of(pid_t process, uint64_t least_bytes) {
   OpenFiles found;
   for_each_number(proc_path(process, "fd"), [&](int descriptors, const char* link) {
-    // Most of what is open are pipes, sockets and the like, which the name alone tells.
+    // Most open files are pipes, sockets and the like, which the name alone shows.
     char target[64];
     const ssize_t length = readlinkat(descriptors, link, target, sizeof target);
     const std::string_view name(target, static_cast<size_t>(std::max<ssize_t>(0, length)));
     found.hears_of_opens =
         found.hears_of_opens || name == "anon_inode:inotify" || name == "anon_inode:[fanotify]";
     if (!name.starts_with('/')) return;
-    // The link's own mode tells how the file is open.
+    // The mode of the link itself shows how the file is open.
     struct stat opened {};
     if (fstatat(descriptors, link, &opened, AT_SYMLINK_NOFOLLOW) != 0 ||
         (opened.st_mode & S_IRUSR) == 0) {
@@ -260,7 +261,7 @@ OpenFiles open_files_of(pid_t process, uint64_t least_bytes) {
 std::vector<Mapping> mappings_of(pid_t process, uint64_t least_bytes) {
   std::vector<Mapping> found;
   const Descriptor maps(open(proc_path(process, "maps").c_str(), O_RDONLY | O_CLOEXEC));
-  // Kept from scan to scan, and never cleared: most processes fill a few pages of it.
+  // Kept from scan to scan and never cleared, since most processes fill only a few pages of it.
   thread_local const auto text = std::make_unique_for_overwrite<char[]>(kMostMapsBytes);
   size_t length = 0;
   while (length < kMostMapsBytes) {

@@ -18,7 +18,7 @@ using stats::Segment;
 constexpr uint32_t kUsed = 2;
 constexpr size_t kAlike = 3;  // places that show a pattern
 
-/// Plain bytes of a record: somebody writes to it while it is read, and every value is a hint.
+/// The plain bytes of a record. Another process may write to it meanwhile; every value is a hint.
 struct RecordBytes {
   alignas(FileRecord) std::byte bytes[sizeof(FileRecord)];
   [[nodiscard]] const FileRecord& record() const {
@@ -26,7 +26,7 @@ struct RecordBytes {
   }
 };
 
-/// Mean size of a read times the reads behind a seek. The last of them may be under way.
+/// Returns the mean size of a read times the reads behind a seek. The last may be under way.
 uint64_t bytes_behind_seek(const Places& places) {
   const uint64_t seeks = std::max<uint64_t>(places.count, 1);
   const uint64_t calls = std::max<uint64_t>(places.read_calls, 1);
@@ -52,7 +52,7 @@ std::optional<PlacePattern> pattern_of(const Places& places) {
   const uint64_t record = last[2].bytes != 0 ? last[2].bytes : bytes_behind_seek(places);
   const auto forward = static_cast<uint64_t>(step(0));
   const uint64_t way = step(0) < 0 ? 0 - forward : forward;
-  // Where records touch or overlap the position tells it.
+  // If records touch or overlap, the position shows it.
   if (record == 0 || way <= record) return std::nullopt;
   return PlacePattern{last[2].offset, step(0), record};
 }

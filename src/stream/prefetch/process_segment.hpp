@@ -1,9 +1,10 @@
 #pragma once
 
-// What the interposer tells of a process's reads that move no position (pread) or jump (lseek).
+// Reads what the interposer notes of a process's reads that move no position (pread) and of its
+// jumps (lseek).
 //
-// A segment is data written by somebody else's program: it is read by read(2), never mapped, so
-// that a file truncated underneath is an error here and not a SIGBUS.
+// A segment is data that another program writes. It is read by read(2) and never mapped, so that a
+// file truncated meanwhile is an error here and not a SIGBUS.
 
 #include <cstdint>
 #include <optional>
@@ -25,30 +26,30 @@ struct Places {
   };
   uint64_t device = 0;
   uint64_t inode = 0;
-  uint32_t count = 0;       ///< in total; the last ones are in `last`, oldest first
-  uint64_t read_bytes = 0;  ///< of the file, by whatever call
+  uint32_t count = 0;       ///< all of them; the last ones are in `last`, oldest first
+  uint64_t read_bytes = 0;  ///< of the file, by any call
   uint64_t read_calls = 0;
   std::vector<Place> last;
 };
 
 /// A pattern that the last places follow.
 struct PlacePattern {
-  uint64_t offset = 0;  ///< end of the last read where `stride` is 0, else begin of the last record
+  uint64_t offset = 0;  ///< end of the last read if `stride` is 0, else begin of the last record
   int64_t stride = 0;
   uint64_t record_bytes = 0;
 };
 [[nodiscard]] std::optional<PlacePattern> pattern_of(const Places& places);
 
-/// The segment of the present image of a process.
+/// The segment of the current image of a process.
 class ProcessSegment {
  public:
-  /// `run_directory`: where segments are; empty: there are none.
+  /// `run_directory`: the directory of the segments; empty: there are none.
   ProcessSegment(const std::string& run_directory, pid_t process);
 
-  /// Looks for the segment of a newer image. False: there is none at all.
+  /// Looks for the segment of a newer image. Returns false if there is no segment at all.
   bool refresh();
 
-  /// Records of which places are told.
+  /// Returns the numbers of the records that have places.
   [[nodiscard]] std::vector<uint32_t> placed_records() const;
   [[nodiscard]] std::optional<Places> places_of(uint32_t record) const;
 

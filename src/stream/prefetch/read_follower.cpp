@@ -34,7 +34,7 @@ uint64_t magnitude(int64_t value) noexcept {
   return value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
 }
 
-/// Whether a reader at `from` comes to `to` by whole strides.
+/// Returns true if a reader at `from` reaches `to` by whole strides.
 bool is_on_way(uint64_t from, uint64_t to, int64_t stride) noexcept {
   return (to == from || (to < from) == (stride < 0)) && distance(from, to) % magnitude(stride) == 0;
 }
@@ -71,14 +71,14 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
   const uint64_t calls = seen.read_calls - std::min(seen.read_calls, total_calls_);
   const bool is_first = !seen_;
   if (is_first) {
-    // A reader that has come from the beginning to here has been sequential all the way.
+    // A reader that is here having begun at 0 has been sequential all the way.
     seen_ = true;
     begin_again(seen);
     if (seen.stride != 0 || seen.offset == 0 || read < seen.offset) return;
     offset_ = 0;
   }
   const uint64_t way = seen.offset - std::min(seen.offset, offset_);
-  // More way than bytes: the reader leaves holes.
+  // It moved further than it read, so it leaves holes.
   const bool goes_on = seen.stride != 0
                            ? seen.stride == stride_ && is_on_way(offset_, seen.offset, stride_)
                            : stride_ == 0 && seen.offset >= offset_ && read >= way - way / 8;
@@ -87,7 +87,7 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
     return;
   }
   record_bytes_ = seen.record_bytes;
-  // Bytes that were read while the position stood may be of this file: they count with its move.
+  // Bytes read while the position stood still may be of this file: they count with its next move.
   if (seen.offset == offset_) return;
   total_read_ = seen.read_bytes;
   total_calls_ = seen.read_calls;
@@ -141,7 +141,7 @@ std::optional<uint64_t> ReadFollower::end_of_read_alone() const noexcept {
 }
 
 void ReadFollower::is_waited_for() noexcept {
-  // What was asked for since the last time must have had its effect.
+  // What was asked for since the last time must first have had its effect.
   if (offset_ + largest_read_ < enough_until_) return;
   enough_until_ = frontier_;
   needed_bytes_ = std::min(most_ahead_bytes(), 2 * ahead_bytes());
@@ -157,7 +157,8 @@ std::optional<FileRange> ReadFollower::next_window() noexcept {
   if (read_bytes_ < std::max(kLeastRead, window / 8)) return std::nullopt;
   const uint64_t own = (offset_ / window + 1) * window;  // the kernel is in this window itself
   frontier_ = std::max(frontier_, own);
-  // What is cached has cost nothing, and is looked over in one go until that is enough to rest.
+  // Cached ranges have cost nothing, so they are passed over at once until there are enough to
+  // rest.
   const uint64_t until = std::min(file_bytes_, own + ahead_bytes() + cached_row_ * window);
   if (frontier_ >= until) return std::nullopt;
   const FileRange range{frontier_, std::min(window - frontier_ % window, file_bytes_ - frontier_)};
@@ -188,7 +189,7 @@ void ReadFollower::answered(FileRange range, bool cached) noexcept {
   cached_row_ = 0;
   rest_bytes_ = std::clamp(2 * rest_bytes_, kFirstRestBytes, kMostRestBytes);
   rest_until_ = read_bytes_ + rest_bytes_;
-  trial_.interrupt();  // cached bytes tell nothing of what help is worth
+  trial_.interrupt();  // cached bytes do not show what help is worth
 }
 
 uint64_t ReadFollower::outstanding_bytes() const noexcept {
@@ -230,7 +231,7 @@ bool ReadFollower::reads_what_is_cached() const noexcept {
 }
 
 uint64_t ReadFollower::look_again_ns(uint64_t now_ns) const noexcept {
-  // A pace that is not known yet may be any.
+  // A pace that is not known yet may have any value.
   const double known_pace_ns = pace_ns_ > 0 ? fast_pace_ns_ : 0;
   const double part_ns = static_cast<double>(outstanding_bytes()) / kLooksAhead * known_pace_ns;
   const uint64_t idle_ns = now_ns - std::min(now_ns, moved_ns_);

@@ -53,7 +53,7 @@ void RunState::answer() noexcept {
 bool RunState::will_open() noexcept {
   if (!file_.is_open() || is_open_) return true;
   is_open_ = write_field(file_.get(), offsetof(stats::RunState, is_open), uint32_t{1});
-  // Pairs with the fence of whoever asks: one of us sees what the other has written.
+  // Pairs with the fence of a process that asks: one of the two sees what the other has written.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return is_open_;
 }

@@ -77,20 +77,20 @@ struct Reader {
       : file(what), window_bytes(limits.window_bytes), follower(limits) {}
 
   OpenFile file;
-  Mapping mapping;             ///< where it is mapped
-  uint64_t touched_bytes = 0;  ///< of it, from its beginning
+  Mapping mapping;             ///< where the file is mapped
+  uint64_t touched_bytes = 0;  ///< touched part of the mapping, from its beginning
   uint64_t window_bytes;
   ReadFollower follower;
   ProcFile position;
-  std::optional<uint64_t> last_offset;  ///< of the position
+  std::optional<uint64_t> last_offset;  ///< the last position
   Descriptor own;
   std::optional<engine::ReadAheadWalk> walk;  ///< on `own`, while that is open
-  std::string path;                           ///< empty: not asked for yet
+  std::string path;                           ///< empty: not known yet
   BandwidthBudget* budget = nullptr;          ///< of its device, once `is_placed`; null: none
-  bool is_placed = false;
-  bool refused = false;  ///< it cannot, or must not, be helped
-  bool seen = false;     ///< by the last scan
-  bool is_kept = false;  ///< while it is open, were it removed
+  bool is_placed = false;                     ///< true once `budget` is known
+  bool refused = false;                       ///< this reader cannot, or must not, be helped
+  bool seen = false;                          ///< by the last scan
+  bool is_kept = false;                       ///< see RunState::has_open()
   uint64_t operations = 0;
   uint64_t look_ns = 0;
 
@@ -101,7 +101,7 @@ struct Reader {
 };
 
 struct Device {
-  uint64_t window_bytes = 0;  ///< of the kernel's read-ahead
+  uint64_t window_bytes = 0;  ///< the window of the kernel's read-ahead
   ProcFile load;
 };
 
@@ -110,12 +110,12 @@ struct Process {
   std::unique_ptr<ProcessSegment> segment;
   ProcFile totals;
   ProcFile runs;
-  std::string last_runs;        ///< when it was last looked into
-  uint64_t looked_into_ns = 0;  ///< when that was
-  bool hears_of_opens = false;  ///< what was found then
-  ProcFile pages;               ///< where it has files mapped
-  unsigned scans = 0;           ///< of it
-  bool maps = false;            ///< at the last look
+  std::string last_runs;        ///< `runs` at the last look into the process
+  uint64_t looked_into_ns = 0;  ///< when that look was
+  bool hears_of_opens = false;  ///< what that look found
+  ProcFile pages;               ///< open if the process has files mapped
+  unsigned scans = 0;           ///< scans of this process
+  bool maps = false;            ///< it had files mapped at the last look
   Descriptor end;               ///< a pidfd: readable when it has ended
   bool seen = false;
 };
@@ -190,12 +190,12 @@ class Watcher::Thread {
   pid_t program_;
   RunState run_state_;
   uint64_t released_until_ns_ = 0;
-  bool must_scan_ = false;  // before anything is opened
+  bool must_scan_ = false;  // before any file is opened
   std::map<pid_t, Process> processes_;
   Readers readers_;
   std::map<dev_t, Device> devices_;
-  std::vector<device::Described> described_;        // of this node
-  std::map<std::string, BandwidthBudget> budgets_;  // by the names of these
+  std::vector<device::Described> described_;        // those of this node
+  std::map<std::string, BandwidthBudget> budgets_;  // by the names of these devices
   std::set<dev_t> forgetful_;  // devices that empty a file's cache when it is opened again
   size_t most_readers_ = most_readers();
   bool opens_are_heard_ = false;
@@ -212,7 +212,7 @@ class Watcher::Thread {
 void Watcher::Thread::run() {
   pthread_setname_np(pthread_self(), "ioweave-ahead");
   prctl(PR_SET_TIMERSLACK, 1000UL);
-  // Here, as a file system may hang.
+  // On this thread, since a file system may hang.
   described_ = device::described_devices(shared_->devices, device::this_node());
   bool going = true;
   while (going) {
@@ -231,8 +231,8 @@ void Watcher::Thread::run() {
   run_state_.has_none_open();
 }
 
-/// A process asks for what is open here to be closed; it may be in the way of an umount(2), or the
-/// process begins to listen to opens, which the next scan will see. True where one asked.
+/// Closes all files if a process asks for it. Such a file may be in the way of an umount(2), or the
+/// process begins to listen to opens, which the next scan will see. Returns true if one asked.
 bool Watcher::Thread::release_on_request() {
   const RunState::Request request = run_state_.request();
   if (!request.closes) return false;
@@ -245,14 +245,15 @@ bool Watcher::Thread::release_on_request() {
   return true;
 }
 
-/// Whether a file may be opened. If so, whoever asks from now on waits until it is closed.
+/// Returns true if a file may be opened. If so, a process that asks from now on waits until it is
+/// closed.
 bool Watcher::Thread::may_open() {
   if (opens_are_heard_ || must_scan_ || now_ns() < released_until_ns_) return false;
   return run_state_.will_open() && !release_on_request();
 }
 
-/// Sleeps until then, or until a process of which a file is open here ends. False once the run is
-/// over.
+/// Sleeps until then, or until a process ends one of whose files is open here. Returns false once
+/// the run is over.
 bool Watcher::Thread::sleep_until(uint64_t then_ns) {
   std::vector<pollfd> ends{{shared_->wake.get(), POLLIN, 0}};
   std::vector<pid_t> pids;
@@ -271,7 +272,7 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
     then_ns = std::min(then_ns, now + kRequestLookNs);
   } else {
     run_state_.has_none_open();
-    release_on_request();  // by who has just seen the opposite
+    release_on_request();  // by a process that has just seen is_open
   }
   const uint64_t wait_ns = then_ns > now ? then_ns - now : 0;
   const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000),
@@ -294,7 +295,7 @@ void Watcher::Thread::scan() {
   opens_are_heard_ = false;
   const bool is_asked_for = std::exchange(must_scan_, false);
   for (const pid_t pid : family_of(program_)) {
-    release_on_request();  // a large family takes a while
+    release_on_request();  // here, too, since a large family takes a while
     auto [found, is_new] = processes_.try_emplace(pid, nullptr);
     if (is_new) {
       found->second.segment = std::make_unique<ProcessSegment>(shared_->run_directory, pid);
@@ -308,25 +309,26 @@ void Watcher::Thread::scan() {
     it = it->second.seen ? std::next(it) : forget(it);
   }
   for (auto& [key, reader] : readers_) {
-    if (opens_are_heard_) reader.let_go();  // reads and the closing would be heard, too
+    if (opens_are_heard_) reader.let_go();  // a listener would also hear of reads and closing
   }
   std::erase_if(processes_, [](const auto& entry) { return !entry.second.seen; });
   share_budget();
-  // News makes more news likely.
+  // A change makes further changes likely.
   const bool is_news = readers_.size() != readers_before || processes_.size() != processes_before;
   scan_period_ns_ = is_news ? kFirstScanNs : std::min(2 * scan_period_ns_, kMostScanNs);
   const uint64_t end = now_ns();
-  if (!is_asked_for) scans_ns_ += end - begin;  // what was asked for delays no other
+  if (!is_asked_for) scans_ns_ += end - begin;  // a scan on request does not delay other scans
   if (is_asked_for && !opens_are_heard_) released_until_ns_ = end + kUnseenListenerNs;
   next_scan_ns_ = std::max(end + scan_period_ns_, affordable_scan_ns());
 }
 
-/// The moment before which another scan would take more than its share of the time.
+/// Returns the moment from which another scan stays within its share of the time.
 uint64_t Watcher::Thread::affordable_scan_ns() const {
   return begin_ns_ + (scans_ns_ > kFreeScanNs ? (scans_ns_ - kFreeScanNs) * kScanShare : 0);
 }
 
-/// Whether it has not run since it was last looked into; if it has, it is to be looked into now.
+/// Returns true if the process has not run since the last look into it. Otherwise the caller looks
+/// into it now.
 bool Watcher::Thread::has_stood_still(pid_t pid, Process& process) {
   const uint64_t now = now_ns();
   std::string runs = process.runs.runs();
@@ -366,8 +368,8 @@ void Watcher::Thread::scan_process(pid_t pid, Process& process, bool is_asked_fo
 }
 
 void Watcher::Thread::scan_mappings(pid_t pid, Process& process) {
-  // Reading them holds what the process locks to map something, and its memory if it ends just
-  // then.
+  // Not at every scan: reading them holds the lock that the process takes to map something, and
+  // keeps its memory if it ends meanwhile.
   if (++process.scans % kScansOfMappings != 0 && !process.maps) return;
   const std::vector<Mapping> mappings = mappings_of(pid, kLeastMappingBytes);
   process.maps = !mappings.empty();
@@ -380,7 +382,7 @@ void Watcher::Thread::scan_mappings(pid_t pid, Process& process) {
     if (reader == nullptr) continue;
     const bool is_same = reader->mapping.file_offset == mapping.file_offset &&
                          reader->touched_bytes <= mapping.bytes;
-    // Read to its end and not touched: mapped anew, for another pass.
+    // Read to its end, but its first pages are untouched: it was mapped again, for another pass.
     const bool is_new = reader->touched_bytes == mapping.bytes &&
                         process.pages.touched_bytes(mapping.address, kTouchedAtOnceBytes) == 0;
     if (!is_same || is_new) reader->touched_bytes = 0;
@@ -389,7 +391,7 @@ void Watcher::Thread::scan_mappings(pid_t pid, Process& process) {
   }
 }
 
-/// Null where there are as many as there are descriptors for.
+/// Finds or adds a reader. Returns null if there are as many readers as descriptors allow.
 Reader* Watcher::Thread::meet(const Key& key, const OpenFile& file) {
   auto it = readers_.find(key);
   if (it != readers_.end() &&
@@ -419,7 +421,7 @@ void Watcher::Thread::share_budget() {
     memory_measured_ns_ = now;
     memory_bytes_ = engine::available_memory_bytes() / kMemoryShare;
   }
-  std::map<dev_t, uint64_t> active;  // readers of a device
+  std::map<dev_t, uint64_t> active;  // readers with an open file, by device
   uint64_t all = 0;
   for (const auto& [key, reader] : readers_) {
     if (!reader.own.is_open()) continue;
@@ -458,7 +460,7 @@ void Watcher::Thread::forget_process(pid_t pid) {
 
 // ---- What to ask for ----------------------------------------------------------------------------
 
-/// True where there is more to ask for at once.
+/// Looks at the readers whose time has come. Returns true if there is more to ask for at once.
 bool Watcher::Thread::look() {
   bool is_behind = false;
   for (auto it = readers_.begin(); it != readers_.end();) {
@@ -473,8 +475,8 @@ bool Watcher::Thread::look() {
   return is_behind;
 }
 
-/// Sets look_ns, to 0 where there is more to ask for, to UINT64_MAX where the file is no longer
-/// open.
+/// Looks at a reader and sets its look_ns: 0 if there is more to ask for, UINT64_MAX if the file is
+/// not open any more.
 void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   std::optional<Sighting> seen;
   const bool is_there =
@@ -490,13 +492,13 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   if (seen) reader.follower.observe(*seen);
   looked_ns_ += now_ns() - now;
   if (reader.walk && reader.follower.stands_still(now) && !waits_for_storage(std::get<0>(key))) {
-    reader.let_go();  // it may be done, and remove the file or unmount what it is on
+    reader.let_go();  // the program may be done, and remove the file or unmount its file system
     reader.look_ns = now + reader.follower.look_again_ns(now);
     return;
   }
   if (reader.walk) {
     const std::optional<uint64_t> end = reader.follower.end_of_read();
-    // A reader that computes will find it when it comes.
+    // A reader that computes meanwhile will not have to wait.
     if (end && !engine::is_ready(reader.own.get(), *end) && waits_for_storage(std::get<0>(key))) {
       reader.follower.is_waited_for();
     }
@@ -507,20 +509,20 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
     reader.follower.note_look(look_alone(key, reader, *end), now);
     looked_ns_ += now_ns() - begin;
   }
-  // What asking costs the program would have spent itself.
+  // Not counted in looked_ns_: the program would have spent the cost of asking itself.
   const bool is_behind = ask_ahead(key, reader);
   reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
   if (reader.budget != nullptr && reader.budget->free_at_ns() > now) {
     reader.look_ns = std::min(reader.look_ns, reader.budget->free_at_ns());
   }
-  // To wake up once for both, where a look can wait.
+  // Wakes up once for the scan and the look, if the look can wait.
   const bool can_wait = !is_behind && reader.follower.reads_what_is_cached();
   if (can_wait && next_scan_ns_ < reader.look_ns + kMostScanNs) {
     reader.look_ns = std::max(reader.look_ns, next_scan_ns_);
   }
 }
 
-/// What a reader without help, whose present read ends there, is found at; nothing where the kernel
+/// Looks at a reader without help, whose current read ends at `end`. Returns nothing if the kernel
 /// does not tell.
 std::optional<HelpTrial::Look> Watcher::Thread::look_alone(const Key& key, const Reader& reader,
                                                            uint64_t end) const {
@@ -531,17 +533,17 @@ std::optional<HelpTrial::Look> Watcher::Thread::look_alone(const Key& key, const
                          is_crowded(std::get<0>(key))};
 }
 
-/// Whether the reader runs at this moment, and the run's processes have all processors, by their
-/// first threads. One that sleeps has a processor to spare, whoever else needs them.
+/// Returns true if the reader runs now and the first threads of the run's processes use all
+/// processors. A reader that sleeps has a processor to spare, whoever else needs processors.
 bool Watcher::Thread::is_crowded(pid_t reader) const {
-  // With one processor every reader that computes has it to itself.
+  // With one processor, a reader that computes always uses all of them.
   if (processors_ == 1 || processes_.size() > kMostAsked || !is_running(reader)) return false;
   const auto running =
       std::ranges::count_if(processes_, [](const auto& entry) { return is_running(entry.first); });
   return static_cast<size_t>(running) >= processors_;
 }
 
-/// False where the file is no longer open.
+/// Looks where the reader of an open file is. Returns false if the file is not open any more.
 bool Watcher::Thread::sight(const Key& key, Reader& reader, std::optional<Sighting>& seen) {
   const std::optional<Position> position = reader.position.position();
   if (!position) return false;
@@ -552,7 +554,7 @@ bool Watcher::Thread::sight(const Key& key, Reader& reader, std::optional<Sighti
   return true;
 }
 
-/// Nothing where it has not moved.
+/// Looks at the position. Returns nothing if it has not moved.
 std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& reader,
                                                         uint64_t offset) {
   if (reader.last_offset == offset || is_explained(key, offset)) return std::nullopt;
@@ -565,8 +567,8 @@ std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& 
   return Sighting{offset, reader.file.bytes, reads->bytes, reads->calls, 0, 0, now_ns()};
 }
 
-/// Whether the position is that of a reader that seeks from record to record, which is followed by
-/// its places: what lies behind a record is a hole.
+/// Returns true if the position belongs to a reader that seeks from record to record. Such a reader
+/// is followed by its places, since behind each record there is a hole.
 bool Watcher::Thread::is_explained(const Key& key, uint64_t offset) const {
   const auto [pid, fd, position] = key;
   for (auto it = readers_.upper_bound(key); it != readers_.end(); ++it) {
@@ -576,7 +578,7 @@ bool Watcher::Thread::is_explained(const Key& key, uint64_t offset) const {
   return false;
 }
 
-/// By the places that the interposer noted.
+/// Looks at the places that the interposer noted.
 std::optional<Sighting> Watcher::Thread::sight_places(const Key& key, Reader& reader) {
   const auto process = processes_.find(std::get<0>(key));
   if (process == processes_.end()) return std::nullopt;
@@ -594,7 +596,8 @@ std::optional<Sighting> Watcher::Thread::sight_places(const Key& key, Reader& re
                   now_ns()};
 }
 
-/// By the pages that the process has touched, from the first on. False where it is gone.
+/// Looks at the pages that the process has touched, from the first one on. Returns false if the
+/// mapping is gone.
 bool Watcher::Thread::sight_mapping(const Key& key, Reader& reader, std::optional<Sighting>& seen) {
   const auto process = processes_.find(std::get<0>(key));
   if (process == processes_.end()) return false;
@@ -616,7 +619,7 @@ bool Watcher::Thread::sight_mapping(const Key& key, Reader& reader, std::optiona
   return true;
 }
 
-/// True where there is more to ask for: others come first.
+/// Asks for what comes next. Returns true if there is more to ask for after the turn of others.
 bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
   using Answer = engine::ReadAheadWalk::Answer;
   BandwidthBudget* const budget = budget_of(key, reader);
@@ -627,7 +630,7 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
       return false;
     }
     if (budget != nullptr && now_ns() < budget->free_at_ns()) return false;
-    // Before next(), which counts what it hands out as asked for.
+    // Checked before next(), which counts the range as asked for.
     if (reader.walk ? release_on_request() : !may_open()) return false;
     const std::optional<FileRange> range = reader.follower.next();
     is_behind = range && (reader.walk || open_own(key, reader));
@@ -661,7 +664,7 @@ bool Watcher::Thread::policy_allows(const Key& key, Reader& reader) const {
          config::RunPolicy::overlap;
 }
 
-/// That of the described device on which the file lies, or null.
+/// Returns the budget of the described device that holds the file, or null.
 BandwidthBudget* Watcher::Thread::budget_of(const Key& key, Reader& reader) {
   if (reader.is_placed || described_.empty()) return reader.budget;
   reader.is_placed = true;
@@ -674,7 +677,8 @@ BandwidthBudget* Watcher::Thread::budget_of(const Key& key, Reader& reader) {
   return reader.budget;
 }
 
-/// Whether a descriptor of the run tells that opening the file of a mapping would be noticed.
+/// Returns true if somebody would notice that the file of a mapping is opened, as a descriptor of
+/// the run tells.
 bool Watcher::Thread::is_leased(const Reader& reader) const {
   return std::ranges::any_of(readers_, [&](const auto& entry) {
     const Reader& other = entry.second;
@@ -704,7 +708,8 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   reader.walk.emplace(reader.own.get(), reader.window_bytes);
   reader.is_kept = may_keep_removed_files(reader.own.get());
   run_state_.has_open(reader.is_kept, now_ns());
-  // A FUSE file system may have emptied the file's cache because it was opened: never again.
+  // Some FUSE file systems empty a file's cache when it is opened. Files on them are never opened
+  // again.
   reader.refused = is_fuse(reader.own.get()) &&
                    !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
   if (reader.refused) forgetful_.insert(reader.file.device);
@@ -739,7 +744,7 @@ void Watcher::start(pid_t program) {
       try {
         Thread(shared, program).run();
       } catch (const std::bad_alloc&) {
-        // Nobody waits for a prefetch: what was asked for comes in all the same.
+        // Nobody waits for a prefetch, and what was asked for comes in anyway.
       }
       const std::lock_guard guard(shared->lock);
       shared->ended = true;

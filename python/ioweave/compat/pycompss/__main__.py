@@ -16,7 +16,7 @@ _HERE = "ioweave.compat.pycompss"
 _SHOWN = 6  # nodes in a message
 
 
-def _arguments(given: list[str] | None) -> argparse.Namespace:
+def _parse_arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"python -m {_HERE}",
         description="Runs a PyCOMPSs program on Ioweave.",
@@ -25,35 +25,42 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--runtime",
         metavar="TARGET",
-        help="where: dask://HOST:PORT, or sim://NODESxCORES in simulation; left out: this machine",
+        help="where to run: dask://HOST:PORT, or sim://NODESxCORES to simulate (default: here)",
     )
     parser.add_argument(
         "--cost",
         action="append",
-        type=_cost,
+        type=_parse_cost,
         metavar="TASK=NUMBER",
-        help="in simulation, for each task: its seconds, or the bytes of one with @IO",
+        help="in simulation: the seconds that a task takes, or the bytes of a task with @IO",
     )
     parser.add_argument(
         "--workers",
         choices=("threads", "processes"),
         default="threads",
-        help="run computations on this machine in threads (default) or processes",
+        help="run computations on this machine in threads (the default) or in processes",
     )
     parser.add_argument(
-        "--resources", type=Path, metavar="FILE", help="COMPSs' resources XML: cores, bandwidth"
+        "--resources",
+        type=Path,
+        metavar="FILE",
+        help="take cores and bandwidth from this resources file of COMPSs (XML)",
     )
     parser.add_argument(
-        "--io_executors", type=int, metavar="N", help="I/O tasks that may run at once"
+        "--io_executors", type=int, metavar="N", help="the most I/O tasks that run at once"
     )
-    parser.add_argument("--cpus", type=int, metavar="N", help="cores, instead of those of the file")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="write the policy's event log")
+    parser.add_argument(
+        "--cpus", type=int, metavar="N", help="the number of cores, instead of that of the file"
+    )
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="write the policy's event log to this file"
+    )
     parser.add_argument("app", type=Path, help="the program")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the arguments of the program")
     return parser.parse_args(given)
 
 
-def _cost(given: str) -> tuple[str, float]:
+def _parse_cost(given: str) -> tuple[str, float]:
     task, _, number = given.rpartition("=")
     try:
         return task, float(number)
@@ -61,8 +68,8 @@ def _cost(given: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"{given!r} is not TASK=NUMBER") from None
 
 
-def _node_of(resources: Path) -> Node:
-    """The node of the file that stands for this machine; says what is taken of several."""
+def _choose_node(resources: Path) -> Node:
+    """Returns the node of the file that stands for this machine; prints which one of several."""
     nodes = read_resources(resources)
     here = this_node(nodes)
     node = here or nodes[0]
@@ -79,7 +86,7 @@ def _node_of(resources: Path) -> Node:
     return node
 
 
-def _runtime_options(arguments: argparse.Namespace) -> dict[str, Any]:
+def _make_options(arguments: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {
         "target": arguments.runtime,
         "workers": arguments.workers,
@@ -87,7 +94,7 @@ def _runtime_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "costs": dict(arguments.cost or ()),
     }
     if arguments.resources is not None:
-        node = _node_of(arguments.resources)
+        node = _choose_node(arguments.resources)
         if node.computing_units is not None:
             options["cpus"] = node.computing_units
         if node.storage_mb_per_s is not None:
@@ -104,13 +111,13 @@ def _tell_time(runtime: SimulatedRuntime) -> None:
 
 
 def main(given: list[str] | None = None) -> int:
-    """The exit status: that of the program, or 2 for what cannot be run."""
-    arguments = _arguments(given)
+    """Runs the command; returns 0 if the program has ended, or 2 if it cannot be run."""
+    arguments = _parse_arguments(given)
     if not arguments.app.is_file():
         print(f"{_HERE}: no such program: {arguments.app}", file=sys.stderr)
         return 2
     try:
-        runtime = ioweave.Runtime(**_runtime_options(arguments)).start()
+        runtime = ioweave.Runtime(**_make_options(arguments)).start()
     except (ImportError, OSError, ValueError) as error:
         print(f"{_HERE}: {error}", file=sys.stderr)
         return 2
@@ -119,7 +126,7 @@ def main(given: list[str] | None = None) -> int:
     sys.path.insert(0, str(Path(__file__).with_name("alias")))
     program = ModuleType("__main__")
     program.__file__ = str(arguments.app)
-    # It stays that until all tasks have ended: worker processes look there for them.
+    # It stays there until all tasks have ended, since worker processes find tasks in it.
     sys.modules["__main__"] = program
     with contextlib.ExitStack() as ending:
         if isinstance(runtime, SimulatedRuntime):

@@ -1,5 +1,5 @@
-"""`pycompss` is ioweave.compat.pycompss, wherever this folder is in sys.path: the runner puts it
-there, and so its worker processes have it too."""
+"""Makes `pycompss` mean ioweave.compat.pycompss where this folder is in sys.path. The runner puts
+it there, so its worker processes have it, too."""
 
 import importlib
 import importlib.abc
@@ -13,7 +13,7 @@ _REAL = "ioweave.compat.pycompss"
 
 
 class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `pycompss...` in the package, and says so where a module of it is not there."""
+    """Finds `pycompss...` in the package, and raises for modules that the package lacks."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -32,7 +32,7 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.import_module(real)
 
     def exec_module(self, module: ModuleType) -> None:
-        """It was executed under its own name."""
+        """Does nothing: the module was executed under its own name."""
 
 
 sys.meta_path.insert(0, _Alias())

@@ -8,7 +8,7 @@ __all__ = ["IO"]
 
 
 def IO() -> Callable[[object], TaskFunction]:
-    """`@IO()` above `@task()`; with `@constraint(storageBW=...)` it is admitted by bandwidth."""
+    """`@IO()`, above `@task()`. With `@constraint(storageBW=...)` calls start by bandwidth."""
 
     def above(decorated: object) -> TaskFunction:
         task = task_below("@IO()", decorated)
@@ -18,5 +18,5 @@ def IO() -> Callable[[object], TaskFunction]:
     return above
 
 
-# Both spellings are in use.
+# PyCOMPSs programs use both spellings.
 io = IO

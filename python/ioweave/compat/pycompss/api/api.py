@@ -39,44 +39,44 @@ _log = logging.getLogger("ioweave")
 
 @ioweave.io(policy="none", bytes=0)
 def _claim(path: Annotated[Path, ioweave.Out]) -> None:
-    """Ends when nobody uses the file any more."""
+    """Ends when no task uses the file any more."""
 
 
 @ioweave.io(policy="none", bytes=0)
 def _delete(path: Annotated[Path, ioweave.Out]) -> None:
-    """Deletes once nobody uses it any more."""
+    """Deletes a file or folder when no task uses it any more."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def _given_up(error: ioweave.CancelledError) -> bool:
-    """Whether on_failure=CANCEL_SUCCESSORS of a task is behind it, which is no failure."""
+def _is_given_up(error: ioweave.CancelledError) -> bool:
+    """Returns whether a task with on_failure=CANCEL_SUCCESSORS caused it, which is no failure."""
     first = error.__cause__ if isinstance(error, ioweave.DependencyFailed) else error
     return isinstance(first, GivenUp)
 
 
-def _none_if_given_up(future: ioweave.Future[Any]) -> Any:
+def _replace_given_up(future: ioweave.Future[Any]) -> Any:
     try:
         future.result()
     except ioweave.CancelledError as error:
-        return None if _given_up(error) else future
+        return None if _is_given_up(error) else future
     except Exception:
         return future
     return future
 
 
-def _value(thing: Any) -> Any:
-    """What it became, with None for what tasks that were given up should have made."""
+def _wait_for_value(thing: Any) -> Any:
+    """Waits for a value. Values of tasks that were given up become None."""
     try:
         return ioweave.wait(thing)
     except ioweave.CancelledError as error:
-        if not _given_up(error):
+        if not _is_given_up(error):
             raise
         _log.warning("compss_wait_on() gives None: %s", error)
-    rest = replace_futures(thing, _none_if_given_up)
-    return None if rest is thing else _value(rest)
+    rest = replace_futures(thing, _replace_given_up)
+    return None if rest is thing else _wait_for_value(rest)
 
 
 def _wait_for_file(path: object) -> Path:
@@ -84,15 +84,15 @@ def _wait_for_file(path: object) -> Path:
     try:
         ioweave.wait(named)
     except ioweave.CancelledError as error:
-        if not _given_up(error):
+        if not _is_given_up(error):
             raise
     return named
 
 
 def compss_wait_on(*objects: Any, mode: str = "rw", to_write: bool = True) -> Any:
-    """The values of futures, in lists and dictionaries too; of several arguments a list. None for
-    what on_failure=CANCEL_SUCCESSORS kept from being made."""
-    values = [_value(each) for each in objects]
+    """Returns the values of futures, in lists and dictionaries too; for several arguments, a list.
+    A value that was not made because of on_failure=CANCEL_SUCCESSORS is None."""
+    values = [_wait_for_value(each) for each in objects]
     return values[0] if len(values) == 1 else values
 
 
@@ -115,13 +115,13 @@ def compss_open(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> IO[Any
 
 
 def compss_file_exists(*paths: Any) -> Any:
-    """Whether the files exist after the tasks that write them."""
+    """Returns whether the files exist after the tasks that write them."""
     found = [_wait_for_file(path).exists() for path in paths]
     return found[0] if len(found) == 1 else found
 
 
 def compss_delete_file(*paths: Any) -> Any:
-    """Deletes files once the tasks that use them have ended. True for each."""
+    """Deletes files once the tasks that use them have ended. Returns True for each."""
     for path in paths:
         _delete(Path(str(path)))
     return True if len(paths) == 1 else [True] * len(paths)
@@ -131,7 +131,7 @@ compss_delete_directory = compss_delete_file
 
 
 def compss_delete_object(*objects: Any) -> Any:
-    """Objects go when nothing holds them. True for each."""
+    """Does nothing: Python deletes objects that nothing holds. Returns True for each."""
     return True if len(objects) == 1 else [True] * len(objects)
 
 
@@ -146,7 +146,7 @@ def compss_barrier_group(group_name: str) -> None:
 
 
 def compss_start(*args: Any, **kwargs: Any) -> None:
-    """Nothing: the runtime is started by `python -m ioweave.compat.pycompss` or ioweave.Runtime."""
+    """Does nothing: `python -m ioweave.compat.pycompss`, or ioweave.Runtime, starts the runtime."""
 
 
 compss_stop = compss_start
@@ -154,7 +154,7 @@ compss_stop = compss_start
 
 @contextlib.contextmanager
 def TaskGroup(name: str, implicit_barrier: bool = True, *_: Any, **__: Any) -> Iterator[None]:
-    """Tasks submitted inside belong together. The barrier at its end waits for all tasks so far."""
+    """Groups the tasks submitted inside. The barrier at its end waits for all tasks so far."""
     yield
     if implicit_barrier:
         ioweave.barrier()
@@ -164,19 +164,19 @@ _THERE = ", ".join(__all__)
 __all__ += _NOT_THERE
 
 
-def _lacking(name: str) -> str:
+def _describe_lack(name: str) -> str:
     return f"ioweave.compat.pycompss does not support {name}(). It has {_THERE}."
 
 
-def _not_there(name: str, *_: object, **__: object) -> None:
-    raise NotImplementedError(_lacking(name))
+def _raise_not_there(name: str, *_: object, **__: object) -> None:
+    raise NotImplementedError(_describe_lack(name))
 
 
 # There for `import *`.
-globals().update({name: functools.partial(_not_there, name) for name in _NOT_THERE})
+globals().update({name: functools.partial(_raise_not_there, name) for name in _NOT_THERE})
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("compss_"):
-        raise ImportError(_lacking(name))
+        raise ImportError(_describe_lack(name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

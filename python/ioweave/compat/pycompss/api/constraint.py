@@ -10,7 +10,7 @@ from .task import TaskFunction, from_environment, task_below
 
 __all__ = ["constraint"]
 
-# What COMPSs can be asked for and a machine of ours is not described by.
+# Constraints of COMPSs that Ioweave's description of a machine does not have.
 _NOT_ENFORCED = frozenset(
     {
         "appsoftware",
@@ -37,11 +37,11 @@ _NOT_ENFORCED = frozenset(
 
 
 def constraint(**wanted: Any) -> Callable[[object], TaskFunction]:
-    """`@constraint(computing_units=2)`, `@constraint(storageBW="auto(2,256,2)")`; any case.
+    """`@constraint(computing_units=2)`, `@constraint(storageBW="auto(2,256,2)")`, in any case.
 
     computing_units: cores of one node. storageBW: MB/s (10^6 bytes), "auto" or
-    "auto(min,max,delta)". Others that PyCOMPSs knows are accepted with a warning: nothing enforces
-    them here.
+    "auto(min,max,delta)". Ioweave accepts other constraints of PyCOMPSs with a warning, but does
+    not enforce them.
     """
 
     def above(decorated: object) -> TaskFunction:
@@ -63,7 +63,7 @@ def _apply(task: TaskFunction, name: str, value: object) -> None:
                 f"@constraint: {name} must be a number of cores, not {value!r}"
             ) from None
     elif key in ("storagebw", "storagebandwidth"):
-        bandwidth = _bandwidth(value) if isinstance(value, str) else real(value)
+        bandwidth = _parse_bandwidth(value) if isinstance(value, str) else real(value)
         if bandwidth is None:
             raise ValueError(f"@constraint: {name} must be MB/s or 'auto', not {value!r}")
         task.storage_bandwidth = bandwidth
@@ -72,12 +72,10 @@ def _apply(task: TaskFunction, name: str, value: object) -> None:
             f"@constraint: {name} is not enforced by ioweave.compat.pycompss", stacklevel=4
         )
     else:
-        raise TypeError(
-            f"@constraint: {name!r} is not known; supported are computing_units and storageBW"
-        )
+        raise TypeError(f"@constraint: {name!r} is not known; use computing_units or storageBW")
 
 
-def _bandwidth(text: str) -> float | str:
+def _parse_bandwidth(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:

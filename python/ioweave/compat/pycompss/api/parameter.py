@@ -1,8 +1,9 @@
 """What a task does with its parameters: the names of `pycompss.api.parameter`.
 
-Each is given in `@task(name=FILE_IN)`, or as the `Type` of a dictionary, `{Type: FILE_IN}`. Ioweave
-keeps CONCURRENT and COMMUTATIVE in the order of submission, as INOUT: it is one of the orders that
-they allow. What it does not have is there by name for `import *`, and says so where it is used.
+They are used in `@task(name=FILE_IN)`, or as the `Type` of a dictionary, `{Type: FILE_IN}`. Ioweave
+runs CONCURRENT and COMMUTATIVE in the order of submission, as INOUT, which is one of the orders
+that they allow. Names that Ioweave does not support exist for `import *`, and raise an error when
+they are used.
 """
 
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class Use(Enum):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter's use; of the object itself, or of the file (or directory) that it names."""
+    """How a task uses a parameter: the object itself, or the file (or directory) that it names."""
 
     use: Use
     is_file: bool = False
@@ -73,7 +74,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class NotThere:
-    """What PyCOMPSs has by that name."""
+    """A name of PyCOMPSs that Ioweave does not support."""
 
     name: str
 
@@ -131,28 +132,28 @@ __all__ += _NOT_THERE
 globals().update({name: NotThere(name) for name in _NOT_THERE})
 
 
-def _lacking(name: str) -> str:
+def _describe_lack(name: str) -> str:
     return f"ioweave.compat.pycompss does not support the parameter {name}. It has {_THERE}."
 
 
 def __getattr__(name: str) -> Parameter:
     if name.isupper():
-        raise ImportError(_lacking(name))
+        raise ImportError(_describe_lack(name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def parameter_of(name: str, given: object) -> Parameter:
-    """What `@task(name=given)` says.
+    """Returns the parameter that `@task(name=given)` means.
 
     Raises:
-        TypeError: it says nothing.
-        NotImplementedError: Ioweave does not have that; the text names it.
+        TypeError: `given` is not a parameter.
+        NotImplementedError: Ioweave does not support it; the text names it.
     """
     if isinstance(given, Parameter):
         return given
     for part in (*given, *given.values()) if isinstance(given, dict) else (given,):
         if isinstance(part, NotThere):
-            raise NotImplementedError(f"task parameter {name!r}: {_lacking(part.name)}")
+            raise NotImplementedError(f"task parameter {name!r}: {_describe_lack(part.name)}")
     if isinstance(given, dict) and all(isinstance(key, Key) for key in given):
         kind = given.get(Type, IN)
         use = given.get(Direction)

@@ -15,7 +15,7 @@ from .parameter import IN, INOUT, Parameter, Use, parameter_of
 
 __all__ = ["task"]
 
-# Options of @task that change nothing of the result: hints for COMPSs' scheduler or its caches.
+# Options of @task that do not change the result: hints for COMPSs' scheduler or its caches.
 _HINTS = frozenset(
     {
         "cache_returns",
@@ -38,7 +38,7 @@ _HINTS = frozenset(
         "varargs_type",
     }
 )
-# What they are to an ioweave.Task.
+# The values of on_failure, and those of ioweave.Task.on_failure.
 _ON_FAILURE: dict[str, Literal["raise", "cancel", "ignore"]] = {
     "RETRY": "raise",
     "FAIL": "raise",
@@ -51,7 +51,8 @@ _DIRECTIONS = {Use.IN: ioweave.In, Use.OUT: ioweave.Out, Use.INOUT: ioweave.InOu
 
 
 def number_of_returns(given: object) -> int:
-    """What `returns=` means: a type or a value is one, a number or a list of types as many."""
+    """Returns the number of values that `returns=` means: 1 for a type or a value, else the number
+    or the length of the list of types."""
     if given is None or given is False:
         return 0
     if isinstance(given, bool):
@@ -68,9 +69,9 @@ def number_of_returns(given: object) -> int:
 class TaskFunction:
     """A task, with what `@constraint` and `@IO` above it add.
 
-    Its attribute `task` is the ioweave.Task, made when it is first asked for, be it by a worker
-    process that finds it under that name; `task+a+b` is that of calls in which a and b, which it
-    changes, got what cannot change.
+    Its attribute `task` is the ioweave.Task. It is made when somebody first asks for it, such as a
+    worker process that looks it up by this name. The attribute `task+a+b` is the ioweave.Task for
+    calls whose arguments a and b cannot change, although the task changes these parameters.
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -83,11 +84,11 @@ class TaskFunction:
         self._timeout = float(options.pop("time_out", options.pop("timeOut", 0))) or None
         self._on_failure = _on_failure(options.pop("on_failure", "RETRY"))
         self._target = parameter_of("target_direction", options.pop("target_direction", INOUT))
-        self._parameters = self._parameters_of(options)
-        self._changes = _that_it_changes(function, self._parameters)
+        self._parameters = self._read_parameters(options)
+        self._changes = _list_changed(function, self._parameters)
         self._warned: set[str] = set()
 
-    def _parameters_of(self, options: dict[str, Any]) -> dict[str, Parameter]:
+    def _read_parameters(self, options: dict[str, Any]) -> dict[str, Parameter]:
         known = inspect.signature(self.function).parameters
         found = {}
         for name, given in options.items():
@@ -109,13 +110,13 @@ class TaskFunction:
         task, *fixed = name.split("+")
         if task != "task":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return vars(self).setdefault(name, self._build(name, fixed))  # type: ignore[no-any-return]
+        return vars(self).setdefault(name, self._build_task(name, fixed))  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without its tasks, which are made anew there: Dask sends classes with their methods."""
+        """Leaves out the tasks, which are made anew elsewhere: Dask sends classes with methods."""
         return {name: it for name, it in vars(self).items() if not isinstance(it, ioweave.Task)}
 
-    def _build(self, name: str, fixed: list[str]) -> ioweave.Task:
+    def _build_task(self, name: str, fixed: list[str]) -> ioweave.Task:
         function = self.function
 
         @functools.wraps(function)
@@ -123,11 +124,11 @@ class TaskFunction:
             return function(*args, **kwargs)
 
         body.__annotations__ = {
-            name: Annotated[_type_of(parameter), _DIRECTIONS[parameter.use]]
+            name: Annotated[_choose_type(parameter), _DIRECTIONS[parameter.use]]
             for name, parameter in self._parameters.items()
             if parameter != IN and name not in fixed
         }
-        body.__signature__ = _signature(function, body.__annotations__)  # type: ignore[attr-defined]
+        body.__signature__ = _make_signature(function, body.__annotations__)  # type: ignore[attr-defined]
         task = ioweave.task(
             cpus=1 if self.is_io else self.cpus,
             returns=max(1, self._returns),
@@ -137,19 +138,18 @@ class TaskFunction:
         )(body)
         if self.is_io:
             bandwidth = self.storage_bandwidth
-            policy = "none" if bandwidth is None else None  # PyCOMPSs: it is not held back
+            policy = "none" if bandwidth is None else None  # as in PyCOMPSs, which does not wait
             task = ioweave.io(bandwidth=bandwidth, policy=policy)(task)
-            task.needs_budget = False  # a program must not fail for what is not known of a machine
+            task.needs_budget = False  # a program must not fail because a budget is not known
         task.on_failure = _ON_FAILURE[self._on_failure]
         task.guards_copies = False
         task.__qualname__ = f"{function.__qualname__}.{name}"
         return task
 
-    def _fixed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """The parameters that the task changes and that got what cannot change.
+    def _find_fixed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """Returns the parameters that the task changes, but whose arguments cannot change.
 
-        PyCOMPSs takes them as IN, as it must: what the function does to such a parameter is to a
-        name of its own.
+        PyCOMPSs takes them as IN, too: the function can only bind its own name to another object.
         """
         if not self._changes:
             return []
@@ -178,7 +178,7 @@ class TaskFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         runtime = tasks.active
-        if runtime is not None and runtime._inside_task():
+        if runtime is not None and runtime._is_inside_task():
             return self.function(*args, **kwargs)  # as in PyCOMPSs
         if self.storage_bandwidth is not None and not self.is_io:
             self._warn_once(
@@ -186,14 +186,14 @@ class TaskFunction:
                 "@constraint(storageBW=...) holds no bandwidth without @IO(): it is for I/O tasks",
                 stacklevel=3,
             )
-        name = "+".join(("task", *self._fixed(args, kwargs)))
+        name = "+".join(("task", *self._find_fixed(args, kwargs)))
         return getattr(self, name)(*args, **kwargs)
 
 
-def _that_it_changes(
+def _list_changed(
     function: Callable[..., Any], parameters: dict[str, Parameter]
 ) -> tuple[str, ...]:
-    """Parameters that are objects which the task changes, but *args and **kwargs."""
+    """Returns the parameters whose objects the task changes, without *args and **kwargs."""
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     known = inspect.signature(function).parameters
     return tuple(
@@ -203,13 +203,13 @@ def _that_it_changes(
     )
 
 
-def _type_of(parameter: Parameter) -> Any:
+def _choose_type(parameter: Parameter) -> Any:
     if parameter.is_collection:
         return list[Path]
     return Path if parameter.is_file else object
 
 
-def _signature(function: Callable[..., Any], annotations: dict[str, Any]) -> inspect.Signature:
+def _make_signature(function: Callable[..., Any], annotations: dict[str, Any]) -> inspect.Signature:
     signature = inspect.signature(function)
     return signature.replace(
         parameters=[
@@ -229,14 +229,14 @@ def _on_failure(given: object) -> str:
 
 
 def task_below(decorator: str, decorated: object) -> TaskFunction:
-    """The task that a decorator stands above; TypeError where there is none."""
+    """Returns the task below a decorator; raises TypeError if there is none."""
     if isinstance(decorated, TaskFunction):
         return decorated
     raise TypeError(f"{decorator} must stand above @task: {decorated!r} is not a task")
 
 
 def from_environment(value: object) -> object:
-    """PyCOMPSs replaces "$NAME" and "${NAME}" by the environment's value."""
+    """Replaces "$NAME" and "${NAME}" by the environment's value, as PyCOMPSs does."""
     return os.path.expandvars(value) if isinstance(value, str) else value
 
 
