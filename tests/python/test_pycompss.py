@@ -242,7 +242,7 @@ class Command(Runner):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         # Two waves of four, and two checkpoints on each node, which moves 450 MB/s.
         self.assertIn("124 s on 2 simulated nodes", ran.stderr)
-        self.assertIn("it moves, by", self.run_app(*simulated, app).stderr)
+        self.assertIn("give its bytes by", self.run_app(*simulated, app).stderr)
         ran = self.run_app("--cost", "simulate", app)
         self.assertEqual(ran.returncode, 2)
         self.assertIn("'simulate' is not TASK=NUMBER", ran.stderr)
@@ -404,7 +404,9 @@ class Decorators(Folder):
                 write()
             self.assertEqual(runtime.explain("write")["policy"], "none")
         (text,) = said.output
-        self.assertRegex(text, "'write' on device 'default': a fixed bandwidth .* holds nothing")
+        self.assertRegex(
+            text, "'write' on device 'default': a fixed bandwidth .* holds no bandwidth until then"
+        )
 
     def test_a_task_is_tried_three_times(self) -> None:
         tries: list[int] = []
