@@ -47,8 +47,7 @@ class File:
             such a buffer.
         service: The service that moves the bytes; None: one that all such files share.
         flow: The flow of the file's reads and writes. Each takes its turn as an operation of this
-            flow, blocking calls too; a blocking call does not wait for itself. None: reads and
-            writes start at once.
+            flow, blocking calls too. None: reads and writes start at once.
 
     Raises:
         OSError: The file cannot be opened.
