@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
@@ -74,7 +75,7 @@ class ScriptedQueue final : public engine::SharedQueue {
 
   static ScriptedQueue* instance;
   bool refuses = false;
-  bool lets_sleepers_reap = false;  ///< set before end_one()
+  std::atomic<bool> lets_sleepers_reap{false};  ///< set before end_one()
   std::deque<engine::Operation*> submitted;
 
  private:
