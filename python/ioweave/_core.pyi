@@ -10,8 +10,7 @@ def version() -> str:
     """Returns the version of the library in use, such as "0.1.0"."""
 
 def is_shared_file_system(type: str) -> bool:
-    """Returns whether several nodes use file systems of this type at once. `type` is written as in
-    /proc/self/mountinfo."""
+    """Returns whether several nodes share file systems of a type of /proc/self/mountinfo."""
 
 def learned_from_curve(curve: Sequence[tuple[float, float]]) -> str:
     """Returns what `climb` would have learned of a device with this curve, for the argument
@@ -137,8 +136,7 @@ class Policy:
         """The node is down. Operations that wait for it or run on it are forgotten."""
 
     def device_up(self, device: int, node: int, now_ns: int) -> list[Start | SetLimit]:
-        """The node has this device until it goes down. The node must be up, and the device one that
-        not every node has."""
+        """The node, which is up, has this device, which not every node has, until it goes down."""
 
     def has(self, node: int, device: int) -> bool:
         """Returns whether the node is up and has the device.
@@ -292,8 +290,7 @@ class Simulation:
         after: Sequence[int] = (),
         beside: int | None = None,
     ) -> int:
-        """Adds a task that computes and then keeps its cores during a transfer that the policy does
-        not see; returns its number."""
+        """Adds a task that computes, then keeps its cores during a transfer past the policy."""
 
     def run(
         self, until: int | None = None, *, steps: int | None = None

@@ -172,7 +172,6 @@ class Admission:
         return self._devices.values()
 
     def counts(self, flow: Flow) -> tuple[int, int]:
-        """Returns how many calls of a flow wait, and how many run."""
         return self._policy.flow_counts(flow.id)
 
     def needs_samples(self, state: DeviceState) -> bool:
@@ -332,7 +331,6 @@ class Admission:
         return self._explain(self._flows[self._names.find(task)])
 
     def explanations(self) -> list[dict[str, Any]]:
-        """Returns the accounts of all flows."""
         return [self._explain(flow) for flow in self._flow_ids]
 
     def _explain(self, flow: Flow) -> dict[str, Any]:
