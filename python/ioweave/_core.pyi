@@ -231,8 +231,7 @@ class Policy:
         """The node is down. Operations that wait for it or run on it are forgotten."""
 
     def device_up(self, device: int, node: int, now_ns: int) -> list[Start | SetLimit]:
-        """The node has this device until it goes down. The node must be up, and the device one that
-        not every node has."""
+        """The node, which is up, has this device, which not every node has, until it goes down."""
 
     def has(self, node: int, device: int) -> bool:
         """Returns whether the node is up and has the device.
@@ -492,8 +491,7 @@ class Simulation:
         after: Sequence[int] = (),
         beside: int | None = None,
     ) -> int:
-        """Adds a task that computes and then keeps its cores during a transfer that the policy does
-        not see; returns its number."""
+        """Adds a task that computes, then keeps its cores during a transfer past the policy."""
 
     def run(
         self, until: int | None = None, *, steps: int | None = None

@@ -330,8 +330,7 @@ def _replace(value: Any, wanted: type, value_of: Callable[[Any], Any], done: Rep
 
 
 class _Short(reprlib.Repr):
-    """Short texts of values. Paths are not shortened, since they say which file it was. It never
-    raises."""
+    """Short texts of values. Paths stay whole, since they say which file it was. Never raises."""
 
     def repr1(self, x: Any, level: int) -> str:
         # reprlib chooses by the type's name. If that is another type's, the value's own repr().

@@ -49,8 +49,7 @@ class Callbacks:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Starts the thread, for a callback that will come. Later may be too late: an interpreter
-        that ends starts no threads."""
+        """Starts the thread now, since an interpreter that ends starts no threads."""
         if self._thread is None:
             self._thread = started(self._loop, "callbacks")
 
@@ -73,7 +72,6 @@ class Callbacks:
         return threading.current_thread() is self._thread
 
     def stop(self) -> None:
-        """Lets the thread end, since no callback will come."""
         self._stopping = True
         self._came.notify()
 
@@ -109,8 +107,7 @@ def carry_out(todo: Iterable[Callable[[], object]]) -> None:
 
 
 def _call_guarded(step: Callable[[], object], message: str, what: object) -> None:
-    """Calls a step and logs what it raises. Any exception that escaped, even SystemExit, would end
-    a thread of the runtime, and the program would wait for ever."""
+    """Calls a step and logs all that it raises, which would otherwise end the calling thread."""
     try:
         step()
     except BaseException as error:

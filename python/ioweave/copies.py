@@ -45,7 +45,6 @@ def is_array(value: Any) -> bool:
 
 
 def shows_memory(value: Any) -> bool:
-    """Returns whether the value is an array or a memoryview."""
     return isinstance(value, memoryview) or is_array(value)
 
 
@@ -77,8 +76,7 @@ class Frozen:
         self._arrays: dict[int, _FrozenArray] = {}  # by id
 
     def changes(self, value: Any) -> bool:
-        """Returns whether an array or a memoryview shows memory that may change, now or after the
-        calls for which it is read-only."""
+        """Returns whether a value shows memory that may change, now or after it is thawed."""
         changes = False
         while True:
             if isinstance(value, memoryview):
@@ -187,7 +185,6 @@ class Copier:
         self.copies = Copies()
 
     def copy_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """Returns the arguments that the task gets."""
         return tuple(map(self._copy_value, args)), {
             name: self._copy_value(kwargs[name]) for name in kwargs
         }

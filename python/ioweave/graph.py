@@ -129,9 +129,7 @@ class Call:
         self.report, self.seen, self.barriers = self, False, self.runtime.barriers
 
     def told(self) -> bool:
-        """Returns whether the program knows that this call failed or did not run. Needs the lock.
-
-        It knows once it asked, or once a barrier has told it of all failures."""
+        """Returns whether the program was told of the failure of this call. Needs the lock."""
         report = self.report
         if report is None:
             return False
@@ -213,8 +211,7 @@ class Accesses:
         self.has_files = False  # a call has used one
 
     def enter(self, call: Call, key: Key, keep: object, direction: Direction) -> Call | None:
-        """Orders `call` among the users of `key`. If `call` reads what a failed call should have
-        written, returns that failed call."""
+        """Orders `call` among the users of `key`; returns the failed writer whose data it needs."""
         access = self._table.get(key)
         if access is None:
             access = self._table[key] = Access(keep)
@@ -272,8 +269,7 @@ class Accesses:
         call.accesses = None
 
     def knows(self, key: Key) -> bool:
-        """Returns whether calls use it. Works without the lock: it may miss a call that is being
-        submitted."""
+        """Returns whether calls use it. Needs no lock, but may miss a call being submitted."""
         return key in self._table
 
     def writer(self, key: Key) -> Call | None:

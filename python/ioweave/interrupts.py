@@ -69,9 +69,7 @@ class Interrupts:
         return isinstance(error, KeyboardInterrupt)
 
     def block(self, gate: threading.Lock, timeout: float | None = None) -> bool:
-        """Waits until `gate` opens; returns False if it did not open within `timeout` seconds.
-
-        This is the only place in the runtime's code where Ctrl-C is raised at once."""
+        """Waits until `gate` opens, and lets Ctrl-C through; returns False after `timeout` s."""
         self.check()
         if timeout is None:
             return gate.acquire()

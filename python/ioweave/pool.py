@@ -66,7 +66,6 @@ _local = threading.local()
 
 
 def current_worker() -> Worker | None:
-    """Returns the worker that the current thread belongs to."""
     worker: Worker | None = getattr(_local, "worker", None)
     return worker
 
@@ -117,7 +116,6 @@ class Pool:
             self._start_thread()
 
     def push(self, call: Call) -> None:
-        """Queues a call that is READY."""
         self._queue.append(call)
         self.wake_thread()
 
@@ -140,8 +138,7 @@ class Pool:
                     _log.error("%s; tasks wait for the %d threads", error, len(self.workers))
 
     def stop(self) -> None:
-        """Lets the threads end as soon as they have nothing to do. Calling it again, after Ctrl-C,
-        opens `ended` again."""
+        """Lets idle threads end. Called again, after Ctrl-C, it opens `ended` again."""
         self._stopping = True
         while self._idle:
             self._looking += 1

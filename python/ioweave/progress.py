@@ -131,9 +131,8 @@ class Progress:
         self._live.update(self.table(stats, rates, why), refresh=True)
 
     def _measure_rates(self, stats: Stats) -> dict[Key, float]:
-        """Returns MB/s of each flow. For a flow with running calls, which may take minutes, it is
-        the measured throughput of its device. If that is not measured, it is the throughput of the
-        calls that ended in the last seconds."""
+        """Returns MB/s of each flow: of its measured device while calls run, since they may take
+        minutes; otherwise of the calls that ended in the last seconds."""
         now = self._clock()
         moved = {_make_key(flow): flow.bytes for flow in stats.flows}
         while len(self._moved) > 1 and self._moved[1][0] <= now - _WINDOW_S:

@@ -118,7 +118,6 @@ class _Totals:
     seconds: float = 0.0
 
     def line_head(self) -> str:
-        """Returns the beginning of the line of a call."""
         device = "" if self.device is None else f'"device":{json.dumps(self.device)},'
         return f'{{"type":"call","task":{json.dumps(self.name)},{device}"node":'
 
@@ -207,8 +206,7 @@ class Recorder:
             self.flush()
 
     def limit(self, task: str, device: str, limit: int, at_s: float) -> None:
-        """Notes that from now on `limit` calls of an I/O task may run at once on a node; 0: any
-        number."""
+        """Notes the new limit of calls at once of an I/O task on a node; 0: any number."""
         if self._file is not None:
             line = _format_line("limit", task=task, device=device, at_s=round(at_s, 6), limit=limit)
             with self._lock:
@@ -418,8 +416,7 @@ def _describe_task(total: _Totals, explanation: Mapping[str, Any] | None) -> dic
 
 
 def _usage() -> tuple[float, float, float]:
-    """Returns user seconds, system seconds and bytes read from storage, of this process and its
-    children."""
+    """Returns user and system seconds and bytes from storage, children included."""
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ours, theirs = (resource.getrusage(who) for who in whose)
     return (
@@ -450,7 +447,6 @@ def _read_processor() -> str:
 
 
 def _find_mounts(paths: Iterable[str | os.PathLike[str]]) -> list[dict[str, str]]:
-    """Returns the mounts that hold the paths, of paths that exist."""
     numbers = {Path(path).stat().st_dev for path in paths if os.path.exists(path)}  # noqa: PTH110
     found: dict[int, dict[str, str]] = {}
     for number, path, kind, source in mounts():

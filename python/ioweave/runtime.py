@@ -291,7 +291,6 @@ class Runtime:
             self._progress = Progress(self.stats, self._explain_flows, clock=self._read_clock_s)
 
     def _read_clock_s(self) -> float:
-        """Reads the clock of records and progress."""
         return time.monotonic()
 
     # ---- Beginning and end. ---------------------------------------------------------------------
@@ -420,8 +419,7 @@ class Runtime:
             self._raise_first_failure()
 
     def _end_all(self, cancel: bool) -> None:
-        """Waits until no call is left, and no callback, which may submit calls. From then on no
-        call can be submitted. Joins the threads."""
+        """Waits until no calls and callbacks are left, closes the runtime, joins threads."""
         while True:
             with self._lock:
                 live = tuple(self._live)
@@ -660,7 +658,6 @@ class Runtime:
         return found
 
     def _take_requests(self, call: Call) -> None:
-        """Replaces requests among the arguments of a call by futures."""
 
         def future_of(request: Request[Any]) -> Future[Any]:
             transfer = Call(self, _TRANSFER, (), {})
@@ -671,8 +668,7 @@ class Runtime:
         call.args, call.kwargs = replace_requests((call.args, call.kwargs), future_of)
 
     def _handle_transfer_end(self, request: Request[Any], transfer: Call) -> None:
-        """Releases the calls that need a request, which has ended. Called without the lock, on the
-        thread of `Transfers` or on the caller's."""
+        """Releases calls that need a request. Without the lock, on any thread."""
         value, error = None, None
         try:
             value = request.result()
@@ -713,7 +709,6 @@ class Runtime:
             self._release_call(call, todo)
 
     def _make_futures(self, call: Call) -> Any:
-        """Returns what the caller of a task gets."""
         if self._interrupts.held_back:
             self._interrupts.check()
         if call.task.returns == 1:
@@ -778,8 +773,7 @@ class Runtime:
         return sum(size for number, size in held.items() if number not in self._held)
 
     def _hold_buffers(self, call: Call, buffers: dict[int, int]) -> None:
-        """Notes that the pending `call` holds these buffers. Each counts once, however many calls
-        hold it."""
+        """Notes the buffers of a pending call. Each counts once, however many hold it."""
         more = {number: size for number, size in buffers.items() if number not in call.held}
         call.held = call.held | more
         for number, size in more.items():
@@ -1106,8 +1100,7 @@ class Runtime:
             self._more_failures += 1
 
     def _notify_dependents(self, call: Call, todo: Todo) -> None:
-        """Releases or fails the calls that wait for `call`, which is done, and in turn the calls
-        that wait for those that fail."""
+        """Releases or fails the calls that wait for `call`, which is done, and so on."""
         failing: list[tuple[Call, Call]] = []  # a call, and the failed one that it needed
         settled: list[Call] = []  # done, as is all they had to follow: followers may start
         self._tell_successors(call, failing, settled, todo)
@@ -1266,8 +1259,7 @@ class Runtime:
         return call.running
 
     def note_seen(self, call: Call) -> None:
-        """Notes that the program has seen how `call` failed, and how the call failed that caused
-        that."""
+        """Notes that the program has seen how `call` failed, and what caused that."""
         seen: list[Call] = []  # dropped without the lock
         with self._lock:
             self._not_run.pop(call, None)
@@ -1327,8 +1319,7 @@ class Runtime:
         """Gives objects their new contents if tasks have changed them elsewhere."""
 
     def find_writers(self, things: Iterable[Any]) -> list[Call]:
-        """Returns the calls that write these objects, or the files of paths, and are not done or
-        have failed."""
+        """Returns the calls that write these objects or paths and are not done, or failed."""
         # There may be a million texts. They take no lock, as long as none names a file of a task.
         keys = [key for key in map(self._make_key, things) if self._accesses.knows(key)]
         if not keys:

@@ -234,7 +234,6 @@ class SimulatedRuntime(Runtime):
             call.cost, call.nbytes = _check_seconds(task, given), 0
 
     def _count_bytes(self, call: SimulatedCall) -> int:
-        """Returns the bytes that the call moves, as the task itself says."""
         try:
             return call.task.bytes_of(*_drop_futures((call.args, call.kwargs)))
         except Exception as error:
@@ -350,7 +349,6 @@ class SimulatedRuntime(Runtime):
 
     @property
     def _core(self) -> Simulation:
-        """The simulation, once the runtime was started."""
         if self._simulation is None:
             raise RuntimeError("the Runtime was not started")
         return self._simulation

@@ -227,7 +227,8 @@ void add_run_options(RunParser& parser, bool observing) {
   }
   parser.json = app.add_option("--json", parser.json_file,
                                help_lines("Print the report as JSON, on standard error instead of "
-                                          "the text. With --json=FILE, write it to a file, too."))
+                                          "the text. --json=FILE writes it to a file and keeps the "
+                                          "text."))
                     ->type_name("[=FILE]")
                     ->expected(0, 1);
   app.add_flag("-v,--verbose", parser.verbose, "List more files; -vv lists all");
@@ -309,7 +310,7 @@ hold settings, too: see 'ioweave config show'.)";
 constexpr const char* kStatExamples = R"(Examples:
   ioweave stat -- ./simulate input.dat         calls, bytes and time per file
   ioweave stat -v -- make -j8                  more files
-  ioweave stat --json=stat.json -- ./simulate  as JSON, too)";
+  ioweave stat --json=stat.json -- ./simulate  the text, and the same as JSON in a file)";
 
 constexpr const char* kDoctorExamples = R"(Examples:
   ioweave doctor                               this machine and installation
@@ -468,9 +469,8 @@ std::optional<int> parse_measure(Arguments arguments, MeasureOptions& options) {
   app->add_option("--size", size, help_lines("The size of each stream's file. Default: 32m."))
       ->type_name("SIZE");
   app->add_option("--warm-up", options.warm_up_s,
-                  help_lines("The least seconds of writing before the samples. It takes longer if "
-                             "the device starts fast, with a cache or saved-up credit. Default: "
-                             "3."))
+                  help_lines("Write for at least so many seconds before the samples; longer if the "
+                             "device starts fast, with a cache or saved-up credit. Default: 3."))
       ->type_name("S")
       ->check(CLI::Range(0.0, 86400.0).description(""));
   app->add_flag("--direct", options.direct, "Use O_DIRECT, 1 MiB at a time, not the page cache");
@@ -483,7 +483,7 @@ std::optional<int> parse_measure(Arguments arguments, MeasureOptions& options) {
   const auto* const json =
       app->add_option("--json", options.json_file,
                       help_lines("Print the report with all samples as JSON instead of the table. "
-                                 "With --json=FILE, write it to a file, too."))
+                                 "--json=FILE writes it to a file and keeps the table."))
           ->type_name("[=FILE]")
           ->expected(0, 1);
   // "--json /scratch" names the folder, since a file must stand behind an equals sign.

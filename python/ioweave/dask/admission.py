@@ -22,8 +22,7 @@ _LATE = 0.125  # the weight of the latest operation in the mean time of an opera
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """The settings of a device. `bandwidth` is in MB/s (10^6 bytes), per node or for all nodes; 0
-    means no limit."""
+    """The settings of a device: MB/s (10^6 bytes), per node or of all nodes; 0: no limit."""
 
     scope: str = "node"
     bandwidth: float = 0.0
@@ -219,8 +218,7 @@ class Admission:
         return self._apply(self.policy.node_up(node, time.monotonic_ns()))
 
     def node_down(self, node: int) -> tuple[list[Operation], list[Operation]]:
-        """Returns the operations that waited for the node or ran there, which are forgotten, and
-        those that start elsewhere."""
+        """Returns the operations lost with the node, and those that start elsewhere."""
         lost = [
             operation
             for operation in self._operations.values()
@@ -237,14 +235,12 @@ class Admission:
         return self._apply(self.policy.device_up(device.id, node, time.monotonic_ns()))
 
     def has(self, node: int, device: Device) -> bool:
-        """Returns whether a node that is up has the device."""
         return device.settings.nodes is None or self.policy.has(node, device.id)
 
     def sample(
         self, device: Device, node: int, bytes_per_second: float, seconds: float
     ) -> list[Operation]:
-        """Takes a sample: the throughput of the device in the scope of `node` since the last
-        sample, `seconds` ago."""
+        """Takes a sample: the throughput in the scope of `node` in the last `seconds`."""
         device.mb_per_s[device.scope(node)] = bytes_per_second / 1e6
         return self._apply(
             self.policy.sample(device.id, node, bytes_per_second, time.monotonic_ns(), seconds)

@@ -200,8 +200,7 @@ def run(spec: bytes, arguments: bytes, *inputs: Any) -> Any:
 
 
 def _run_with_timeout(task: Task, body: Callable[[], Any]) -> Any:
-    """Runs the body on a thread with the task's timeout. A thread cannot be stopped, so one that
-    takes too long is left to itself."""
+    """Runs the body on a thread, which is left to itself if it takes longer than the timeout."""
     outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def fill() -> None:

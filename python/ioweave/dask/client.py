@@ -192,7 +192,6 @@ class Handle:
         )
 
     def _has_cores(self, cpus: int) -> bool:
-        """Returns whether a worker has so many cores, as far as is known."""
         return self._cpus is None or cpus <= self._cpus
 
     def submit_io(

@@ -283,7 +283,6 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         asyncio.get_running_loop().call_soon(fail)
 
     def _queue_started(self, started: Iterable[Operation]) -> None:
-        """Queues operations that the policy has started."""
         for operation in started:
             assert operation.node is not None
             self._started.setdefault(operation.node, deque()).append(operation)
@@ -311,8 +310,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         self._scheduler.transitions(recommendations, f"ioweave-release-{time.time()}")
 
     def _assign_workers(self, node: int) -> list[Operation]:
-        """Takes operations off the node's queue and gives each a worker. Returns those whose tasks
-        are parked."""
+        """Gives queued operations of a node a worker; returns those whose tasks are parked."""
         parked = []
         queue = self._started.get(node, ())
         while queue and (worker := self._choose_worker(queue[0])):
@@ -334,8 +332,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         return parked
 
     def _waits_for_thread(self, operation: Operation, node: int) -> bool:
-        """Returns whether the operation still waits here: it was neither taken back nor sent
-        elsewhere."""
+        """Returns whether it was neither taken back nor sent elsewhere since it was queued."""
         live = self._live.get(operation.key) is operation
         return live and operation.node == node and operation.worker is None
 
@@ -366,15 +363,13 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         return max(room, key=merits)
 
     def _has_room(self, worker: WorkerState, flow: Flow) -> bool:
-        """Returns whether the worker has a thread for I/O free, or will have one by the time that
-        the task arrives."""
+        """Returns whether a thread for I/O is free, or will be when the task arrives."""
         free = self._free[worker.address]
         if free > 0 or flow.seconds == 0:
             return free > 0
         return free > -int(_count_io_slots(worker) * min(_AHEAD_S / flow.seconds, _MOST_AHEAD))
 
     def _end_operation(self, operation: Operation, finish: str, about: dict[str, Any]) -> None:
-        """Ends an operation whose task has left `processing`."""
         self._forget_operation(operation)
         if finish == "memory":
             operation.bytes = (about.get("metadata") or {}).get(BYTES, operation.bytes)
@@ -391,8 +386,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         self._cancel_left_runs(str(operation.worker), operation.key, operation.run)
 
     def _keep_until_left(self, operation: Operation) -> None:
-        """Keeps the place of an operation whose task was taken back and may still run. The worker
-        says when the task has left."""
+        """Keeps the place of an operation until its worker says that its task has left."""
         worker = operation.worker
         if worker in self._scheduler.workers:
             self._left_behind.setdefault((worker, operation.key), []).append(operation)
@@ -423,7 +417,6 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         task.resource_restrictions = _find_io_mark(task)
 
     def _handle_left(self, key: Any, run: int, worker: str) -> None:
-        """The worker says that it does not run this task any more."""
         self._cancel_left_runs(worker, key, run)
 
     def _cancel_left_runs(self, worker: str, key: Any, run: int) -> None:
@@ -462,8 +455,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         self._withdrawn = {key: of for key, of in self._withdrawn.items() if of != client}
 
     def _forget_runs(self, client: str) -> None:
-        """Forgets the runs of a client that did not connect again. A client that only lost its
-        connection comes back with the same name."""
+        """Forgets the runs of a client, unless it has connected again, with the same name."""
         if client not in self._scheduler.clients:
             self._runs = {name: run for name, run in self._runs.items() if run.client != client}
 
@@ -475,7 +467,6 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
         operation: Operation | None,
         about: dict[str, Any],
     ) -> None:
-        """Notes when and where the tasks of Runtimes ran."""
         if key in self._withdrawn:
             client = self._withdrawn.pop(key)
             asyncio.get_running_loop().call_soon(
@@ -497,7 +488,6 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             run.forget(key)
 
     def _report_run(self, run: str, flows: Sequence[int]) -> dict[str, Any]:
-        """Returns what a Runtime asks for now and then."""
         kept = self._runs.get(run)  # None: its client was out of reach for too long
         return {
             "stats": self._collect_stats(),
@@ -515,8 +505,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
     def _sort_by_worker(
         self, keys: Sequence[str]
     ) -> tuple[dict[str, dict[str, int]], list[str], list[str]]:
-        """Returns the tasks on workers, as {worker: {key: run}}, those that have ended, and the
-        others."""
+        """Returns the tasks on workers, {worker: {key: run}}, the ended ones, and the others."""
         there: dict[str, dict[str, int]] = {}
         ended, others = [], []
         for key in keys:
@@ -641,8 +630,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             self._find_device(device, node)
 
     def _find_device(self, device: Device, node: int) -> None:
-        """Tells the policy that the node has the device, if the device's globs name the node or one
-        of its workers."""
+        """Tells the policy if the globs of the device name the node or one of its workers."""
         if self._admission.has(node, device):
             return
         workers = [self._scheduler.workers[address] for address in self._workers[node]]
@@ -734,8 +722,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
             self._find_device(self._admission.devices[name], node)
 
     def _find_capacity(self) -> dict[str, float | None]:
-        """Returns the most cores that a worker offers, and the most I/O slots of a node; None:
-        there is no worker yet."""
+        """Returns the most cores of a worker and I/O slots of a node; None: no worker yet."""
         workers = self._scheduler.workers
         cpus = [worker.resources.get(CPU, 0.0) for worker in workers.values()]
         slots = [
@@ -794,8 +781,7 @@ class IoweaveSchedulerPlugin(SchedulerPlugin):
 
 
 def _log_errors(handler: Callable[..., None]) -> Callable[..., None]:
-    """Wraps a handler of workers' messages, so that its errors are only logged. After an error Dask
-    would drop the worker and run all its tasks elsewhere."""
+    """Wraps a handler so that its errors are only logged: Dask would drop the worker."""
 
     def handle(**message: Any) -> None:
         try:

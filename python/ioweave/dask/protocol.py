@@ -30,7 +30,6 @@ TESTED = ("2024.12.1", "2026.9")
 
 
 def io_resources(flow: int, bytes: int | None, *, anywhere: bool) -> dict[str, float]:
-    """Returns the resources that an I/O task asks for."""
     resources: dict[str, float] = {FLOW: flow}
     if bytes is not None:
         resources[SIZE] = bytes

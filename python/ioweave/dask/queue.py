@@ -60,7 +60,6 @@ class ByResource(MutableSet[TaskState]):
         return self._find_first_queue().pop()
 
     def _find_first_queue(self) -> HeapSet[TaskState]:
-        """Returns the queue whose head is the next task."""
         queues = [queue for queue in self._queues.values() if queue]
         if not queues:
             raise KeyError("peek into an empty queue")

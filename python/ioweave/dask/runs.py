@@ -54,7 +54,6 @@ class Run:
         self._records.append((key, device, node, ready, start, end, size))
 
     def take_records(self) -> list[Record]:
-        """Returns the records since the last time."""
         taken = list(self._records)
         self._records.clear()
         return taken

@@ -456,8 +456,7 @@ class DaskRuntime(Runtime):
     def _pickle_arguments(
         self, call: DaskCall, uses: dict[Key, tuple[Any, Direction]]
     ) -> list[Any]:
-        """Pickles the arguments. Returns the objects that the call changes, in the order in which
-        the worker returns them."""
+        """Pickles the arguments; returns the objects that the call changes, in their order."""
         task = call.task
         changed = task.written_objects(call.args, call.kwargs) if _list_changed(task) else []
         ids = {id(thing) for thing in changed}
@@ -583,8 +582,7 @@ class DaskRuntime(Runtime):
             self._handle_report(call.key, *heard)
 
     def _submit_call(self, call: DaskCall) -> distributed.Future[Any] | None:
-        """Submits a call to Dask. Returns None if the call is done already, because a call that it
-        needs has failed, say."""
+        """Submits a call to Dask; None: it is done already, since its input failed, say."""
         task = call.task
         with self._lock:
             if call.state == DONE:
@@ -737,8 +735,7 @@ class DaskRuntime(Runtime):
         return call.values[index]
 
     def _find_source(self, future: Future[Any]) -> tuple[DaskCall, int]:
-        """Returns the call, and the index of its value, that holds the value of a future: the last
-        call that changed the value, or the future's own."""
+        """Returns the call, and the index of its value, that last changed or made a future."""
         version = self._versions.of(future)
         if version is not None and version.writer.done and version.writer.error is None:
             return version.writer, version.index
@@ -862,7 +859,6 @@ class DaskRuntime(Runtime):
         return {"kind": "dask", "target": target}
 
     def _fetch_reports(self) -> None:
-        """Fetches the statistics and records that the scheduler keeps for this runtime."""
         with self._looking:
             if not self._is_reachable():
                 return
@@ -879,8 +875,7 @@ class DaskRuntime(Runtime):
                 self._recorder.add(TaskRecord(name, device, node, ready, start, end, size))
 
     def _poll_reports(self) -> None:
-        """Fetches records every second. So the run file holds them if program or cluster end
-        early, and the scheduler need not keep all of them."""
+        """Fetches records every second, for the run file, and so that the scheduler keeps few."""
         while not self._closing.wait(_LOOK_S):
             try:
                 self._fetch_reports()
@@ -910,8 +905,7 @@ class ForkedDaskRuntime(ForkedRuntime):
 def _translate_error(
     call: Call, error: BaseException, trace: TracebackType | None
 ) -> tuple[BaseException, TracebackType | None]:
-    """Translates an error of Dask's into that of the other runtimes. Its traceback begins with the
-    user's code."""
+    """Translates an error of Dask's; its traceback begins with the user's code."""
     if isinstance(error, distributed.KilledWorker):
         died = WorkerDied(f"task {call.name}: {error}")
         died.__cause__ = error

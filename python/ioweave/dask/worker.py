@@ -86,7 +86,6 @@ class IoweaveWorkerPlugin(WorkerPlugin):
             self._report_end(key, run)
 
     def _has_task(self, key: Any) -> bool:
-        """Returns whether the task runs here, or waits to run."""
         task = self._worker.state.tasks.get(key)
         return task is not None and task.state not in _OVER
 
@@ -115,7 +114,6 @@ class IoweaveWorkerPlugin(WorkerPlugin):
                 self._timer.start()
 
     def measure(self) -> None:
-        """Reports the throughput of each device since the last time."""
         self._samples += 1
         self._timer.callback_time = _PERIOD_MS * sample_part(self._samples)
         now = time.monotonic()

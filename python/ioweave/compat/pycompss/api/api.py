@@ -44,7 +44,6 @@ def _claim(path: Annotated[Path, ioweave.Out]) -> None:
 
 @ioweave.io(policy="none", bytes=0)
 def _delete(path: Annotated[Path, ioweave.Out]) -> None:
-    """Deletes a file or folder when no task uses it any more."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -51,8 +51,7 @@ _DIRECTIONS = {Use.IN: ioweave.In, Use.OUT: ioweave.Out, Use.INOUT: ioweave.InOu
 
 
 def number_of_returns(given: object) -> int:
-    """Returns the number of values that `returns=` means: 1 for a type or a value, else the number
-    or the length of the list of types."""
+    """Returns how many values `returns=` means: a number, a list of so many types, or one type."""
     if given is None or given is False:
         return 0
     if isinstance(given, bool):
