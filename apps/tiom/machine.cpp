@@ -1,6 +1,5 @@
 #include "machine.hpp"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -10,12 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include <sched.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
+#include "base/machine.hpp"
 #include "device/mounts.hpp"
 
 namespace tiom {
@@ -45,13 +42,7 @@ std::string utc_now() {
 }  // namespace
 
 unsigned usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) {
-    // More processors than the set holds.
-    return static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-  }
-  return static_cast<unsigned>(CPU_COUNT(&set));
+  return ioweave::this_machine().cpus_allowed;
 }
 
 uint64_t available_memory() {
@@ -62,20 +53,17 @@ uint64_t available_memory() {
 }
 
 std::string machine_name() {
-  utsname names{};
-  const std::string host = uname(&names) == 0 ? names.nodename : "";
-  return host + ", " + field_of("/proc/cpuinfo", "model name");
+  const ioweave::Machine machine = ioweave::this_machine();
+  return machine.host + ", " + machine.processor;
 }
 
 Machine this_machine(int fd) {
+  const ioweave::Machine known = ioweave::this_machine();
   Machine machine;
-  utsname names{};
-  if (uname(&names) == 0) {
-    machine.host = names.nodename;
-    machine.kernel = names.release;
-  }
-  machine.processor = field_of("/proc/cpuinfo", "model name");
-  machine.cores = usable_cores();
+  machine.host = known.host;
+  machine.kernel = known.kernel;
+  machine.processor = known.processor;
+  machine.cores = known.cpus_allowed;
   struct stat status {};
   if (fstat(fd, &status) == 0) {
     const bool is_device = S_ISBLK(status.st_mode);

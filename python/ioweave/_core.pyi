@@ -6,6 +6,10 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from typing_extensions import Buffer
 
+def this_machine() -> dict[str, str | int]:
+    """What a result means nothing without: host, kernel, architecture, processor, cpus,
+    cpus_allowed (by affinity), memory_bytes."""
+
 def version() -> str:
     """Returns the version of the library in use, such as "0.1.0"."""
 

@@ -19,7 +19,6 @@ import io
 import json
 import logging
 import os
-import platform
 import resource
 import struct
 import sys
@@ -30,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ._core import mounts, version
+from ._core import mounts, this_machine, version
 from .arguments import printable
 from .devices import Device
 from .records import TaskRecord
@@ -379,7 +378,7 @@ def _describe_run(runtime: Mapping[str, Any], devices: Sequence[Device]) -> dict
         "started": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "command": list(sys.orig_argv),
         "directory": os.getcwd(),  # noqa: PTH109 (as text)
-        "machine": _describe_machine(),
+        "machine": this_machine(),
         "mounts": _find_mounts(device.path for device in devices if device.path is not None),
         # The settings of `ioweave run`, which does not run here.
         "config": {
@@ -424,26 +423,6 @@ def _usage() -> tuple[float, float, float]:
         ours.ru_stime + theirs.ru_stime,
         (ours.ru_inblock + theirs.ru_inblock) * 512.0,
     )
-
-
-def _describe_machine() -> dict[str, Any]:
-    return {
-        "host": platform.node(),
-        "kernel": platform.release(),
-        "architecture": platform.machine(),
-        "processor": _read_processor(),
-        "cpus": os.cpu_count() or 1,
-        "cpus_allowed": len(os.sched_getaffinity(0)),
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-    }
-
-
-def _read_processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return ""
 
 
 def _find_mounts(paths: Iterable[str | os.PathLike[str]]) -> list[dict[str, str]]:

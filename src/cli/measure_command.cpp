@@ -14,9 +14,9 @@
 #include "base/waiting_text.hpp"
 #include "cli/commands.hpp"
 #include "cli/format.hpp"
-#include "cli/machine.hpp"
 #include "cli/measure_report.hpp"
 #include "cli/output.hpp"
+#include "cli/report_facts.hpp"
 #include "cli/stream_files.hpp"
 
 namespace ioweave::cli {

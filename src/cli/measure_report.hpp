@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/machine.hpp"
 #include "cli/command_line.hpp"
 #include "device/curve.hpp"
 #include "device/mounts.hpp"
@@ -16,7 +17,7 @@ struct Measurement {
   MeasureOptions options;
   std::string folder;  ///< absolute, without links
   device::Mount mount;
-  stats::Machine machine;
+  Machine machine;
   std::string date;
   std::vector<device::Durable> warm_up;
   std::vector<device::Sample> writes;

@@ -20,7 +20,7 @@
 #include "base/atomic_file.hpp"
 #include "cli/launch.hpp"
 #include "cli/locations.hpp"
-#include "cli/machine.hpp"
+#include "cli/report_facts.hpp"
 #include "cli/output.hpp"
 #include "cli/program.hpp"
 #include "cli/remarks.hpp"

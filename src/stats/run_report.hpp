@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/machine.hpp"
 #include "device/mounts.hpp"
 #include "stats/segment.hpp"
 
@@ -119,16 +120,6 @@ struct RunTotals {
   [[nodiscard]] double hidden_share() const noexcept {
     return io_seconds > 0 ? hidden_seconds / io_seconds : 0;
   }
-};
-
-struct Machine {
-  std::string host;
-  std::string kernel;
-  std::string architecture;
-  std::string processor;
-  uint32_t cpus = 0;          ///< online
-  uint32_t cpus_allowed = 0;  ///< by affinity or cgroup set
-  uint64_t memory_bytes = 0;
 };
 
 /// How the program ended and what it took, by wait4(2).

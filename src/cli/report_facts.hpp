@@ -6,8 +6,6 @@
 
 namespace ioweave::cli {
 
-[[nodiscard]] stats::Machine this_machine();
-
 /// Returns the time now, as "2026-01-31T12:00:00.000Z".
 [[nodiscard]] std::string utc_now();
 

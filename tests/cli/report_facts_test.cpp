@@ -1,17 +1,9 @@
-#include "cli/machine.hpp"
+#include "cli/report_facts.hpp"
 
 #include <gtest/gtest.h>
 
 namespace ioweave::cli {
 namespace {
-
-TEST(Machine, KnowsItself) {
-  const stats::Machine machine = this_machine();
-  EXPECT_FALSE(machine.kernel.empty());
-  EXPECT_GE(machine.cpus, machine.cpus_allowed);
-  EXPECT_GE(machine.cpus_allowed, 1u);
-  EXPECT_GT(machine.memory_bytes, 1u << 20);
-}
 
 TEST(Time, IsIso8601InUtc) {
   const std::string now = utc_now();
