@@ -1,5 +1,7 @@
 #include "module.hpp"
 
+#include <nanobind/stl/string.h>
+
 #include "base/machine.hpp"
 #include "ioweave/ioweave.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The service drives one request through its journey and is the only part that sees policy, engine
-// and tasking at once.
+// The service drives one request through its journey: the policy by its gate, the engine, and
+// tasking.
 //
 // How it works. Every thread that submits gets a *lane* of its own, an engine back end in which it
 // alone submits; foreground requests without a constraint go straight there (the fast path) and are

@@ -250,7 +250,7 @@ TEST(RunWithInterposer, AProgramWithAddressSanitizerStarts) {
 // ---- What a reader finds ------------------------------------------------------------------------
 
 TEST_F(Prefetching, TheNextChunkIsThereBeforeItIsRead) {
-  const std::string path = device.file(48 * kMiB);
+  const std::string path = device.file(128 * kMiB);
   const Seen plain = of_chunk_reader(run_any(chunk_reader(path, 8 * kMiB, 0)).out);
   expect_most_resident(path, chunk_reader(path, 8 * kMiB, 60'000), 1, of_chunk_reader);
   EXPECT_EQ(seen.checksum, plain.checksum);
@@ -258,7 +258,7 @@ TEST_F(Prefetching, TheNextChunkIsThereBeforeItIsRead) {
 
 TEST_F(Prefetching, TheReportSaysWhatWasBroughtIn) {
   const std::string path = device.file(48 * kMiB);
-  expect_most_resident(path, chunk_reader(path, 8 * kMiB, 60'000), 1, of_chunk_reader);
+  expect_most_resident(path, chunk_reader(path, 2 * kMiB, 20'000), 4, of_chunk_reader);
   const nlohmann::json file = followed.file("slow/data.bin");
   ASSERT_TRUE(file.is_object());
   const auto bytes = file["prefetch"]["bytes"].get<uint64_t>();
