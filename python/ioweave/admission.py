@@ -46,7 +46,7 @@ class DeviceState:
         self.tasks: TaskCounter | None = None  # counts what calls move, if the device is sampled
 
 
-class Flow:
+class TaskFlow:
     """The calls of one task on one device."""
 
     __slots__ = ("device", "done", "id", "limit", "moved", "name", "sampled", "task")
@@ -129,7 +129,7 @@ class Core(Protocol):
 C = TypeVar("C", bound=Core)
 
 
-class Flows(ABC, Generic[C]):
+class TaskFlows(ABC, Generic[C]):
     """The devices and flows of a runtime's I/O tasks. Every method needs the runtime's lock.
 
     Args:
@@ -149,7 +149,7 @@ class Flows(ABC, Generic[C]):
         executors: int,
         learned: Learned,
         nodes: Sequence[str],
-        limit_changed: Callable[[Flow], None] | None = None,
+        limit_changed: Callable[[TaskFlow], None] | None = None,
     ) -> None:
         self.core = core
         self._nodes = nodes
@@ -158,7 +158,7 @@ class Flows(ABC, Generic[C]):
         self._executors = executors
         self._learned = learned
         self._devices: dict[str, DeviceState] = {}
-        self._flows: dict[Task, Flow] = {}
+        self._flows: dict[Task, TaskFlow] = {}
         self._names = Names()
 
     @property
@@ -166,10 +166,10 @@ class Flows(ABC, Generic[C]):
         return self._devices.values()
 
     @property
-    def flows(self) -> Iterable[Flow]:
+    def flows(self) -> Iterable[TaskFlow]:
         return self._flows.values()
 
-    def flow(self, task: Task) -> Flow:
+    def flow(self, task: Task) -> TaskFlow:
         """Returns the flow of a task, and makes it when the task is first called.
 
         Raises:
@@ -184,7 +184,7 @@ class Flows(ABC, Generic[C]):
             self._set_limit(flow, self._explain(flow)["limit"])
         return flow
 
-    def _make_flow(self, task: Task, name: str) -> Flow:
+    def _make_flow(self, task: Task, name: str) -> TaskFlow:
         device = self.device(f"task {task.name!r}", task.device)
         known = self._learned.beginning(task, device.device)
         if known:
@@ -194,10 +194,10 @@ class Flows(ABC, Generic[C]):
                 _log.warning("the learned values of %s are not used: %s", task.key, error)
         return self._make_flow_with(task, name, device, "")
 
-    def _make_flow_with(self, task: Task, name: str, device: DeviceState, learned: str) -> Flow:
+    def _make_flow_with(self, task: Task, name: str, device: DeviceState, learned: str) -> TaskFlow:
         constraint = constraint_for(task, device.device.bandwidth)
         try:
-            return Flow(task, name, device, self._add_flow(name, device, constraint, learned))
+            return TaskFlow(task, name, device, self._add_flow(name, device, constraint, learned))
         except ValueError as error:
             raise ValueError(
                 f"task {task.name!r} on device {device.device.name!r}: {error}"
@@ -253,7 +253,7 @@ class Flows(ABC, Generic[C]):
             )
         return nodes if len(nodes) < len(names) else []
 
-    def _set_limit(self, flow: Flow, limit: int) -> None:
+    def _set_limit(self, flow: TaskFlow, limit: int) -> None:
         flow.limit = limit
         if self._limit_changed is not None:
             self._limit_changed(flow)
@@ -272,7 +272,7 @@ class Flows(ABC, Generic[C]):
         """Returns the accounts of all flows."""
         return [self._explain(flow) for flow in self.flows]
 
-    def _explain(self, flow: Flow) -> dict[str, Any]:
+    def _explain(self, flow: TaskFlow) -> dict[str, Any]:
         explained: dict[str, Any] = json.loads(self.core.explain(flow.id))
         return explained
 
@@ -284,7 +284,7 @@ class Flows(ABC, Generic[C]):
                 self._learned.put(flow.task.key, flow.device.device.name, learned)
 
 
-class SimulatedFlows(Flows[Policy]):
+class SimulatedFlows(TaskFlows[Policy]):
     """The flows of a simulation, which tells the policy what happens."""
 
     def _add_flow(
@@ -303,18 +303,18 @@ class SimulatedFlows(Flows[Policy]):
         )
 
 
-class Admission(Flows[Gate]):
+class Admission(TaskFlows[Gate]):
     """The I/O tasks of a runtime on this machine. They pass the same gate as its files."""
 
     def __init__(self, gate: Gate, devices: Mapping[str, Device], **more: Any) -> None:
         super().__init__(gate, devices, nodes=[platform.node() or "localhost"], **more)
-        self._by_number: dict[int, Flow] = {}
+        self._by_number: dict[int, TaskFlow] = {}
         self._calls: dict[int, Call] = {}  # the calls that wait or run, by operation
         self._operations = 0
         self._program_flows: dict[flows.Flow, int] = {}
         self._closed: dict[int, dict[str, Any]] | None = None  # accounts of flows, by number
 
-    def counts(self, flow: Flow) -> tuple[int, int]:
+    def counts(self, flow: TaskFlow) -> tuple[int, int]:
         """Returns how many calls of a flow wait, and how many run."""
         return self.core.flow_counts(flow.id) if self._closed is None else (0, 0)
 
@@ -356,7 +356,7 @@ class Admission(Flows[Gate]):
                 "mount it, or correct the device's path"
             )
 
-    def _make_flow(self, task: Task, name: str) -> Flow:
+    def _make_flow(self, task: Task, name: str) -> TaskFlow:
         flow = super()._make_flow(task, name)
         self._by_number[flow.id] = flow
         return flow
@@ -382,7 +382,7 @@ class Admission(Flows[Gate]):
             )
         return number
 
-    def _explain(self, flow: Flow) -> dict[str, Any]:
+    def _explain(self, flow: TaskFlow) -> dict[str, Any]:
         return super()._explain(flow) if self._closed is None else self._closed[flow.id]
 
     def close(self) -> None:

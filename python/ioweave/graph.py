@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .errors import CycleError
 
 if TYPE_CHECKING:
-    from .admission import Flow
+    from .admission import TaskFlow
     from .callbacks import Callback
     from .contents import Snapshot
     from .copies import Copies
@@ -101,7 +101,7 @@ class Call:
         self.seen: bool  # somebody asked how it failed
         self.barriers: int  # how many barriers had told of failures when it failed
         self.operation = -1  # its number in the policy; -1: the policy does not know it
-        self.flow: Flow | None = None  # the flow of an I/O task
+        self.flow: TaskFlow | None = None  # the flow of an I/O task
         self.missing = 0
         self.needs: list[Call] | None = None
         self.successors: list[Call] | None = None

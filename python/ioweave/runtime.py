@@ -43,7 +43,7 @@ from typing import Any
 from . import admission, flows, graph, pool, targets, tasks
 from ._core import Gate, Service
 from ._request import Request
-from .admission import Admission, DeviceState, Flow, Flows
+from .admission import Admission, DeviceState, TaskFlow, TaskFlows
 from .arguments import (
     ATOMS,
     Found,
@@ -279,7 +279,7 @@ class Runtime:
         self._cancelling = False  # no call is run again
 
         # Admission, records and progress.
-        self._flows: Flows[Any] | None = None  # since the runtime was opened
+        self._flows: TaskFlows[Any] | None = None  # since the runtime was opened
         self._admission: Admission | None = None  # the same, of a runtime on this machine
         self._taker: threading.Thread | None = None  # starts what other operations made room for
         self._run_file = options.run_file
@@ -346,7 +346,7 @@ class Runtime:
         return self._log_file.write
 
     def _make_flow_options(self) -> dict[str, Any]:
-        """Makes the options of `Flows` that every runtime in this process has."""
+        """Makes the options of `TaskFlows` that every runtime in this process has."""
         return {
             "devices": self._devices,
             "executors": self._io_threads,
@@ -1381,7 +1381,7 @@ class Runtime:
                 else tuple(map(self._make_flow_stats, admission.flows)),
             )
 
-    def _make_flow_stats(self, flow: Flow) -> FlowStats:
+    def _make_flow_stats(self, flow: TaskFlow) -> FlowStats:
         admission = self._admission
         assert admission is not None  # it has the flow
         waiting, running = admission.counts(flow)
@@ -1437,7 +1437,7 @@ class Runtime:
         if due:
             todo.append(recorder.flush)
 
-    def _record_limit(self, flow: Flow) -> None:
+    def _record_limit(self, flow: TaskFlow) -> None:
         assert self._recorder is not None  # otherwise nobody calls this
         at_s = time.monotonic() - self._began
         self._recorder.limit(flow.name, flow.device.device.name, flow.limit, at_s)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._core import Policy, Simulation
-from .admission import DeviceState, Flow, SimulatedFlows
+from .admission import DeviceState, SimulatedFlows, TaskFlow
 from .arguments import Found, replace_futures
 from .callbacks import call_back
 from .config import did_you_mean, load_nodes
@@ -483,7 +483,7 @@ class SimulatedRuntime(Runtime):
         self._succeeded = self._submitted - unfinished
         return super()._count_calls()
 
-    def _make_flow_stats(self, flow: Flow) -> FlowStats:
+    def _make_flow_stats(self, flow: TaskFlow) -> FlowStats:
         assert self._flows is not None  # it has the flow
         counts = self._core.counts_of(flow.id)
         return FlowStats(
