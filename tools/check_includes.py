@@ -3,7 +3,7 @@
 
     calls -> service -> {gate -> policy, engine, tasking} -> base
     cli, calls, stream -> stats -> device -> config -> base
-    apps/tiom, python, bench -> model -> base
+    cli, apps/tiom, python, bench -> model -> base
     python -> simulator -> policy
     cli -> stream -> {engine, stats}
     apps/tiom, python -> device
@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "tasking": {"tasking", "base"},
     "service": {"service", "gate", "policy", "engine", "tasking", "base", PUBLIC},
     "calls": {"calls", "service", "policy", "engine", "stats", "config", "base", PUBLIC},
-    "cli": {"cli", "stream", "engine", "stats", "device", "config", "base"},
+    "cli": {"cli", "stream", "engine", "stats", "device", "config", "model", "base"},
     "include": {PUBLIC},
     "apps": set(),
     "apps/tiom": {PUBLIC, "base", "device", "model"},
