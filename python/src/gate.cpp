@@ -182,7 +182,7 @@ class Gate {
                     const std::string& learned) {
     const uint32_t id =
         create_flow(*service_, name, device, priority, constraint, max_in_flight, learned);
-    {
+    if (constraint == "climb" || constraint.starts_with("auto")) {  // those that find their limit
       const std::lock_guard guard(lock_);
       limits_.push_back({id, stats_of(*service_, id).limit});
     }
