@@ -186,6 +186,7 @@ nlohmann::ordered_json curve_json(const std::vector<device::Sample>& samples) {
 
 std::vector<std::pair<double, double>> fitted_curve(const device::DeviceCurve& curve) {
   std::vector<std::pair<double, double>> points;
+  points.reserve(curve.points.size());
   for (const device::CurvePoint& point : curve.points) {
     points.emplace_back(point.streams, point.fitted);
   }

@@ -259,9 +259,8 @@ void Gate::carry_out(uint64_t now, Starting& starting) {
         starting.push(entry);
       }
       hear(policy::Started{entry.id}, now);
-    } else {
-      const auto& change = std::get<policy::SetLimit>(decisions_[i]);
-      flows_[change.flow].limit = change.limit;
+    } else if (const auto* change = std::get_if<policy::SetLimit>(&decisions_[i])) {
+      flows_[change->flow].limit = change->limit;
     }
   }
   decisions_.clear();
