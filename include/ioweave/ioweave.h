@@ -388,8 +388,8 @@ IOW_API int iow_flow_learned(iow_service* service, uint32_t flow, char** text) I
 /*
  * Reports the throughput of a device with `is_measured` in the last `seconds`, whoever moved the
  * bytes. Call it about once a second while iow_device_needs_samples() returns 1. Returns 0. Errors:
- * -EINVAL for an unknown device, a rate below 0, or seconds that are not above 0; -ECANCELED in a
- * forked child.
+ * -EINVAL for a device that is unknown or without `is_measured`, a rate below 0, or seconds that
+ * are not above 0; -ECANCELED in a forked child.
  */
 IOW_API int iow_device_sample(iow_service* service, uint32_t device, double bytes_per_second,
                               double seconds) IOW_NOEXCEPT;
@@ -485,6 +485,7 @@ typedef struct iow_flow_stats {
   uint32_t limit; /* operations at once that the constraint allows now; 0: any number */
   uint64_t waiting;
   uint64_t running;
+  uint64_t moved_bytes; /* by its operations that ended */
 } iow_flow_stats;
 
 /*

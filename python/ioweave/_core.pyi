@@ -364,6 +364,9 @@ class Gate:
     def flow_counts(self, flow: int) -> tuple[int, int]:
         """Returns how many operations of a flow wait, and how many run."""
 
+    def moved_bytes(self, flow: int) -> int:
+        """Returns what the flow's operations that ended have moved."""
+
     def needs_samples(self, device: int) -> bool:
         """Returns whether operations of flows with `climb` wait or run on a device."""
 
@@ -400,18 +403,20 @@ def create_flow(
 def flow_counts(service: Service, flow: int) -> tuple[int, int]:
     """As Gate.flow_counts()."""
 
-def admit(service: Service, flow: int, bytes: int) -> int:
-    """Sleeps, without the GIL, until an operation of the flow may start. Returns the operation's
-    number, for finish().
+class Admitted:
+    """An operation that may run. It ends with its last reference at the latest."""
+
+    def finish(self, result: int) -> None:
+        """Reports the end: the bytes moved, or -errno. Does nothing the second time."""
+
+def admit(service: Service, flow: int, bytes: int) -> Admitted:
+    """Sleeps, without the GIL, until an operation of the flow may start.
 
     Raises:
         ValueError: There is no such flow.
         OSError: This is a forked child.
         KeyboardInterrupt: Or whatever else a signal handler raises; the operation is forgotten.
     """
-
-def finish(service: Service, operation: int, result: int) -> None:
-    """The operation has moved `result` bytes, or failed with -errno."""
 
 class Record:
     """When and where a simulated task ran, in seconds of virtual time."""

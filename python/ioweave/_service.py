@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 
 from . import _core
 
+_lock = threading.Lock()
 _default: _core.Service | None = None
 
 
 def _drop_service() -> None:
     """Drops the parent's service in a forked child, where it has no threads."""
-    global _default
+    global _default, _lock
+    _lock = threading.Lock()
     _default = None
 
 
@@ -19,10 +22,9 @@ os.register_at_fork(after_in_child=_drop_service)
 
 
 def default_service() -> _core.Service:
-    """Returns the service, and makes it at the first call. Two threads may each make one; one
-    stays."""
+    """Returns the service, and makes it when it is first asked for."""
     global _default
-    service = _default
-    if service is None:
-        service = _default = _core.Service()
-    return service
+    with _lock:
+        if _default is None:
+            _default = _core.Service()
+        return _default

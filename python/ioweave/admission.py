@@ -7,6 +7,7 @@ devices and flows to a policy of its own, and asks that policy itself.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import platform
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .tasks import Task
 
 _log = logging.getLogger("ioweave")
+_THIS_NODE = platform.node() or "localhost"
 _SHOWN = 3  # names of nodes in a message
 _AT_FIRST = 8  # operations at once with which `climb` begins
 
@@ -35,7 +37,7 @@ _AT_FIRST = 8  # operations at once with which `climb` begins
 class DeviceState:
     """A device that I/O tasks use."""
 
-    __slots__ = ("device", "id", "mb_per_s", "moved", "nodes", "tasks")
+    __slots__ = ("beside", "device", "id", "mb_per_s", "moved", "nodes", "tasks")
 
     def __init__(self, device: Device, number: int, nodes: Sequence[int] = ()) -> None:
         self.device = device
@@ -43,6 +45,8 @@ class DeviceState:
         self.nodes = nodes  # nodes that have the device, to tell the policy; none: all have it
         self.mb_per_s: float | None = None  # as last sampled
         self.moved = 0  # bytes of the calls that succeeded
+        # What flows of the program have moved: a function for each of them.
+        self.beside: tuple[Callable[[], int], ...] = ()
         self.tasks: TaskCounter | None = None  # counts what calls move, if the device is sampled
 
 
@@ -115,6 +119,37 @@ def unknown_device(who: str, name: str, known: Iterable[str]) -> ValueError:
         f"{', '.join(map(repr, known))}. Describe it with "
         f"Runtime(devices=[ioweave.Device({name!r}, ...)]) or a [[device]] in ioweave.toml"
     )
+
+
+def find_nodes_with(who: str, device: Device, names: Sequence[str]) -> list[int]:
+    """Returns the numbers of the nodes with these names that have the device.
+
+    Raises:
+        ValueError: None has it.
+    """
+    nodes = [number for number, name in enumerate(names) if device.is_on(name)]
+    if not nodes:
+        here = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if names[_SHOWN:] else "")
+        raise ValueError(
+            f"{who}: device {device.name!r} is only on nodes "
+            f"{', '.join(map(repr, device.nodes or ()))}, and not on {here}: correct its "
+            "nodes=, or run on one of them"
+        )
+    return nodes
+
+
+def check_here(who: str, device: Device) -> None:
+    """Checks that this machine has the device.
+
+    Raises:
+        ValueError: It has not.
+    """
+    find_nodes_with(who, device, [_THIS_NODE])
+    if device.path is not None and not Path(device.path).exists():
+        raise ValueError(
+            f"{who}: the path {str(device.path)!r} of device {device.name!r} does not exist: "
+            "mount it, or correct the device's path"
+        )
 
 
 class Core(Protocol):
@@ -242,16 +277,8 @@ class TaskFlows(ABC, Generic[C]):
 
     def _find_nodes_with(self, who: str, device: Device) -> list[int]:
         """Returns the numbers of the nodes that have the device; empty if all nodes have it."""
-        names = self._nodes
-        nodes = [number for number, name in enumerate(names) if device.is_on(name)]
-        if not nodes:
-            here = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if names[_SHOWN:] else "")
-            raise ValueError(
-                f"{who}: device {device.name!r} is only on nodes "
-                f"{', '.join(map(repr, device.nodes or ()))}, and not on {here}: correct its "
-                "nodes=, or run on one of them"
-            )
-        return nodes if len(nodes) < len(names) else []
+        nodes = find_nodes_with(who, device, self._nodes)
+        return nodes if len(nodes) < len(self._nodes) else []
 
     def _set_limit(self, flow: TaskFlow, limit: int) -> None:
         flow.limit = limit
@@ -307,11 +334,11 @@ class Admission(TaskFlows[Gate]):
     """The I/O tasks of a runtime on this machine. They pass the same gate as its files."""
 
     def __init__(self, gate: Gate, devices: Mapping[str, Device], **more: Any) -> None:
-        super().__init__(gate, devices, nodes=[platform.node() or "localhost"], **more)
+        super().__init__(gate, devices, nodes=[_THIS_NODE], **more)
         self._by_number: dict[int, TaskFlow] = {}
         self._calls: dict[int, Call] = {}  # the calls that wait or run, by operation
         self._operations = 0
-        self._program_flows: dict[flows.Flow, int] = {}
+        self._program_flows: dict[object, int] = {}  # by flows.Flow.key
         self._closed: dict[int, dict[str, Any]] | None = None  # accounts of flows, by number
 
     def counts(self, flow: TaskFlow) -> tuple[int, int]:
@@ -346,15 +373,11 @@ class Admission(TaskFlows[Gate]):
             device.name,
             budget_mb_per_s=float(device.bandwidth),
             max_in_flight=slots,
-            begins_at=_choose_beginning(device),
+            begins_at=choose_beginning(device),
         )
 
     def _check_device(self, who: str, device: Device) -> None:
-        if device.path is not None and not Path(device.path).exists():
-            raise ValueError(
-                f"{who}: the path {str(device.path)!r} of device {device.name!r} does not exist: "
-                "mount it, or correct the device's path"
-            )
+        check_here(who, device)
 
     def _make_flow(self, task: Task, name: str) -> TaskFlow:
         flow = super()._make_flow(task, name)
@@ -367,12 +390,12 @@ class Admission(TaskFlows[Gate]):
         Raises:
             ValueError: the flow's device is not known, or cannot hold its constraint.
         """
-        number = self._program_flows.get(flow)
+        number = self._program_flows.get(flow.key)
         if number is None:
             who = f"flow {flow.name!r}"
             state = self.device(who, flow.device)
             flow.check_budget(state.device)
-            number = self._program_flows[flow] = self.core.add_flow(
+            number = self._program_flows[flow.key] = self.core.add_flow(
                 flow.name,
                 state.id,
                 priority=flow.priority,
@@ -380,20 +403,26 @@ class Admission(TaskFlows[Gate]):
                 max_in_flight=flow.max_in_flight,
                 learned=learned_of_curve(flow.constraint, state.device),
             )
+            state.beside = *state.beside, functools.partial(self.core.moved_bytes, number)
         return number
 
     def _explain(self, flow: TaskFlow) -> dict[str, Any]:
         return super()._explain(flow) if self._closed is None else self._closed[flow.id]
 
     def close(self) -> None:
-        """Releases the gate: a process has a limited number of them."""
-        self._closed = {flow.id: self._explain(flow) for flow in self.flows}
-        del self.core
+        """Drops the gate, since a process can have a limited number of them. Calls that still run,
+        because an interrupt cut the end of the runtime short, keep it."""
+        self.core.take()  # the rest of the log
+        if not self._calls:
+            self._closed = {flow.id: self._explain(flow) for flow in self.flows}
+            del self.core
 
     # ---- Events. Each returns the calls that start. ---------------------------------------------
 
     def ready(self, call: Call) -> list[Call]:
         assert call.flow is not None  # it is a call of an I/O task
+        if self._closed is not None:  # an interrupt cut the end of the runtime short
+            return []
         self._operations += 1
         call.operation = self._operations
         self._calls[call.operation] = call
@@ -439,7 +468,7 @@ class Admission(TaskFlows[Gate]):
         return started
 
 
-def _choose_beginning(device: Device) -> int:
+def choose_beginning(device: Device) -> int:
     """Returns with how many operations at once `climb` begins on a device: a number that most
     devices serve well, or 0 for a rotating disk, which does not."""
     try:

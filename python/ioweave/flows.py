@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from . import _core, tasks
 from ._service import default_service
-from .admission import unknown_device
+from .admission import check_here, choose_beginning, unknown_device
 from .config import load_devices
 from .constraints import Constraint, constraint_of, no_budget
 from .devices import Device
 from .learning import learned_of_curve
-from .numeric import whole
+from .numeric import MOST_BYTES, whole
+from .pool import current_worker
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -30,16 +31,28 @@ PRIORITIES = ("foreground", "write_behind", "prefetch")
 
 
 class Operation:
-    """An operation that has started.
+    """An operation that is under way."""
 
-    Attributes:
-        nbytes: The bytes that the operation moves. Set it if they are known only now.
-    """
-
-    __slots__ = ("nbytes",)
+    __slots__ = ("_nbytes",)
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the operation moves. Set them where they are known only now.
+
+        Raises:
+            ValueError: It is set to what is no number of bytes.
+        """
+        return self._nbytes
+
+    @nbytes.setter
+    def nbytes(self, value: int) -> None:
+        number = whole(value)
+        if number is None or not 0 <= number <= MOST_BYTES:
+            raise ValueError(f"nbytes must be a whole number from 0 on, not {value!r}")
+        self._nbytes = number
 
 
 class Flow:
@@ -56,7 +69,7 @@ class Flow:
     process, on the devices of ioweave.toml. Any thread may use a flow.
 
     Args:
-        name: The name of the flow in run files and messages.
+        name: The name of the flow in messages and in the policy's log.
         device: The name of a storage device; "default" has no budget.
         bandwidth: As for `@ioweave.io`: the MB/s that an operation holds, "auto(min,max,delta)", or
             "auto", which needs `max_in_flight`. None: `policy` decides.
@@ -97,27 +110,33 @@ class Flow:
         if bandwidth is None and policy is None:
             policy = "none"
         self.constraint: Constraint = constraint_of(bandwidth, policy)
+        #: Flows that are described alike are one.
+        self.key = (name, device, self.constraint, priority, number)
 
     @contextmanager
     def admitted(self, nbytes: int = 0) -> Iterator[Operation]:
         """Waits until an operation may start. The operation ends with the block, and fails if the
         block raises. Asking for another operation inside the block may wait for the first for ever.
+        The wait blocks the thread: in a coroutine, use it in `asyncio.to_thread()`.
 
         Args:
-            nbytes: The bytes to move. `policy="climb"` uses them on devices of the process.
+            nbytes: The bytes to move, which `policy="climb"` needs.
 
         Raises:
-            ValueError: The device is not known, or cannot hold the constraint.
+            ValueError: The device is not known, or cannot hold the constraint; or `nbytes` is no
+                number of bytes.
+            RuntimeError: This is inside an I/O task on the device, which has its turn already.
         """
-        service, number = self.place()
+        _refuse_inside_task(self)
         operation = Operation(nbytes)
-        admitted = _core.admit(service, number, nbytes)
+        service, number = self.place()
+        admitted = _core.admit(service, number, operation.nbytes)  # ends with its last reference
         try:
             yield operation
         except BaseException:
-            _core.finish(service, admitted, -errno.EIO)
+            admitted.finish(-errno.EIO)
             raise
-        _core.finish(service, admitted, operation.nbytes)
+        admitted.finish(operation.nbytes)
 
     def place(self) -> tuple[_core.Service, int]:
         """Returns the service where the flow's operations take their turn now, and the number of
@@ -152,16 +171,16 @@ class ProcessFlows:
         self._lock = threading.Lock()
         self._known: dict[str, Device] | None = None
         self._devices: dict[str, int] = {}
-        self._flows: dict[Flow, int] = {}
+        self._flows: dict[object, int] = {}  # by Flow.key
 
     def place_of(self, flow: Flow) -> tuple[_core.Service, int]:
         """Returns the default service and the number of a flow there, and makes the flow when it is
         first used."""
         service = default_service()
         with self._lock:
-            number = self._flows.get(flow)
+            number = self._flows.get(flow.key)
             if number is None:
-                number = self._flows[flow] = self._add_flow(service, flow)
+                number = self._flows[flow.key] = self._add_flow(service, flow)
         return service, number
 
     def _add_flow(self, service: _core.Service, flow: Flow) -> int:
@@ -170,6 +189,7 @@ class ProcessFlows:
         device = self._known.get(flow.device)
         if device is None:
             raise unknown_device(f"flow {flow.name!r}", flow.device, self._known)
+        check_here(f"flow {flow.name!r}", device)
         flow.check_budget(device)
         number = self._devices.get(device.name)
         if number is None:
@@ -178,6 +198,7 @@ class ProcessFlows:
                 device.name,
                 budget_mb_per_s=float(device.bandwidth),
                 max_in_flight=device.max_in_flight,
+                begins_at=choose_beginning(device),
             )
         return _core.create_flow(
             service,
@@ -187,6 +208,16 @@ class ProcessFlows:
             constraint=flow.constraint.words,
             max_in_flight=flow.max_in_flight,
             learned=learned_of_curve(flow.constraint, device),
+        )
+
+
+def _refuse_inside_task(flow: Flow) -> None:
+    worker = current_worker()
+    call = None if worker is None else worker.call
+    if call is not None and call.flow is not None and call.flow.device.device.name == flow.device:
+        raise RuntimeError(
+            f"flow {flow.name!r}: task {call.task.name!r} has its turn on device {flow.device!r} "
+            "already: do the I/O without a flow here, or outside of I/O tasks"
         )
 
 

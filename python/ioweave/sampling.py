@@ -60,14 +60,21 @@ class TaskCounter:
     threads moved nothing, or less than half of the bytes of the calls that ended, all that the
     process moves counts.
 
+    Flows of the program move bytes beside the tasks, and say how many: these count, too.
+
     Args:
         said: returns the bytes of the calls that have ended.
         process: counts all bytes of the process.
+        beside: returns the bytes of the operations of other flows that have ended.
     """
 
-    def __init__(self, said: Callable[[], int], process: Counter) -> None:
+    def __init__(
+        self, said: Callable[[], int], process: Counter, beside: Callable[[], int] = lambda: 0
+    ) -> None:
         self._said = said
         self._process = process
+        self._beside = beside
+        self._last_beside = 0
         self._lock = threading.Lock()
         self._ended = 0
         self._running: dict[_ThreadIo, int] = {}  # what the thread had moved before it began
@@ -93,10 +100,12 @@ class TaskCounter:
         by_process = self._process.read()
         last_by_threads, last_by_process = self._last
         self._last = by_threads, by_process
+        beside, last_beside = self._beside(), self._last_beside
+        self._last_beside = beside
         if by_threads > 0 and 2 * by_threads >= self._said():
-            self._sum += by_threads - last_by_threads
-        else:
-            self._sum += by_process - last_by_process
+            self._sum += by_threads - last_by_threads + beside - last_beside
+        else:  # the process counts what flows moved, but for what io_uring did
+            self._sum += max(by_process - last_by_process, beside - last_beside)
         return self._sum
 
 
@@ -153,7 +162,11 @@ def counter_of(state: DeviceState, pids: Callable[[], Iterable[int]]) -> Counter
     counter = DiskCounter.of_path(path) if path is not None else None
     if counter is not None:
         return counter
-    state.tasks = TaskCounter(lambda: state.moved, ProcessCounter(pids))
+    state.tasks = TaskCounter(
+        lambda: state.moved,
+        ProcessCounter(pids),
+        lambda: sum(moved() for moved in state.beside),
+    )
     return state.tasks
 
 
@@ -199,8 +212,8 @@ class Sampler:
         """Measures from now on all the time, since operations may come unannounced. Needs the
         lock."""
         if not self._watching:
-            self._watching = True
             self.begin()
+            self._watching = True
             self.work_came()
 
     def begin(self) -> None:
@@ -236,8 +249,9 @@ class Sampler:
                 if self._wake.wait(left):
                     self._wake.clear()
             period = self._period * sample_part(samples)
-            samples += 1
-            busy = self.sample(time.monotonic()) or self._watching
+            is_measuring = self.sample(time.monotonic())
+            samples += is_measuring
+            busy = is_measuring or self._watching
 
     def sample(self, now: float) -> bool:
         """Measures each device that has something to measure, at `now` in seconds. Reports the

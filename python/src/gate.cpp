@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <memory>
@@ -109,8 +110,38 @@ std::pair<uint64_t, uint64_t> flow_counts(const OpenService& service, uint32_t f
   return {stats.waiting, stats.running};
 }
 
-/// Sleeps without the GIL until an operation of the flow may start. Returns its number.
-int64_t admit(const OpenService& service, uint32_t flow, uint64_t bytes) {
+/// An operation that was admitted. It ends with this at the latest.
+class Admitted {
+ public:
+  Admitted(nb::object service, int64_t operation)
+      : kept_(std::move(service)),
+        service_(nb::cast<const OpenService&>(kept_).raw()),
+        operation_(operation) {}
+  Admitted(Admitted&& other) noexcept
+      : kept_(std::move(other.kept_)),
+        service_(other.service_),
+        operation_(std::exchange(other.operation_, 0)) {}
+  Admitted(const Admitted&) = delete;
+  Admitted& operator=(const Admitted&) = delete;
+  Admitted& operator=(Admitted&&) = delete;
+  ~Admitted() { finish(-ECANCELED); }
+
+  /// Reports the end: bytes moved, or -errno. Does nothing the second time, and in a forked child.
+  void finish(int64_t result) noexcept {
+    if (const int64_t operation = std::exchange(operation_, 0); operation != 0) {
+      static_cast<void>(iow_finish(service_, operation, result));
+    }
+  }
+
+ private:
+  nb::object kept_;
+  iow_service* service_;
+  int64_t operation_;
+};
+
+/// Sleeps without the GIL until an operation of the flow may start.
+Admitted admit(nb::object of, uint32_t flow, uint64_t bytes) {
+  const auto& service = nb::cast<const OpenService&>(of);
   std::atomic<uint32_t> is_admitted = 0;
   const int64_t operation = checked(iow_admit_async(
                                         service.raw(), flow, bytes,
@@ -127,7 +158,7 @@ int64_t admit(const OpenService& service, uint32_t flow, uint64_t bytes) {
       futex_wait(is_admitted, 0);  // until then, or a signal
     }
     if (PyErr_CheckSignals() != 0) {
-      if (iow_withdraw(service.raw(), operation) != 0) {
+      if (iow_withdraw(service.raw(), operation) == -EALREADY) {  // not in a forked child
         while (is_admitted.load(std::memory_order_acquire) == 0) {
           sched_yield();
         }
@@ -136,7 +167,7 @@ int64_t admit(const OpenService& service, uint32_t flow, uint64_t bytes) {
       throw nb::python_error();
     }
   }
-  return operation;
+  return {std::move(of), operation};
 }
 
 /// Used by any thread with the GIL.
@@ -208,7 +239,7 @@ class Gate {
 
   /// Reports an end: bytes moved, or -errno.
   nb::list ended(uint64_t id, int64_t result) {
-    const std::unique_ptr<Asked> asked = remove(id);
+    const std::unique_ptr<Asked> asked = remove_started(id);
     checked(iow_finish(service_->raw(), asked->number, result), {});
     return take();
   }
@@ -245,9 +276,15 @@ class Gate {
 
   /// Sleeps until an operation may start. Returns false after stop().
   bool wait() {
+    const bool has_log = !log_.is_none();
     const WithoutGil released;
     std::unique_lock guard(lock_);
-    came_.wait(guard, [&] { return started_ != nullptr || is_stopped_; });
+    const auto is_over = [&] { return started_ != nullptr || is_stopped_; };
+    if (has_log) {
+      came_.wait_for(guard, std::chrono::seconds(1), is_over);  // lines of others come meanwhile
+    } else {
+      came_.wait(guard, is_over);
+    }
     return !is_stopped_;
   }
   void stop() {
@@ -259,6 +296,8 @@ class Gate {
   std::pair<uint64_t, uint64_t> flow_counts(uint32_t flow) {
     return python::flow_counts(*service_, flow);
   }
+  /// What the flow's operations that ended have moved.
+  uint64_t moved_bytes(uint32_t flow) { return stats_of(*service_, flow).moved_bytes; }
   bool needs_samples(uint32_t device) {
     return checked(iow_device_needs_samples(service_->raw(), device),
                    with_number("device", device, "does not exist")) != 0;
@@ -317,6 +356,30 @@ class Gate {
     return asked;
   }
 
+  std::unique_ptr<Asked> remove_started(uint64_t id) {
+    const std::lock_guard guard(lock_);
+    const auto found = operations_.find(id);
+    if (found == operations_.end() || !found->second->is_started) {
+      refuse(with_number("operation", id, "is not one that was started"));
+    }
+    std::unique_ptr<Asked> asked = std::move(found->second);
+    operations_.erase(found);
+    unlink(*asked);
+    return asked;
+  }
+
+  /// Takes an operation out of the list of what was started, if it is there. Needs the lock.
+  void unlink(const Asked& asked) noexcept {
+    Asked* before = nullptr;
+    for (Asked* one = started_; one != nullptr; before = std::exchange(one, one->next)) {
+      if (one == &asked) {
+        (before == nullptr ? started_ : before->next) = asked.next;
+        last_started_ = last_started_ == &asked ? before : last_started_;
+        return;
+      }
+    }
+  }
+
   /// Gives up an operation that waits, or that was started without anybody taking it from the list.
   void give_up(Asked& asked) noexcept {
     if (iow_withdraw(service_->raw(), asked.number) != -EALREADY) {
@@ -328,14 +391,7 @@ class Gate {
       sched_yield();
       guard.lock();
     }
-    Asked* before = nullptr;
-    for (Asked* one = started_; one != nullptr; before = std::exchange(one, one->next)) {
-      if (one == &asked) {
-        (before == nullptr ? started_ : before->next) = asked.next;
-        last_started_ = last_started_ == &asked ? before : last_started_;
-        break;
-      }
-    }
+    unlink(asked);
     guard.unlock();
     iow_finish(service_->raw(), asked.number, -ECANCELED);
   }
@@ -419,6 +475,7 @@ void bind_gate(nb::module_& module) {
   type.def("wait", &Gate::wait);
   type.def("stop", &Gate::stop);
   type.def("flow_counts", &Gate::flow_counts, nb::arg("flow"));
+  type.def("moved_bytes", &Gate::moved_bytes, nb::arg("flow"));
   type.def("needs_samples", &Gate::needs_samples, nb::arg("device"));
   type.def("explain", &Gate::explain, nb::arg("flow"));
   type.def("learned", &Gate::learned, nb::arg("flow"));
@@ -430,13 +487,8 @@ void bind_gate(nb::module_& module) {
              nb::kw_only(), nb::arg("priority") = "foreground", nb::arg("constraint") = "none",
              nb::arg("max_in_flight") = 0, nb::arg("learned") = "");
   module.def("flow_counts", &flow_counts, nb::arg("service"), nb::arg("flow"));
+  nb::class_<Admitted>(module, "Admitted").def("finish", &Admitted::finish, nb::arg("result"));
   module.def("admit", &admit, nb::arg("service"), nb::arg("flow"), nb::arg("bytes"));
-  module.def(
-      "finish",
-      [](const OpenService& service, int64_t operation, int64_t result) {
-        checked(iow_finish(service.raw(), operation, result), {});
-      },
-      nb::arg("service"), nb::arg("operation"), nb::arg("result"));
 }
 
 }  // namespace ioweave::python

@@ -86,7 +86,7 @@ std::string Gate::learned(policy::FlowId flow) {
 
 FlowState Gate::state_of(policy::FlowId flow) {
   const std::lock_guard guard(lock_);
-  return {policy_.flow_counts(flow), flows_[flow].limit};
+  return {policy_.flow_counts(flow), flows_[flow].moved_bytes, flows_[flow].limit};
 }
 
 // ---- Operations
@@ -123,6 +123,7 @@ Gate::Entry& Gate::add_entry(const Asking& asking) {
   entry.id = next_id_++;
   entry.executor = &asking.executor;
   entry.operation = asking.operation;
+  entry.flow = asking.flow;
   entry.device = device_of(asking.flow);
   const bool is_new = operations_.insert(entry.id, &entry);
   IOW_ASSERT(is_new);
@@ -141,6 +142,7 @@ void Gate::ended(OperationId id, int64_t result) {
     if (result >= 0) {
       const auto bytes = static_cast<uint64_t>(result);
       devices_[device].moved_bytes += bytes;
+      flows_[entry->flow].moved_bytes += bytes;
       event = policy::Finished{id, static_cast<double>(now - entry->start_ns) * 1e-9, bytes};
     }
     forget(*entry);
@@ -282,13 +284,17 @@ bool Gate::needs_samples(policy::DeviceId device) {
   return policy_.needs_samples(device);
 }
 
-void Gate::sample(policy::DeviceId device, double bytes_per_second, double seconds) {
+bool Gate::sample(policy::DeviceId device, double bytes_per_second, double seconds) {
   Starting starting;
   {
     const std::lock_guard guard(lock_);
+    if (device >= devices_known_ || !devices_[device].is_measured) {
+      return false;
+    }
     tell(policy::Sample{device, kThisNode, bytes_per_second, seconds}, device, now(), starting);
   }
   start_all(starting);
+  return true;
 }
 
 /// After an operation has ended: takes the throughput from what operations moved.

@@ -52,7 +52,8 @@ struct Asking {
 /// A flow as it is now.
 struct FlowState {
   policy::Counts operations;
-  uint32_t limit = 0;  ///< operations at once that the constraint allows now; 0: any number
+  uint64_t moved_bytes = 0;  ///< by its operations that ended
+  uint32_t limit = 0;        ///< operations at once that the constraint allows now; 0: any number
 };
 
 /// Thread-safe. No system call is made, and no executor called, under its lock.
@@ -124,7 +125,8 @@ class Gate {
   /// matters.
   [[nodiscard]] bool needs_samples(policy::DeviceId device);
   /// Takes a sample: the device's throughput in the last `seconds`, above 0, by any operations.
-  void sample(policy::DeviceId device, double bytes_per_second, double seconds);
+  /// False for a device that is not there or not added with `is_measured`.
+  [[nodiscard]] bool sample(policy::DeviceId device, double bytes_per_second, double seconds);
 
   /// As policy::Policy::explain() and learned().
   [[nodiscard]] policy::Explanation explain(policy::FlowId flow);
@@ -146,13 +148,15 @@ class Gate {
   struct Flow {
     std::atomic<bool> direct{false};
     policy::DeviceId device = 0;
-    uint32_t limit = 0;  ///< under the lock
+    uint32_t limit = 0;        ///< under the lock, as the next one
+    uint64_t moved_bytes = 0;  ///< by operations that ended
   };
   /// An operation that the policy knows.
   struct Entry {
     OperationId id = kNone;
     Executor* executor = nullptr;
     void* operation = nullptr;
+    policy::FlowId flow = 0;
     policy::DeviceId device = 0;
     bool started = false;
     uint64_t start_ns = 0;

@@ -39,12 +39,21 @@ class Events(unittest.TestCase):
         self.assertEqual(self.gate.cancelled(1), [Start(4, 0)])
         self.assertEqual(self.gate.flow_counts(self.flow), (0, 2))
 
+    def test_an_operation_that_waits_cannot_end(self) -> None:
+        for number in (1, 2, 3):
+            self.gate.ready(number, self.flow, 10)
+        with self.assertRaisesRegex(ValueError, "operation 3 is not one that was started"):
+            self.gate.finished(3, 10)
+        self.assertEqual(self.gate.finished(1, 10), [Start(3, 0)])
+        self.assertEqual(self.gate.moved_bytes(self.flow), 10)
+
     def test_what_cannot_be_is_refused_and_changes_nothing(self) -> None:
         self.gate.ready(1, self.flow, 10)
         for call in (
             lambda: self.gate.ready(1, self.flow, 10),
             lambda: self.gate.ready(2, 99, 10),
             lambda: self.gate.finished(3, 10),
+            lambda: self.gate.finished(2, 10),
             lambda: self.gate.cancelled(3),
             lambda: self.gate.flow_counts(99),
             lambda: self.gate.explain(99),

@@ -130,6 +130,65 @@ class InARuntime(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "'hdf5' on device 'default'.*budget"):
                 flow.place()
 
+    def test_an_io_task_on_the_device_has_its_turn_already(self) -> None:
+        flow = ioweave.Flow("hdf5", device="disk", priority="prefetch")
+
+        def ask() -> None:
+            with flow.admitted():
+                self.fail("it would wait for the task itself")
+
+        save = ioweave.io(policy="none", device="disk")(ask)
+        elsewhere = ioweave.io(policy="none")(lambda: flow.admitted().__enter__())
+        with ioweave.Runtime(cpus=1, devices=[DISK]):
+            with self.assertRaisesRegex(RuntimeError, "has its turn on device 'disk' already"):
+                save().result()
+            elsewhere().result()
+
+    def test_flows_that_are_described_alike_are_one(self) -> None:
+        with ioweave.Runtime(cpus=1, devices=[DISK]):
+            numbers = {ioweave.Flow("a", device="disk").place()[1] for _ in range(5000)}
+            self.assertEqual(len(numbers), 1)
+            self.assertNotIn(ioweave.Flow("b", device="disk").place()[1], numbers)
+
+    def test_the_log_has_what_others_than_tasks_did(self) -> None:
+        flow = ioweave.Flow("hdf5", device="disk")
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "log"
+            with ioweave.Runtime(cpus=1, devices=[DISK], log=log):
+                for _ in range(100):
+                    with flow.admitted(7):
+                        pass
+            self.assertEqual(log.read_text().count(" finished "), 100)
+            self.assertTrue(_core.replay(log).same)
+
+    def test_climb_counts_what_the_flow_says_that_it_moved(self) -> None:
+        flow = ioweave.Flow("hdf5", device="disk", policy="climb")
+        with ioweave.Runtime(cpus=1, devices=[DISK]) as runtime:
+            assert runtime._admission is not None
+            flow.place()
+            (device,) = runtime._admission.devices
+            rates: list[float] = []
+            while not any(rate > 1e3 for rate in rates):  # MB/s that no system call moved
+                with flow.admitted(10**9):
+                    pass
+                rates.append(device.mb_per_s or 0)
+
+    def test_a_runtime_that_is_interrupted_twice_does_not_hang(self) -> None:
+        go = threading.Event()
+        self.addCleanup(go.set)
+        save = ioweave.io(policy="none", device="disk")(go.wait)
+        runtime = ioweave.Runtime(cpus=1, devices=[DISK]).start()
+        future = save()
+        until(lambda: runtime.stats().io_running == 1)
+        admission = runtime._admission
+        assert admission is not None
+        with runtime._lock:
+            admission.close()  # as an interrupt of close() may leave it
+        go.set()
+        self.assertTrue(future.result())
+        self.assertEqual(runtime.stats().succeeded, 1)
+        runtime.close()
+
     def test_after_the_runtime_a_flow_belongs_to_the_process(self) -> None:
         flow = ioweave.Flow("hdf5")
         with ioweave.Runtime(cpus=1):
@@ -164,6 +223,42 @@ class InARuntime(unittest.TestCase):
                 thread.join()
         self.assertLessEqual(most[0], 2)
         self.assertEqual(runtime.stats().succeeded, 200)
+
+
+class Operations(unittest.TestCase):
+    def test_one_whose_bytes_are_no_number_has_ended_all_the_same(self) -> None:
+        flow = ioweave.Flow("a")
+        for wrong in (1.5, -1, 2**63, "x"):
+            with self.assertRaisesRegex(ValueError, "nbytes must be"), flow.admitted() as operation:
+                operation.nbytes = wrong  # type: ignore[assignment]
+            with self.assertRaisesRegex(ValueError, "nbytes must be"), flow.admitted(wrong):  # type: ignore[arg-type]
+                self.fail("it is refused")
+        self.assertEqual(_stats(*flow.place()), (0, 0))
+
+    def test_one_that_nobody_holds_any_more_has_ended(self) -> None:
+        service, number = ioweave.Flow("b").place()
+        admitted = _core.admit(service, number, 1)
+        self.assertEqual(_stats(service, number), (0, 1))
+        del admitted
+        self.assertEqual(_stats(service, number), (0, 0))
+
+    def test_threads_that_come_first_at_once_get_one_service(self) -> None:
+        def place(flow: ioweave.Flow, places: list[tuple[ioweave.Service, int]]) -> None:
+            places.append(flow.place())
+
+        for _ in range(20):
+            with (
+                mock.patch("ioweave._service._default", None),
+                mock.patch("ioweave.flows._of_process", flows.ProcessFlows()),
+            ):
+                places: list[tuple[ioweave.Service, int]] = []
+                arguments = (ioweave.Flow("c"), places)
+                threads = [threading.Thread(target=place, args=arguments) for _ in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                self.assertEqual(len(set(places)), 1)
 
 
 class WithoutARuntime(unittest.TestCase):
@@ -225,7 +320,8 @@ class WithoutARuntime(unittest.TestCase):
             pid = os.fork()
             if pid == 0:
                 with flow.admitted():
-                    os._exit(7)
+                    pass
+                os._exit(7)
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
 
 

@@ -468,12 +468,11 @@ int iow_device_sample(iow_service* service, uint32_t device, double bytes_per_se
   }
   const bool can_be = std::isfinite(bytes_per_second) && bytes_per_second >= 0 &&
                       std::isfinite(seconds) && seconds > 0;
-  if (!can_be || !service->service->gate().knows_device(device)) {
+  if (!can_be) {
     return -EINVAL;
   }
   return guarded(nullptr, [&] {
-    service->service->gate().sample(device, bytes_per_second, seconds);
-    return 0;
+    return service->service->gate().sample(device, bytes_per_second, seconds) ? 0 : -EINVAL;
   });
 }
 
@@ -525,7 +524,8 @@ int iow_service_flow_stats(iow_service* service, uint32_t flow, iow_flow_stats* 
     return -EINVAL;
   }
   const gate::FlowState state = service->service->gate().state_of(flow);
-  iow_flow_stats now{0, state.limit, state.operations.waiting, state.operations.running};
+  iow_flow_stats now{0, state.limit, state.operations.waiting, state.operations.running,
+                     state.moved_bytes};
   return give_stats(stats, now);
 }
 

@@ -371,6 +371,9 @@ TEST_F(Admission, AMeasuredDeviceIsToldItsThroughput) {
   EXPECT_EQ(iow_device_sample(service(), disk, 1, 0), -EINVAL);
   EXPECT_EQ(iow_device_sample(service(), disk, std::nan(""), 1), -EINVAL);
   EXPECT_EQ(iow_device_sample(service(), disk + 1, 1, 1), -EINVAL) << "there is none";
+  EXPECT_EQ(iow_device_sample(service(), 0, 1, 1), -EINVAL) << "it is not measured";
+  ASSERT_EQ(iow_service_flow_stats(service(), climbs, &stats), 0);
+  EXPECT_EQ(stats.moved_bytes, 1u);
   EXPECT_EQ(iow_device_needs_samples(service(), disk + 1), -EINVAL);
 }
 
