@@ -70,17 +70,18 @@ class File:
             raise ValueError(f"mode must be one of {known}, not {mode!r}{hint}")
         self._path = os.fspath(path)
         self._mode = mode
-        self._flow = 0
+        self._flow = flow
+        number = 0  # of the flow at the service
         if flow is not None:
             if service is not None:
                 raise ValueError("a flow has a service of its own: leave service out")
-            service, self._flow = flow.place()
+            service, number = flow.place()
         service = service or default_service()
         fd = os.open(
             self._path, _MODES[mode] | os.O_CLOEXEC | (os.O_DIRECT if direct else 0), 0o666
         )
         # From here on the descriptor is closed with its owner, also where the next line raises.
-        self._file = _core.Descriptor(fd, service, self._path, direct, self._flow)
+        self._file = _core.Descriptor(fd, service, self._path, direct, number)
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._path)
         self._file.size()  # refuses files without offsets
@@ -105,7 +106,8 @@ class File:
             OSError: The read failed.
             ValueError: The file is closed, or a number is below 0. All methods raise this.
         """
-        if self._flow:
+        if self._flow is not None:
+            self._flow.refuse_inside_task()
             return self.apread(n, offset).result()
         return self._file.pread(n, offset)
 
@@ -117,7 +119,8 @@ class File:
             TypeError: `buffer` is no buffer, or it is read-only or not C-contiguous.
             OSError: The read failed.
         """
-        if self._flow:
+        if self._flow is not None:
+            self._flow.refuse_inside_task()
             return self.apread_into(buffer, offset).result()
         return self._file.pread_into(buffer, offset)
 
@@ -128,7 +131,8 @@ class File:
             TypeError: `buffer` is no buffer, or it is not C-contiguous.
             OSError: Not all of it could be written (ENOSPC, EFBIG, ...); a part may be written.
         """
-        if self._flow:
+        if self._flow is not None:
+            self._flow.refuse_inside_task()
             return self.apwrite(buffer, offset).result()
         return self._file.pwrite(buffer, offset)
 
@@ -138,7 +142,8 @@ class File:
         Args:
             data_only: Leave out what reading it again does not need, such as the time of change.
         """
-        if self._flow:
+        if self._flow is not None:
+            self._flow.refuse_inside_task()
             self.afsync(data_only).result()
         else:
             self._file.fsync(data_only)

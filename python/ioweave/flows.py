@@ -127,7 +127,7 @@ class Flow:
                 number of bytes.
             RuntimeError: This is inside an I/O task on the device, which has its turn already.
         """
-        _refuse_inside_task(self)
+        self.refuse_inside_task()
         operation = Operation(nbytes)
         service, number = self.place()
         admitted = _core.admit(service, number, operation.nbytes)  # ends with its last reference
@@ -148,6 +148,21 @@ class Flow:
         runtime: Runtime | None = tasks.active
         found = None if runtime is None else runtime.place_of(self)
         return _of_process.place_of(self) if found is None else found
+
+    def refuse_inside_task(self) -> None:
+        """
+        Raises:
+            RuntimeError: This is inside an I/O task on the device, which has its turn already.
+        """
+        worker = current_worker()
+        call = None if worker is None else worker.call
+        if call is None or call.flow is None:
+            return
+        if call.flow.device.device.name == self.device:
+            raise RuntimeError(
+                f"flow {self.name!r}: task {call.task.name!r} has its turn on device "
+                f"{self.device!r} already: do the I/O without a flow here, or outside of I/O tasks"
+            )
 
     def check_budget(self, device: Device) -> None:
         """Checks that the device has a budget if the constraint is a part of one.
@@ -208,16 +223,6 @@ class ProcessFlows:
             constraint=flow.constraint.words,
             max_in_flight=flow.max_in_flight,
             learned=learned_of_curve(flow.constraint, device),
-        )
-
-
-def _refuse_inside_task(flow: Flow) -> None:
-    worker = current_worker()
-    call = None if worker is None else worker.call
-    if call is not None and call.flow is not None and call.flow.device.device.name == flow.device:
-        raise RuntimeError(
-            f"flow {flow.name!r}: task {call.task.name!r} has its turn on device {flow.device!r} "
-            "already: do the I/O without a flow here, or outside of I/O tasks"
         )
 
 

@@ -137,11 +137,18 @@ class InARuntime(unittest.TestCase):
             with flow.admitted():
                 self.fail("it would wait for the task itself")
 
+        def read(path: str) -> None:
+            with ioweave.open(path, flow=flow) as file:
+                file.pread(1, 0)
+
         save = ioweave.io(policy="none", device="disk")(ask)
+        load = ioweave.io(policy="none", device="disk")(read)
         elsewhere = ioweave.io(policy="none")(lambda: flow.admitted().__enter__())
         with ioweave.Runtime(cpus=1, devices=[DISK]):
             with self.assertRaisesRegex(RuntimeError, "has its turn on device 'disk' already"):
                 save().result()
+            with self.assertRaisesRegex(RuntimeError, "has its turn on device 'disk' already"):
+                load(__file__).result()
             elsewhere().result()
 
     def test_flows_that_are_described_alike_are_one(self) -> None:
