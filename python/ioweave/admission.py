@@ -20,7 +20,7 @@ from ._core import Gate, Policy, SetLimit, Start, is_rotational
 from .config import did_you_mean
 from .constraints import Constraint, constraint_for
 from .devices import Device
-from .learning import Learned, learned_of_curve
+from .learning import Learned
 
 if TYPE_CHECKING:
     from . import flows
@@ -394,14 +394,8 @@ class Admission(TaskFlows[Gate]):
         if number is None:
             who = f"flow {flow.name!r}"
             state = self.device(who, flow.device)
-            flow.check_budget(state.device)
             number = self._program_flows[flow.key] = self.core.add_flow(
-                flow.name,
-                state.id,
-                priority=flow.priority,
-                constraint=flow.constraint.words,
-                max_in_flight=flow.max_in_flight,
-                learned=learned_of_curve(flow.constraint, state.device),
+                flow.name, state.id, **flow.options_on(state.device)
             )
             state.beside = *state.beside, functools.partial(self.core.moved_bytes, number)
         return number

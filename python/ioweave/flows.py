@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _core, tasks
 from ._service import default_service
@@ -164,8 +164,8 @@ class Flow:
                 f"{self.device!r} already: do the I/O without a flow here, or outside of I/O tasks"
             )
 
-    def check_budget(self, device: Device) -> None:
-        """Checks that the device has a budget if the constraint is a part of one.
+    def options_on(self, device: Device) -> dict[str, Any]:
+        """Returns the arguments that add the flow to a gate, for its device there.
 
         Raises:
             ValueError: The constraint is a part of a budget, and the device has none.
@@ -174,6 +174,12 @@ class Flow:
             raise ValueError(
                 f"flow {self.name!r} on device {self.device!r}: {no_budget(self.device)}"
             )
+        return {
+            "priority": self.priority,
+            "constraint": self.constraint.words,
+            "max_in_flight": self.max_in_flight,
+            "learned": learned_of_curve(self.constraint, device),
+        }
 
     def __repr__(self) -> str:
         return f"<ioweave.Flow {self.name!r} on {self.device!r}>"
@@ -205,7 +211,7 @@ class ProcessFlows:
         if device is None:
             raise unknown_device(f"flow {flow.name!r}", flow.device, self._known)
         check_here(f"flow {flow.name!r}", device)
-        flow.check_budget(device)
+        options = flow.options_on(device)
         number = self._devices.get(device.name)
         if number is None:
             number = self._devices[device.name] = _core.create_device(
@@ -215,15 +221,7 @@ class ProcessFlows:
                 max_in_flight=device.max_in_flight,
                 begins_at=choose_beginning(device),
             )
-        return _core.create_flow(
-            service,
-            flow.name,
-            number,
-            priority=flow.priority,
-            constraint=flow.constraint.words,
-            max_in_flight=flow.max_in_flight,
-            learned=learned_of_curve(flow.constraint, device),
-        )
+        return _core.create_flow(service, flow.name, number, **options)
 
 
 _of_process = ProcessFlows()

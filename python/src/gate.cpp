@@ -29,6 +29,7 @@
 #include "gil.hpp"
 #include "module.hpp"
 #include "policy/event.hpp"
+#include "policy/words.hpp"
 #include "transfer.hpp"
 
 namespace ioweave::python {
@@ -77,17 +78,15 @@ uint32_t create_device(const OpenService& service, const std::string& name, doub
 uint32_t create_flow(const OpenService& service, const std::string& name, uint32_t device,
                      const std::string& priority, const std::string& constraint,
                      uint32_t max_in_flight, const std::string& learned) {
-  constexpr std::pair<const char*, iow_class> kClasses[] = {{"foreground", IOW_FOREGROUND},
-                                                            {"write_behind", IOW_WRITE_BEHIND},
-                                                            {"prefetch", IOW_PREFETCH}};
-  const auto* const found = std::find_if(std::begin(kClasses), std::end(kClasses),
-                                         [&](const auto& c) { return priority == c.first; });
-  if (found == std::end(kClasses)) {
+  constexpr auto& kWords = policy::Words<policy::Class>::kAll;  // in the order of iow_class
+  static_assert(kWords[IOW_PREFETCH] == "prefetch" && kWords[IOW_WRITE_BEHIND] == "write_behind");
+  const auto found = std::find(kWords.begin(), kWords.end(), priority);
+  if (found == kWords.end()) {
     refuse("priority must be 'foreground', 'write_behind' or 'prefetch', not '" + priority + "'");
   }
   iow_flow_options options{};
   options.device = device;
-  options.priority = found->second;
+  options.priority = static_cast<iow_class>(found - kWords.begin());
   options.constraint = constraint.c_str();
   options.max_in_flight = max_in_flight;
   options.learned = learned.c_str();
