@@ -70,7 +70,8 @@ def _parser() -> argparse.ArgumentParser:
         type=_words,
         default=(),
         metavar="LIST",
-        help="harmless: grep,dd,reader-1m; tasks: peers,short,short-fsync,short-sleep-10s",
+        help="harmless: grep,dd,reader-1m; tasks: peers,short,short-fsync,short-sleep-10s; "
+        "tiom: calls, reapers, drop-in, write, read",
     )
     part.add_argument(
         "--place",

@@ -32,6 +32,12 @@ _BLOCKS = ("4k", "16k", "64k", "256k", "1m", "4m")
 _COMPUTES = ("0.1ms", "0.25ms", "1ms", "2ms", "4ms", "16ms")
 _BOTH = ("mix", "fjio")
 
+# The grids of either operation.
+_GRIDS = ("write", "read")
+
+#: What `--only` may name.
+PARTS = ("calls", "reapers", "drop-in", *_GRIDS)
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -306,12 +312,18 @@ def run(session: Session) -> Iterator[Row]:
     names = selected(("limited", "raw"), session.selection.places)
     if not names:
         raise Unsuitable("no such place: there are limited, raw")
+    parts = selected(PARTS, session.selection.programs)
+    if not parts:
+        raise Unsuitable(f"no such part: there are {', '.join(PARTS)}")
     session.need_space(2 * FILE_BYTES + effort.raw.file_bytes)
     file = random_file(session.folder / "data", FILE_BYTES)
-    yield from _calls(session, file, effort)
-    yield from _pending(session, file)
-    yield from _reapers(session, file, effort)
-    yield from _drop_in(session, file, effort)
+    if "calls" in parts:
+        yield from _calls(session, file, effort)
+        yield from _pending(session, file)
+    if "reapers" in parts:
+        yield from _reapers(session, file, effort)
+    if "drop-in" in parts:
+        yield from _drop_in(session, file, effort)
     contexts: dict[str, tuple[Places, Sweep]] = {
         "limited": (lambda: places.on_limited_disk(session, file, writes=True), effort.limited),
         "raw": (lambda: places.on_raw_disk(session, file), effort.raw),
@@ -319,7 +331,7 @@ def run(session: Session) -> Iterator[Row]:
     for context, sweep in (contexts[name] for name in names):
         try:
             with context() as place:
-                for op in ("write", "read"):
+                for op in (part for part in parts if part in _GRIDS):
                     yield from _grid(session, place, op, sweep, effort.again)
         except PlaceUnavailable as error:
             session.note(str(error))
