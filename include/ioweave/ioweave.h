@@ -183,7 +183,11 @@ typedef enum iow_op {
   IOW_OP_WRITEV = 4, /* the same; the array must live until completion */
   IOW_OP_FSYNC = 5,
   IOW_OP_FDATASYNC = 6,
-  IOW_OP_PREFETCH = 7 /* bytes, offset: reads them into the page cache, then completes */
+  IOW_OP_PREFETCH = 7, /* bytes, offset: reads them into the page cache, then completes */
+  /* bytes (0: to the end of the file), offset: begins to write to the device what the page cache
+     holds of them and the device does not; completes with 0 when that has begun. It makes nothing
+     durable, but a later fsync has less to do */
+  IOW_OP_WRITE_BACK = 8
 } iow_op;
 
 enum {
@@ -235,11 +239,12 @@ struct iow_request {
  * Submits `count` requests in the order of the array; they complete in any order. Returns how many
  * it took: all of them, or fewer with IOW_NOWAIT or where the next one is malformed. A call that
  * begins with a malformed request returns its error: -EINVAL for an unknown op, flag or flow, an
- * offset below -1 (for IOW_OP_PREFETCH: below 0), bytes above SSIZE_MAX, and vectors that are more
- * than IOV_MAX, NULL, or of more than SSIZE_MAX bytes together; -EBUSY for a request still in
- * flight. A count above INT_MAX is -EINVAL, too. Errors of the transfer itself, -EBADF included,
- * are the request's result. The call sleeps while the thread's queue is full; with IOW_NOWAIT it
- * returns -EAGAIN if it could take none. A count of 0 only hands over what IOW_MORE held.
+ * offset below -1 (of IOW_OP_PREFETCH and IOW_OP_WRITE_BACK: below 0), bytes above SSIZE_MAX, and
+ * vectors that are more than IOV_MAX, NULL, or of more than SSIZE_MAX bytes together; -EBUSY for a
+ * request still in flight. A count above INT_MAX is -EINVAL, too. Errors of the transfer itself,
+ * -EBADF included, are the request's result. The call sleeps while the thread's queue is full; with
+ * IOW_NOWAIT it returns -EAGAIN if it could take none. A count of 0 only hands over what IOW_MORE
+ * held.
  */
 IOW_API int iow_submit(iow_service* service, iow_request* const* requests,
                        unsigned count) IOW_NOEXCEPT;

@@ -59,6 +59,9 @@ class Request {
   static Request prefetch(int fd, uint64_t bytes, off_t offset) {
     return Request(IOW_OP_PREFETCH, fd, nullptr, bytes, offset);
   }
+  static Request write_back(int fd, uint64_t bytes, off_t offset) {
+    return Request(IOW_OP_WRITE_BACK, fd, nullptr, bytes, offset);
+  }
 
   Request(Request&& other) noexcept { *this = std::move(other); }
   Request& operator=(Request&& other) noexcept {

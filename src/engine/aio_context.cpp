@@ -90,6 +90,7 @@ long unsuitable_for_aio(const Operation& operation) noexcept {
     case Op::nop:
       return 0;
     case Op::prefetch:
+    case Op::write_back:
       break;
   }
   return 1;

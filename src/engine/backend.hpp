@@ -24,9 +24,9 @@ enum class Op : uint8_t {
   writev,  ///< vectors, vector_count
   fsync,
   fdatasync,
-  prefetch,  ///< bring [offset, offset + length) into the page cache; ends when it is there
+  prefetch,    ///< bring [offset, offset + length) into the page cache; ends when it is there
+  write_back,  ///< begin to write [offset, offset + length) of the page cache; length 0: to the end
 };
-inline constexpr unsigned kOps = 8;
 
 /// Offset meaning "the descriptor's own position, and move it", as in preadv2(2). On a stream
 /// (pipe, socket), which has no positions, every offset >= 0 is ignored.

@@ -6,6 +6,7 @@
 
 #include "base/signals_masked.hpp"
 #include "engine/raw_syscall.hpp"
+#include "engine/write_back.hpp"
 
 // How it works. submit() links the operation into a list of the owner's own; flush() moves that
 // list to the workers under the lock and starts as many workers as there is work for and none
@@ -47,6 +48,8 @@ long call(const Operation& operation) noexcept {
       return raw_syscall(SYS_fsync, operation.fd);
     case Op::fdatasync:
       return raw_syscall(SYS_fdatasync, operation.fd);
+    case Op::write_back:
+      return begin_write_back(operation);
     default:
       return 0;  // nop
   }

@@ -231,6 +231,11 @@ void UringLane::fill(io_uring_sqe& sqe, const Operation& operation) noexcept {
       sqe.fsync_flags = operation.op == Op::fdatasync ? IORING_FSYNC_DATASYNC : 0;
       if (operation.fixed_file != 0) use_slots(sqe, operation);
       return;
+    case Op::write_back:
+      sqe.opcode = IORING_OP_SYNC_FILE_RANGE;
+      sqe.len = transfer_bytes(operation);
+      sqe.sync_range_flags = SYNC_FILE_RANGE_WRITE;
+      break;
     default:
       sqe.opcode = IORING_OP_NOP;
       return;

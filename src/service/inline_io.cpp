@@ -5,6 +5,7 @@
 #include "engine/lane.hpp"
 #include "engine/prefetch.hpp"
 #include "engine/raw_syscall.hpp"
+#include "engine/write_back.hpp"
 
 namespace ioweave::service {
 namespace {
@@ -58,13 +59,17 @@ int64_t perform_inline(const engine::Operation& operation) noexcept {
       return raw_syscall(SYS_fdatasync, operation.fd);
     case engine::Op::prefetch:
       return prefetch_one(operation);
+    case engine::Op::write_back:
+      return engine::begin_write_back(operation);
   }
   return -EINVAL;
 }
 
 int64_t perform_inline_as_engine(const engine::Operation& operation) noexcept {
   const int64_t result = perform_inline(operation);
-  if (result != -ESPIPE || operation.offset < 0 || operation.op == engine::Op::prefetch) {
+  const bool is_transfer =
+      operation.op != engine::Op::prefetch && operation.op != engine::Op::write_back;
+  if (result != -ESPIPE || operation.offset < 0 || !is_transfer) {
     return result;
   }
   engine::Operation of_stream = operation;

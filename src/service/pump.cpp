@@ -12,7 +12,8 @@ namespace ioweave::service {
 namespace {
 
 uint64_t bytes_to_move(iow_request& request) noexcept {
-  return request.op == IOW_OP_PREFETCH ? 0 : journey_of(request).total_bytes;
+  const bool moves_none = request.op == IOW_OP_PREFETCH || request.op == IOW_OP_WRITE_BACK;
+  return moves_none ? 0 : journey_of(request).total_bytes;
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ bool is_vectored(const iow_request& request) noexcept {
 
 bool has_range(const iow_request& request) noexcept {
   return request.op == IOW_OP_READ || request.op == IOW_OP_WRITE || is_vectored(request) ||
-         request.op == IOW_OP_PREFETCH;
+         request.op == IOW_OP_PREFETCH || request.op == IOW_OP_WRITE_BACK;
 }
 
 /// Bytes of all vectors, or -EINVAL as readv(2).
@@ -39,13 +39,14 @@ int64_t vector_bytes(const iow_request& request) noexcept {
 
 /// Bytes to move, or -EINVAL.
 int64_t checked_bytes(const iow_request& request) noexcept {
-  if (request.op > IOW_OP_PREFETCH || (request.flags & ~kKnownFlags) != 0) {
+  if (request.op > IOW_OP_WRITE_BACK || (request.flags & ~kKnownFlags) != 0) {
     return -EINVAL;
   }
   if (!has_range(request)) {
     return 0;
   }
-  const int64_t lowest_offset = request.op == IOW_OP_PREFETCH ? 0 : engine::kCurrentPosition;
+  const bool has_position = request.op != IOW_OP_PREFETCH && request.op != IOW_OP_WRITE_BACK;
+  const int64_t lowest_offset = has_position ? engine::kCurrentPosition : 0;
   if (request.offset < lowest_offset) {
     return -EINVAL;
   }
@@ -122,7 +123,7 @@ int begin_journey(iow_request& request) noexcept {
 }
 
 void load_operation(iow_request& request) noexcept {
-  static_assert(static_cast<int>(engine::Op::prefetch) == IOW_OP_PREFETCH &&
+  static_assert(static_cast<int>(engine::Op::write_back) == IOW_OP_WRITE_BACK &&
                 static_cast<int>(engine::Op::fdatasync) == IOW_OP_FDATASYNC &&
                 static_cast<int>(engine::Op::writev) == IOW_OP_WRITEV);
   Journey& journey = journey_of(request);

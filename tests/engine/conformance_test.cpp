@@ -277,6 +277,22 @@ TEST_P(Conformance, PrefetchIsForThreadsOnly) {
   EXPECT_EQ(lane_->submit(operation), Submitted::unsupported);
 }
 
+TEST_P(Conformance, WriteBackBeginsToWriteChangedPagesOrLeavesItToOthers) {
+  const Descriptor file(open_file("data", O_RDWR | O_CREAT));
+  const std::vector<std::byte> bytes(kBlock, std::byte{1});
+  ASSERT_EQ(::pwrite(file.get(), bytes.data(), kBlock, 0), static_cast<ssize_t>(kBlock));
+  Operation operation = transfer(Op::write_back, file.get(), nullptr, kBlock, 0);
+  operation.result = -1;
+  const Submitted submitted = lane_->submit(operation);
+  if (GetParam().is(Kind::aio) || submitted == Submitted::unsupported) {
+    EXPECT_EQ(submitted, Submitted::unsupported);
+    return;
+  }
+  ASSERT_EQ(submitted, Submitted::queued);
+  EXPECT_EQ(reap_one(), &operation);
+  EXPECT_EQ(operation.result, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Lanes, Conformance, ::testing::ValuesIn(all_lanes()), name_of_case);
 
 }  // namespace

@@ -236,13 +236,19 @@ TEST_P(CRequest, SyncsAndPrefetchesAndDoesNothing) {
   }
   iow_request prefetch = make_request(IOW_OP_PREFETCH, file.fd(), nullptr, kFileBytes, 0);
   EXPECT_EQ(result_of(prefetch), static_cast<int64_t>(kFileBytes));
+  for (const uint64_t bytes : {uint64_t{0}, kFileBytes, uint64_t{1} << 40}) {
+    iow_request write_back = make_request(IOW_OP_WRITE_BACK, file.fd(), nullptr, bytes, 0);
+    write_back.result = -1;
+    EXPECT_EQ(result_of(write_back), 0) << bytes;
+  }
 }
 
 TEST_P(CRequest, ErrorsOfTheTransferAreItsResult) {
   const TempFile file(100, O_RDONLY);
   std::array<std::byte, 8> bytes{};
   iovec vector{bytes.data(), bytes.size()};
-  for (const iow_op op : {IOW_OP_READ, IOW_OP_FSYNC, IOW_OP_FDATASYNC, IOW_OP_PREFETCH}) {
+  for (const iow_op op :
+       {IOW_OP_READ, IOW_OP_FSYNC, IOW_OP_FDATASYNC, IOW_OP_PREFETCH, IOW_OP_WRITE_BACK}) {
     iow_request bad = make_request(op, kNoFd, bytes.data(), 8, 0);
     EXPECT_EQ(result_of(bad), -EBADF) << op;
   }
@@ -312,18 +318,19 @@ TEST_P(CRequest, MalformedOnesAreRefusedAndChangeNothing) {
     return make_request(IOW_OP_READV, fd, const_cast<iovec*>(vectors), count, 0);
   };
   iow_request op = make_nop();
-  op.op = IOW_OP_PREFETCH + 1;
+  op.op = IOW_OP_WRITE_BACK + 1;
   iow_request flag = make_nop();
   flag.flags = 1u << 4;
   iow_request flow = make_nop();
   flow.flow = 1;
-  const std::array<iow_request, 10> malformed{
+  const std::array<iow_request, 11> malformed{
       op,
       flag,
       flow,
       make_request(IOW_OP_READ, fd, bytes.data(), 8, -2),
       make_request(IOW_OP_WRITE, fd, bytes.data(), 8, INT64_MIN),
       make_request(IOW_OP_PREFETCH, fd, nullptr, 8, -1),
+      make_request(IOW_OP_WRITE_BACK, fd, nullptr, 8, -1),
       make_request(IOW_OP_READ, fd, bytes.data(), uint64_t{SSIZE_MAX} + 1, 0),
       vectored(many.data(), IOV_MAX + 1),
       vectored(nullptr, 1),
