@@ -122,6 +122,12 @@ typedef struct iow_options {
      must neither block nor call this library. The line has `bytes` bytes and no newline. */
   void (*log)(const char* line, size_t bytes, void* user);
   void* log_user;
+  /* Processors for the service's own threads and the kernel's workers of their queues, as the
+     kernel writes lists: "2,4-7"; NULL: any. So I/O stays away from threads that compute, which
+     the program binds to the other processors. It makes sense only where processors are to spare:
+     beside computation on all of them, I/O would wait for its turn. What a thread of the program
+     does itself (iow_pread(), iow_wait()) runs where that thread is. */
+  const char* io_processors;
 } iow_options;
 
 /*

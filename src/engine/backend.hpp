@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include <sched.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -97,6 +98,8 @@ struct LaneOptions {
   bool single_owner = false;  ///< the owner is also the only reaper, ever (DEFER_TASKRUN)
   uint32_t threads = 4;       ///< Kind::threads: the most worker threads of this lane
   const FixedTable* fixed = nullptr;
+  /// Processors for the kernel's workers of a lane whose owner has opened it; null: any.
+  const cpu_set_t* processors = nullptr;
 };
 
 class Backend {

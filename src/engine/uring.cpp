@@ -120,6 +120,7 @@ UringLane::UringLane(const io_uring& ring, int wake_fd, const LaneOptions& optio
       wake_fd_(wake_fd),
       mode_(options.mode),
       single_owner_(options.single_owner),
+      processors_(options.processors),
       kflags_(ring.sq.kflags),
       sq_(ring_.sq),
       slots_(ring_, options.fixed),
@@ -277,6 +278,10 @@ void UringLane::start() noexcept {
   started_ = true;
   // A failure shows as -EBADFD of the next io_uring_enter.
   if ((ring_.flags & IORING_SETUP_R_DISABLED) != 0) io_uring_enable_rings(&ring_);
+  // Since 5.14; before, the workers may run anywhere.
+  if (processors_ != nullptr) {
+    io_uring_register_iowq_aff(&ring_, sizeof *processors_, processors_);
+  }
 }
 
 void UringLane::prepare_submission() noexcept {

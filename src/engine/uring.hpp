@@ -118,6 +118,7 @@ class UringLane final : public Backend {
   int wake_fd_;
   const UringMode mode_;
   const bool single_owner_;
+  const cpu_set_t* const processors_;
   const unsigned* const kflags_;
   bool abandoned_ = false;
 

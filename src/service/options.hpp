@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/processors.hpp"
 #include "engine/backend.hpp"
 #include "engine/shared_queue.hpp"
 #include "policy/event_log.hpp"
@@ -27,6 +28,8 @@ struct Options {
   /// False: what a lane does not carry is carried out by the thread that submits it, as where no
   /// thread can be had. For a process whose threads are not ours to add to.
   bool own_threads = true;
+  /// Of the service's threads and the kernel's workers of their queues; empty: any.
+  Processors io_processors = {};
   OpenLane open_lane = &engine::open_lane;
   tasking::HostKind tasks = tasking::HostKind::none;
   /// Null: direct transfers of tasks go the way of the others.

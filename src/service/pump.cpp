@@ -140,6 +140,9 @@ void* Pump::thread_main(void* self) {
 }
 
 void Pump::run() noexcept {
+  if (options_.processors != nullptr) {  // best effort; threads that this one starts inherit it
+    static_cast<void>(sched_setaffinity(0, sizeof *options_.processors, options_.processors));
+  }
   backend_ = open_lane_(options_, start_error_, start_why_);
   const Phase phase = backend_ != nullptr ? Phase::running : Phase::failed;
   phase_.store(static_cast<uint32_t>(phase), std::memory_order_release);  // pairs with start()

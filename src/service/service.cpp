@@ -19,13 +19,15 @@ engine::LaneOptions options_with(const engine::FixedTable& fixed, engine::LaneOp
   return options;
 }
 
-engine::LaneOptions reaper_options(engine::LaneOptions options) {
+engine::LaneOptions reaper_options(engine::LaneOptions options, const Processors& processors) {
   options.single_owner = true;
+  options.processors = processors.empty() ? nullptr : &processors.raw();
   return options;
 }
 
-engine::LaneOptions worker_options(engine::LaneOptions options) {
+engine::LaneOptions worker_options(engine::LaneOptions options, const Processors& processors) {
   options.kind = engine::Kind::threads;
+  options.processors = processors.empty() ? nullptr : &processors.raw();
   options.mode = engine::UringMode::plain;
   return options;
 }
@@ -37,15 +39,16 @@ Service::Service(const engine::LaneOptions& lane_options, const Options& options
       lane_options_(options_with(fixed_, lane_options)),
       open_lane_(options.open_lane),
       own_threads_(options.own_threads),
+      io_processors_(options.io_processors),
       // A test's own lanes are to see all transfers.
       opens_task_queue_(options.open_task_queue != nullptr &&
                         (options.open_lane == &engine::open_lane ||
                          options.open_task_queue != &engine::open_shared_queue)),
       engine_name_(engine::lane_name(lane_options.kind, lane_options.mode)),
       why_(std::move(why)),
-      reaper_(reaper_options(lane_options_), open_lane_, *this),
-      workers_(worker_options(lane_options_), open_lane_, *this),
-      task_queue_(options.open_task_queue, lane_options.entries, *this),
+      reaper_(reaper_options(lane_options_, io_processors_), open_lane_, *this),
+      workers_(worker_options(lane_options_, io_processors_), open_lane_, *this),
+      task_queue_(options.open_task_queue, lane_options.entries, io_processors_, *this),
       poller_(reaper_, unfinished_) {
   tasks_.host = tasking::open_task_host(options.tasks, tasks_.why);
   if (tasks_.host != nullptr) {

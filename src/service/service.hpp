@@ -203,6 +203,7 @@ class Service final : private gate::Executor, private OperationClient, private L
   const engine::LaneOptions lane_options_;
   const OpenLane open_lane_;
   const bool own_threads_;
+  const Processors io_processors_;
   const bool opens_task_queue_;
   TaskIo tasks_;
 

@@ -52,6 +52,9 @@ void TaskQueue::abandon() noexcept {
 void* TaskQueue::thread_main(void* self) {
   pthread_setname_np(pthread_self(), "ioweave-tasks");
   auto& queue = *static_cast<TaskQueue*>(self);
+  if (!queue.processors_.empty()) {
+    static_cast<void>(sched_setaffinity(0, sizeof(cpu_set_t), &queue.processors_.raw()));
+  }
   while (!queue.stop_.load(std::memory_order_acquire)) {
     queue.reap(true);
   }

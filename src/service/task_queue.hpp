@@ -23,8 +23,9 @@ namespace ioweave::service {
 /// Thread-safe, except start() (the service's lock), stop(), abandon() and destruction.
 class TaskQueue {
  public:
-  TaskQueue(OpenTaskQueue open, uint32_t entries, OperationClient& client) noexcept
-      : open_(open), entries_(entries), client_(client) {}
+  TaskQueue(OpenTaskQueue open, uint32_t entries, const Processors& processors,
+            OperationClient& client) noexcept
+      : open_(open), entries_(entries), processors_(processors), client_(client) {}
 
   /// 0, or -errno with a sentence in `why`.
   [[nodiscard]] int start(std::string& why) noexcept;
@@ -59,6 +60,7 @@ class TaskQueue {
 
   const OpenTaskQueue open_;
   const uint32_t entries_;
+  const Processors& processors_;  ///< of its thread; empty: any
   OperationClient& client_;
   std::unique_ptr<engine::SharedQueue> queue_;
   pthread_t thread_{};

@@ -135,7 +135,8 @@ class QueueOfTasks : public ::testing::Test, protected OperationClient {
   std::vector<iow_request> requests_;
   std::vector<iow_request*> ended_;
   std::vector<iow_request*> refused_;
-  TaskQueue queue_{&open_scripted, kEntries, *this};
+  const Processors anywhere_;
+  TaskQueue queue_{&open_scripted, kEntries, anywhere_, *this};
 };
 
 TEST_F(QueueOfTasks, WhoeverComesByGetsWhatHasEnded) {

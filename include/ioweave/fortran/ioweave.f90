@@ -88,6 +88,7 @@ module ioweave
     integer(c_int32_t) :: reserved(3) = 0
     type(c_funptr) :: log = c_null_funptr
     type(c_ptr) :: log_user = c_null_ptr
+    type(c_ptr) :: io_processors = c_null_ptr
   end type
 
   type, bind(C) :: iow_device_options

@@ -116,6 +116,25 @@ bool to_task_options(const iow_options& given, service::Options& options, std::s
          in_range(options.poll_max_us, options.poll_min_us, kMost, "poll_max_us", why);
 }
 
+bool to_io_processors(const iow_options& given, service::Options& options, std::string& why) {
+  if (given.io_processors == nullptr) {
+    return true;
+  }
+  if (!Processors::parse(given.io_processors, options.io_processors, why)) {
+    why = "io_processors: " + why;
+    return false;
+  }
+  const Processors allowed = Processors::allowed();
+  for (unsigned i = 0; i < CPU_SETSIZE; ++i) {
+    if (options.io_processors.has(i) && !allowed.has(i)) {
+      why = "io_processors: this process may not use processor " + std::to_string(i) + ", only " +
+            allowed.to_text();
+      return false;
+    }
+  }
+  return true;
+}
+
 bool to_service_options(const iow_options& given, service::Options& options, std::string& why) {
   if (!in_range(number_of(given.engine), IOW_ENGINE_AUTO, IOW_ENGINE_THREADS, "engine", why) ||
       !in_range(number_of(given.mode), IOW_MODE_PLAIN, IOW_MODE_IOPOLL, "mode", why)) {
@@ -137,7 +156,7 @@ bool to_service_options(const iow_options& given, service::Options& options, std
       log(line.data(), line.size(), user);
     };
   }
-  return to_task_options(given, options, why) &&
+  return to_io_processors(given, options, why) && to_task_options(given, options, why) &&
          in_range(options.queue_depth, 1, 4096, "queue_depth", why) &&
          in_range(options.threads, 1, 256, "threads", why);
 }

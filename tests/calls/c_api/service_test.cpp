@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <ostream>
 #include <string>
@@ -88,6 +90,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"queue_depth_4097",
                   [](iow_options& o) { o.queue_depth = 4097; },
                   {"queue_depth", "1..4096", "4097"}},
+        BadOption{"io_processors_no_list",
+                  [](iow_options& o) { o.io_processors = "1-"; },
+                  {"io_processors", "'1-'", "0,2-5"}},
+        BadOption{"io_processors_elsewhere",
+                  [](iow_options& o) { o.io_processors = "1023"; },
+                  {"io_processors", "may not use processor 1023, only"}},
         BadOption{
             "threads_257", [](iow_options& o) { o.threads = 257; }, {"threads", "1..256", "257"}}),
     [](const auto& option) { return std::string(option.param.name); });
@@ -122,6 +130,60 @@ TEST(COpen, SetsTheTextToNullWhereItSucceeds) {
   const OwnedService owned(service);
   EXPECT_FALSE(text.untouched());
   EXPECT_EQ(text.str(), "");
+}
+
+/// The processors of this process's threads with such a name, "" in between; sorted and unique.
+std::vector<std::string> processors_of_threads(const std::string& name) {
+  std::vector<std::string> found;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    bool is_named = false;
+    for (std::string line; std::getline(status, line);) {
+      is_named = is_named || line.rfind("Name:\t" + name, 0) == 0;
+      if (is_named && line.rfind("Cpus_allowed_list:\t", 0) == 0) {
+        found.push_back(line.substr(line.find('\t') + 1));
+      }
+    }
+  }
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+TEST(COpen, ItsThreadsAndTheKernelsWorkersKeepToTheProcessorsForIo) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  if (CPU_COUNT(&allowed) < 2) {
+    GTEST_SKIP() << "this process may use one processor only";
+  }
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &allowed)) {
+    --last;
+  }
+  const std::string wanted = std::to_string(last);
+  for (const iow_engine engine : {IOW_ENGINE_URING, IOW_ENGINE_THREADS}) {
+    iow_options options{};
+    options.engine = engine;
+    options.io_processors = wanted.c_str();
+    const OwnedService service = open_service(options);
+    ASSERT_NE(service, nullptr);
+    const TempFile file(4096);
+    Calls calls;
+    std::array<std::byte, 4096> bytes{};
+    std::array<iow_request, 4> requests{};
+    for (iow_request& request : requests) {
+      request = make_request(IOW_OP_WRITE, file.fd(), bytes.data(), bytes.size(), 0);
+      request.callback = &note_call;
+      request.user = &calls;
+      iow_request* const one = &request;
+      ASSERT_EQ(iow_submit(service.get(), &one, 1), 1);
+    }
+    await(calls.count, 4);
+    EXPECT_EQ(processors_of_threads("ioweave-"), std::vector<std::string>{wanted});
+    const std::vector<std::string> workers = processors_of_threads("iou-wrk-");
+    EXPECT_TRUE(workers.empty() || workers == std::vector<std::string>{wanted})
+        << ::testing::PrintToString(workers);
+  }
 }
 
 TEST(COpen, NowhereToPutTheServiceIsRefusedWithAText) {
