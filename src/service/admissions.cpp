@@ -6,41 +6,45 @@
 
 #include <sched.h>
 
-#include "base/assert.hpp"
 #include "service/driving_here.hpp"
 #include "service/service.hpp"
+#include "service/wait.hpp"
 
 namespace ioweave::service {
 
-int64_t Admissions::ask(uint32_t flow, uint64_t bytes, Admitted admitted, void* user,
-                        bool& may_start) noexcept {
+bool Admissions::ask(uint32_t flow, uint64_t bytes, Admitted admitted, void* user,
+                     int64_t& number) noexcept {
   std::shared_ptr<Operation> asked;
-  int64_t number = 0;
   try {
     asked = std::make_shared<Operation>();
     const std::lock_guard guard(lock_);
     if (closing_.load(std::memory_order_relaxed)) {
-      return -ECANCELED;
+      number = -ECANCELED;
+      return true;
     }
-    number = next_++;
-    operations_.emplace(number, asked);  // first: it may be admitted, and end, before admit() ends
+    asked->number = next_++;
+    // First: it may be admitted, and end, before admit() ends.
+    operations_.emplace(asked->number, asked);
   } catch (const std::bad_alloc&) {
-    return -ENOMEM;
+    number = -ENOMEM;
+    return true;
   }
-  asked->number = number;
+  number = asked->number;  // `number` may be gone once somebody is told
   asked->admitted = admitted;
   asked->user = user;
+  bool may_start = false;
   try {
     may_start = gate_.admit({*this, asked.get(), flow, bytes}, asked->id);
   } catch (const std::bad_alloc&) {
     const std::lock_guard guard(lock_);
-    operations_.erase(number);
-    return -ENOMEM;
+    operations_.erase(asked->number);
+    number = -ENOMEM;
+    return true;
   }
   if (may_start) {
     asked->is_admitted.store(true, std::memory_order_relaxed);
   }
-  return number;
+  return may_start;
 }
 
 /// The gate lets it go. The operation may end, and be gone, as soon as somebody is told.
@@ -110,37 +114,29 @@ void Admissions::close() noexcept {
 
 // ---- The service's calls
 
-/// A task that is paused until the gate admits its operation.
-class Service::PausedAdmission final : public tasking::TaskPause {
- public:
-  PausedAdmission(Service& service, uint32_t flow, uint64_t bytes) noexcept
-      : TaskPause(*service.tasks_.host), service_(service), flow_(flow), bytes_(bytes) {}
+namespace {
 
-  void start() noexcept override {
-    bool may_start = false;
-    const auto admitted = [](int64_t number, void* user) {
-      static_cast<PausedAdmission*>(user)->end(number);
-    };
-    const int64_t number = service_.admissions_.ask(flow_, bytes_, admitted, this, may_start);
-    if (may_start || number < 0) {
-      end(number);  // else the pause may be gone
-    }
+/// A caller that waits until the gate admits its operation.
+class AdmissionWait final : public Wait {
+ public:
+  AdmissionWait(Admissions& admissions, uint32_t flow, uint64_t bytes) noexcept
+      : admissions_(admissions), flow_(flow), bytes_(bytes) {}
+
+  bool begin() noexcept override {
+    const auto admitted = [](int64_t, void* user) { static_cast<AdmissionWait*>(user)->end(); };
+    return admissions_.ask(flow_, bytes_, admitted, this, number_);
   }
-  int64_t help() noexcept override { return service_.help_reaper(); }
+  bool withdraw() noexcept override { return admissions_.withdraw(number_) == 0; }
   [[nodiscard]] int64_t number() const noexcept { return number_; }
 
  private:
-  void end(int64_t number) noexcept {
-    number_ = number;
-    service_.tasks_.counters.paused.fetch_sub(1, std::memory_order_relaxed);
-    complete();
-  }
-
-  Service& service_;
+  Admissions& admissions_;
   const uint32_t flow_;
   const uint64_t bytes_;
   int64_t number_ = 0;
 };
+
+}  // namespace
 
 int64_t Service::admit(uint32_t flow, uint64_t bytes) noexcept {
   if (is_inherited()) {
@@ -149,44 +145,9 @@ int64_t Service::admit(uint32_t flow, uint64_t bytes) noexcept {
   if (!gate_.knows(flow)) {
     return -EINVAL;
   }
-  const tasking::Task task = current_task();
-  if (task != nullptr && tasks_.host->can_pause(task) && count_pause()) {
-    const int64_t number = pause_until_admitted(flow, bytes);
-    tasks_.counters.held.fetch_sub(1, std::memory_order_relaxed);
-    return number;
-  }
-  tasking::ThreadEvent event{};
-  static_cast<void>(event.prepare());
-  bool may_start = false;
-  const int64_t number = admissions_.ask(
-      flow, bytes,
-      [](int64_t, void* user) { static_cast<tasking::ThreadEvent*>(user)->complete(); }, &event,
-      may_start);
-  if (number < 0 || may_start) {
-    return number;
-  }
-  // Whom a task waits for may need this very worker.
-  const bool lets_others_run = task == nullptr || tasks_.host->can_poll();
-  if (!lets_others_run && admissions_.withdraw(number) == 0) {
-    return -EAGAIN;
-  }
-  while (!event.done()) {
-    if (task != nullptr && lets_others_run) {
-      tasking::sleep_briefly(*tasks_.host);
-    } else {
-      event.sleep(-1);
-    }
-  }
-  return number;
-}
-
-/// Not to be inlined: what the compiler knows of this thread must not outlive the pause.
-__attribute__((noinline)) int64_t Service::pause_until_admitted(uint32_t flow,
-                                                                uint64_t bytes) noexcept {
-  PausedAdmission pause(*this, flow, bytes);
-  tasks_.host->pause(pause);
-  IOW_ASSERT(pause.done());
-  return pause.number();
+  AdmissionWait wait(admissions_, flow, bytes);
+  const int error = wait_for(wait, -1);
+  return error != 0 ? error : wait.number();
 }
 
 int64_t Service::admit(uint32_t flow, uint64_t bytes, Admissions::Admitted admitted,
@@ -197,12 +158,11 @@ int64_t Service::admit(uint32_t flow, uint64_t bytes, Admissions::Admitted admit
   if (admitted == nullptr || !gate_.knows(flow)) {
     return -EINVAL;
   }
-  bool may_start = false;
-  const int64_t operation = admissions_.ask(flow, bytes, admitted, user, may_start);
-  if (may_start) {
-    admitted(operation, user);
+  int64_t number = 0;
+  if (admissions_.ask(flow, bytes, admitted, user, number) && number > 0) {
+    admitted(number, user);
   }
-  return operation;
+  return number;
 }
 
 int Service::finish(int64_t operation, int64_t result) noexcept {

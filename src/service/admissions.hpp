@@ -23,11 +23,11 @@ class Admissions final : public gate::Executor {
 
   explicit Admissions(gate::Gate& gate) noexcept : gate_(gate) {}
 
-  /// The number of the operation, above 0, -ENOMEM, or -ECANCELED after close(). Where `may_start`
-  /// is set, it is admitted and `admitted` is not called; otherwise it is called once, perhaps
-  /// already by another thread.
-  [[nodiscard]] int64_t ask(uint32_t flow, uint64_t bytes, Admitted admitted, void* user,
-                            bool& may_start) noexcept;
+  /// Sets `number` to that of the operation, above 0, to -ENOMEM, or to -ECANCELED after close().
+  /// Returns true where `admitted` is not called: the operation may start, or there is none. Else
+  /// it is called once, perhaps already by another thread.
+  [[nodiscard]] bool ask(uint32_t flow, uint64_t bytes, Admitted admitted, void* user,
+                         int64_t& number) noexcept;
   /// 0; -ENOENT: there is none of that number; -EBUSY: it waits.
   int finish(int64_t operation, int64_t result) noexcept;
   /// 0: it waited, and `admitted` will not be called; -EALREADY: it is admitted, or there is none.

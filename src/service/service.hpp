@@ -52,6 +52,7 @@
 #include "service/task_io.hpp"
 #include "service/task_poller.hpp"
 #include "service/task_queue.hpp"
+#include "service/wait.hpp"
 
 namespace ioweave::service {
 
@@ -113,12 +114,17 @@ class Service final : private gate::Executor, private OperationClient, private L
   [[nodiscard]] int finish(int64_t operation, int64_t result) noexcept;
   [[nodiscard]] int withdraw(int64_t operation) noexcept;
 
+  /// Waits for something that ends elsewhere; pauses the task where the caller is one that can be
+  /// paused, and then without regard to the time. 0; -ETIME: withdrawn, the time is over; -EAGAIN:
+  /// withdrawn, for the caller is in a task that can neither be paused nor let others run.
+  [[nodiscard]] int wait_for(Wait& wait, int64_t timeout_ns) noexcept;
+
   void statistics(iow_stats& sum) const noexcept;
 
  private:
+  friend class Wait::Pause;
   class Submitting;
   class PausedTransfer;
-  class PausedAdmission;
 
   Service(const engine::LaneOptions& lane_options, const Options& options, std::string why);
   ~Service();
@@ -168,7 +174,7 @@ class Service final : private gate::Executor, private OperationClient, private L
   [[nodiscard]] bool is_alone() noexcept;
   [[nodiscard]] bool count_pause() noexcept;
   void pause_task(iow_request& request) noexcept;
-  int64_t pause_until_admitted(uint32_t flow, uint64_t bytes) noexcept;
+  void pause_until_ended(Wait& wait) noexcept;
   int64_t help_reaper() noexcept;
   int64_t finish_on_thread(const Call& call, iow_request& request) noexcept;
   void submit_for_task(iow_request& request) noexcept;
