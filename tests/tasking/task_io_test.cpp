@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ioweave/streams.h"
 #include "tasking/task_service.hpp"
 
 namespace ioweave::test {
@@ -117,6 +118,50 @@ TEST_P(BlockingInTask, ATaskThatWaitsToBeAdmittedIsPaused) {
   workers->wait();
   EXPECT_EQ(admitted, kTasks);
   EXPECT_EQ(stats().paused, 0u);
+}
+
+/// The only worker of those that wait for a buffer runs what comes behind them.
+TEST_P(BlockingInTask, ATaskThatWaitsForABufferIsPaused) {
+  open(1);
+  const TempFile result;
+  iow_write_stream_options options{};
+  options.buffer_bytes = kBlock;
+  options.budget_bytes = kBlock;
+  iow_write_stream* stream = nullptr;
+  ASSERT_EQ(iow_write_stream_open(service, &stream, &options, nullptr), 0);
+  const int file = iow_write_stream_create(stream, result.path().c_str(), nullptr, nullptr);
+  ASSERT_EQ(file, 0);
+  iow_lease held{};
+  ASSERT_EQ(iow_lease_begin(stream, &held, -1), 0);
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&, task] {
+      set_errno(EDOM);
+      iow_lease lease{};
+      EXPECT_EQ(iow_lease_begin(stream, &lease, -1), 0);
+      EXPECT_EQ(get_errno(), EDOM);
+      const std::vector<std::byte> content = pattern(task * kBlock, kBlock);
+      std::copy(content.begin(), content.end(), static_cast<std::byte*>(lease.data));
+      EXPECT_EQ(iow_lease_write(&lease, file, kBlock, offset_of(task)), 0);
+      EXPECT_EQ(get_errno(), EDOM);
+    });
+  }
+  std::atomic<bool> other{false};
+  workers->spawn([&] { other = true; });
+  while (!other || stats().paused != kTasks) {
+    std::this_thread::yield();
+  }
+  iow_lease_end(&held);
+  workers->spawn([&] {
+    EXPECT_EQ(iow_write_stream_sync(stream, file), 0);
+    EXPECT_EQ(iow_write_stream_flush(stream, IOW_ALL_FILES), 0);
+  });
+  workers->wait();
+  EXPECT_EQ(stats().paused, 0u);
+  EXPECT_EQ(iow_write_stream_close(stream, 0, nullptr), 0);
+  std::vector<std::byte> found(kTasks * kBlock);
+  ASSERT_EQ(::pread(result.fd(), found.data(), found.size(), 0),
+            static_cast<ssize_t>(found.size()));
+  EXPECT_EQ(found, pattern(0, kTasks * kBlock));
 }
 
 /// oneTBB's tasks may not go on on another thread between iow_task_begin() and iow_task_end(), and

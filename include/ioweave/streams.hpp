@@ -1,0 +1,163 @@
+// Ioweave's streams for C++20: RAII over the C interface of streams.h, which holds the contracts.
+//
+//   ioweave::WriteStream results(service);
+//   int file = results.create("result.bin");
+//   for (...) {
+//     ioweave::Lease lease = results.lease();
+//     size_t bytes = compute(lease.data());          // a span of all its bytes
+//     lease.append(file, bytes);
+//   }
+//   results.close();                                 // durable; throws the first error
+//
+// Errors are std::system_error, thrown on the calling thread only.
+#ifndef IOWEAVE_STREAMS_HPP
+#define IOWEAVE_STREAMS_HPP
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "ioweave/ioweave.hpp"
+#include "ioweave/streams.h"
+
+namespace ioweave {
+
+/// A buffer to fill. One that is destroyed without having been handed over writes nothing. It may
+/// outlive its stream, but then no longer be written.
+class Lease {
+ public:
+  Lease() noexcept = default;
+  explicit Lease(const iow_lease& raw) noexcept : raw_(raw) {}
+  Lease(Lease&& other) noexcept : raw_(std::exchange(other.raw_, iow_lease{})) {}
+  Lease& operator=(Lease&& other) noexcept {
+    if (this != &other) {
+      iow_lease_end(&raw_);
+      raw_ = std::exchange(other.raw_, iow_lease{});
+    }
+    return *this;
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease() { iow_lease_end(&raw_); }
+
+  /// All bytes of the buffer.
+  [[nodiscard]] std::span<std::byte> data() const noexcept {
+    return {static_cast<std::byte*>(raw_.data), raw_.bytes};
+  }
+  /// The same as values of type T, as many as fit.
+  template <typename T>
+  [[nodiscard]] std::span<T> as() const noexcept {
+    return {static_cast<T*>(raw_.data), raw_.bytes / sizeof(T)};
+  }
+  [[nodiscard]] explicit operator bool() const noexcept { return raw_.data != nullptr; }
+
+  /// Hand the first `bytes` over; the lease is empty afterwards, whatever happens.
+  void write(int file, size_t bytes, off_t offset) {
+    check(iow_lease_write(&raw_, file, bytes, offset), "iow_lease_write");
+  }
+  void append(int file, size_t bytes) {
+    check(iow_lease_append(&raw_, file, bytes), "iow_lease_append");
+  }
+
+ private:
+  iow_lease raw_{};
+};
+
+/// Writes results while the program computes. Thread-safe but for construction, moving, close() and
+/// destruction. The service must outlive it.
+class WriteStream {
+ public:
+  /// Throws std::system_error whose text names the option at fault.
+  explicit WriteStream(Service& service, const iow_write_stream_options& options = {}) {
+    char* text = nullptr;
+    iow_write_stream* opened = nullptr;
+    const int error = iow_write_stream_open(service.raw(), &opened, &options, &text);
+    stream_.reset(opened);
+    throw_text(error, text, "iow_write_stream_open");
+  }
+
+  /// Returns the number of the file. The text of what is thrown names the path.
+  int create(const std::filesystem::path& path, const iow_write_file_options& options = {}) {
+    char* text = nullptr;
+    const int file = iow_write_stream_create(raw(), path.c_str(), &options, &text);
+    return throw_text(file, text, path.c_str());
+  }
+
+  /// Waits for a buffer.
+  [[nodiscard]] Lease lease() {
+    iow_lease lease;
+    check(iow_lease_begin(raw(), &lease, -1), "iow_lease_begin");
+    return Lease(lease);
+  }
+  /// Returns nothing if there is no buffer within the time.
+  [[nodiscard]] std::optional<Lease> lease_within(std::chrono::nanoseconds timeout) {
+    iow_lease lease;
+    const int error = iow_lease_begin(raw(), &lease, timeout.count());
+    if (error == -ETIME || error == -EAGAIN) {
+      return std::nullopt;
+    }
+    check(error, "iow_lease_begin");
+    return Lease(lease);
+  }
+
+  /// Copy bytes into buffers of the stream, for this offset or behind what was appended before.
+  void write(int file, std::span<const std::byte> bytes, off_t offset) {
+    check(iow_write_stream_copy(raw(), file, bytes.data(), bytes.size(), offset), "write");
+  }
+  void append(int file, std::span<const std::byte> bytes) {
+    check(iow_write_stream_copy(raw(), file, bytes.data(), bytes.size(), -1), "append");
+  }
+
+  void flush(int file = IOW_ALL_FILES) {
+    fail_with_text(iow_write_stream_flush(raw(), file), file);
+  }
+  void sync(int file = IOW_ALL_FILES) { fail_with_text(iow_write_stream_sync(raw(), file), file); }
+  void end(int file, bool durable = true) {
+    check(iow_write_stream_end(raw(), file, durable ? 1 : 0), "iow_write_stream_end");
+  }
+  /// Ends everything. A stream that is destroyed without it drops what went wrong.
+  void close(bool durable = true) {
+    char* text = nullptr;
+    const int error = iow_write_stream_close(stream_.release(), durable ? 1 : 0, &text);
+    throw_text(error, text, "iow_write_stream_close");
+  }
+
+  [[nodiscard]] iow_write_stream_stats stats() const {
+    iow_write_stream_stats stats{};
+    stats.size = sizeof stats;
+    check(iow_write_stream_get_stats(raw(), &stats), "iow_write_stream_get_stats");
+    return stats;
+  }
+  [[nodiscard]] iow_write_stream* raw() const noexcept { return stream_.get(); }
+
+ private:
+  static int throw_text(int result, char* text, const char* what) {
+    const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
+    return check(result, owned != nullptr ? owned.get() : what);
+  }
+  void fail_with_text(int result, int file) const {
+    if (result < 0) {
+      char* text = nullptr;
+      static_cast<void>(iow_write_stream_error(raw(), file, &text));
+      throw_text(result, text, "write stream");
+    }
+  }
+
+  struct Close {
+    void operator()(iow_write_stream* stream) const noexcept {
+      iow_write_stream_close(stream, 0, nullptr);
+    }
+  };
+  std::unique_ptr<iow_write_stream, Close> stream_;
+};
+
+}  // namespace ioweave
+
+#endif  // IOWEAVE_STREAMS_HPP

@@ -1,0 +1,42 @@
+#pragma once
+
+// A file that a stream writes: its descriptors, with and without the page cache, and its size.
+
+#include <cstdint>
+#include <string>
+
+#include "base/descriptor.hpp"
+#include "ioweave/streams.h"
+
+namespace ioweave::stream {
+
+class TargetFile {
+ public:
+  TargetFile() = default;
+
+  /// Opens it as iow_write_stream_create() says. 0, or -errno with a sentence in `why`. Once.
+  [[nodiscard]] int open(const std::string& path, const iow_write_file_options& options,
+                         iow_write_path way, std::string& why);
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// Goes through the page cache.
+  [[nodiscard]] int cached_fd() const noexcept { return cached_.get(); }
+  /// Goes past it; -1: the file system has no such way.
+  [[nodiscard]] int direct_fd() const noexcept { return direct_.get(); }
+  /// Bytes that it had when it was opened.
+  [[nodiscard]] int64_t kept_bytes() const noexcept { return kept_bytes_; }
+
+  /// Cuts off what was allocated behind `end`, where what was written ends. 0 or -errno.
+  [[nodiscard]] int trim(int64_t end) noexcept;
+
+ private:
+  [[nodiscard]] int allocate(uint64_t bytes) noexcept;
+
+  std::string path_;
+  Descriptor cached_;
+  Descriptor direct_;
+  int64_t kept_bytes_ = 0;
+  int64_t allocated_bytes_ = 0;
+};
+
+}  // namespace ioweave::stream
