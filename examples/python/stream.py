@@ -29,7 +29,7 @@ def advance(plate: np.ndarray, out: np.ndarray) -> None:
 def advance_and_write(plate: np.ndarray, out: np.ndarray, file: ioweave.WriteStreamFile) -> None:
     """Computes a step into a lease, and into `out` for the next one."""
     with file.lease() as lease:  # waits only while all buffers are being written
-        room = np.frombuffer(lease, dtype=plate.dtype, count=plate.size).reshape(plate.shape)
+        room = np.frombuffer(memoryview(lease), plate.dtype, plate.size).reshape(plate.shape)
         advance(plate, room)
         out[:] = room
         del room  # a lease with a view of it is not handed over

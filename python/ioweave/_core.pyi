@@ -687,8 +687,8 @@ class Arrivals:
         """Returns the futures that arrived since the last call, in order."""
 
     def expect(self, transfer: Awaited, future: Any) -> bool:
-        """Lets the future arrive when the transfer, or the wait for a lease, ends. Returns False if it will not arrive,
-        because result() would not sleep."""
+        """Lets the future arrive when the transfer, or the wait for a lease, ends. Returns False if
+        it will not arrive, because result() would not sleep."""
 
 class WriteStream:
     """A write stream, which `ioweave.WriteStream` wraps."""

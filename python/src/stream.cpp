@@ -104,8 +104,8 @@ OpenStream::OpenStream(nb::object service, const WriteStreamSettings& settings)
     : service_kept_(std::move(service)) {
   const iow_write_stream_options options = options_of(settings);
   char* text = nullptr;
-  const int error = iow_write_stream_open(nb::cast<OpenService&>(service_kept_).raw(), &stream_,
-                                          &options, &text);
+  const int error =
+      iow_write_stream_open(nb::cast<OpenService&>(service_kept_).raw(), &stream_, &options, &text);
   const std::string why = take_text(text);
   if (error == -EINVAL) {
     throw nb::value_error(why.c_str());
@@ -445,8 +445,8 @@ int Lease::get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_ValueError, "the lease was handed over or released");
     return -1;
   }
-  const int status = PyBuffer_FillInfo(view, self, raw_.data,
-                                       static_cast<Py_ssize_t>(raw_.bytes), 0, flags);
+  const int status =
+      PyBuffer_FillInfo(view, self, raw_.data, static_cast<Py_ssize_t>(raw_.bytes), 0, flags);
   exports_ += status == 0 ? 1 : 0;
   return status;
 }
@@ -596,13 +596,16 @@ void bind_lease(nb::module_& module) {
   type.def_prop_ro("nbytes", &Lease::nbytes);
   type.def("__len__", &Lease::nbytes);
   type.def("__enter__", [](nb::handle_t<Lease> self) { return nb::borrow(self); });
-  type.def("__exit__", [](Lease& self, nb::object kind, nb::handle, nb::handle) {
-    if (kind.is_none()) {
-      self.release();
-    } else {
-      self.release_unless_exported();
-    }
-  }, nb::arg("kind").none(), nb::arg("error").none(), nb::arg("traceback").none());
+  type.def(
+      "__exit__",
+      [](Lease& self, nb::object kind, nb::handle, nb::handle) {
+        if (kind.is_none()) {
+          self.release();
+        } else {
+          self.release_unless_exported();
+        }
+      },
+      nb::arg("kind").none(), nb::arg("error").none(), nb::arg("traceback").none());
 
   nb::class_<AskHandle, Awaited> ask(module, "LeaseAsk");
   ask.def("done", [](const AskHandle& self) { return self->ending().done(); });
@@ -644,11 +647,12 @@ void bind_streams(nb::module_& module) {
   stream.def_prop_ro("closed", &OpenStream::closed);
 
   nb::class_<StreamFile> file(module, "StreamFile");
-  file.def("write", [](StreamFile& self, nb::handle data, int64_t offset) {
-    self.copy(data, offset);
-  }, nb::arg("data"), nb::arg("offset"));
-  file.def("append", [](StreamFile& self, nb::handle data) { self.copy(data, std::nullopt); },
-           nb::arg("data"));
+  file.def(
+      "write", [](StreamFile& self, nb::handle data, int64_t offset) { self.copy(data, offset); },
+      nb::arg("data"), nb::arg("offset"));
+  file.def(
+      "append", [](StreamFile& self, nb::handle data) { self.copy(data, std::nullopt); },
+      nb::arg("data"));
   file.def("alease", [](nb::handle_t<StreamFile> self) {
     return AskHandle(LeaseAsk::ask(nb::borrow(self)));
   });

@@ -188,8 +188,7 @@ bool Ending::expect(const std::shared_ptr<Inbox>& inbox, nb::object future) {
   return true;
 }
 
-void Ending::sleep(std::optional<double> timeout_seconds, const char* still,
-                   const FileName& name) {
+void Ending::sleep(std::optional<double> timeout_seconds, const char* still, const FileName& name) {
   if (done()) {
     return;
   }
@@ -216,9 +215,7 @@ void Ending::sleep(std::optional<double> timeout_seconds, const char* still,
 // ---- Transfer ----------------------------------------------------------------------------------
 
 Transfer::Transfer(Descriptor& file, iow_op op)
-    : name_(file.name()),
-      service_(file.service()),
-      file_kept_(nb::find(file)) {
+    : name_(file.name()), service_(file.service()), file_kept_(nb::find(file)) {
   request_.op = static_cast<uint8_t>(op);
   request_.callback = &Transfer::on_end;
   request_.user = this;

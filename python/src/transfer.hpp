@@ -84,8 +84,9 @@ struct Arrivals {
   std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();
 };
 
-/// An end that threads and event loops wait for. It comes once, from any thread, which needs no GIL.
-/// The other methods are for threads with the GIL (or without one, on interpreters that have none).
+/// An end that threads and event loops wait for. It comes once, from any thread, which needs no
+/// GIL. The other methods are for threads with the GIL (or without one, on interpreters that have
+/// none).
 class Ending {
  public:
   Ending();

@@ -15,12 +15,20 @@ import tempfile
 import textwrap
 import threading
 import unittest
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ioweave
 import numpy as np
 
 PAGE = 4096
+
+
+def array_of(lease: ioweave.Lease, dtype: type[np.generic] = np.uint8) -> np.ndarray:
+    """Returns an array on the memory of a lease. The stubs of numpy do not list such buffers."""
+    return np.frombuffer(lease, dtype=dtype)  # type: ignore[call-overload, no-any-return]
 
 
 class Streams(unittest.TestCase):
@@ -30,12 +38,12 @@ class Streams(unittest.TestCase):
         self.folder = Path(folder.name)
         self.path = self.folder / "file"
 
-    def stream(self, buffers: int = 2, **options: object) -> ioweave.WriteStream:
+    def stream(self, buffers: int = 2, **options: Any) -> ioweave.WriteStream:
         """Returns a stream with buffers of a page."""
         stream = ioweave.WriteStream(
             buffer_bytes=PAGE,
             budget_bytes=buffers * PAGE,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
         self.addCleanup(stream.close, durable=False)
         return stream
@@ -52,7 +60,7 @@ class Contents(Streams):
         data = random.Random(1).randbytes(200_000)
         for path in ("auto", "buffered"):
             with self.subTest(path):
-                stream = ioweave.WriteStream(buffer_bytes=PAGE, path=path)  # type: ignore[arg-type]
+                stream = ioweave.WriteStream(buffer_bytes=PAGE, path=path)
                 with stream:
                     file = stream.create(self.path)
                     at = 0
@@ -123,7 +131,7 @@ class Arrays(Streams):
             file = stream.create(self.path)
             for row in there:
                 with file.lease() as lease:
-                    np.multiply(row, 1.0, out=np.frombuffer(lease, dtype=np.float64))
+                    np.multiply(row, 1.0, out=array_of(lease, np.float64))
                     lease.append(row.nbytes)
         np.testing.assert_array_equal(np.fromfile(self.path).reshape(16, 512), there)
 
@@ -147,7 +155,7 @@ class Arrays(Streams):
 class Leases(Streams):
     def test_a_lease_is_writable_memory_at_a_page(self) -> None:
         with self.stream().create(self.path).lease() as lease:
-            array = np.frombuffer(lease, dtype=np.uint8)
+            array = array_of(lease)
             self.assertEqual((len(lease), lease.nbytes, array.nbytes), (PAGE, PAGE, PAGE))
             self.assertEqual(array.ctypes.data % PAGE, 0)
             self.assertTrue(array.flags.writeable)
@@ -157,9 +165,9 @@ class Leases(Streams):
         with self.stream() as stream:
             file = stream.create(self.path)
             lease = file.lease()
-            array = np.frombuffer(lease, dtype=np.uint8)
+            array = array_of(lease)
             array[:] = 1
-            for give in (lambda: lease.append(8), lambda: lease.write(0, 8), lease.release):
+            for give in (partial(lease.append, 8), partial(lease.write, 0, 8), lease.release):
                 with self.assertRaisesRegex(BufferError, "a view of the lease is in use"):
                     give()
             array[:] = 2  # it still is the program's
@@ -169,9 +177,12 @@ class Leases(Streams):
 
     def test_memory_is_out_of_reach_after_the_end_of_its_lease(self) -> None:
         file = self.stream().create(self.path)
-        for end in (lambda one: one.append(1), lambda one: one.release()):
+        for is_written in (True, False):
             lease = file.lease()
-            end(lease)
+            if is_written:
+                lease.append(1)
+            else:
+                lease.release()
             self.assertEqual(lease.nbytes, 0)
             with self.assertRaisesRegex(ValueError, "handed over or released"):
                 memoryview(lease)
@@ -197,9 +208,8 @@ class Leases(Streams):
             file.lease().release()
             file.lease()
             gc.collect()
-            with file.lease():
-                with self.assertRaises(BlockingIOError):
-                    file.lease()
+            with file.lease(), self.assertRaises(BlockingIOError):
+                file.lease()
             file.lease().release()
         self.assertEqual(self.path.read_bytes(), b"")
 
@@ -209,7 +219,7 @@ class Leases(Streams):
                 streams.append(stream)
                 files.append(stream.create(self.path))
                 with files[0].lease() as lease:
-                    array = np.frombuffer(lease, dtype=np.uint8)
+                    array = array_of(lease)
                     array[:] = 1
                     raise LookupError("mine")
 
@@ -245,10 +255,9 @@ class Waiting(Streams):
     def test_a_signal_ends_the_wait_for_a_lease(self) -> None:
         file = self.stream(buffers=1).create(self.path)
         main = threading.get_ident()
-        with file.lease():
-            with self.assertRaises(KeyboardInterrupt):
-                threading.Thread(target=signal.pthread_kill, args=(main, signal.SIGINT)).start()
-                file.lease()
+        with file.lease(), self.assertRaises(KeyboardInterrupt):
+            threading.Thread(target=signal.pthread_kill, args=(main, signal.SIGINT)).start()
+            file.lease()
         file.lease(0).release()  # nobody else is in line
 
     def test_leases_can_be_awaited(self) -> None:
@@ -385,16 +394,17 @@ class Closed(Streams):
 
 class BadOptions(Streams):
     def test_options_out_of_range_are_named(self) -> None:
-        for options in (
+        wrong: tuple[dict[str, Any], ...] = (
             {"buffer_bytes": -1},
             {"buffer_bytes": 1},
             {"budget_bytes": 5},
             {"overflow": "wait"},
             {"path": "fast"},
-        ):
+        )
+        for options in wrong:
             (name,) = options
             with self.subTest(name), self.assertRaisesRegex(ValueError, name):
-                ioweave.WriteStream(**options)  # type: ignore[arg-type]
+                ioweave.WriteStream(**options)
 
     def test_bad_paths_are_refused(self) -> None:
         stream = self.stream()
@@ -424,14 +434,19 @@ class Failures(Streams):
         self.assertEqual((error.errno, error.filename), (errno.ENOSPC, str(path)))
         self.assertIn("No space left on device", str(error))
 
+    def expect_refusal(self, call: Callable[[], None]) -> None:
+        with self.assertRaises(OSError) as refused:
+            call()
+        self.assertEqual(refused.exception.errno, errno.ECANCELED)
+        self.assertEqual(refused.exception.filename, str(self.path))
+
     def test_a_full_device_is_reported_once_at_the_end_of_the_block(self) -> None:
-        with self.assertRaises(OSError) as failed:
-            with self.stream(buffers=40) as stream:
-                stream.create(self.folder / "good").append(b"good")
-                file = stream.create(self.path)
-                stream.flush()
-                for _ in range(30):
-                    file.lease().append(PAGE)
+        with self.assertRaises(OSError) as failed, self.stream(buffers=40) as stream:
+            stream.create(self.folder / "good").append(b"good")
+            file = stream.create(self.path)
+            stream.flush()
+            for _ in range(30):
+                file.lease().append(PAGE)
         self.check(failed.exception, self.path)
         self.assertIn("offset", str(failed.exception))
         self.assertEqual((self.folder / "good").read_bytes(), b"good")
@@ -448,23 +463,20 @@ class Failures(Streams):
                     getattr(owner, wait.rpartition(".")[2])()
                 self.check(failed.exception, self.path)
                 if not file.ended:
-                    for call in (lambda: file.append(b"x" * PAGE), file.flush, stream.flush):
-                        with self.assertRaises(OSError) as refused:
-                            call()
-                        self.assertEqual(refused.exception.errno, errno.ECANCELED)
-                        self.assertEqual(refused.exception.filename, str(self.path))
+                    self.expect_refusal(partial(file.append, bytes(PAGE)))
+                    self.expect_refusal(file.flush)
+                    self.expect_refusal(stream.flush)
                 os.truncate(self.path, 0)
                 other.append(b"others go on")
                 other.sync()
                 self.assertEqual((self.folder / "other").read_bytes(), b"others go on")
 
     def test_the_exception_of_the_block_wins_over_the_error_of_a_write(self) -> None:
-        with self.assertRaises(LookupError):
-            with self.stream(buffers=40) as stream:
-                file = stream.create(self.path)
-                for at in range(30):
-                    file.lease().write(at * PAGE, PAGE)
-                raise LookupError
+        with self.assertRaises(LookupError), self.stream(buffers=40) as stream:
+            file = stream.create(self.path)
+            for at in range(30):
+                file.lease().write(at * PAGE, PAGE)
+            raise LookupError
         self.assertTrue(stream.closed)
 
     def test_too_little_room_is_found_out_when_the_file_is_created(self) -> None:
