@@ -430,6 +430,16 @@ class Failures(Streams):
             self.skipTest(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
         self.addCleanup(subprocess.run, ["umount", "--lazy", str(self.folder)], check=True)
 
+    def stream(self, buffers: int = 2, **options: Any) -> ioweave.WriteStream:
+        """Returns a stream with buffers that do not fit."""
+        stream = ioweave.WriteStream(buffer_bytes=30 * PAGE, budget_bytes=buffers * 30 * PAGE)
+        self.addCleanup(stream.close, durable=False)
+        return stream
+
+    def overfill(self, file: ioweave.WriteStreamFile) -> None:
+        """In one write, so that no later call meets its error before the test asks for it."""
+        file.lease().append(30 * PAGE)
+
     def check(self, error: OSError, path: Path) -> None:
         self.assertEqual((error.errno, error.filename), (errno.ENOSPC, str(path)))
         self.assertIn("No space left on device", str(error))
@@ -441,12 +451,11 @@ class Failures(Streams):
         self.assertEqual(refused.exception.filename, str(self.path))
 
     def test_a_full_device_is_reported_once_at_the_end_of_the_block(self) -> None:
-        with self.assertRaises(OSError) as failed, self.stream(buffers=40) as stream:
+        with self.assertRaises(OSError) as failed, self.stream() as stream:
             stream.create(self.folder / "good").append(b"good")
             file = stream.create(self.path)
             stream.flush()
-            for _ in range(30):
-                file.lease().append(PAGE)
+            self.overfill(file)
         self.check(failed.exception, self.path)
         self.assertIn("offset", str(failed.exception))
         self.assertEqual((self.folder / "good").read_bytes(), b"good")
@@ -454,11 +463,10 @@ class Failures(Streams):
 
     def test_an_error_is_raised_once_and_later_writes_are_refused(self) -> None:
         for wait in ("flush", "sync", "stream.flush", "stream.sync", "end"):
-            with self.subTest(wait), self.stream(buffers=40) as stream:
+            with self.subTest(wait), self.stream() as stream:
                 file, other = stream.create(self.path), stream.create(self.folder / "other")
                 owner = stream if wait.startswith("stream.") else file
-                for at in range(30):
-                    file.lease().write(at * PAGE, PAGE)
+                self.overfill(file)
                 with self.assertRaises(OSError) as failed:
                     getattr(owner, wait.rpartition(".")[2])()
                 self.check(failed.exception, self.path)
@@ -472,10 +480,9 @@ class Failures(Streams):
                 self.assertEqual((self.folder / "other").read_bytes(), b"others go on")
 
     def test_the_exception_of_the_block_wins_over_the_error_of_a_write(self) -> None:
-        with self.assertRaises(LookupError), self.stream(buffers=40) as stream:
+        with self.assertRaises(LookupError), self.stream() as stream:
             file = stream.create(self.path)
-            for at in range(30):
-                file.lease().write(at * PAGE, PAGE)
+            self.overfill(file)
             raise LookupError
         self.assertTrue(stream.closed)
 
