@@ -1,6 +1,6 @@
-// The checkpointing stencil with a write stream; ../tasks/stencil.h says what it computes and how
-// the file is laid out. The computation goes on while its checkpoints are written: it only waits
-// where they come faster than the device takes them, and then for one buffer.
+// The checkpointing stencil with a write stream; examples/tasks/stencil.h says what it computes and
+// how the file is laid out. The computation goes on while its checkpoints are written: it only
+// waits where they come faster than the device takes them, and then for one buffer.
 //
 //   stencil_stream [--size N] [--steps N] [--every N] [--blocks N] [--direct] [--recompute] FILE
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 #include <ioweave/streams.hpp>
 
-#include "../tasks/stencil.h"
+#include "stencil.h"
 
 namespace {
 
