@@ -55,6 +55,16 @@ case $name in
     "$program" "$dir/state" 4
     [ "$(stat -c %s "$dir/state")" -eq $((4 * 8 * 1024 * 1024)) ]
     ;;
+  stream_fortran)
+    "$program" "$dir/state" | grep "4 checkpoints of 8388608 bytes"
+    [ "$(stat -c %s "$dir/state")" -eq $((4 * 8388608)) ]
+    "$program" "$dir/state" 100 7 1 | grep "7 checkpoints of 80000 bytes"
+    if "$program" "$dir/missing/state" 2> "$dir/error"; then
+      echo "a missing folder must fail"
+      exit 1
+    fi
+    grep -q "missing/state.*No such file or directory" "$dir/error"
+    ;;
   stencil_*)
     stencil() {  # [OPTIONS]; AddressSanitizer does not like to be loaded by a preloaded library
       LD_PRELOAD="${IOWEAVE_EXAMPLE_PRELOAD:-}" \

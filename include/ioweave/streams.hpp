@@ -13,6 +13,7 @@
 #ifndef IOWEAVE_STREAMS_HPP
 #define IOWEAVE_STREAMS_HPP
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -96,7 +97,7 @@ class WriteStream {
     check(iow_lease_begin(raw(), &lease, -1), "iow_lease_begin");
     return Lease(lease);
   }
-  /// Returns nothing if there is no buffer within the time.
+  /// Returns nothing if there is no buffer within the time; a negative one is for ever.
   [[nodiscard]] std::optional<Lease> lease_within(std::chrono::nanoseconds timeout) {
     iow_lease lease;
     const int error = iow_lease_begin(raw(), &lease, timeout.count());
@@ -109,6 +110,7 @@ class WriteStream {
 
   /// Copy bytes into buffers of the stream, for this offset or behind what was appended before.
   void write(int file, std::span<const std::byte> bytes, off_t offset) {
+    check(offset < 0 ? -EINVAL : 0, "write at an offset below 0");  // -1 would append
     check(iow_write_stream_copy(raw(), file, bytes.data(), bytes.size(), offset), "write");
   }
   void append(int file, std::span<const std::byte> bytes) {
@@ -120,7 +122,15 @@ class WriteStream {
   }
   void sync(int file = IOW_ALL_FILES) { fail_with_text(iow_write_stream_sync(raw(), file), file); }
   void end(int file, bool durable = true) {
-    check(iow_write_stream_end(raw(), file, durable ? 1 : 0), "iow_write_stream_end");
+    // Its own call, because the text of a failure is gone with the file.
+    const int flushed = iow_write_stream_flush(raw(), file);
+    const bool has_failed = flushed < 0 && flushed != -EAGAIN;
+    char* text = nullptr;
+    if (has_failed) {
+      static_cast<void>(iow_write_stream_error(raw(), file, &text));
+    }
+    const int ended = iow_write_stream_end(raw(), file, durable ? 1 : 0);
+    throw_text(has_failed ? flushed : ended, text, "iow_write_stream_end");
   }
   /// Ends everything. A stream that is destroyed without it drops what went wrong.
   void close(bool durable = true) {

@@ -7,6 +7,13 @@ Files, read and written at offsets:
         parts = [file.apread_into(part, i * part.nbytes) for i, part in enumerate(array)]
         total = sum(part.result() for part in parts)      # or: await each of them
 
+Results, written while the next ones are computed (docs/streams.md):
+
+    with ioweave.WriteStream() as stream:
+        file = stream.create("result.bin")
+        for step in range(steps):
+            file.append(compute(step))
+
 Tasks that compute, and tasks that only move bytes (docs/python.md):
 
     @ioweave.task
@@ -21,10 +28,11 @@ Tasks that compute, and tasks that only move bytes (docs/python.md):
 """
 
 from . import targets
-from ._core import Service
+from ._core import Lease, Service
 from ._core import version as _version
 from ._file import File, open
 from ._request import Request
+from ._stream import WriteStream, WriteStreamFile, WriteStreamStats
 from .devices import Device, Node
 from .errors import CancelledError, CycleError, DependencyFailed, TaskTimeout, WorkerDied
 from .flows import Flow
@@ -62,6 +70,7 @@ __all__ = [
     "Future",
     "In",
     "InOut",
+    "Lease",
     "Node",
     "Out",
     "Request",
@@ -71,6 +80,9 @@ __all__ = [
     "TaskRecord",
     "TaskTimeout",
     "WorkerDied",
+    "WriteStream",
+    "WriteStreamFile",
+    "WriteStreamStats",
     "barrier",
     "io",
     "open",

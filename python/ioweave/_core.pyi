@@ -663,7 +663,10 @@ class Descriptor:
     @property
     def closed(self) -> bool: ...
 
-class Transfer:
+class Awaited:
+    """What threads and event loops can wait for."""
+
+class Transfer(Awaited):
     """A transfer in flight, from Descriptor.apread() and its like."""
 
     def done(self) -> bool: ...
@@ -683,6 +686,93 @@ class Arrivals:
     def take(self) -> list[Any]:
         """Returns the futures that arrived since the last call, in order."""
 
-    def expect(self, transfer: Transfer, future: Any) -> bool:
-        """Lets the future arrive when the transfer ends. Returns False if it will not arrive,
-        because result() would not sleep."""
+    def expect(self, transfer: Awaited, future: Any) -> bool:
+        """Lets the future arrive when the transfer, or the wait for a lease, ends. Returns False if
+        it will not arrive, because result() would not sleep."""
+
+class WriteStream:
+    """A write stream, which `ioweave.WriteStream` wraps."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        buffer_bytes: int = 0,
+        budget_bytes: int = 0,
+        depth: int = 0,
+        overflow: str = "block",
+        path: str = "auto",
+        flow: int = 0,
+    ) -> None: ...
+    def create(
+        self, path: str | bytes, encoded: bytes, keep: bool, exclusive: bool, expected_bytes: int
+    ) -> StreamFile: ...
+    def flush(self) -> None: ...
+    def sync(self) -> None: ...
+    def close(self, durable: bool) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    @property
+    def closed(self) -> bool: ...
+
+class StreamFile:
+    """A file of a write stream, which `ioweave.WriteStreamFile` wraps."""
+
+    def write(self, data: BufferLike, offset: int) -> None: ...
+    def append(self, data: BufferLike) -> None: ...
+    def lease(self, timeout: float | None = None) -> Lease: ...
+    def alease(self) -> LeaseAsk: ...
+    def flush(self) -> None: ...
+    def sync(self) -> None: ...
+    def end(self, durable: bool) -> None: ...
+    @property
+    def ended(self) -> bool: ...
+
+class LeaseAsk(Awaited):
+    """A wait for a lease, from StreamFile.alease(). If it is dropped it gives the lease up."""
+
+    def done(self) -> bool: ...
+    def result(self, timeout: float | None = None) -> Lease:
+        """Sleeps until there is a lease. Raises OSError, ECANCELED included, or TimeoutError."""
+
+    def cancel(self) -> bool: ...
+
+class Lease:
+    """Memory of a write stream to fill: a writable buffer of bytes, for numpy.frombuffer(),
+    memoryview() and all that takes buffers. It begins at a multiple of 4096.
+
+    append() or write() hand it over to the file that it was leased from, and release() gives it
+    back unwritten, as does the end of a `with` block. Afterwards it is no buffer any more. They
+    raise BufferError while a view of it is in use, and it stays leased then. A lease that is
+    dropped is given back.
+
+    It may outlive its stream, but then no longer be written.
+    """
+
+    def append(self, nbytes: int) -> None:
+        """Writes its first `nbytes` bytes behind everything that was appended before.
+
+        Raises:
+            BufferError: A view of it, such as a memoryview or a numpy array, is in use.
+            ValueError: It was handed over or released, or `nbytes` is not 0 to its size; it stays
+                leased then. Or file or stream have ended.
+            OSError: An earlier write to the file failed. The lease has ended.
+        """
+
+    def write(self, offset: int, nbytes: int) -> None:
+        """As append(), but writes at an offset in bytes."""
+
+    def release(self) -> None:
+        """Gives it back. Does nothing if it was handed over or released.
+
+        Raises:
+            BufferError: A view of it is in use.
+        """
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes, that of a buffer of the stream; 0 after its end."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __enter__(self) -> Lease: ...
+    def __exit__(self, *exception: object) -> None: ...

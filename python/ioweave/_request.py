@@ -29,7 +29,7 @@ class Request(Generic[T]):
 
     __slots__ = ("_transfer",)
 
-    def __init__(self, transfer: _core.Transfer) -> None:
+    def __init__(self, transfer: _core.Transfer | _core.LeaseAsk) -> None:
         self._transfer = transfer
 
     def done(self) -> bool:

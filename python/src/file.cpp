@@ -327,27 +327,23 @@ void Descriptor::close() {
 namespace {
 
 /// What Python holds of a transfer.
-class Handle {
+class Handle final : public Awaited {
  public:
   explicit Handle(Transfer& transfer) : transfer_(&transfer) {}
   Handle(Handle&& other) noexcept : transfer_(std::exchange(other.transfer_, nullptr)) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   Handle& operator=(Handle&&) = delete;
-  ~Handle() {
+  ~Handle() override {
     if (transfer_ != nullptr) {
       transfer_->drop();
     }
   }
   Transfer* operator->() const { return transfer_; }
+  [[nodiscard]] Ending& ending() const noexcept override { return transfer_->ending(); }
 
  private:
   Transfer* transfer_;
-};
-
-/// What Python holds of an inbox. Waiters in flight hold it as well, so that it outlives its loop.
-struct Arrivals {
-  std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();
 };
 
 void open_service(OpenService* self, const std::string& engine, bool required, uint32_t queue_depth,
@@ -399,7 +395,8 @@ void bind_service(nb::module_& module) {
 }
 
 void bind_transfer(nb::module_& module) {
-  nb::class_<Handle> type(module, "Transfer");
+  nb::class_<Awaited> awaited(module, "Awaited");
+  nb::class_<Handle, Awaited> type(module, "Transfer");
   type.def("done", [](const Handle& self) { return self->done(); });
   type.def(
       "result",
@@ -413,8 +410,8 @@ void bind_transfer(nb::module_& module) {
   arrivals.def("take", [](const Arrivals& self) { return self.inbox->take(); });
   arrivals.def(
       "expect",
-      [](const Arrivals& self, const Handle& transfer, nb::object future) {
-        return transfer->expect(self.inbox, std::move(future));
+      [](const Arrivals& self, const Awaited& transfer, nb::object future) {
+        return transfer.ending().expect(self.inbox, std::move(future));
       },
       nb::arg("transfer"), nb::arg("future"));
 }

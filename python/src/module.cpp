@@ -29,6 +29,7 @@ NB_MODULE(_core, module) {
   ioweave::python::bind_device(module);
   ioweave::python::bind_policy(module);
   ioweave::python::bind_files(module);
+  ioweave::python::bind_streams(module);
   ioweave::python::bind_gate(module);
   ioweave::python::bind_simulation(module);
   ioweave::python::bind_model(module);

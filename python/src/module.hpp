@@ -21,6 +21,8 @@ void bind_simulation(nb::module_& module);
 void bind_model(nb::module_& module);
 /// Services, open files, transfers.
 void bind_files(nb::module_& module);
+/// Write streams. After bind_files().
+void bind_streams(nb::module_& module);
 /// Gate. After bind_policy() and bind_files().
 void bind_gate(nb::module_& module);
 

@@ -15,7 +15,7 @@
 namespace ioweave::python {
 namespace {
 
-// What Transfer::state_ holds.
+// What Ending::state_ holds.
 constexpr uint32_t kInFlight = 0;
 constexpr uint32_t kSleptOn = 1;  ///< in flight, and a thread sleeps on it
 constexpr uint32_t kEnded = 2;
@@ -25,7 +25,7 @@ std::atomic<uint32_t> g_in_flight = 0;
 std::atomic<bool> g_interpreter_ends = false;
 std::atomic<uint32_t> g_generation = 0;  ///< of processes: changes with each fork
 
-/// Marks the end of a transfer's list of waiters for good.
+/// Marks the end of a list of waiters for good.
 Waiter* const kNoMoreWaiters = reinterpret_cast<Waiter*>(alignof(Waiter));
 
 void in_child_after_fork() noexcept {
@@ -150,14 +150,72 @@ nb::list Inbox::take() {
   return futures;
 }
 
+// ---- Ending ------------------------------------------------------------------------------------
+
+Ending::Ending() : state_(kInFlight), process_(process_generation()) {}
+
+bool Ending::done() const noexcept {
+  return state_.load(std::memory_order_acquire) == kEnded;
+}
+
+void Ending::set() noexcept {
+  // Release pairs with done().
+  if (state_.exchange(kEnded, std::memory_order_acq_rel) == kSleptOn) {
+    futex_wake(state_);
+  }
+  // Acquire pairs with expect().
+  Waiter* waiter = waiters_.exchange(kNoMoreWaiters, std::memory_order_acq_rel);
+  while (waiter != nullptr) {
+    Inbox::deliver(*std::exchange(waiter, waiter->next()));
+  }
+}
+
+bool Ending::expect(const std::shared_ptr<Inbox>& inbox, nb::object future) {
+  if (process_ != process_generation()) {
+    return false;  // nothing ends here; sleep() says so
+  }
+  auto waiter = std::make_unique<Waiter>(inbox, std::move(future));
+  Waiter* before = waiters_.load(std::memory_order_relaxed);
+  do {
+    if (before == kNoMoreWaiters) {
+      return false;
+    }
+    waiter->next_ = before;
+    // Release pairs with set().
+  } while (!waiters_.compare_exchange_weak(before, waiter.get(), std::memory_order_release,
+                                           std::memory_order_relaxed));
+  static_cast<void>(waiter.release());
+  return true;
+}
+
+void Ending::sleep(std::optional<double> timeout_seconds, const char* still, const FileName& name) {
+  if (done()) {
+    return;
+  }
+  if (process_ != process_generation()) {
+    raise_os_error(ECANCELED, name);
+  }
+  const Deadline deadline(nanoseconds(timeout_seconds));
+  do {
+    uint32_t seen = kInFlight;
+    if (state_.compare_exchange_strong(seen, kSleptOn) || seen == kSleptOn) {
+      const WithoutGil released;
+      futex_wait(state_, kSleptOn, deadline.left_ns());
+    }
+    if (PyErr_CheckSignals() != 0) {
+      throw nb::python_error();
+    }
+    if (!done() && deadline.passed()) {
+      PyErr_SetString(PyExc_TimeoutError, still);
+      throw nb::python_error();
+    }
+  } while (!done());
+}
+
 // ---- Transfer ----------------------------------------------------------------------------------
 
 Transfer::Transfer(Descriptor& file, iow_op op)
-    : state_(kInFlight),
-      process_(process_generation()),
-      name_(file.name()),
-      service_(file.service()),
-      file_kept_(nb::find(file)) {
+    : name_(file.name()), service_(file.service()), file_kept_(nb::find(file)) {
   request_.op = static_cast<uint8_t>(op);
   request_.callback = &Transfer::on_end;
   request_.user = this;
@@ -265,15 +323,7 @@ bool Transfer::went_on(int64_t moved) noexcept {
 
 void Transfer::end(int64_t result) noexcept {
   result_ = result;
-  // Release pairs with done().
-  if (state_.exchange(kEnded, std::memory_order_acq_rel) == kSleptOn) {
-    futex_wake(state_);
-  }
-  // Acquire pairs with expect().
-  Waiter* waiter = waiters_.exchange(kNoMoreWaiters, std::memory_order_acq_rel);
-  while (waiter != nullptr) {
-    Inbox::deliver(*std::exchange(waiter, waiter->next()));
-  }
+  ending_.set();
   use_->end();
   Remains::leave(*this);
   one_less_in_flight();  // last: finish() lets go of what was left before
@@ -291,37 +341,13 @@ void Transfer::drop() noexcept {
   }
 }
 
-bool Transfer::done() const noexcept {
-  return state_.load(std::memory_order_acquire) == kEnded;
-}
-
 bool Transfer::cancel() {
   const nb::ft_lock_guard guard(settling_);
   return !done() && iow_cancel(service_, &request_) == 0;
 }
 
-bool Transfer::expect(const std::shared_ptr<Inbox>& inbox, nb::object future) {
-  if (process_ != process_generation()) {
-    return false;  // nothing of it ends here; result() says so
-  }
-  auto waiter = std::make_unique<Waiter>(inbox, std::move(future));
-  Waiter* before = waiters_.load(std::memory_order_relaxed);
-  do {
-    if (before == kNoMoreWaiters) {
-      return false;
-    }
-    waiter->next_ = before;
-    // Release pairs with end().
-  } while (!waiters_.compare_exchange_weak(before, waiter.get(), std::memory_order_release,
-                                           std::memory_order_relaxed));
-  static_cast<void>(waiter.release());
-  return true;
-}
-
 nb::object Transfer::result(std::optional<double> timeout_seconds) {
-  if (!done()) {
-    sleep(timeout_seconds);
-  }
+  ending_.sleep(timeout_seconds, "the transfer has not ended; it stays in flight", name_);
   settle();
   if (result_ < 0) {
     raise_os_error(static_cast<int>(-result_), name_);
@@ -331,27 +357,6 @@ nb::object Transfer::result(std::optional<double> timeout_seconds) {
   }
   const bool moves = request_.op == IOW_OP_READ || request_.op == IOW_OP_WRITE;
   return moves ? nb::object(nb::int_(result_)) : nb::none();
-}
-
-void Transfer::sleep(std::optional<double> timeout_seconds) {
-  if (process_ != process_generation()) {
-    raise_os_error(ECANCELED, name_);
-  }
-  const Deadline deadline(nanoseconds(timeout_seconds));
-  do {
-    uint32_t seen = kInFlight;
-    if (state_.compare_exchange_strong(seen, kSleptOn) || seen == kSleptOn) {
-      const WithoutGil released;
-      futex_wait(state_, kSleptOn, deadline.left_ns());
-    }
-    if (PyErr_CheckSignals() != 0) {
-      throw nb::python_error();
-    }
-    if (!done() && deadline.passed()) {
-      PyErr_SetString(PyExc_TimeoutError, "the transfer has not ended; it stays in flight");
-      throw nb::python_error();
-    }
-  } while (!done());
 }
 
 /// After the end, or where nothing was submitted: lets go of what the core used.

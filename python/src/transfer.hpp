@@ -42,7 +42,7 @@ class Remains {
 
 class Inbox;
 
-/// A future of an event loop, to be told of the end of a transfer.
+/// A future of an event loop, to be told of the end of a transfer or of the wait for a lease.
 class Waiter final : public Remains {
  public:
   Waiter(std::shared_ptr<Inbox> inbox, nb::object future)
@@ -50,7 +50,7 @@ class Waiter final : public Remains {
 
  private:
   friend class Inbox;
-  friend class Transfer;
+  friend class Ending;
   void let_go() override { delete this; }
   [[nodiscard]] Waiter* next() const { return static_cast<Waiter*>(next_); }
 
@@ -79,6 +79,39 @@ class Inbox {
   std::atomic<Waiter*> newest_ = nullptr;
 };
 
+/// What Python holds of an inbox. Waiters in flight hold it as well, so that it outlives its loop.
+struct Arrivals {
+  std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();
+};
+
+/// An end that threads and event loops wait for. It comes once, from any thread, which needs no
+/// GIL. The other methods are for threads with the GIL (or without one, on interpreters that have
+/// none).
+class Ending {
+ public:
+  Ending();
+
+  /// It has ended: wakes all who wait.
+  void set() noexcept;
+  [[nodiscard]] bool done() const noexcept;
+  /// Sleeps without the GIL. Throws TimeoutError with `still`, what a signal handler raised, or in
+  /// a forked child, where nothing ends, OSError ECANCELED with `name`.
+  void sleep(std::optional<double> timeout_seconds, const char* still, const FileName& name);
+  /// False where nothing will arrive because sleep() does not sleep.
+  bool expect(const std::shared_ptr<Inbox>& inbox, nb::object future);
+
+ private:
+  std::atomic<uint32_t> state_;
+  std::atomic<Waiter*> waiters_ = nullptr;
+  const uint32_t process_;  ///< who began it, see process_generation()
+};
+
+/// What Python can wait for or await.
+struct Awaited {
+  virtual ~Awaited() = default;
+  [[nodiscard]] virtual Ending& ending() const noexcept = 0;
+};
+
 /// Two own it: its handle in Python, and the core while it is in flight. Methods are for threads
 /// with the GIL (or without one, on interpreters that have none), any number of them.
 class Transfer final : public Remains {
@@ -91,14 +124,13 @@ class Transfer final : public Remains {
   static Transfer& pwrite(Descriptor& file, nb::handle buffer, int64_t offset);
   static Transfer& fsync(Descriptor& file, bool data_only);
 
-  [[nodiscard]] bool done() const noexcept;
+  [[nodiscard]] bool done() const noexcept { return ending_.done(); }
   /// Bytes moved, or the bytes object, or None after a sync. Sleeps without the GIL. Throws
   /// OSError, TimeoutError, or what a signal handler raised.
   nb::object result(std::optional<double> timeout_seconds);
   /// Whether the core was still able to ask for it. The end comes in any case.
   bool cancel();
-  /// False where nothing will arrive because result() does not sleep.
-  bool expect(const std::shared_ptr<Inbox>& inbox, nb::object future);
+  [[nodiscard]] Ending& ending() noexcept { return ending_; }
   /// The handle is gone.
   void drop() noexcept;
 
@@ -109,17 +141,14 @@ class Transfer final : public Remains {
   static void on_end(iow_request* request, void* user) noexcept;
   bool went_on(int64_t moved) noexcept;
   void end(int64_t result) noexcept;
-  void sleep(std::optional<double> timeout_seconds);
   void settle();
   void let_go() override;
 
   iow_request request_{};
   uint64_t moved_before_ = 0;  ///< by the parts of a write that went before
   int64_t result_ = 0;
-  std::atomic<uint32_t> state_;
-  std::atomic<Waiter*> waiters_ = nullptr;
+  Ending ending_;
   std::atomic<int> owners_ = 1;
-  const uint32_t process_;  ///< who submitted it, see process_generation()
 
   const FileName name_;
   iow_service* const service_;

@@ -46,6 +46,12 @@ class Programs(unittest.TestCase):
     def test_programs_of_the_guide_to_tasks_run(self) -> None:
         self.run_first_of("python.md")
 
+    def test_the_program_of_the_guide_to_write_streams_runs(self) -> None:
+        (program,) = listings("streams.md")
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.run_in(Path(folder), program), "8\n")
+            self.assertEqual((Path(folder) / "result.bin").stat().st_size, 10 * 8_000_000)
+
     def test_programs_of_the_guide_to_simulation_run(self) -> None:
         """The listings of the section, one after another, print what the guide says."""
         program = "".join(listings("python.md", "In simulation"))

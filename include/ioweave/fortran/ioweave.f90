@@ -1,4 +1,5 @@
-! Ioweave for Fortran: the calls of ioweave.h and tasks.h, which hold the contracts. Fortran 2018.
+! Ioweave for Fortran: the calls of ioweave.h, tasks.h and streams.h, which hold the contracts.
+! Fortran 2018.
 ! It is shipped as source, because a module file serves one compiler and version only:
 !
 !   gfortran ioweave.f90 program.f90 -lioweave
@@ -23,7 +24,7 @@ module ioweave
   implicit none
   private
 
-  public :: c_associated, c_null_ptr, c_ptr, c_int, c_int64_t, c_size_t, c_loc
+  public :: c_associated, c_null_ptr, c_ptr, c_int, c_int64_t, c_size_t, c_loc, c_f_pointer
   public :: iow_options, iow_device_options, iow_flow_options, iow_iovec, iow_task_stats
   public :: iow_device_create, iow_flow_create, iow_flow_learned, iow_admit, iow_finish
   public :: iow_service_open, iow_service_close, iow_service_engine, iow_service_tasks
@@ -35,6 +36,13 @@ module ioweave
   public :: iow_ta_preadv, iow_ta_pwritev
   public :: iow_ta_fsync, iow_ta_fdatasync
   public :: iow_task_begin, iow_task_end, iow_service_task_stats
+  public :: iow_write_stream_options, iow_write_file_options, iow_write_stream_stats, iow_lease
+  public :: iow_write_stream_open, iow_write_stream_create, iow_write_stream_close
+  public :: iow_lease_begin, iow_lease_begin_async, iow_lease_write, iow_lease_append
+  public :: iow_lease_end, iow_lease_reals
+  public :: iow_write_stream_copy, iow_write_stream_copy_ptr
+  public :: iow_write_stream_flush, iow_write_stream_sync, iow_write_stream_end
+  public :: iow_write_stream_error, iow_write_stream_get_stats
 
   interface iow_error_text
     procedure error_text_of_int, error_text_of_size
@@ -60,6 +68,16 @@ module ioweave
   enum, bind(C)
     enumerator :: IOW_SCHEDULE_NONE = 0, IOW_SCHEDULE_STRICT, IOW_SCHEDULE_WEIGHTED
   end enum
+  ! iow_overflow and iow_write_path
+  enum, bind(C)
+    enumerator :: IOW_OVERFLOW_BLOCK = 0, IOW_OVERFLOW_FAIL, IOW_OVERFLOW_SYNCHRONOUS
+  end enum
+  enum, bind(C)
+    enumerator :: IOW_PATH_AUTO = 0, IOW_PATH_DIRECT, IOW_PATH_BUFFERED
+  end enum
+  public :: IOW_OVERFLOW_BLOCK, IOW_OVERFLOW_FAIL, IOW_OVERFLOW_SYNCHRONOUS
+  public :: IOW_PATH_AUTO, IOW_PATH_DIRECT, IOW_PATH_BUFFERED
+  integer(c_int), parameter, public :: IOW_ALL_FILES = -1
   public :: IOW_FOREGROUND, IOW_WRITE_BEHIND, IOW_PREFETCH
   public :: IOW_SCHEDULE_NONE, IOW_SCHEDULE_STRICT, IOW_SCHEDULE_WEIGHTED
   public :: IOW_ENGINE_AUTO, IOW_ENGINE_URING, IOW_ENGINE_AIO, IOW_ENGINE_THREADS
@@ -127,6 +145,46 @@ module ioweave
     integer(c_int32_t) :: paused = 0, most_paused = 0, reserved = 0
     integer(c_int64_t) :: pauses = 0, at_once = 0, made_plain = 0, bound = 0, bound_pending = 0
     integer(c_int64_t) :: alone = 0, no_room = 0
+  end type
+
+  ! iow_write_stream_options and iow_write_file_options; a field left at zero has the default.
+  type, bind(C) :: iow_write_stream_options
+    integer(c_int32_t) :: size = 0
+    integer(c_int) :: overflow = IOW_OVERFLOW_BLOCK
+    integer(c_int64_t) :: buffer_bytes = 0
+    integer(c_int64_t) :: budget_bytes = 0
+    integer(c_int32_t) :: depth = 0
+    integer(c_int32_t) :: flow = 0
+    integer(c_int) :: path = IOW_PATH_AUTO
+    integer(c_int32_t) :: small_pages = 0
+    integer(c_int32_t) :: reserved(8) = 0
+  end type
+
+  type, bind(C) :: iow_write_file_options
+    integer(c_int32_t) :: size = 0
+    integer(c_int32_t) :: keep = 0
+    integer(c_int32_t) :: exclusive = 0
+    integer(c_int32_t) :: mode = 0
+    integer(c_int64_t) :: expected_bytes = 0
+    integer(c_int32_t) :: reserved(8) = 0
+  end type
+
+  ! The right to fill `bytes` bytes at `data`. c_f_pointer(lease%data, a, [n]) makes an array of
+  ! them, and iow_lease_reals() one of real(c_double). Do not use that array once the lease was
+  ! handed over.
+  type, bind(C) :: iow_lease
+    type(c_ptr) :: data = c_null_ptr
+    integer(c_int64_t) :: bytes = 0
+    type(c_ptr) :: internal(2) = c_null_ptr
+  end type
+
+  type, bind(C) :: iow_write_stream_stats
+    integer(c_int32_t) :: size = 96 ! the bytes that iow_write_stream_get_stats() fills
+    integer(c_int32_t) :: buffers = 0
+    integer(c_int64_t) :: writes = 0, written_bytes = 0, direct_bytes = 0, dropped_bytes = 0
+    integer(c_int64_t) :: lease_waits = 0, lease_wait_ns = 0
+    integer(c_int64_t) :: return_ns = 0, durable_ns = 0, write_ns = 0, syncs = 0
+    integer(c_int32_t) :: most_in_use = 0, huge_pages = 0
   end type
 
   interface
@@ -333,6 +391,96 @@ module ioweave
       type(iow_task_stats), intent(inout) :: stats
     end function
 
+    ! Write streams. A stream is a type(c_ptr), from iow_write_stream_open(); a file is its number,
+    ! from iow_write_stream_create(). Returns 0, or a negated errno, as all that follow.
+    integer(c_int) function iow_lease_begin(stream, lease, timeout_ns) &
+        bind(C, name="iow_lease_begin") result(error)
+      import :: c_ptr, c_int, c_int64_t, iow_lease
+      type(c_ptr), value :: stream
+      type(iow_lease), intent(out) :: lease
+      integer(c_int64_t), value :: timeout_ns
+    end function
+
+    ! `leased` is c_funloc() of a bind(C) subroutine with the arguments type(iow_lease), value and
+    ! type(c_ptr), value.
+    integer(c_int) function iow_lease_begin_async(stream, leased, user) &
+        bind(C, name="iow_lease_begin_async") result(error)
+      import :: c_funptr, c_ptr, c_int
+      type(c_ptr), value :: stream
+      type(c_funptr), value :: leased
+      type(c_ptr), value :: user
+    end function
+
+    integer(c_int) function iow_lease_write(lease, file, bytes, offset) &
+        bind(C, name="iow_lease_write") result(error)
+      import :: c_int, c_int64_t, iow_lease
+      type(iow_lease), intent(inout) :: lease
+      integer(c_int), value :: file
+      integer(c_int64_t), value :: bytes, offset
+    end function
+
+    integer(c_int) function iow_lease_append(lease, file, bytes) &
+        bind(C, name="iow_lease_append") result(error)
+      import :: c_int, c_int64_t, iow_lease
+      type(iow_lease), intent(inout) :: lease
+      integer(c_int), value :: file
+      integer(c_int64_t), value :: bytes
+    end function
+
+    subroutine iow_lease_end(lease) bind(C, name="iow_lease_end")
+      import :: iow_lease
+      type(iow_lease), intent(inout) :: lease
+    end subroutine
+
+    ! Copies the bytes, so `buffer` may change afterwards. An offset of -1 appends.
+    integer(c_int) function iow_write_stream_copy(stream, file, buffer, bytes, offset) &
+        bind(C, name="iow_write_stream_copy") result(error)
+      import :: c_ptr, c_int, c_int64_t
+      type(c_ptr), value :: stream
+      integer(c_int), value :: file
+      type(*), dimension(*), intent(in) :: buffer
+      integer(c_int64_t), value :: bytes, offset
+    end function
+
+    integer(c_int) function iow_write_stream_copy_ptr(stream, file, buffer, bytes, offset) &
+        bind(C, name="iow_write_stream_copy") result(error)
+      import :: c_ptr, c_int, c_int64_t
+      type(c_ptr), value :: stream
+      integer(c_int), value :: file
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes, offset
+    end function
+
+    ! `file` is IOW_ALL_FILES, or a file.
+    integer(c_int) function iow_write_stream_flush(stream, file) &
+        bind(C, name="iow_write_stream_flush") result(error)
+      import :: c_ptr, c_int
+      type(c_ptr), value :: stream
+      integer(c_int), value :: file
+    end function
+
+    integer(c_int) function iow_write_stream_sync(stream, file) &
+        bind(C, name="iow_write_stream_sync") result(error)
+      import :: c_ptr, c_int
+      type(c_ptr), value :: stream
+      integer(c_int), value :: file
+    end function
+
+    ! `durable` is 0, or another number for true.
+    integer(c_int) function iow_write_stream_end(stream, file, durable) &
+        bind(C, name="iow_write_stream_end") result(error)
+      import :: c_ptr, c_int
+      type(c_ptr), value :: stream
+      integer(c_int), value :: file, durable
+    end function
+
+    integer(c_int) function iow_write_stream_get_stats(stream, stats) &
+        bind(C, name="iow_write_stream_get_stats") result(error)
+      import :: c_ptr, c_int, iow_write_stream_stats
+      type(c_ptr), value :: stream
+      type(iow_write_stream_stats), intent(inout) :: stats
+    end function
+
     integer(c_int) function iow_close_file(fd) bind(C, name="close") result(error)
       import :: c_int
       integer(c_int), value :: fd
@@ -346,6 +494,40 @@ module ioweave
       type(c_ptr), intent(out) :: service
       type(c_ptr), value :: options
       type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_write_stream_open(service, stream, options, error_text) &
+        bind(C, name="iow_write_stream_open") result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: service
+      type(c_ptr), intent(out) :: stream
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_write_stream_create(stream, path, options, error_text) &
+        bind(C, name="iow_write_stream_create") result(file)
+      import :: c_char, c_int, c_ptr
+      type(c_ptr), value :: stream
+      character(kind=c_char), intent(in) :: path(*)
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_write_stream_close(stream, durable, error_text) &
+        bind(C, name="iow_write_stream_close") result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: stream
+      integer(c_int), value :: durable
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_write_stream_error(stream, file, text) &
+        bind(C, name="iow_write_stream_error") result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: stream
+      integer(c_int), value :: file
+      type(c_ptr), intent(out) :: text
     end function
 
     integer(c_int) function c_device_create(service, name, options, error_text) &
@@ -486,6 +668,69 @@ contains
     if (c_flow_learned(service, flow, text) /= 0) continue
     learned = text_at(text)
     if (c_associated(text)) call c_free(text)
+  end function
+
+  ! Returns 0 and a write stream, or a negated errno, a null stream and, if wanted, a sentence.
+  integer(c_int) function iow_write_stream_open(service, stream, options, error_text) result(error)
+    type(c_ptr), intent(in) :: service
+    type(c_ptr), intent(out) :: stream
+    type(iow_write_stream_options), intent(in), target, optional :: options
+    character(:), allocatable, intent(out), optional :: error_text
+    type(c_ptr) :: given, text
+    given = c_null_ptr
+    if (present(options)) given = c_loc(options)
+    error = c_write_stream_open(service, stream, given, text)
+    if (present(error_text)) error_text = failure_text(error, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! Returns the number of a file of the stream, or a negated errno and, if wanted, a sentence.
+  integer(c_int) function iow_write_stream_create(stream, path, options, error_text) result(file)
+    type(c_ptr), intent(in) :: stream
+    character(*), intent(in) :: path
+    type(iow_write_file_options), intent(in), target, optional :: options
+    character(:), allocatable, intent(out), optional :: error_text
+    type(c_ptr) :: given, text
+    given = c_null_ptr
+    if (present(options)) given = c_loc(options)
+    file = c_write_stream_create(stream, trim(path)//c_null_char, given, text)
+    if (present(error_text)) error_text = failure_text(file, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! Ends all files, and the stream. Returns 0, or the first error that was not returned before and,
+  ! if wanted, a sentence that names file and offset. `durable` is true if left out.
+  integer(c_int) function iow_write_stream_close(stream, durable, error_text) result(error)
+    type(c_ptr), intent(inout) :: stream
+    logical, intent(in), optional :: durable
+    character(:), allocatable, intent(out), optional :: error_text
+    type(c_ptr) :: text
+    integer(c_int) :: is_durable
+    is_durable = 1
+    if (present(durable)) is_durable = merge(1_c_int, 0_c_int, durable)
+    text = c_null_ptr
+    error = c_write_stream_close(stream, is_durable, text)
+    stream = c_null_ptr
+    if (present(error_text)) error_text = failure_text(error, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! Returns the error of a file, whether it was returned before or not, and a sentence; or 0.
+  integer(c_int) function iow_write_stream_error(stream, file, text) result(error)
+    type(c_ptr), intent(in) :: stream
+    integer(c_int), intent(in) :: file
+    character(:), allocatable, intent(out), optional :: text
+    type(c_ptr) :: said
+    error = c_write_stream_error(stream, file, said)
+    if (present(text)) text = failure_text(error, said)
+    if (c_associated(said)) call c_free(said)
+  end function
+
+  ! Returns the memory of a lease as an array. Do not use it after the lease was handed over.
+  function iow_lease_reals(lease) result(reals)
+    type(iow_lease), intent(in) :: lease
+    real(c_double), pointer, contiguous :: reals(:)
+    call c_f_pointer(lease%data, reals, [lease%bytes / 8])
   end function
 
   ! Returns the text that C gave for a failure, or else the words for its errno.

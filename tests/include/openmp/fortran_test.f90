@@ -41,6 +41,8 @@ program fortran_test
   call errors
   call vectors
   call admission
+  call write_streams
+  call write_stream_errors
   do team = 1, 4
     call tasks(team)
   end do
@@ -90,6 +92,87 @@ contains
     call check(next > operation, "a flow without a constraint")
     call check(iow_finish(service, next, -5_c_int64_t) == 0, "which fails")
     call check(iow_admit(service, 99_c_int, 1_c_int64_t) == -22, "an unknown flow is EINVAL")
+  end subroutine
+
+  subroutine write_streams
+    type(iow_write_stream_options) :: options
+    type(iow_write_file_options) :: of_file
+    type(iow_write_stream_stats) :: stats
+    type(iow_lease) :: lease
+    type(c_ptr) :: stream
+    integer(c_int) :: file, error
+    real(8) :: doubles(512, 4), doubles_read(512, 4)
+    real(8), pointer, contiguous :: room(:)
+    integer :: column
+    call random_number(doubles)
+    options%buffer_bytes = 4096
+    options%budget_bytes = 8192
+    call check(iow_write_stream_open(service, stream, options) == 0, "a stream is opened")
+    of_file%expected_bytes = 65536
+    file = iow_write_stream_create(stream, "fortran_test.stream", of_file)
+    call check(file >= 0, "it has a file")
+    do column = 1, 3
+      call check(iow_lease_begin(stream, lease, -1_c_int64_t) == 0, "a lease")
+      call check(lease%bytes == 4096, "of a page")
+      room => iow_lease_reals(lease)
+      call check(size(room) == 512, "which is an array")
+      room = doubles(:, column)
+      if (column < 3) error = iow_lease_append(lease, file, 4096_c_int64_t)
+      if (column == 3) error = iow_lease_write(lease, file, 4096_c_int64_t, 8192_c_int64_t)
+      call check(error == 0, "is handed over")
+      call check(.not. c_associated(lease%data), "and is none afterwards")
+    end do
+    call check(iow_lease_begin(stream, lease, 0_c_int64_t) /= -22, "another lease, or none yet")
+    call iow_lease_end(lease)
+    call check(iow_write_stream_flush(stream, IOW_ALL_FILES) == 0, "a flush")
+    call check(iow_write_stream_copy(stream, file, doubles(1, 4), 4096_c_int64_t, &
+      12288_c_int64_t) == 0, "a copy")
+    call check(iow_write_stream_sync(stream, file) == 0, "a sync")
+    call check(iow_write_stream_get_stats(stream, stats) == 0, "statistics")
+    call check(stats%size == 96 .and. stats%buffers == 2, "all of them")
+    call check(stats%written_bytes == 16384, "count what was written")
+    call check(iow_write_stream_end(stream, file, 1_c_int) == 0, "the file ends")
+    call check(iow_write_stream_close(stream) == 0, "the stream is closed")
+    call check(.not. c_associated(stream), "and is gone")
+    call read_back("fortran_test.stream", doubles_read)
+    call check(all(same(doubles, doubles_read)), "what was written comes back")
+  end subroutine
+
+  subroutine write_stream_errors
+    type(iow_write_stream_options) :: options
+    type(iow_write_file_options) :: of_file
+    type(iow_lease) :: lease
+    type(c_ptr) :: stream
+    character(:), allocatable :: text
+    integer(c_int) :: file
+    options%buffer_bytes = 1
+    call check(iow_write_stream_open(service, stream, options, text) == -22, "a tiny buffer")
+    call check(index(text, "buffer_bytes") > 0, "which is named: "//text)
+    options%buffer_bytes = 4096
+    options%budget_bytes = 4096
+    options%overflow = IOW_OVERFLOW_FAIL
+    call check(iow_write_stream_open(service, stream, options, text) == 0, "a stream: "//text)
+    call check(iow_write_stream_create(stream, "no/such/file", error_text=text) == -2, "ENOENT")
+    call check(index(text, "no/such/file") > 0, "which names the path: "//text)
+    of_file%exclusive = 1
+    file = iow_write_stream_create(stream, "fortran_test.stream", of_file)
+    call check(file == -17, "a file that exists is EEXIST")
+    file = iow_write_stream_create(stream, "fortran_test.stream")
+    call check(iow_lease_begin(stream, lease, -1_c_int64_t) == 0, "a lease")
+    call check(iow_lease_append(lease, file, 4097_c_int64_t) == -22, "more bytes than it has")
+    call check(iow_write_stream_flush(stream, 99_c_int) == -9, "no such file is EBADF")
+    call check(iow_write_stream_error(stream, file, text) == 0, "the file has no error: "//text)
+    call check(iow_write_stream_close(stream, durable=.false., error_text=text) == 0, "the end")
+    call check(len(text) == 0, "says nothing: "//text)
+  end subroutine
+
+  subroutine read_back(name, into)
+    character(*), intent(in) :: name
+    real(8), intent(out) :: into(:, :)
+    integer :: unit
+    open (newunit=unit, file=name, access="stream", form="unformatted", status="old")
+    read (unit) into
+    close (unit)
   end subroutine
 
   subroutine blocking_calls
@@ -259,6 +342,8 @@ contains
   subroutine delete_file
     integer :: unit
     open (newunit=unit, file=path, status="old")
+    close (unit, status="delete")
+    open (newunit=unit, file="fortran_test.stream", status="old")
     close (unit, status="delete")
   end subroutine
 

@@ -1,0 +1,77 @@
+// Write streams in C++20 coroutines: leases that are awaited. streams.h holds the contracts, and
+// coroutine.hpp says what an executor is.
+//
+//   ioweave::Lease lease = co_await ioweave::async_lease(stream, executor);
+//   lease.append(file, compute(lease.data()));
+//
+// A coroutine is not suspended while the stream has a free buffer. Otherwise the thread on which a
+// write ends posts it to the executor, and so its thread computes meanwhile. What else waits
+// (flush, sync, end, close, copies) blocks the thread.
+//
+// Lifetime: stream and executor must outlive the wait. Do not destroy a coroutine that waits for a
+// lease. A stream that is closed ends the wait with ECANCELED.
+#ifndef IOWEAVE_STREAMS_COROUTINE_HPP
+#define IOWEAVE_STREAMS_COROUTINE_HPP
+
+#include <cerrno>
+
+#include "ioweave/coroutine.hpp"
+#include "ioweave/streams.hpp"
+
+namespace ioweave {
+
+/// One wait for a lease, which begins when it is awaited. Await it once, in the expression that
+/// makes it.
+template <Executor E>
+class [[nodiscard("nothing is leased until it is awaited")]] LeaseOperation {
+ public:
+  LeaseOperation(iow_write_stream* stream, E& executor) noexcept
+      : stream_(stream), executor_(&executor) {}
+
+  bool await_ready() noexcept {
+    error_ = iow_lease_begin(stream_, &lease_, 0);
+    return error_ != -ETIME;
+  }
+
+  // Never inlined: as Operation::await_suspend().
+  [[gnu::noinline]] bool await_suspend(std::coroutine_handle<> awaiting) noexcept {
+    resumption_.handle = awaiting;
+    error_ = 0;
+    if (const int error = iow_lease_begin_async(stream_, &leased, this); error != 0) {
+      error_ = error;
+      return false;
+    }
+    return true;  // *this may be gone, so do not touch it
+  }
+
+  /// Returns the lease, or throws std::system_error.
+  Lease await_resume() {
+    check(error_, "async_lease");
+    return Lease(lease_);
+  }
+
+ private:
+  static void leased(iow_lease lease, void* user) noexcept {
+    auto& self = *static_cast<LeaseOperation*>(user);
+    self.lease_ = lease;
+    self.error_ = lease.data == nullptr ? -ECANCELED : 0;
+    detail::post_to(*self.executor_, self.resumption_);  // last: *self may be gone now
+  }
+
+  iow_write_stream* stream_;
+  E* executor_;
+  iow_lease lease_{};
+  int error_ = 0;
+  Resumption resumption_{};
+};
+
+/// Awaits to a Lease, or throws std::system_error: EAGAIN where all buffers are in use and the
+/// stream has IOW_OVERFLOW_FAIL.
+template <Executor E>
+auto async_lease(WriteStream& stream, E& executor) noexcept {
+  return LeaseOperation<E>(stream.raw(), executor);
+}
+
+}  // namespace ioweave
+
+#endif  // IOWEAVE_STREAMS_COROUTINE_HPP

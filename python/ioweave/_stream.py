@@ -1,0 +1,316 @@
+"""Write streams: results are written while the program computes the next ones."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from ioweave import _core
+from ioweave._request import Request
+from ioweave._service import default_service
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ioweave._core import BufferLike
+    from ioweave.flows import Flow
+
+
+@dataclass(frozen=True)
+class WriteStreamStats:
+    """What a stream did since it was opened. Times are nanoseconds.
+
+    Attributes:
+        buffers: How many there are.
+        writes: Buffers handed over.
+        written_bytes: Bytes of writes that have ended well.
+        direct_bytes: Of these: past the page cache.
+        dropped_bytes: Bytes of writes that failed, or were refused because their file had failed.
+        lease_waits: How many leases and copies had to wait.
+        lease_wait_ns: How long they waited together.
+        return_ns: Time inside calls of the stream, without `durable_ns`.
+        durable_ns: Time inside `sync()`, and inside `end()` that is durable.
+        write_ns: Sum over buffers, from the start of their write to its end.
+        syncs: Calls of fdatasync(2).
+        most_in_use: Most buffers that were leased or written at once.
+        huge_pages: Whether the kernel was asked for huge pages and did not refuse.
+    """
+
+    buffers: int
+    writes: int
+    written_bytes: int
+    direct_bytes: int
+    dropped_bytes: int
+    lease_waits: int
+    lease_wait_ns: int
+    return_ns: int
+    durable_ns: int
+    write_ns: int
+    syncs: int
+    most_in_use: int
+    huge_pages: bool
+
+
+class WriteStream:
+    """Writes results while the program computes the next ones.
+
+        with ioweave.WriteStream() as stream:
+            file = stream.create("result.bin")
+            for step in range(steps):
+                file.append(compute(step))  # copies, and returns at once
+        # here all of it is on the device
+
+    A stream has a fixed number of buffers. A call waits only while all of them are being written,
+    so no more than `budget_bytes` of memory are in use. Any thread may call any method of a stream
+    and of its files. No call holds the GIL while it waits.
+
+    The end of a `with` block calls `close()`. An exception of the block goes on; an error of a
+    write is dropped then. A stream that is never closed drops errors, too.
+
+    Args:
+        service: The service that moves the bytes; None: one that all such streams share.
+        buffer_bytes: Size of a buffer, 4096 to 16 GiB, rounded up to 4096; 0: 4 MiB.
+        budget_bytes: Memory of all buffers; 0: 8 buffers.
+        depth: Most buffers that are written at once; 0: all.
+        overflow: What happens when all buffers are in use. "block": the call waits. "fail": it
+            raises BlockingIOError. "synchronous": it takes a buffer that is kept for this, whose
+            write ends before the call that hands it over returns.
+        path: "auto": past the page cache (O_DIRECT) where the file system allows that. "direct":
+            `create()` raises where it does not. "buffered": through the page cache, and on to the
+            device as early as possible.
+        flow: The flow of the stream's writes. Each takes its turn as an operation of this flow.
+
+    Raises:
+        ValueError: An option is out of range; the text names it. Or both service and flow are
+            given, or the flow's device is not known.
+        MemoryError: The buffers do not fit in memory.
+    """
+
+    def __init__(
+        self,
+        service: _core.Service | None = None,
+        *,
+        buffer_bytes: int = 0,
+        budget_bytes: int = 0,
+        depth: int = 0,
+        overflow: Literal["block", "fail", "synchronous"] = "block",
+        path: Literal["auto", "direct", "buffered"] = "auto",
+        flow: Flow | None = None,
+    ) -> None:
+        number = 0  # of the flow at the service
+        if flow is not None:
+            if service is not None:
+                raise ValueError("a flow has a service of its own: leave service out")
+            service, number = flow.place()
+        self._flow = flow
+        self._stream = _core.WriteStream(
+            service or default_service(),
+            buffer_bytes=buffer_bytes,
+            budget_bytes=budget_bytes,
+            depth=depth,
+            overflow=overflow,
+            path=path,
+            flow=number,
+        )
+
+    def create(
+        self,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        *,
+        keep: bool = False,
+        exclusive: bool = False,
+        expected_bytes: int = 0,
+    ) -> WriteStreamFile:
+        """Creates a file, or empties one.
+
+        Args:
+            path: The file; a regular one.
+            keep: Keep the bytes of a file that exists. `append()` writes behind them.
+            exclusive: Raise FileExistsError if the file exists.
+            expected_bytes: The size to be expected. Room is allocated at once, so that a full
+                device is found out now; what was not written is cut off at the end.
+
+        Raises:
+            OSError: The file cannot be created, or there is no room for `expected_bytes`.
+            ValueError: The stream is closed. All methods but `close()` raise this.
+        """
+        name = os.fspath(path)
+        file = self._stream.create(name, os.fsencode(name), keep, exclusive, expected_bytes)
+        return WriteStreamFile(file, name, self._flow)
+
+    def flush(self) -> None:
+        """Waits until everything that was written so far is in the hands of the kernel.
+
+        Raises:
+            OSError: A write failed; `errno`, `filename` and the text say where. Each error is
+                raised once: by this, by a call on the file, or by `close()`.
+        """
+        self._refuse_inside_task()
+        self._stream.flush()
+
+    def sync(self) -> None:
+        """As `flush()`, and waits until it is on the device (fdatasync), all files side by side."""
+        self._refuse_inside_task()
+        self._stream.sync()
+
+    def close(self, durable: bool = True) -> None:
+        """Ends all files. Closing a stream twice is allowed.
+
+        Args:
+            durable: Sync the files first, so that they survive a failure of the machine.
+
+        Raises:
+            OSError: The first error that was not raised yet. The stream is closed all the same.
+        """
+        self._stream.close(durable)
+
+    @property
+    def closed(self) -> bool:
+        return self._stream.closed
+
+    def stats(self) -> WriteStreamStats:
+        """Returns what the stream did since it was opened."""
+        return WriteStreamStats(**self._stream.stats())
+
+    def _refuse_inside_task(self) -> None:
+        if self._flow is not None:
+            self._flow.refuse_inside_task()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except OSError:
+            if error is None:
+                raise
+
+    def __repr__(self) -> str:
+        return f"<ioweave.WriteStream{' closed' if self.closed else ''}>"
+
+
+class WriteStreamFile:
+    """A file of a write stream, from `WriteStream.create()`.
+
+    Writes are carried out in any order. Two writes of overlapping ranges need a `flush()` between
+    them. When a write has failed, the error is raised once by one of the next calls; later writes
+    raise OSError with ECANCELED, and nothing of them is written.
+    """
+
+    def __init__(self, file: _core.StreamFile, name: str | bytes, flow: Flow | None) -> None:
+        self._file = file
+        self._name = name
+        self._flow = flow
+
+    @property
+    def name(self) -> str | bytes:
+        """The path, as it was given."""
+        return self._name
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, by `end()` or with its stream."""
+        return self._file.ended
+
+    def append(self, data: BufferLike) -> None:
+        """Copies `data`, to be written behind everything that was appended before.
+
+        Small pieces are gathered into one buffer, which is written when it is full, or with the
+        next `flush()`, `sync()` or end.
+
+        Args:
+            data: Bytes, or any buffer in one C-contiguous block. It may change after the call.
+
+        Raises:
+            TypeError: `data` is no buffer, or it is not C-contiguous.
+            BlockingIOError: With overflow="fail": there are not enough free buffers. Nothing of
+                `data` was taken.
+            OSError: An earlier write to the file failed.
+            ValueError: The file has ended. All methods but `end()` raise this.
+        """
+        self._refuse_inside_task()
+        self._file.append(data)
+
+    def write(self, data: BufferLike, offset: int) -> None:
+        """As `append()`, but writes at an offset in bytes. It raises ValueError below 0."""
+        self._refuse_inside_task()
+        self._file.write(data, offset)
+
+    def lease(self, timeout: float | None = None) -> _core.Lease:
+        """Returns a buffer of the stream to fill in place, so that nothing is copied.
+
+            with file.lease() as lease:
+                numpy.copyto(numpy.frombuffer(lease, dtype=float)[:n], ...)
+                lease.append(n * 8)
+
+        A signal such as Ctrl-C ends the wait for a buffer.
+
+        Args:
+            timeout: In seconds; None: for ever.
+
+        Raises:
+            TimeoutError: All buffers were in use for so long.
+            BlockingIOError: The same with overflow="fail", at once.
+        """
+        self._refuse_inside_task()
+        return self._file.lease(timeout)
+
+    def alease(self) -> Request[_core.Lease]:
+        """Starts a `lease()`: `await` it, or ask for its `result()`. It takes its place in line
+        now. A request that is dropped or cancelled gives it up."""
+        return Request(self._file.alease())
+
+    def flush(self) -> None:
+        """Waits until what was written to the file is in the hands of the kernel.
+
+        Raises:
+            OSError: A write failed, which was not raised yet; or ECANCELED, if it was.
+        """
+        self._refuse_inside_task()
+        self._file.flush()
+
+    def sync(self) -> None:
+        """As `flush()`, and waits until it is on the device (fdatasync)."""
+        self._refuse_inside_task()
+        self._file.sync()
+
+    def end(self, durable: bool = True) -> None:
+        """Writes what is left and closes the file. Ending it twice is allowed.
+
+        Args:
+            durable: Sync it first.
+
+        Raises:
+            OSError: A write failed, and that was not raised yet. The file has ended all the same.
+        """
+        self._file.end(durable)
+
+    def _refuse_inside_task(self) -> None:
+        if self._flow is not None:
+            self._flow.refuse_inside_task()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.end()
+        except OSError:
+            if error is None:
+                raise
+
+    def __repr__(self) -> str:
+        return f"<ioweave.WriteStreamFile {self._name!r}{' ended' if self.ended else ''}>"

@@ -1,0 +1,165 @@
+// Leases awaited by coroutines: when they wait, where they go on, and what ends the wait.
+#include "ioweave/streams_coroutine.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <coroutine>
+#include <cstddef>
+#include <deque>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "ioweave/coroutine_task.hpp"
+#include "support/temp_dir.hpp"
+
+namespace ioweave::test {
+namespace {
+
+/// Keeps what is posted until the test resumes it.
+class Queue {
+ public:
+  void post(std::coroutine_handle<> handle) noexcept {
+    const std::lock_guard guard(lock_);
+    posted_.push_back(handle);
+  }
+  [[nodiscard]] size_t size() {
+    const std::lock_guard guard(lock_);
+    return posted_.size();
+  }
+  void resume_first() {
+    std::unique_lock guard(lock_);
+    const std::coroutine_handle<> handle = posted_.front();
+    posted_.pop_front();
+    guard.unlock();
+    handle.resume();
+  }
+
+ private:
+  std::mutex lock_;
+  std::deque<std::coroutine_handle<>> posted_;
+};
+
+/// Starts at once, and nobody waits for it.
+struct Foreign {
+  struct promise_type {
+    Foreign get_return_object() { return {}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+};
+
+iow_write_stream_options one_page(uint32_t buffers, iow_overflow overflow = IOW_OVERFLOW_BLOCK) {
+  iow_write_stream_options options{};
+  options.buffer_bytes = 4096;
+  options.budget_bytes = uint64_t{4096} * buffers;
+  options.overflow = overflow;
+  return options;
+}
+
+class AwaitedLeases : public ::testing::Test {
+ protected:
+  Queue queue_;
+  Service service_;
+  TempDir folder_;
+};
+
+Foreign take_lease(WriteStream& stream, Queue& queue, std::vector<Lease>& leases, int& error) {
+  try {
+    leases.push_back(co_await async_lease(stream, queue));
+  } catch (const std::system_error& thrown) {
+    error = thrown.code().value();
+  }
+}
+
+TEST_F(AwaitedLeases, ComeWithoutASuspensionWhileThereIsAFreeBuffer) {
+  WriteStream stream(service_, one_page(2));
+  std::vector<Lease> leases;
+  int error = 0;
+  take_lease(stream, queue_, leases, error);
+  take_lease(stream, queue_, leases, error);
+  ASSERT_EQ(leases.size(), 2u);
+  EXPECT_EQ(leases[0].data().size(), 4096u);
+  EXPECT_NE(leases[0].data().data(), leases[1].data().data());
+  EXPECT_EQ(queue_.size(), 0u);
+}
+
+TEST_F(AwaitedLeases, ArePostedWhenABufferIsGivenBackAndNeverResumedThere) {
+  WriteStream stream(service_, one_page(1));
+  std::vector<Lease> leases;
+  int error = 0;
+  take_lease(stream, queue_, leases, error);
+  ASSERT_EQ(leases.size(), 1u);
+  take_lease(stream, queue_, leases, error);
+  EXPECT_EQ(queue_.size(), 0u);
+  leases.clear();
+  ASSERT_EQ(queue_.size(), 1u);
+  EXPECT_TRUE(leases.empty());
+  queue_.resume_first();
+  EXPECT_EQ(leases.size(), 1u);
+  EXPECT_EQ(error, 0);
+}
+
+TEST_F(AwaitedLeases, ThrowWhereTheStreamFailsInsteadOfWaiting) {
+  WriteStream stream(service_, one_page(1, IOW_OVERFLOW_FAIL));
+  std::vector<Lease> leases;
+  int error = 0;
+  take_lease(stream, queue_, leases, error);
+  take_lease(stream, queue_, leases, error);
+  EXPECT_EQ(leases.size(), 1u);
+  EXPECT_EQ(error, EAGAIN);
+  EXPECT_EQ(queue_.size(), 0u);
+}
+
+TEST_F(AwaitedLeases, ThatStillWaitAreCancelledByTheEndOfTheStream) {
+  WriteStream stream(service_, one_page(1));
+  std::vector<Lease> leases;
+  int error = 0;
+  take_lease(stream, queue_, leases, error);
+  take_lease(stream, queue_, leases, error);
+  stream.close();
+  ASSERT_EQ(queue_.size(), 1u);
+  queue_.resume_first();
+  EXPECT_EQ(leases.size(), 1u);
+  EXPECT_EQ(error, ECANCELED);
+}
+
+Task<> write_pages(WriteStream& stream, ThreadPoolExecutor& pool, int file, int first, int pages) {
+  co_await pool.schedule();
+  for (int page = first; page < first + pages; ++page) {
+    Lease lease = co_await async_lease(stream, pool);
+    std::fill(lease.data().begin(), lease.data().end(), static_cast<std::byte>(page));
+    lease.write(file, 4096, off_t{4096} * page);
+  }
+}
+
+TEST_F(AwaitedLeases, LetMoreCoroutinesWriteThanThereAreBuffers) {
+  ThreadPoolExecutor pool(2);
+  WriteStream stream(service_, one_page(2));
+  const std::string path = folder_.path() + "/pages";
+  const int file = stream.create(path);
+  std::vector<Task<>> tasks;
+  for (int i = 0; i < 10; ++i) {
+    tasks.push_back(write_pages(stream, pool, file, i * 20, 20));
+  }
+  sync_wait(when_all(std::move(tasks)));
+  EXPECT_LE(stream.stats().most_in_use, 2u);
+  stream.close();
+  std::ifstream opened(path, std::ios::binary);
+  const std::vector<char> content{std::istreambuf_iterator<char>(opened), {}};
+  ASSERT_EQ(content.size(), 200u * 4096);
+  for (size_t i = 0; i < content.size(); i += 512) {
+    ASSERT_EQ(static_cast<unsigned char>(content[i]), i / 4096) << i;
+  }
+}
+
+}  // namespace
+}  // namespace ioweave::test
