@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness import build, process
+from harness.peers_venv import interpreter, last_line
 from harness.process import ProgramFailed
 from harness.result import Row, at_least, row
 from harness.samples import alternate
@@ -101,29 +101,6 @@ LONG = Effort(1, 15, 6, 24, 5, (*OURS, *PEERS), (2, 4, 6, 8, 12, 16, 24, 32), (5
 # ---- The peers' Python
 
 
-def interpreter(session: Session) -> str | None:
-    """The Python that has the peers; None where it cannot be had, which is noted."""
-    python, stamp = VENV / "bin/python", VENV / "installed"
-    wanted = REQUIREMENTS.read_text(encoding="utf-8")
-    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
-        return str(python)
-    session.progress(f"installing the peers into {VENV}: minutes, the first time")
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    try:
-        process.run([sys.executable, "-m", "venv", "--clear", str(VENV)])
-        process.run([*pip, "--requirement", str(REQUIREMENTS)])
-    except ProgramFailed as error:
-        shutil.rmtree(VENV, ignore_errors=True)
-        session.note(f"Dask, Ray and Parsl are left out: {_last_line(error)}")
-        return None
-    stamp.write_text(wanted, encoding="utf-8")
-    return str(python)
-
-
-def _last_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[-1]
-
-
 @dataclass(frozen=True)
 class Runner:
     """Starts contenders; those that fail are noted, and then left out."""
@@ -144,7 +121,7 @@ class Runner:
         try:
             return process.run(command, environment=environment).json_lines()
         except ProgramFailed as error:
-            self.failed[name] = _last_line(error)
+            self.failed[name] = last_line(error)
             self.session.note(f"{CALLED[name]} is left out: {self.failed[name]}")
             return []
 
@@ -269,7 +246,7 @@ def _tuned(name: str, slots: int) -> str:
 def run(session: Session) -> Iterator[Row]:
     """Rows of what a task costs, and of a workload beside the peers."""
     effort = QUICK if session.quick else LONG if session.long else NORMAL
-    python = interpreter(session)
+    python = interpreter(session, REQUIREMENTS, VENV, "Dask, Ray and Parsl")
     here = ("pools", "ioweave", "ioweave-measured", "ioweave-fixed")
     missing = [] if python else [name for name in CALLED if name not in here]
     runner = Runner(session, python or sys.executable, dict.fromkeys(missing, "not installed"))
