@@ -1,5 +1,6 @@
-// Prints what the overlap model says of a program that reads, computes and writes in chunks. So the
-// harness has no formula of its own, and bench/demo needs no Python package to ask.
+// Prints what the overlap model says of a program that reads, computes and writes in chunks: with
+// prefetching, and with write-behind by the given buffers and devices. So the harness has no
+// formula of its own, and bench/demo needs no Python package to ask.
 
 #include <CLI/CLI.hpp>
 
@@ -18,10 +19,15 @@ int run(int argc, char** argv) {
   app.add_option("--read-s", chunks.read_s)->required()->check(CLI::NonNegativeNumber);
   app.add_option("--compute-s", chunks.compute_s)->required()->check(CLI::NonNegativeNumber);
   app.add_option("--write-s", chunks.write_s)->required()->check(CLI::NonNegativeNumber);
+  uint32_t buffers = 2;
+  uint32_t devices = 1;
+  app.add_option("--buffers", buffers, "of write-behind")->check(CLI::PositiveNumber);
+  app.add_option("--devices", devices, "of write-behind")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
 
   print_result({{"overlapped_s", model::prefetch_s(chunks)},
-                {"hideable_s", model::hideable_read_s(chunks)}});
+                {"hideable_s", model::hideable_read_s(chunks)},
+                {"write_behind_s", model::write_behind_s(chunks, buffers, devices)}});
   return 0;
 }
 

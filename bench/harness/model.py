@@ -43,3 +43,27 @@ def of_totals(program: Path, n: int, read_s: float, compute_s: float, write_s: f
     done = process.run([program, *(f"--{name}={value!r}" for name, value in options.items())])
     (figures,) = done.json_lines()
     return Chunks(n, read_s, compute_s, write_s, figures["overlapped_s"], figures["hideable_s"])
+
+
+def write_behind_s(
+    program: Path, n: int, compute_s: float, write_s: float, *, buffers: int, devices: int = 1
+) -> float:
+    """How long n items take of which each is computed, and written while the next ones are.
+
+    The times are those of one item. `program` is bench_model.
+
+    Raises:
+        ProgramFailed: A time is negative.
+    """
+    options = {
+        "chunks": n,
+        "read-s": 0.0,
+        "compute-s": compute_s,
+        "write-s": write_s,
+        "buffers": buffers,
+        "devices": devices,
+    }
+    done = process.run([program, *(f"--{name}={value!r}" for name, value in options.items())])
+    (figures,) = done.json_lines()
+    seconds: float = figures["write_behind_s"]
+    return seconds

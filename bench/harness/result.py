@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,13 @@ from harness.samples import Summary, summarize
 
 #: Version of the JSON document; raised when a reader would have to change.
 SCHEMA = "ioweave-bench/1"
+
+
+_RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "<": operator.lt,
+}
 
 
 @dataclass(frozen=True)
@@ -26,8 +34,8 @@ class Bar:
     limit: float
 
     def met_by(self, value: float) -> bool:
-        """Whether the value is on the right side of the bar, or on it."""
-        return value >= self.limit if self.relation == ">=" else value <= self.limit
+        """Whether the value is on the right side of the bar; on it counts but for "<"."""
+        return _RELATIONS[self.relation](value, self.limit)
 
     def __str__(self) -> str:
         return f"{self.relation} {self.limit:g}"
@@ -41,6 +49,11 @@ def at_least(limit: float) -> Bar:
 def at_most(limit: float) -> Bar:
     """A bar for metrics of which less is better."""
     return Bar("<=", limit)
+
+
+def below(limit: float) -> Bar:
+    """A bar for metrics that are to be less than the limit, and not equal to it."""
+    return Bar("<", limit)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import os
 import unittest
 from pathlib import Path
 
-from harness.model import Chunks, of_totals
+from harness.model import Chunks, of_totals, write_behind_s
 
 PROGRAM = Path(os.environ["IOWEAVE_BENCH_MODEL"])
 
@@ -27,3 +27,15 @@ class ModelTest(unittest.TestCase):
         for read_s, compute_s in ((5.0, 10.0), (10.0, 5.0)):
             chunks = of_totals(PROGRAM, 5, read_s, compute_s, 1.5)
             self.assertAlmostEqual(5.0 + 10.0 + 1.5 - chunks.overlapped_s, 4 * 1.0)
+
+    def test_write_behind_waits_for_the_slower_of_computing_and_writing(self) -> None:
+        self.assertEqual(write_behind_s(PROGRAM, 5, 2.0, 1.0, buffers=2), 2 + 1 + 4 * 2)
+        self.assertEqual(write_behind_s(PROGRAM, 5, 1.0, 2.0, buffers=2), 1 + 2 + 4 * 2)
+
+    def test_write_behind_with_one_buffer_is_synchronous(self) -> None:
+        self.assertEqual(write_behind_s(PROGRAM, 5, 2.0, 1.0, buffers=1), 5 * (2 + 1))
+
+    def test_write_behind_to_two_devices_writes_twice_as_fast(self) -> None:
+        self.assertEqual(
+            write_behind_s(PROGRAM, 5, 1.0, 4.0, buffers=4, devices=2), 1 + 4 + 4 * 2.0
+        )

@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 from harness import result
-from harness.result import Outcome, at_least, at_most, document, row, table, write
+from harness.result import Outcome, at_least, at_most, below, document, row, table, write
 
 
 class RowTest(unittest.TestCase):
@@ -16,6 +16,11 @@ class RowTest(unittest.TestCase):
     def test_a_value_on_the_wrong_side_misses_it(self) -> None:
         self.assertFalse(row("m", "ratio", [0.98], at_least(0.99)).met)
         self.assertFalse(row("m", "ns", [151], at_most(150)).met)
+
+    def test_a_bar_that_is_to_be_gone_below_is_not_met_by_a_value_on_it(self) -> None:
+        self.assertFalse(row("m", "ratio", [1.0], below(1)).met)
+        self.assertTrue(row("m", "ratio", [0.999], below(1)).met)
+        self.assertEqual(str(below(1)), "< 1")
 
     def test_without_a_bar_there_is_no_verdict(self) -> None:
         self.assertIsNone(row("m", "s", [1]).met)
