@@ -36,6 +36,7 @@ PROGRAMS = {
             "cold_reader_static",
             "cold_reader_go",
             "model",
+            "streams",
             "task_tbb",
             "task_openmp",
         )
@@ -135,7 +136,7 @@ def _install_venv() -> None:
         raise BuildFailed(
             f"{error}\n\nThis benchmark needs Python packages in build/venv (nanobind to build "
             "that of Ioweave, NumPy, ...), for which pip must reach PyPI or a mirror of it. "
-            "engine, interposer, tiom and demo need none of them."
+            "engine, interposer, tiom, streams and demo need none of them."
         ) from error
 
 

@@ -64,28 +64,31 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="measure this build as it is, build nothing"
     )
-    part = parser.add_argument_group("a part of the benchmark (harmless, tasks, tiom, engine)")
+    part = parser.add_argument_group(
+        "a part of the benchmark (harmless, tasks, tiom, streams, engine)"
+    )
     part.add_argument(
         "--only",
         type=_words,
         default=(),
         metavar="LIST",
         help="harmless: grep,dd,reader-1m; tasks: peers,short,short-fsync,short-sleep-10s; "
-        "tiom: calls, reapers, drop-in, write, read",
+        "tiom: calls, reapers, drop-in, write, read; streams: grid, targets, peers",
     )
     part.add_argument(
         "--place",
         type=_words,
         default=(),
         metavar="LIST",
-        help="harmless: raw, limited, slowfs[-400|-3000]; tiom: raw, limited",
+        help="harmless: raw, limited, slowfs[-400|-3000]; tiom: raw, limited; streams: slowfs, "
+        "limited",
     )
     part.add_argument("--cache", type=_words, default=(), metavar="LIST", help="cold, cached, half")
     part.add_argument(
         "--pairs",
         type=_count,
         metavar="N",
-        help="at most N pairs a cell, rounds (short runs, engine), or repetitions (tiom)",
+        help="at most N pairs a cell, rounds (short runs, engine, streams), or repetitions (tiom)",
     )
     part.add_argument(
         "--null",

@@ -1,6 +1,6 @@
 """bench/demo and bench/run as people start them. No figure is judged here, only that it is there.
 
-Usage: end_to_end_test.py demo|engine|interposer|tasks|tiom BUILD_FOLDER SCRATCH_FOLDER
+Usage: end_to_end_test.py demo|engine|interposer|streams|tasks|tiom BUILD_FOLDER SCRATCH_FOLDER
 
 Exit status 77 with "SKIP: reason" where the machine lacks something.
 """
@@ -225,6 +225,32 @@ def tiom(build: Path, work: Path) -> None:
     expect_positive([row for row in rows if "added" not in row["metric"]], "ratio", "us", "MiB")
 
 
+def streams(build: Path, work: Path) -> None:
+    """One device and two, in one round each, without what comes from PyPI."""
+    if not (build / "bench/drivers/bench_streams").exists():
+        skip("bench/drivers is not built")
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    options = ("--pairs", "1", "--place", "slowfs", "--only", "grid,targets")
+    rows = measured(build, work, "streams", *options)
+    who = "(writing alone|synchronous|glibc AIO|libaio|liburing|one thread|Ioweave)"
+    what = "(time to durable|time to return|computing|peak memory)"
+    one, two = "slowfs 400 MB/s, 4 MiB, C/W (1|1/2)", "2 x slowfs 100 MB/s, 8 MiB, C/W 1/(2|4)"
+    expect_rows(
+        rows,
+        f"{one}: time over (the model|the best peer|glibc AIO)'s",
+        f"{one}: computing while writing over computing alone, {who}$",
+        f"{one}: {who}: {what}$",
+        f"{two}: time over the (bound of so many|best peer's)",
+        f"{two}: {who}: {what}$",
+    )
+    moved = [row for row in rows if not row["metric"].endswith("writing alone: computing")]
+    expect_positive(moved, "ratio", "s", "MiB")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
 def tasks(build: Path, work: Path) -> None:
     """The simulation, and short runs of the workload that needs no files."""
     if not list((build / "python/ioweave").glob("_core.*")):
@@ -239,7 +265,14 @@ def tasks(build: Path, work: Path) -> None:
         expect(all(row["value"] > 0 for row in found), f"nothing was measured: {found}")
 
 
-TESTS = {"demo": demo, "engine": engine, "interposer": interposer, "tasks": tasks, "tiom": tiom}
+TESTS = {
+    "demo": demo,
+    "engine": engine,
+    "interposer": interposer,
+    "streams": streams,
+    "tasks": tasks,
+    "tiom": tiom,
+}
 
 
 def main() -> None:

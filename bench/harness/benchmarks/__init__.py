@@ -34,6 +34,9 @@ BENCHMARKS = {
     "engine": Benchmark("engine", "the C interface against fio, bare liburing and pread"),
     "interposer": Benchmark("interposer", "what `ioweave run` adds to a call and to a start"),
     "tiom": Benchmark("tiom", "I/O inside tasks: the Task I/O Meter over a grid, single calls"),
+    "streams": Benchmark(
+        "streams", "write streams against other ways to write while computing, and the model"
+    ),
     "tasks": Benchmark(
         "tasks", "I/O-aware tasks: the paper's evaluation, simulated and real", python=True
     ),
