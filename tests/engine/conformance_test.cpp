@@ -1,3 +1,4 @@
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <set>
@@ -279,7 +280,7 @@ TEST_P(Conformance, PrefetchIsForThreadsOnly) {
 
 TEST_P(Conformance, WriteBackBeginsToWriteChangedPagesOrLeavesItToOthers) {
   const Descriptor file(open_file("data", O_RDWR | O_CREAT));
-  const std::vector<std::byte> bytes(kBlock, std::byte{1});
+  alignas(kBlock) static const std::array<std::byte, kBlock> bytes{};
   ASSERT_EQ(::pwrite(file.get(), bytes.data(), kBlock, 0), static_cast<ssize_t>(kBlock));
   Operation operation = transfer(Op::write_back, file.get(), nullptr, kBlock, 0);
   operation.result = -1;
@@ -289,6 +290,7 @@ TEST_P(Conformance, WriteBackBeginsToWriteChangedPagesOrLeavesItToOthers) {
     return;
   }
   ASSERT_EQ(submitted, Submitted::queued);
+  ASSERT_EQ(lane_->flush(), 0);
   EXPECT_EQ(reap_one(), &operation);
   EXPECT_EQ(operation.result, 0);
 }
