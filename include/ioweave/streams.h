@@ -141,8 +141,8 @@ typedef void (*iow_leased)(iow_lease lease, void* user);
 /*
  * As iow_lease_begin(), but never waits: `leased` runs once, when there is a buffer: inside this
  * call, or inside whatever call or end of a write makes one free, on any thread. It must neither
- * block nor throw; it may write and end leases. It does not get the buffer that
- * IOW_OVERFLOW_SYNCHRONOUS keeps. iow_write_stream_close() calls those that still wait, with a lease
+ * block nor throw; it may write and end leases. What it writes is written behind it even with
+ * IOW_OVERFLOW_SYNCHRONOUS. iow_write_stream_close() calls those that still wait, with a lease
  * that is none. Errors: -EAGAIN with IOW_OVERFLOW_FAIL, -EINVAL if `leased` is NULL, -ENOMEM; then
  * `leased` does not run.
  */

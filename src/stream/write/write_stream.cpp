@@ -124,16 +124,9 @@ void WriteStream::count_taken() noexcept {
   stats_.most_in_use = std::max(stats_.most_in_use, in_use_);
 }
 
-/// To who waits longest, or to those that are free: the last one first, as its memory is warm. A
-/// callback does not get the spare buffer: whoever hands it over waits, and on a thread that reaps
-/// that would be for ever.
+/// To who waits longest, or to those that are free: the last one first, as its memory is warm.
 void WriteStream::give_back(Buffer& buffer, Aftermath& after) noexcept {
-  LeaseAsk* ask = asks_.first();
-  while (ask != nullptr && buffer.is_spare && ask->wait == nullptr) {
-    ask = ask->next;
-  }
-  if (ask != nullptr) {
-    asks_.remove(*ask);
+  if (LeaseAsk* const ask = asks_.pop_front(); ask != nullptr) {
     ask->buffer = &buffer;
     if (ask->wait != nullptr) {
       after.ended.push_back(*ask->wait);
@@ -192,7 +185,7 @@ int WriteStream::lease_async(iow_leased leased, void* user) {
   Aftermath after;
   {
     const std::lock_guard guard(lock_);
-    ask->buffer = take_free(false);
+    ask->buffer = take_free(true);
     if (ask->buffer != nullptr) {
       references_.fetch_add(1, std::memory_order_relaxed);
       after.leased.push_back(*ask.release());
