@@ -86,6 +86,7 @@ struct WriteStream::LeaseAsk {
   LeaseAsk* next = nullptr;
   Buffer* buffer = nullptr;  ///< once it has one; then it is in line no more
   ListedWait* wait = nullptr;
+  uint64_t begun_ns = 0;  ///< of a callback that is in line
   iow_leased leased = nullptr;
   void* user = nullptr;
 };

@@ -131,6 +131,8 @@ void WriteStream::give_back(Buffer& buffer, Aftermath& after) noexcept {
     if (ask->wait != nullptr) {
       after.ended.push_back(*ask->wait);
     } else {
+      ++stats_.lease_waits;
+      stats_.lease_wait_ns += now_ns() - ask->begun_ns;
       references_.fetch_add(1, std::memory_order_relaxed);
       after.leased.push_back(*ask);
     }
@@ -192,6 +194,7 @@ int WriteStream::lease_async(iow_leased leased, void* user) {
     } else {
       send_oldest_gathered(after);
       if (options_.overflow != IOW_OVERFLOW_FAIL) {
+        ask->begun_ns = now_ns();
         asks_.push_back(*ask.release());
       }
     }
