@@ -10,7 +10,7 @@
 
 A station may include what lies anywhere behind it, never what lies beside or before it. The public
 headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom, which measures it
-through its public headers; those in examples/ know only these, those in bench/ also base and
+through its public headers, and apps/cube, which writes by them; those in examples/ know only these, those in bench/ also base and
 model, and the Python module these, policy, model, device and config. policy and model are pure
 logic: what the system offers of I/O, time and threads is closed to them. A policy is constructed by
 its drivers alone: the gate of a process, and the Python binding, which serves simulations and
@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {"cli", "stream", "engine", "stats", "device", "config", "model", "base"},
     "include": {PUBLIC},
     "apps": set(),
+    "apps/cube": {PUBLIC},
     "apps/tiom": {PUBLIC, "base", "device", "model"},
     "examples": {PUBLIC},
     "bench": {PUBLIC, "base", "model"},

@@ -31,6 +31,7 @@ enum Code {
   kAlign,
   kPool,
   kHugePages,
+  kPath,
   kInputLimit,
   kJson
 };
@@ -50,6 +51,7 @@ const option kLongOptions[] = {
     {"align", no_argument, nullptr, kAlign},
     {"pool", no_argument, nullptr, kPool},
     {"huge-pages", no_argument, nullptr, kHugePages},
+    {"path", required_argument, nullptr, kPath},
     {"input-limit", required_argument, nullptr, kInputLimit},
     {"json", required_argument, nullptr, kJson},
     {"verbose", no_argument, nullptr, 'v'},
@@ -101,9 +103,17 @@ T parse_word(const char* name, std::string_view text,
 }
 
 Mode parse_mode(const char* text) {
+  using Word = std::pair<std::string_view, Mode>;
   return parse_word("mode", text,
-                    std::array{std::pair<std::string_view, Mode>{"synchronous", Mode::kSynchronous},
-                               std::pair<std::string_view, Mode>{"aio", Mode::kAio}});
+                    std::array{Word{"synchronous", Mode::kSynchronous}, Word{"aio", Mode::kAio},
+                               Word{"ioweave", Mode::kIoweave}});
+}
+
+WritePath parse_path(const char* text) {
+  using Word = std::pair<std::string_view, WritePath>;
+  return parse_word("path", text,
+                    std::array{Word{"auto", WritePath::kAuto}, Word{"direct", WritePath::kDirect},
+                               Word{"buffered", WritePath::kBuffered}});
 }
 
 Aggregate parse_aggregate(const char* text) {
@@ -187,6 +197,9 @@ bool apply(Options& options, std::optional<uint64_t>& budget, int code, const ch
     case kHugePages:
       buffers.is_huge = true;
       return true;
+    case kPath:
+      remap.writer.write_path = parse_path(text);
+      return true;
     case kInputLimit:
       remap.plan.input_limit = parse_bytes("input-limit", text, 1, UINT64_MAX >> 1);
       return true;
@@ -265,8 +278,9 @@ What is computed
                         threads that compute, 1 to 256 (default 1)
 
 How it is written
-  -m, --mode MODE       synchronous: pwrite(2) by the computing thread (default)
+  -m, --mode MODE       synchronous: pwrite(2) by the computing thread
                         aio: POSIX AIO of the C library
+                        ioweave: a write stream of Ioweave (default)
       --item SIZE       bytes computed and written at a time: a multiple of 4K from 4K to 1G
                         (default 4M)
       --buffers D       items computed or being written at once, 1 to 1024 (default 4)
@@ -275,6 +289,8 @@ How it is written
       --align           buffers begin at a page, and so at a cache line
       --pool            buffers are kept in a pool, not allocated and freed for each item
       --huge-pages      buffers lie in huge pages
+      --path PATH       of the mode ioweave: direct goes past the page cache, buffered through it,
+                        auto takes what the file system allows (default auto)
 
       --input-limit SIZE
                         most stored values of the input held for one result (default 1G)
@@ -285,7 +301,7 @@ How it is written
 Examples
   cube_remap profile.cubex inclusive.cubex
   cube_remap --as exclusive --aggregate process profile.cubex small.cubex
-  cube_remap -m aio --threads 262143 --work 4 --pin --align --pool --json - in.cubex out.cubex
+  cube_remap -m aio --threads 262143 --work 40 --pin --align --pool --json - in.cubex out.cubex
 )";
 }
 

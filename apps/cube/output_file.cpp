@@ -36,7 +36,7 @@ OutputFile::OutputFile(std::string path, uint64_t bytes)
   if (error == 0) return;
   close(fd_);
   if (known && !S_ISREG(status.st_mode)) {
-    throw CubeError("cannot write '" + path_ + "': it is no regular file");
+    throw CubeError("cannot write '" + path_ + "': it is not a regular file");
   }
   unlink(path_.c_str());  // it was emptied: nothing is lost
   fail_to_open(path_, error);

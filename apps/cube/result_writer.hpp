@@ -16,8 +16,12 @@ namespace cube {
 
 enum class Mode {
   kSynchronous,  // pwrite(2), on the computing thread
-  kAio           // POSIX AIO of the C library: its thread writes
+  kAio,          // POSIX AIO of the C library: its thread writes
+  kIoweave       // Ioweave's write stream
 };
+
+/// Whether Ioweave's write stream goes past the page cache.
+enum class WritePath { kAuto, kDirect, kBuffered };
 
 std::string_view mode_name(Mode mode);
 
@@ -51,10 +55,11 @@ class ResultWriter {
 };
 
 struct WriterOptions {
-  Mode mode = Mode::kSynchronous;
+  Mode mode = Mode::kIoweave;
   std::string path;
   uint64_t bytes = 0;  // of the whole output: room is made at once
   BufferOptions buffers;
+  WritePath write_path = WritePath::kAuto;  // of kIoweave
   bool is_pinned = false;  // I/O threads on processors of their own (placement.hpp)
 };
 
@@ -64,5 +69,6 @@ std::unique_ptr<ResultWriter> make_writer(const WriterOptions& options);
 // The three kinds, for make_writer().
 std::unique_ptr<ResultWriter> make_synchronous_writer(const WriterOptions& options);
 std::unique_ptr<ResultWriter> make_aio_writer(const WriterOptions& options);
+std::unique_ptr<ResultWriter> make_ioweave_writer(const WriterOptions& options);
 
 }  // namespace cube

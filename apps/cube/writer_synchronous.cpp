@@ -43,12 +43,4 @@ std::unique_ptr<ResultWriter> make_synchronous_writer(const WriterOptions& optio
   return std::make_unique<SynchronousWriter>(options);
 }
 
-std::unique_ptr<ResultWriter> make_writer(const WriterOptions& options) {
-  return options.mode == Mode::kAio ? make_aio_writer(options) : make_synchronous_writer(options);
-}
-
-std::string_view mode_name(Mode mode) {
-  return mode == Mode::kAio ? "aio" : "synchronous";
-}
-
 }  // namespace cube

@@ -107,7 +107,7 @@ class CubeCommand : public testing::Test {
 
 TEST_F(CubeCommand, WritesTheSameInEachModeAndByAllSteps) {
   const Bytes expected = cube_test::remapped(profile().bytes(), {.locations = 5000});
-  for (const std::string mode : {"synchronous", "aio"}) {
+  for (const std::string mode : {"synchronous", "aio", "ioweave"}) {
     for (const std::vector<std::string>& steps :
          {std::vector<std::string>{},
           {"--pin"},
@@ -165,7 +165,7 @@ TEST_F(CubeCommand, KeepsToItsBudgetHoweverLargeTheOutputIs) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer takes memory of its own";
 #endif
-  for (const std::string mode : {"synchronous", "aio"}) {
+  for (const std::string mode : {"synchronous", "aio", "ioweave"}) {
     const CommandResult result =
         remap({"-m", mode, "--threads", "262143", "--item", "64K", "--budget", "256K",
                "--compute-threads", "2", "--json", path("report")});
@@ -178,12 +178,12 @@ TEST_F(CubeCommand, KeepsToItsBudgetHoweverLargeTheOutputIs) {
 }
 
 TEST_F(CubeCommand, PrintsTheReportOnStandardOutputIfAsked) {
-  EXPECT_THAT(remap({"--json", "-"}).output, StartsWith("{\"mode\": \"synchronous\""));
+  EXPECT_THAT(remap({"--json", "-"}).output, StartsWith("{\"mode\": \"ioweave\""));
   EXPECT_EQ(remap({}).output, "");
 }
 
 TEST_F(CubeCommand, NotesWhatAnOptionCannotDo) {
-  EXPECT_THAT(remap({"--pin"}).output, HasSubstr("has no threads for I/O"));
+  EXPECT_THAT(remap({"--pin", "-m", "synchronous"}).output, HasSubstr("has no threads for I/O"));
   EXPECT_THAT(remap({"--threads", "9"}).output, HasSubstr("'remapping.spec' is left out"));
 }
 
@@ -213,7 +213,7 @@ TEST_F(CubeCommand, RemovesAnOutputWhoseComputationFailed) {
   const cube::Member data = *archive.find("1.data");
   bytes[data.offset + data.bytes - 1] ^= std::byte{255};
   write("in.cubex", bytes);
-  for (const std::string mode : {"synchronous", "aio"}) {
+  for (const std::string mode : {"synchronous", "aio", "ioweave"}) {
     const CommandResult result = remap({"-m", mode, "--compute-threads", "3", "--item", "4K"});
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_THAT(result.output, HasSubstr("member '1.data'"));
@@ -230,13 +230,17 @@ TEST_F(CubeCommand, LeavesTheInputAloneWhenItIsTheOutputToo) {
 }
 
 TEST_F(CubeCommand, WritesToRegularFilesOnly) {
-  const CommandResult result = run_command({IOWEAVE_CUBE_PATH, path("in.cubex"), "/dev/full"});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.output, HasSubstr("no regular file"));
+  for (const std::string mode : {"synchronous", "aio", "ioweave"}) {
+    const CommandResult result =
+        run_command({IOWEAVE_CUBE_PATH, "-m", mode, path("in.cubex"), "/dev/full"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.output, HasSubstr("not a regular file"));
+  }
+  EXPECT_TRUE(fs::exists("/dev/full"));
 }
 
 TEST_F(CubeCommand, RemovesAnOutputForWhichThereIsNoRoom) {
-  for (const std::string mode : {"synchronous", "aio"}) {
+  for (const std::string mode : {"synchronous", "aio", "ioweave"}) {
     // SIGXFSZ ignored, the call says EFBIG.
     const CommandResult result = run_command(
         {"/bin/bash", "-c",
@@ -273,7 +277,7 @@ TEST_F(CubeCommand, ExplainsItself) {
   for (const char* option :
        {"--mode", "--aggregate", "--threads", "--as", "--metrics", "--item", "--buffers",
         "--budget", "--compute-threads", "--work", "--pin", "--align", "--pool", "--huge-pages",
-        "--input-limit", "--json", "--verbose", "--help"}) {
+        "--path", "--input-limit", "--json", "--verbose", "--help"}) {
     EXPECT_THAT(result.output, HasSubstr(option));
   }
 }
@@ -298,6 +302,7 @@ TEST(CubeOptions, RefuseWhatCannotBeMeant) {
                                                 {"--buffers", "0"},
                                                 {"--budget", "1M"},
                                                 {"--compute-threads", "0"},
+                                                {"--path", "fast"},
                                                 {"--work", "0.5"},
                                                 {"--work", "nan"},
                                                 {"--work", "2x"},

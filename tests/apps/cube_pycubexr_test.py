@@ -119,7 +119,9 @@ class PyCubexR(unittest.TestCase):
 
     def test_each_mode_and_step_writes_the_same(self) -> None:
         steps = (
+            ("--mode", "synchronous"),
             ("--mode", "aio", "--pin", "--align", "--pool"),
+            ("--mode", "ioweave", "--pin", "--huge-pages"),
             ("--mode", "aio", "--item", "4K", "--buffers", "3", "--compute-threads", "2"),
         )
         for options in steps:

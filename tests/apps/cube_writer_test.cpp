@@ -157,7 +157,9 @@ TEST_P(CubeWriter, TellsThatAWriteFailed) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_THAT(message, HasSubstr("File too large"));
-  EXPECT_THAT(message, HasSubstr("offset 81920"));
+  // Ioweave's writes end in any order; the others write one after the other.
+  const bool ordered = std::get<0>(GetParam()) != Mode::kIoweave;
+  EXPECT_THAT(message, HasSubstr(ordered ? "offset 81920" : "offset "));
 }
 
 std::string name_of(const testing::TestParamInfo<CubeWriter::ParamType>& info) {
@@ -175,7 +177,9 @@ INSTANTIATE_TEST_SUITE_P(
                     CubeWriter::ParamType{Mode::kAio, true, false, false, true},
                     CubeWriter::ParamType{Mode::kAio, true, true, false, true},
                     CubeWriter::ParamType{Mode::kAio, true, false, true, true},
-                    CubeWriter::ParamType{Mode::kAio, false, true, true, false}),
+                    CubeWriter::ParamType{Mode::kAio, false, true, true, false},
+                    CubeWriter::ParamType{Mode::kIoweave, true, true, false, false},
+                    CubeWriter::ParamType{Mode::kIoweave, true, true, true, true}),
     name_of);
 
 TEST(CubeBuffers, BeginAtAPageIfAskedOrInHugePages) {
