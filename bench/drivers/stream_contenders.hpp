@@ -53,4 +53,7 @@ std::vector<std::string> stream_contenders();
 std::unique_ptr<StreamContender> open_stream_contender(const std::string& how,
                                                        const StreamSettings& settings);
 
+/// Ioweave's write streams: those that are called "stream".
+std::unique_ptr<StreamContender> open_own_stream(const StreamSettings& settings);
+
 }  // namespace ioweave::bench
