@@ -225,7 +225,7 @@ def run_tensorstore(clock: Clock) -> None:
         written = store[number].write(
             item.view(np.uint8), can_reference_source_data_indefinitely=True
         )
-        written.commit.add_done_callback(lambda _: None)  # it begins now, not when asked for
+        written.commit.force()  # it begins now, not when somebody asks for the result
         pending.append(written.commit)
     clock.returned()
     while pending:
