@@ -56,7 +56,8 @@ class AioWriter : public ResultWriter {
   // While a thread sleeps in aio_suspend() the requests it was told of must stay what they are: it
   // alone collects what has ended.
   bool is_watched_ = false;
-  std::string error_;  // the first one
+  std::string error_;
+  uint64_t error_offset_ = 0;  // the first one
 };
 
 AioWriter::AioWriter(const WriterOptions& options)
@@ -172,7 +173,11 @@ void AioWriter::end(Slot& slot) {
     const auto done = static_cast<size_t>(written);
     file_.write(std::span(slot.buffer, slot.request.aio_nbytes).subspan(done), offset + done);
   } catch (const CubeError& failure) {
-    if (error_.empty()) error_ = failure.what();
+    // Requests of one file end in their order, but are found in that of the slots.
+    if (error_.empty() || offset < error_offset_) {
+      error_ = failure.what();
+      error_offset_ = offset;
+    }
   }
   release(slot);
 }

@@ -46,6 +46,7 @@ class Programs(unittest.TestCase):
     def test_programs_of_the_guide_to_tasks_run(self) -> None:
         self.run_first_of("python.md")
 
+    @unittest.skipUnless(find_spec("numpy"), "no NumPy")
     def test_the_program_of_the_guide_to_write_streams_runs(self) -> None:
         (program,) = listings("streams.md")
         with tempfile.TemporaryDirectory() as folder:

@@ -261,7 +261,8 @@ class Waiting(Streams):
         file.lease(0).release()  # nobody else is in line
 
     def test_leases_can_be_awaited(self) -> None:
-        file = self.stream(buffers=1).create(self.path)
+        stream = self.stream(buffers=1)
+        file = stream.create(self.path)
 
         async def program() -> None:
             first = await file.alease()
@@ -271,6 +272,8 @@ class Waiting(Streams):
             first.append(PAGE)
             (await waiting).append(PAGE)
             file.sync()
+            self.assertEqual(stream.stats().lease_waits, 1)
+            self.assertGreater(stream.stats().lease_wait_ns, 0)
 
         asyncio.run(program())
         self.assertEqual(self.path.stat().st_size, 2 * PAGE)
@@ -322,6 +325,21 @@ class Waiting(Streams):
                 list(pool.map(write, range(8)))
         expected = b"".join(bytes([at]) * PAGE for at in range(160))
         self.assertEqual(self.path.read_bytes(), expected)
+
+    def test_synchronous_overflow_waits_for_its_buffer_too(self) -> None:
+        file = self.stream(buffers=2, overflow="synchronous").create(self.path)
+        main = threading.get_ident()
+        with file.lease():
+            spare = file.lease()
+            with self.assertRaisesRegex(TimeoutError, "no buffer"):
+                file.lease(0.001)
+            with self.assertRaises(KeyboardInterrupt):
+                threading.Thread(target=signal.pthread_kill, args=(main, signal.SIGINT)).start()
+                file.lease()
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(file.lease)
+                spare.release()
+                waiting.result().release()
 
     def test_synchronous_overflow_goes_on_with_a_buffer_of_its_own(self) -> None:
         with self.stream(buffers=2, overflow="synchronous") as stream:
