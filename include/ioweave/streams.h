@@ -78,7 +78,7 @@ typedef struct iow_write_stream_options {
                             IOW_OVERFLOW_SYNCHRONOUS needs two. With one buffer, computing and
                             writing take turns */
   uint32_t depth;        /* most buffers being written at once: default as many as there are */
-  uint32_t flow;         /* of all transfers, from iow_flow_create(); 0: foreground, unconstrained */
+  uint32_t flow; /* of all transfers, from iow_flow_create(); 0: foreground, unconstrained */
   iow_write_path path;
   uint32_t small_pages; /* nonzero: memory in pages of the usual size, not in huge ones */
   uint32_t reserved[8];
