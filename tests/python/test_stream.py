@@ -73,13 +73,14 @@ class Contents(Streams):
         with self.stream() as stream:
             file = stream.create(self.path)
             file.write(b"world", 5000)
-            file.write(bytearray(b"hello"), 0)
+            file.write(bytearray(b"hello"), 200)
             self.fill(file, 7, 100)
             with file.lease() as lease:
                 memoryview(lease)[:3] = b"end"
                 lease.write(10_000, 3)
         content = self.path.read_bytes()
-        self.assertEqual(content[:100], bytes([7]) * 100)
+        self.assertEqual(content[:100], bytes([7]) * 100)  # appended: at the beginning
+        self.assertEqual(content[200:205], b"hello")
         self.assertEqual((content[5000:5005], content[10_000:]), (b"world", b"end"))
 
     def test_several_files_share_one_stream(self) -> None:
