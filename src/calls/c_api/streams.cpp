@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -152,8 +153,8 @@ int iow_write_stream_open(iow_service* service, iow_write_stream** stream,
     if (opened == nullptr) {
       return -ENOMEM;
     }
-    *stream = new iow_write_stream{std::move(opened)};
-    return 0;
+    *stream = new (std::nothrow) iow_write_stream{std::move(opened)};
+    return *stream != nullptr ? 0 : -ENOMEM;
   });
 }
 
