@@ -35,6 +35,7 @@ struct Settings {
   bool file_each = false;
   bool write_only = false;
   uint64_t alone = 0;
+  uint64_t spend_mib = 0;
   bool verify = false;
 };
 
@@ -97,6 +98,28 @@ double peak_rss_mib() {
   die("/proc/self/status does not tell the peak memory");
 }
 
+/// Writes so much past the page cache, just before the clock starts: a device that banked credit
+/// while nothing was written has none afterwards. The file goes later, with what removing it costs.
+class SpentCredit {
+ public:
+  SpentCredit(const std::string& path, uint64_t mib) : path_(path) {
+    if (mib == 0) {
+      return;
+    }
+    const Buffer piece(1 << 20);
+    const File file(path, O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT);
+    for (uint64_t i = 0; i < mib; ++i) {
+      check_errno(write(file.fd(), piece.data(), piece.bytes()), "write");
+    }
+  }
+  ~SpentCredit() { unlink(path_.c_str()); }
+  SpentCredit(const SpentCredit&) = delete;
+  SpentCredit& operator=(const SpentCredit&) = delete;
+
+ private:
+  std::string path_;
+};
+
 class Run {
  public:
   Run(const Settings& settings, const Layout& layout)
@@ -113,6 +136,7 @@ class Run {
       }
     });
     double alone_s = compute_alone(*contender);
+    const SpentCredit spent(settings_.directories.front() + "/spent", settings_.spend_mib);
     write_items(*contender);
     const double peak_mib = peak_rss_mib();
     alone_s += compute_alone(*contender);
@@ -219,6 +243,7 @@ int run(int argc, char** argv) {
   app.add_flag("--one-file", one_file, "in each directory (the default)")->excludes(each);
   app.add_flag("--write-only", settings.write_only, "compute nothing");
   app.add_option("--alone", settings.alone, "compute so many items before and after, for alone_s");
+  app.add_option("--spend-mib", settings.spend_mib, "write so much before the clock starts");
   app.add_flag("--verify", settings.verify, "read all back and compare");
   app.add_flag("--calibrate", calibrate, "only print the work that takes --compute-ms");
   app.add_flag("--list", list, "only print the names for --how");

@@ -23,6 +23,7 @@ import argparse
 import asyncio
 import importlib
 import json
+import mmap
 import os
 import shutil
 import sys
@@ -122,7 +123,17 @@ class Clock:
         self._began = time.perf_counter()
 
     def start(self) -> None:
-        """Everything is ready."""
+        """Everything is ready.
+
+        A device that banked credit while nothing was written has spent it when the clock starts.
+        """
+        if self.options.spend_mib:
+            path = Path(self.options.directory, "spent")
+            piece = mmap.mmap(-1, 1 << 20)
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_DIRECT, 0o666)
+            for _ in range(self.options.spend_mib):
+                os.write(file, piece)
+            os.close(file)
         self._began = time.perf_counter()
 
     def compute(self, item: Any, number: int) -> None:
@@ -298,6 +309,7 @@ def main() -> None:
     parser.add_argument("--buffers", type=int, default=4)
     parser.add_argument("--directory")
     parser.add_argument("--path", choices=("direct", "buffered"), default="direct")
+    parser.add_argument("--spend-mib", type=int, default=0)
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--calibrate", action="store_true")
     options = parser.parse_args()
@@ -312,7 +324,8 @@ def main() -> None:
     finally:
         for left in ("tensorstore", "adios2.bp"):
             shutil.rmtree(Path(options.directory, left), ignore_errors=True)
-        Path(options.directory, "caio").unlink(missing_ok=True)
+        for left in ("caio", "spent"):
+            Path(options.directory, left).unlink(missing_ok=True)
     print(
         json.dumps(
             {

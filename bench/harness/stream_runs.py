@@ -60,6 +60,7 @@ class Spot:
         mb_s: What a device writes, about.
         prefix: Words before a command.
         buffered: Whether writes by way of the page cache are as slow as others.
+        spend_mib: What uses up the credit that it banks while nothing is written.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Spot:
     mb_s: float
     prefix: tuple[str, ...] = ()
     buffered: bool = True
+    spend_mib: int = 0
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ class Runner:
             f"--items={items}",
             f"--bytes={cell.mib * MIB}",
             f"--buffers={cell.buffers}",
+            f"--spend-mib={spot.spend_mib}",
             *(["--file-each"] if cell.file_each else []),
             *(f"--directory={folder}" for folder in spot.folders),
             *options,
@@ -188,6 +191,7 @@ class Runner:
             f"--items={items}",
             f"--bytes={cell.mib * MIB}",
             f"--buffers={cell.buffers}",
+            f"--spend-mib={spot.spend_mib}",
             f"--directory={spot.folders[0]}",
             f"--path={'direct' if PYTHON[name] else 'buffered'}",
             *options,

@@ -27,6 +27,9 @@ BUFFERS = 4
 TARGET_MB_S = 100
 TARGET_MIB = 8
 
+#: Written to the limited disk just before each run: more than its throttle was seen to bank.
+SPENT_MIB = 96
+
 PLACES = ("slowfs", "limited")
 #: What `--only` may name.
 PARTS = ("grid", "targets", "peers")
@@ -189,7 +192,7 @@ def on_limited(session: Session) -> Iterator[Spot]:
     """
     data = random_file(session.folder / "data", 4096)
     with on_limited_disk(session, data, writes=True) as place:
-        yield Spot(place.name, (place.folder,), LIMIT_MB_S, place.prefix, buffered=False)
+        yield Spot(place.name, (place.folder,), LIMIT_MB_S, place.prefix, False, SPENT_MIB)
 
 
 # ---- All
