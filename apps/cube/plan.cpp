@@ -143,6 +143,16 @@ std::vector<bool> Plan::wanted_metrics(const std::vector<std::string>& names) {
   return wanted;
 }
 
+const MetricRows* Plan::rows_of(size_t metric) const {
+  const std::optional<MetricRows>& rows = rows_[metric];
+  return rows.has_value() ? &*rows : nullptr;
+}
+
+const Expression* Plan::expression_of(size_t metric) const {
+  const std::optional<Expression>& expression = expressions_[metric];
+  return expression.has_value() ? &*expression : nullptr;
+}
+
 void Plan::read_expressions(const std::vector<bool>& wanted) {
   // Those that an expression uses come after it in this list.
   std::vector<size_t> waiting;
@@ -159,7 +169,7 @@ void Plan::read_expressions(const std::vector<bool>& wanted) {
     } catch (const CubeError& error) {
       fail(metric, error.what());
     }
-    for (const std::string& name : expressions_[i]->metrics()) {
+    for (const std::string& name : expression_of(i)->metrics()) {
       const auto found = by_name_.find(name);
       if (found == by_name_.end()) fail(metric, "there is no metric '" + name + "'");
       const Metric& operand = anchor_.metrics[found->second];
@@ -206,7 +216,7 @@ void Plan::locate_rows(std::vector<bool> wanted) {
     if (!wanted[i] || is_derived(metric.kind)) continue;
     rows_[i] =
         MetricRows::locate(archive_, metric, anchor_.calls, columns_->base_locations(), left);
-    if (rows_[i]) left -= rows_[i]->paths().size();
+    if (const MetricRows* const rows = rows_of(i)) left -= rows->paths().size();
   }
 }
 
@@ -229,7 +239,8 @@ void Plan::add_job(size_t metric, StoreAs as) {
   if (output_rows_ > kMaxRows) {
     fail(of, "more than " + std::to_string(kMaxRows) + " rows in all metrics together");
   }
-  job.value_bytes = rows_[metric] ? rows_[metric]->value_bytes() : sizeof(double);
+  const MetricRows* const rows = rows_of(metric);
+  job.value_bytes = rows != nullptr ? rows->value_bytes() : sizeof(double);
   job.row_bytes = job.value_bytes * columns_->count();  // below 2^15 * 2^22
   if (job.bytes() > kMaxMemberBytes - kDataMarker.size()) {
     fail(of, "would have " + std::to_string(job.bytes()) +
@@ -267,8 +278,9 @@ void Plan::choose_rows(Job& job) const {
   const Metric& metric = anchor_.metrics[job.metric];
   std::vector<uint32_t> before(size_t{calls.size()} + 1, 0);  // rows of the input before a path
   std::vector<bool> present(calls.size(), is_derived(metric.kind));
-  if (rows_[job.metric]) {
-    for (const uint32_t path : rows_[job.metric]->paths()) present[path] = true;
+  const MetricRows* const rows = rows_of(job.metric);
+  if (rows != nullptr) {
+    for (const uint32_t path : rows->paths()) present[path] = true;
   }
   for (uint32_t path = 0; path < calls.size(); ++path) {
     before[path + 1] = before[path] + (present[path] ? 1 : 0);
@@ -283,8 +295,8 @@ void Plan::choose_rows(Job& job) const {
     numbers.push_back(number);
     job.paths.push_back(path);
   }
-  const bool copied = metric.type.combine == Combine::kNone && rows_[job.metric];
-  job.index = make_index(numbers, copied && rows_[job.metric]->is_swapped());
+  const bool copied = metric.type.combine == Combine::kNone && rows != nullptr;
+  job.index = make_index(numbers, copied && rows->is_swapped());
 }
 
 std::shared_ptr<const JobData> Plan::load(size_t job) const {
@@ -320,8 +332,8 @@ std::shared_ptr<const JobData> Plan::read(const Job& job) const {
     }
     left -= bytes;
   };
-  if (rows_[job.metric]) {
-    const MetricRows& rows = *rows_[job.metric];
+  if (const MetricRows* const stored = rows_of(job.metric)) {
+    const MetricRows& rows = *stored;
     with_scalar(metric.type.scalar, [&](auto scalar) {
       using T = decltype(scalar);
       reserve(Matrix<T>::bytes_of(rows, metric.type, locations, repeated));
@@ -333,11 +345,12 @@ std::shared_ptr<const JobData> Plan::read(const Job& job) const {
   std::vector<bool> used(anchor_.metrics.size(), false);
   collect_operands(job.metric, used);
   for (size_t i = 0; i < used.size(); ++i) {
-    if (!used[i] || !rows_[i]) continue;
+    const MetricRows* const rows = used[i] ? rows_of(i) : nullptr;
+    if (rows == nullptr) continue;
     const ValueType& type = anchor_.metrics[i].type;
-    reserve(Matrix<double>::bytes_of(*rows_[i], type, locations, repeated));
+    reserve(Matrix<double>::bytes_of(*rows, type, locations, repeated));
     data->doubles[i] = std::make_shared<const Matrix<double>>(
-        Matrix<double>::load(*rows_[i], type, anchor_.calls, locations, repeated));
+        Matrix<double>::load(*rows, type, anchor_.calls, locations, repeated));
   }
   return data;
 }
@@ -358,7 +371,7 @@ std::unique_ptr<Source<double>> Plan::make_source(size_t metric, bool of_columns
       operands.push_back(make_source(operand, late, data, repetition));
     }
     source =
-        make_derived_source(*expressions_[metric], of.kind, anchor_.calls, std::move(operands));
+        make_derived_source(*expression_of(metric), of.kind, anchor_.calls, std::move(operands));
     if (late) return source;
   } else {
     const auto found = data.doubles.find(metric);
@@ -381,7 +394,7 @@ std::unique_ptr<JobRows> Plan::open(size_t job, std::shared_ptr<const JobData> d
         what, make_source(what.metric, true, *data, repetition), 1, !aggregated, repetition);
   }
   if (metric.type.combine == Combine::kNone) {
-    return std::make_unique<CopiedRows>(what, *rows_[what.metric]);
+    return std::make_unique<CopiedRows>(what, *rows_of(what.metric));
   }
   std::unique_ptr<JobRows> rows;
   with_scalar(metric.type.scalar, [&](auto scalar) {

@@ -86,6 +86,9 @@ class Plan {
   [[nodiscard]] double read_s() const;
 
  private:
+  /// Of a metric that has any; else null.
+  [[nodiscard]] const MetricRows* rows_of(size_t metric) const;
+  [[nodiscard]] const Expression* expression_of(size_t metric) const;
   void read_expressions(const std::vector<bool>& wanted);
   [[nodiscard]] std::vector<bool> wanted_metrics(const std::vector<std::string>& names);
   uint64_t count_uses(size_t metric, std::vector<uint64_t>& uses, size_t depth) const;

@@ -97,10 +97,10 @@ class ItemSink : public TextSink {
 
   void put(std::string_view text) override {
     while (!text.empty()) {
-      if (!item_) begin();
+      const Item item = item_.has_value() ? *item_ : begin();
       const size_t bytes = std::min(text.size(), room_ - filled_);
       std::copy_n(reinterpret_cast<const std::byte*>(text.data()), bytes,
-                  item_->data.begin() + static_cast<std::ptrdiff_t>(filled_));
+                  item.data.begin() + static_cast<std::ptrdiff_t>(filled_));
       filled_ += bytes;
       text.remove_prefix(bytes);
       if (filled_ == room_) flush();
@@ -115,10 +115,12 @@ class ItemSink : public TextSink {
   }
 
  private:
-  void begin() {
-    item_ = timed(times_.wait_s, [&] { return writer_.begin(); });
-    room_ = item_->data.size() - static_cast<size_t>(offset_ % item_->data.size());
+  Item begin() {
+    const Item item = timed(times_.wait_s, [&] { return writer_.begin(); });
+    room_ = item.data.size() - static_cast<size_t>(offset_ % item.data.size());
     filled_ = 0;
+    item_ = item;
+    return item;
   }
 
   ResultWriter& writer_;
@@ -197,7 +199,7 @@ class Remapping {
     timed(times.write_s, [&] { writer.hand_over(item, bytes, offset); });
     if (options_.verbose) {
       std::fprintf(stderr, "cube_remap: item %llu of %llu, %zu bytes\n",
-                   static_cast<unsigned long long>(number + 1),
+                   static_cast<unsigned long long>(number) + 1,
                    static_cast<unsigned long long>(items_), bytes);
     }
   }

@@ -244,7 +244,7 @@ void convert_row(std::span<const std::byte> raw, Scalar scalar, std::span<T> int
     using Stored = decltype(stored);
     for (size_t i = 0; i < into.size(); ++i) {
       std::memcpy(&stored, raw.data() + i * sizeof(Stored), sizeof stored);
-      into[i] = static_cast<T>(stored);
+      into[i] = static_cast<T>(stored);  // NOLINT(bugprone-signed-char-misuse): int8 is a number
     }
   });
 }
@@ -311,6 +311,7 @@ std::unique_ptr<Source<double>> make_derived_source(
   return std::make_unique<DerivedSource>(expression, kind, calls, std::move(operands));
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define CUBE_INSTANTIATE(T)                                                                   \
   template class Matrix<T>;                                                                   \
   template std::unique_ptr<Source<T>> make_matrix_source(                                     \
@@ -327,5 +328,6 @@ CUBE_INSTANTIATE(int64_t)
 CUBE_INSTANTIATE(uint64_t)
 CUBE_INSTANTIATE(double)
 #undef CUBE_INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace cube
