@@ -88,6 +88,7 @@ class SlotContender : public StreamContender {
 
   void show_buffers(const std::function<void(std::span<std::byte* const>)>& look) override {
     std::vector<std::byte*> all;
+    all.reserve(slots_.size());
     for (const Slot& slot : slots_) {
       all.push_back(slot.data);
     }
@@ -367,6 +368,7 @@ constexpr std::array kKnown = {
 
 std::vector<std::string> stream_contenders() {
   std::vector<std::string> names;
+  names.reserve(std::size(kKnown));
   for (const Known& known : kKnown) {
     names.emplace_back(known.name);
   }

@@ -55,9 +55,10 @@ double least_seconds(const StreamWork& work, std::span<std::byte> item) {
 }  // namespace
 
 uint64_t StreamWork::rounds_for(double seconds, std::span<std::byte> item) {
-  const auto trial = static_cast<double>(item.size() / kBlockBytes * 8);
+  const uint64_t trial_rounds = item.size() / kBlockBytes * 8;
+  const auto trial = static_cast<double>(trial_rounds);
   const double none_s = least_seconds(StreamWork(0), item);
-  const double trial_s = least_seconds(StreamWork(static_cast<uint64_t>(trial)), item);
+  const double trial_s = least_seconds(StreamWork(trial_rounds), item);
   const double round_s = (trial_s - none_s) / trial;
   return seconds <= none_s || round_s <= 0 ? 0
                                            : static_cast<uint64_t>((seconds - none_s) / round_s);

@@ -133,7 +133,7 @@ Users& OpenStream::begin_use() {
   return users_;
 }
 
-int OpenStream::create(nb::object path, nb::bytes encoded, bool keep, bool exclusive,
+int OpenStream::create(nb::object path, const nb::bytes& encoded, bool keep, bool exclusive,
                        int64_t expected_bytes) {
   check_bytes("expected_bytes", expected_bytes);
   if (encoded.size() != std::char_traits<char>::length(encoded.c_str())) {
@@ -598,7 +598,7 @@ void bind_lease(nb::module_& module) {
   type.def("__enter__", [](nb::handle_t<Lease> self) { return nb::borrow(self); });
   type.def(
       "__exit__",
-      [](Lease& self, nb::object kind, nb::handle, nb::handle) {
+      [](Lease& self, nb::handle kind, nb::handle, nb::handle) {
         if (kind.is_none()) {
           self.release();
         } else {

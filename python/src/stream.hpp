@@ -47,7 +47,8 @@ class OpenStream {
   OpenStream& operator=(const OpenStream&) = delete;
 
   /// The number of the file. `encoded` is `path` as bytes.
-  int create(nb::object path, nb::bytes encoded, bool keep, bool exclusive, int64_t expected_bytes);
+  int create(nb::object path, const nb::bytes& encoded, bool keep, bool exclusive,
+             int64_t expected_bytes);
   std::shared_ptr<StreamFileName> name_of(int file);
   void flush() { reach_all(&iow_write_stream_flush); }
   void sync() { reach_all(&iow_write_stream_sync); }
