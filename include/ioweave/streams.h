@@ -203,9 +203,9 @@ IOW_API int iow_write_stream_close(iow_write_stream* stream, int durable,
 
 /*
  * Sets *text to a sentence on the first error of a file, whether it was reported or not: path,
- * offset and what the system says. `file` may be IOW_ALL_FILES: the first that failed. NULL if there
- * was none. Free it with free(3). Returns 0 or the
- * negated errno of that error; -EBADF: no such file.
+ * offset and what the system says. `file` may be IOW_ALL_FILES: the first that failed. NULL if
+ * there was none. Free it with free(3). Returns 0 or the negated errno of that error; -EBADF: no
+ * such file.
  */
 IOW_API int iow_write_stream_error(iow_write_stream* stream, int file, char** text) IOW_NOEXCEPT;
 

@@ -632,10 +632,10 @@ void bind_streams(nb::module_& module) {
       nb::arg("flow") = 0);
   stream.def(
       "create",
-      [](nb::handle_t<OpenStream> self, nb::object path, nb::bytes encoded, bool keep,
+      [](nb::handle_t<OpenStream> self, nb::object path, const nb::bytes& encoded, bool keep,
          bool exclusive, int64_t expected_bytes) {
-        const int file = nb::cast<OpenStream&>(self).create(std::move(path), std::move(encoded),
-                                                            keep, exclusive, expected_bytes);
+        const int file = nb::cast<OpenStream&>(self).create(std::move(path), encoded, keep,
+                                                            exclusive, expected_bytes);
         return new StreamFile(nb::borrow(self), file);
       },
       nb::arg("path"), nb::arg("encoded"), nb::arg("keep"), nb::arg("exclusive"),

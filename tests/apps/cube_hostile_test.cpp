@@ -172,7 +172,7 @@ TEST(CubeHostile, RowsOfUnknownOrRepeatedPathsAreRefused) {
 }
 
 TEST(CubeHostile, DataThatDoNotFitTheIndexAreRefused) {
-  for (const size_t bytes : {0, 23, 25, 48}) {
+  for (const size_t bytes : {0u, 23u, 25u, 48u}) {
     const Bytes data = cube_test::data_bytes({Bytes(bytes)}, {});
     EXPECT_THAT([&] { remapped(profile_of(index_of({0}), data)); },
                 ThrowsMessage<CubeError>(AllOf(HasSubstr("'0.data'"), HasSubstr("1 rows of 3"))));

@@ -50,7 +50,7 @@ TEST(CubePlan, GivesTheSameWhereverTheWorkIsDivided) {
   profile.derive("d", "POSTDERIVED", "metric::n() / 3");
   const cube::PlanOptions options{.locations = 1000};
   const Bytes whole = remapped(profile.bytes(), options, size_t{1} << 20);
-  for (const size_t piece : {1, 7, 512, 4096, 10007}) {
+  for (const size_t piece : {1u, 7u, 512u, 4096u, 10007u}) {
     EXPECT_EQ(remapped(profile.bytes(), options, piece), whole) << piece;
   }
 }
