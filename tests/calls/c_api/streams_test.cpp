@@ -53,7 +53,7 @@ iow_lease lease_of(iow_write_stream* stream) {
 
 void fill(const iow_lease& lease, uint64_t offset, uint64_t bytes) {
   const std::vector<std::byte> content = pattern(offset, bytes);
-  std::memcpy(lease.data, content.data(), bytes);
+  std::copy(content.begin(), content.end(), static_cast<std::byte*>(lease.data));
 }
 
 iow_write_stream_stats stats_of(iow_write_stream* stream) {
