@@ -15,4 +15,16 @@ __attribute__((noinline)) inline void set_errno_of_this_thread(int value) noexce
   errno = value;
 }
 
+/// Leaves errno as it was, in a call that may pause its task.
+class ThreadErrnoKept {
+ public:
+  ThreadErrnoKept() = default;
+  ~ThreadErrnoKept() { set_errno_of_this_thread(value_); }
+  ThreadErrnoKept(const ThreadErrnoKept&) = delete;
+  ThreadErrnoKept& operator=(const ThreadErrnoKept&) = delete;
+
+ private:
+  const int value_ = errno_of_this_thread();
+};
+
 }  // namespace ioweave::calls

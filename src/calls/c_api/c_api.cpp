@@ -97,10 +97,8 @@ service::Call call_of(engine::Op op, int fd, const void* buffer, uint64_t bytes,
 }
 
 ssize_t transfer(iow_service* service, const service::Call& call) noexcept {
-  const int kept = calls::errno_of_this_thread();
-  const int64_t result = service->service->transfer(call);
-  calls::set_errno_of_this_thread(kept);
-  return static_cast<ssize_t>(result);
+  const ThreadErrnoKept kept;
+  return static_cast<ssize_t>(service->service->transfer(call));
 }
 
 ssize_t transfer_vectors(iow_service* service, engine::Op op, int fd, const iovec* vectors,
@@ -413,10 +411,8 @@ int iow_device_needs_samples(iow_service* service, uint32_t device) noexcept {
 }
 
 int64_t iow_admit(iow_service* service, uint32_t flow, uint64_t bytes) noexcept {
-  const int kept = calls::errno_of_this_thread();  // a task may go on on another thread
-  const int64_t operation = service->service->admit(flow, bytes);
-  calls::set_errno_of_this_thread(kept);
-  return operation;
+  const ThreadErrnoKept kept;
+  return service->service->admit(flow, bytes);
 }
 
 int64_t iow_admit_async(iow_service* service, uint32_t flow, uint64_t bytes, iow_admitted admitted,

@@ -77,19 +77,7 @@ bool to_stream_options(const iow_write_stream_options& given, service::Service& 
   return to_buffers(given, options, why);
 }
 
-/// Keeps errno in a call that may pause its task, which may go on on another thread.
-class PausingCall {
- public:
-  PausingCall() = default;
-  ~PausingCall() { set_errno_of_this_thread(value_); }
-  PausingCall(const PausingCall&) = delete;
-  PausingCall& operator=(const PausingCall&) = delete;
-
- private:
-  const int value_ = errno_of_this_thread();
-};
-
-/// Also counts its time.
+/// A call that may pause its task: keeps errno, and counts its time.
 class Call {
  public:
   explicit Call(WriteStream& stream, bool durable = false) noexcept
@@ -99,7 +87,7 @@ class Call {
   Call& operator=(const Call&) = delete;
 
  private:
-  const PausingCall errno_kept_;
+  const ThreadErrnoKept errno_kept_;
   WriteStream& stream_;
   const bool durable_;
   const uint64_t begin_ = now_ns();
@@ -122,7 +110,7 @@ int write_lease(iow_lease* lease, int file, uint64_t bytes, int64_t offset) noex
   if (stream.is_inherited()) {
     return -ECANCELED;
   }
-  const PausingCall errno_kept;
+  const ThreadErrnoKept kept;
   return stream.write(*buffer, file, bytes, offset);
 }
 
@@ -259,7 +247,7 @@ int iow_write_stream_end(iow_write_stream* stream, int file, int durable) noexce
 }
 
 int iow_write_stream_close(iow_write_stream* stream, int durable, char** error_text) noexcept {
-  const PausingCall errno_kept;
+  const ThreadErrnoKept kept;
   give_text(error_text, {});
   if (stream == nullptr) {
     return 0;
