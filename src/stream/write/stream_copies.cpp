@@ -185,8 +185,7 @@ int WriteStream::write_here(File& file, const std::byte* data, uint64_t bytes,
     stats_.written_bytes += done;
     if (error != 0) {
       stats_.dropped_bytes += bytes - done;
-      note_failure(file, error, offset + static_cast<int64_t>(done), next_sequence_++);
-      drop_waiting_writes(file, after);
+      fail(file, error, offset + static_cast<int64_t>(done), next_sequence_++, after);
       tell_waiters(file, after);
       error = take_failure(file);
     }

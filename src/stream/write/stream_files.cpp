@@ -88,9 +88,7 @@ void WriteStream::submit_sync(File& file) noexcept {
     auto& synced = *static_cast<File*>(user);
     synced.stream.end_sync(synced);
   };
-  iow_request* const request = &file.sync_request;
-  if (const int taken = service_.submit({&request, 1}); taken != 1) {
-    file.sync_request.result = taken < 0 ? taken : -EIO;
+  if (!submit(file.sync_request)) {
     end_sync(file);
   }
 }
@@ -102,8 +100,7 @@ void WriteStream::end_sync(File& file) noexcept {
     const std::lock_guard guard(lock_);
     kept = std::move(file.kept_by_sync);
     if (const int64_t result = file.sync_request.result; result < 0) {
-      note_failure(file, static_cast<int>(result), kNoOffset, next_sequence_++);
-      drop_waiting_writes(file, after);
+      fail(file, static_cast<int>(result), kNoOffset, next_sequence_++, after);
     }
     while (FileWaiter* const waiter = file.in_sync.first()) {
       waiter->move_to(nullptr);
@@ -111,16 +108,16 @@ void WriteStream::end_sync(File& file) noexcept {
     }
     tell_waiters(file, after);
   }
-  kept =
-      nullptr;  // before who ends the file is told: its descriptors must be closed when he returns
+  kept = nullptr;  // before who ends it is told: its descriptors must be closed when he returns
   finish(after);
   drop_reference();
 }
 
-/// 0; -EAGAIN: the caller is in a task that must not wait. May throw std::bad_alloc.
-int WriteStream::wait_for_files(const std::vector<FileRef>& files, bool durable) {
+/// 0; unless `surely`, -EAGAIN: the caller is in a task that must not wait. May throw
+/// std::bad_alloc.
+int WriteStream::wait_for_files(const std::vector<FileRef>& files, bool durable, bool surely) {
   std::vector<FileWaiter> waiters(files.size());
-  FilesWait wait(*this, files.data(), waiters.data(), files.size(), durable, false);
+  FilesWait wait(*this, files.data(), waiters.data(), files.size(), durable, surely);
   return service_.wait_for(wait, -1);
 }
 
@@ -183,7 +180,7 @@ int WriteStream::reach(int file, bool durable) {
   if (files.empty()) {
     return file == IOW_ALL_FILES ? 0 : -EBADF;
   }
-  if (const int error = wait_for_files(files, durable); error != 0) {
+  if (const int error = wait_for_files(files, durable, false); error != 0) {
     return error;
   }
   const std::lock_guard guard(lock_);
@@ -214,19 +211,17 @@ int WriteStream::end(int file, bool durable) {
 void WriteStream::end_files(const std::vector<FileRef>& files, bool durable) noexcept {
   for (const FileRef& file : files) {
     reach_surely(file, false);
-    const int error = file->target.trim(file->end);
-    if (error != 0) {
+    if (const int error = file->target.trim(file->end); error != 0) {
+      Aftermath after;  // stays empty: nothing waits any more
       const std::lock_guard guard(lock_);
-      note_failure(*file, error, kNoOffset, next_sequence_++);
+      fail(*file, error, kNoOffset, next_sequence_++, after);
     }
   }
   if (!durable) {
     return;
   }
   try {
-    std::vector<FileWaiter> waiters(files.size());
-    FilesWait wait(*this, files.data(), waiters.data(), files.size(), true, true);
-    static_cast<void>(service_.wait_for(wait, -1));
+    static_cast<void>(wait_for_files(files, true, true));
   } catch (const std::bad_alloc&) {
     for (const FileRef& file : files) {
       reach_surely(file, true);

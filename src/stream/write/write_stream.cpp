@@ -114,14 +114,10 @@ WriteStream::Buffer* WriteStream::take_free(bool also_spare) noexcept {
     buffer = std::exchange(spare_, nullptr);
   }
   if (buffer != nullptr) {
-    count_taken();
+    ++in_use_;
+    stats_.most_in_use = std::max(stats_.most_in_use, in_use_);
   }
   return buffer;
-}
-
-void WriteStream::count_taken() noexcept {
-  ++in_use_;
-  stats_.most_in_use = std::max(stats_.most_in_use, in_use_);
 }
 
 /// To who waits longest, or to those that are free: the last one first, as its memory is warm.
@@ -396,11 +392,19 @@ void WriteStream::submit_write(Buffer& buffer) noexcept {
 }
 
 void WriteStream::submit_part(Buffer& buffer, Part& part) noexcept {
-  iow_request* const request = &part.request;
-  if (const int taken = service_.submit({&request, 1}); taken != 1) {
-    part.request.result = taken < 0 ? taken : -EIO;
+  if (!submit(part.request)) {
     end_part(buffer, part);
   }
+}
+
+/// False where the service refuses the request, with the error as its result: nobody is called.
+bool WriteStream::submit(iow_request& request) noexcept {
+  iow_request* const one = &request;
+  const int taken = service_.submit({&one, 1});
+  if (taken != 1) {
+    request.result = taken < 0 ? taken : -EIO;
+  }
+  return taken == 1;
 }
 
 // ---- Writes on their way back
@@ -456,9 +460,8 @@ void WriteStream::end_write(Buffer& buffer) noexcept {
     stats_.write_ns += now_ns() - buffer.begun_ns;
     if (const int error = buffer.error.load(std::memory_order_relaxed); error != 0) {
       stats_.dropped_bytes += buffer.bytes;
-      note_failure(*file, error, buffer.error_offset.load(std::memory_order_relaxed),
-                   buffer.outstanding.sequence);
-      drop_waiting_writes(*file, after);
+      fail(*file, error, buffer.error_offset.load(std::memory_order_relaxed),
+           buffer.outstanding.sequence, after);
     } else {
       stats_.written_bytes += buffer.bytes;
       stats_.direct_bytes += buffer.direct_bytes.load(std::memory_order_relaxed);
@@ -480,16 +483,15 @@ void WriteStream::leave_file(Buffer& buffer, Aftermath& after) noexcept {
   give_back(buffer, after);
 }
 
-/// Of several failures the earliest in the order of the calls counts, unless one was reported.
-void WriteStream::note_failure(File& file, int error, int64_t offset, uint64_t sequence) noexcept {
+/// Drops the writes that wait. Of several failures the earliest in the order of the calls counts,
+/// unless one was reported.
+void WriteStream::fail(File& file, int error, int64_t offset, uint64_t sequence,
+                       Aftermath& after) noexcept {
   if (file.error == 0 || (!file.is_reported && sequence < file.error_sequence)) {
     file.error = error;
     file.error_offset = offset;
     file.error_sequence = sequence;
   }
-}
-
-void WriteStream::drop_waiting_writes(File& file, Aftermath& after) noexcept {
   for (Buffer* buffer = waiting_writes_.first(); buffer != nullptr;) {
     Buffer* const next = buffer->next;
     if (buffer->file.get() == &file) {

@@ -119,7 +119,6 @@ class WriteStream {
   // Buffers, all under the lock but wait_for_buffer().
   [[nodiscard]] Buffer* take_free(bool also_spare) noexcept;
   void give_back(Buffer& buffer, Aftermath& after) noexcept;
-  void count_taken() noexcept;
   [[nodiscard]] int wait_for_buffer(Buffer*& buffer, int64_t timeout_ns) noexcept;
 
   // Writes: hand_over() to leave_file() under the lock.
@@ -130,10 +129,10 @@ class WriteStream {
   void put_in_line(Buffer& buffer, Outstanding* copy, Aftermath& after) noexcept;
   void start_writes(Aftermath& after) noexcept;
   void leave_file(Buffer& buffer, Aftermath& after) noexcept;
-  void note_failure(File& file, int error, int64_t offset, uint64_t sequence) noexcept;
-  void drop_waiting_writes(File& file, Aftermath& after) noexcept;
+  void fail(File& file, int error, int64_t offset, uint64_t sequence, Aftermath& after) noexcept;
   void submit_write(Buffer& buffer) noexcept;
   void submit_part(Buffer& buffer, Part& part) noexcept;
+  [[nodiscard]] bool submit(iow_request& request) noexcept;
   void end_part(Buffer& buffer, Part& part) noexcept;
   void end_write(Buffer& buffer) noexcept;
   void finish(Aftermath& after) noexcept;
@@ -157,7 +156,7 @@ class WriteStream {
   [[nodiscard]] FileRef find(int file) const noexcept;
   [[nodiscard]] std::vector<FileRef> find_all(int file) const;
   [[nodiscard]] int reach(int file, bool durable);
-  [[nodiscard]] int wait_for_files(const std::vector<FileRef>& files, bool durable);
+  [[nodiscard]] int wait_for_files(const std::vector<FileRef>& files, bool durable, bool surely);
   void reach_surely(const FileRef& file, bool durable) noexcept;
   void tell_waiters(File& file, Aftermath& after) noexcept;
   void start_sync(File& file, Aftermath& after) noexcept;
