@@ -53,7 +53,35 @@ class WriteStreamStats:
     huge_pages: bool
 
 
-class WriteStream:
+class _Writer:
+    """What a stream and its files share: the flow, and what ends a `with` block."""
+
+    _flow: Flow | None
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+    def _refuse_inside_task(self) -> None:
+        if self._flow is not None:
+            self._flow.refuse_inside_task()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._finish()
+        except OSError:
+            if error is None:
+                raise
+
+
+class WriteStream(_Writer):
     """Writes results while the program computes the next ones.
 
         with ioweave.WriteStream() as stream:
@@ -166,6 +194,9 @@ class WriteStream:
         """
         self._stream.close(durable)
 
+    def _finish(self) -> None:
+        self.close()
+
     @property
     def closed(self) -> bool:
         return self._stream.closed
@@ -174,30 +205,11 @@ class WriteStream:
         """Returns what the stream did since it was opened."""
         return WriteStreamStats(**self._stream.stats())
 
-    def _refuse_inside_task(self) -> None:
-        if self._flow is not None:
-            self._flow.refuse_inside_task()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except OSError:
-            if error is None:
-                raise
-
     def __repr__(self) -> str:
         return f"<ioweave.WriteStream{' closed' if self.closed else ''}>"
 
 
-class WriteStreamFile:
+class WriteStreamFile(_Writer):
     """A file of a write stream, from `WriteStream.create()`.
 
     Writes are carried out in any order. Two writes of overlapping ranges need a `flush()` between
@@ -293,24 +305,8 @@ class WriteStreamFile:
         """
         self._file.end(durable)
 
-    def _refuse_inside_task(self) -> None:
-        if self._flow is not None:
-            self._flow.refuse_inside_task()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            self.end()
-        except OSError:
-            if error is None:
-                raise
+    def _finish(self) -> None:
+        self.end()
 
     def __repr__(self) -> str:
         return f"<ioweave.WriteStreamFile {self._name!r}{' ended' if self.ended else ''}>"
