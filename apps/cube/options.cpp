@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -58,17 +56,6 @@ const option kLongOptions[] = {
     {"help", no_argument, nullptr, 'h'},
     {nullptr, 0, nullptr, 0},
 };
-
-uint64_t parse_count(const char* name, const char* text, uint64_t low, uint64_t high) {
-  uint64_t value = 0;
-  const std::string_view digits = text;
-  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
-  if (error != std::errc() || end != digits.end() || value < low || value > high) {
-    throw UsageError("--" + std::string(name) + " takes a whole number from " +
-                     std::to_string(low) + " to " + std::to_string(high) + ", not '" + text + "'");
-  }
-  return value;
-}
 
 uint64_t parse_bytes(const char* name, const char* text, uint64_t low, uint64_t high) {
   const std::optional<uint64_t> bytes = parse_size(text);
@@ -226,22 +213,6 @@ void apply_budget(BufferOptions& buffers, uint64_t budget) {
 }
 
 }  // namespace
-
-std::optional<uint64_t> parse_size(const std::string& text) {
-  if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
-  char* end = nullptr;
-  errno = 0;
-  const unsigned long long number = std::strtoull(text.c_str(), &end, 10);
-  if (errno != 0) return std::nullopt;
-  const std::string unit = end;
-  const unsigned shift = unit.empty()                 ? 0
-                         : unit == "K" || unit == "k" ? 10
-                         : unit == "M" || unit == "m" ? 20
-                         : unit == "G" || unit == "g" ? 30
-                                                      : 64;
-  if (shift == 64 || number > (UINT64_MAX >> 1 >> shift)) return std::nullopt;
-  return uint64_t{number} << shift;
-}
 
 Options parse_options(int argc, char** argv) {
   Options options;

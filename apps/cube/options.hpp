@@ -2,17 +2,16 @@
 
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
+#include "numbers.hpp"
 #include "remap.hpp"
 
 namespace cube {
 
-/// A command line that cannot be meant; the text names the option and the way out.
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using apps::parse_count;
+using apps::parse_size;
+using apps::UsageError;
 
 /// The command line, checked.
 struct Options {
@@ -23,9 +22,6 @@ struct Options {
 
 /// Throws UsageError.
 Options parse_options(int argc, char** argv);
-
-/// "64K", "1M", "2G" or a plain number of bytes; empty if it is neither, or above 2^63.
-std::optional<uint64_t> parse_size(const std::string& text);
 
 std::string help_text();
 

@@ -1,8 +1,5 @@
 #include "options.hpp"
 
-#include <cerrno>
-#include <cstdlib>
-
 #include <getopt.h>
 
 namespace hill {
@@ -25,18 +22,6 @@ const option kLongOptions[] = {
     {"help", no_argument, nullptr, 'h'},
     {nullptr, 0, nullptr, 0},
 };
-
-uint64_t parse_count(const char* name, const char* text, uint64_t low, uint64_t high) {
-  char* end = nullptr;
-  errno = 0;
-  const unsigned long long value = std::strtoull(text, &end, 10);
-  const bool whole = *text >= '0' && *text <= '9' && *end == '\0' && errno == 0;
-  if (!whole || value < low || value > high) {
-    throw UsageError("--" + std::string(name) + " takes a whole number from " +
-                     std::to_string(low) + " to " + std::to_string(high) + ", not '" + text + "'");
-  }
-  return value;
-}
 
 size_t parse_chunk(const char* text) {
   const std::optional<uint64_t> bytes = parse_size(text);
@@ -88,22 +73,6 @@ void apply(Options& options, int code, const char* text) {
 }
 
 }  // namespace
-
-std::optional<uint64_t> parse_size(const std::string& text) {
-  if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
-  char* end = nullptr;
-  errno = 0;
-  const unsigned long long number = std::strtoull(text.c_str(), &end, 10);
-  if (errno != 0) return std::nullopt;
-  const std::string unit = end;
-  const unsigned shift = unit.empty()                 ? 0
-                         : unit == "K" || unit == "k" ? 10
-                         : unit == "M" || unit == "m" ? 20
-                         : unit == "G" || unit == "g" ? 30
-                                                      : 64;
-  if (shift == 64 || number > (UINT64_MAX >> 1 >> shift)) return std::nullopt;
-  return uint64_t{number} << shift;
-}
 
 Options parse_options(int argc, char** argv) {
   Options options;
