@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <coroutine>
 #include <cstddef>
-#include <deque>
 #include <fstream>
 #include <iterator>
-#include <mutex>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -16,46 +13,12 @@
 
 #include <gtest/gtest.h>
 
+#include "coroutine_support.hpp"
 #include "ioweave/coroutine_task.hpp"
 #include "support/temp_dir.hpp"
 
 namespace ioweave::test {
 namespace {
-
-/// Keeps what is posted until the test resumes it.
-class Queue {
- public:
-  void post(std::coroutine_handle<> handle) noexcept {
-    const std::lock_guard guard(lock_);
-    posted_.push_back(handle);
-  }
-  [[nodiscard]] size_t size() {
-    const std::lock_guard guard(lock_);
-    return posted_.size();
-  }
-  void resume_first() {
-    std::unique_lock guard(lock_);
-    const std::coroutine_handle<> handle = posted_.front();
-    posted_.pop_front();
-    guard.unlock();
-    handle.resume();
-  }
-
- private:
-  std::mutex lock_;
-  std::deque<std::coroutine_handle<>> posted_;
-};
-
-/// Starts at once, and nobody waits for it.
-struct Foreign {
-  struct promise_type {
-    Foreign get_return_object() { return {}; }
-    std::suspend_never initial_suspend() noexcept { return {}; }
-    std::suspend_never final_suspend() noexcept { return {}; }
-    void return_void() {}
-    void unhandled_exception() { std::terminate(); }
-  };
-};
 
 iow_write_stream_options one_page(uint32_t buffers, iow_overflow overflow = IOW_OVERFLOW_BLOCK) {
   iow_write_stream_options options{};
@@ -103,7 +66,7 @@ TEST_F(AwaitedLeases, ArePostedWhenABufferIsGivenBackAndNeverResumedThere) {
   leases.clear();
   ASSERT_EQ(queue_.size(), 1u);
   EXPECT_TRUE(leases.empty());
-  queue_.resume_first();
+  queue_.run(1);
   EXPECT_EQ(leases.size(), 1u);
   EXPECT_EQ(error, 0);
 }
@@ -127,7 +90,7 @@ TEST_F(AwaitedLeases, ThatStillWaitAreCancelledByTheEndOfTheStream) {
   take_lease(stream, queue_, leases, error);
   stream.close();
   ASSERT_EQ(queue_.size(), 1u);
-  queue_.resume_first();
+  queue_.run(1);
   EXPECT_EQ(leases.size(), 1u);
   EXPECT_EQ(error, ECANCELED);
 }
