@@ -746,6 +746,26 @@ class Program(OnDask):
             self.assertEqual(add(3, 4).result(_PATIENCE), 7)
         self.assertEqual([record.task for record in run_file.read(path).records], ["add", "add"])
 
+    def test_a_loss_that_is_told_of_late_spares_the_calls_sent_since(self) -> None:
+        with self.runtime() as runtime, Gate() as gate:
+            runtime._handle_loss("the connection was lost")
+            gate.open()
+            gate.future.result(_PATIENCE)
+
+    def test_a_call_lost_while_it_is_sent_is_cancelled(self) -> None:
+        with self.runtime() as runtime:
+
+            def submit(*args: Any, **kwargs: Any) -> Any:
+                future: Any = client_submit(*args, **kwargs)
+                future._state.cancel()
+                runtime._handle_loss("the connection was lost")
+                return future
+
+            client_submit = runtime._client.submit
+            with mock.patch.object(runtime._client, "submit", submit), Gate() as gate:
+                with self.assertRaisesRegex(ioweave.CancelledError, "the connection was lost"):
+                    gate.future.result(_PATIENCE)
+
     def test_a_runtime_that_the_cluster_forgot_says_what_is_missing(self) -> None:
         fail_once = ioweave.task(retries=1)(lambda path: path.exists() or path.mkdir() or 1 / 0)
         with (

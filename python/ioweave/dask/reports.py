@@ -40,14 +40,15 @@ def check_client(client: Client) -> None:
 
 
 class Reports:
-    """Passes the reports of a client on to a runtime, on the thread of the client's event loop.
+    """Passes the reports of a client on to a runtime, on the thread of the client's event loop; a
+    loss later, on a thread of Dask.
 
     Args:
         client: the client.
         heard: called with key, error and traceback (None: the task succeeded), and the type of the
             value, or the name that the worker has for it.
-        lost: called with the reason if all tasks are gone: the cluster was restarted, or the
-            connection is lost.
+        lost: called with the reason after the client has given up all its futures: the cluster was
+            restarted, or the connection is lost. The client may be connected again by then.
     """
 
     def __init__(self, client: Client, heard: Heard, lost: Callable[[str], None]) -> None:

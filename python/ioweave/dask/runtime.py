@@ -578,6 +578,8 @@ class DaskRuntime(Runtime):
                 call.dask, call.lease = future, self._lease
             call.forget_arguments()
             heard, call.heard = call.heard, None
+        if heard is None and future is not None and future.cancelled():
+            heard = (CancelledError("the connection was lost"), None, None)  # while it was sent
         if heard is not None:
             self._handle_report(call.key, *heard)
 
@@ -666,11 +668,12 @@ class DaskRuntime(Runtime):
         carry_out(todo)
 
     def _handle_loss(self, reason: str) -> None:
-        """Cancels all calls: the cluster has forgotten the tasks, or the connection is lost."""
+        """Cancels the calls that the client gave up: the cluster has forgotten the tasks, or the
+        connection is lost. It runs late: calls sent since then live on."""
         todo = Todo()
         with self._lock:
             for call in list(self._by_key.values()):
-                if call.state != DONE:
+                if call.state != DONE and call.dask is not None and call.dask.cancelled():
                     error = CancelledError(f"task {call.name} was cancelled: {reason}")
                     self._keep_failure(call)
                     self._finish_call(call, None, error, todo)
