@@ -21,6 +21,10 @@ namespace {
 constexpr unsigned kMostCancelTries = 500;
 constexpr unsigned kCancelTriesAwake = 400;
 
+/// How long an owner who waits for something elsewhere leaves the ends in its lane lying. With
+/// `strict` what it waits for may be held back until they are counted.
+constexpr int64_t kLongestUnreapedNs = 1'000'000;
+
 /// Of two times to sleep; -1: without end.
 int64_t shorter_of(int64_t a, int64_t b) noexcept {
   return a < 0 ? b : b < 0 ? a : std::min(a, b);
@@ -237,6 +241,35 @@ unsigned Service::collect(Lane& lane, unsigned want, const Deadline& deadline) n
 
 // ---- Waiting
 
+/// Owner, before it sleeps for something that ends elsewhere: submits and reaps what is in its lane,
+/// and shortens the sleep while there is more.
+void Service::look_after(Lane& own, int64_t& patience_ns) noexcept {
+  if (own.unflushed) {
+    flush(own);
+  }
+  if (own.backend() == nullptr || own.count_outstanding() == 0) {
+    return;
+  }
+  bool has_more = true;
+  if (own.try_lead(true)) {
+    lead_once(own, 0, 0);
+    has_more = own.count_in_back_end() != 0;
+    own.stop_leading();
+  }
+  if (has_more) {
+    patience_ns = shorter_of(patience_ns, kLongestUnreapedNs);
+  }
+}
+
+/// How long the caller may sleep for what ends elsewhere, until it looks again: at most `left_ns`.
+int64_t Service::patience_elsewhere(int64_t left_ns) noexcept {
+  int64_t patience_ns = shorter_of(left_ns, help_reaper());
+  if (Lane* const own = local_lane(id_); own != nullptr) {
+    look_after(*own, patience_ns);
+  }
+  return patience_ns;
+}
+
 int Service::test(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   if (journey.event.done() || is_inherited()) {
@@ -273,7 +306,7 @@ int Service::wait(iow_request& request, int64_t timeout_ns) noexcept {
       flush(*own);
     }
     if (lane == nullptr) {
-      journey.event.sleep(shorter_of(deadline.left_ns(), help_reaper()));
+      journey.event.sleep(patience_elsewhere(deadline.left_ns()));
     } else if (!lane->try_lead(lane == own)) {
       lane->follow(deadline.left_ns());
     } else {

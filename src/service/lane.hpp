@@ -172,6 +172,11 @@ class Lane {
     return submitted_ - ended_here_.load(std::memory_order_acquire) -
            ended_elsewhere_.load(std::memory_order_acquire);
   }
+  /// Owner, as leader. Its requests that only a reap of this lane can end.
+  [[nodiscard]] uint32_t count_in_back_end() const noexcept {
+    return submitted_ - callbacks_kept_ - count_ended_here() -
+           sent_elsewhere_.load(std::memory_order_relaxed);
+  }
   /// Owner: a request is on its way.
   void count_submission() noexcept {
     ++submitted_;

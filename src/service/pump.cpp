@@ -150,6 +150,7 @@ void Pump::run() noexcept {
   if (phase == Phase::failed) {
     return;
   }
+  const DrivingHere here;
   while (true) {
     inbox_.move_to(backlog_);
     submit_backlog();

@@ -41,6 +41,7 @@ void Wait::end() noexcept {
 int Service::wait_for(Wait& wait, int64_t timeout_ns) noexcept {
   const tasking::Task task = current_task();
   if (task != nullptr && tasks_.host->can_pause(task) && count_pause()) {
+    static_cast<void>(patience_elsewhere(0));  // nobody looks after this thread's lane meanwhile
     pause_until_ended(wait);
     tasks_.counters.held.fetch_sub(1, std::memory_order_relaxed);
     return 0;
@@ -57,10 +58,11 @@ int Service::wait_for(Wait& wait, int64_t timeout_ns) noexcept {
   }
   bool is_late = false;  // but somebody is ending it
   while (!wait.event_.done()) {
+    const int64_t patience_ns = patience_elsewhere(is_late ? -1 : deadline.left_ns());
     if (task != nullptr && lets_others_run) {
       tasking::sleep_briefly(*tasks_.host);
     } else {
-      wait.event_.sleep(is_late ? -1 : deadline.left_ns());
+      wait.event_.sleep(patience_ns);
     }
     if (!is_late && !wait.event_.done() && deadline.passed()) {
       if (wait.withdraw()) {
