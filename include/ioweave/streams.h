@@ -64,7 +64,7 @@ typedef enum iow_overflow {
 } iow_overflow;
 
 typedef enum iow_write_path {
-  IOW_PATH_AUTO = 0,    /* O_DIRECT where the file system allows it */
+  IOW_PATH_AUTO = 0,    /* O_DIRECT where the file system and the permissions of the file allow it */
   IOW_PATH_DIRECT = 1,  /* opening a file fails where it does not */
   IOW_PATH_BUFFERED = 2 /* through the page cache, written to the device as early as possible */
 } iow_write_path;
@@ -108,8 +108,8 @@ typedef struct iow_write_file_options {
 } iow_write_file_options;
 
 /*
- * Creates a file, or empties one, and returns its number: 0 or more. `options` may be NULL. Errors:
- * those of open(2) and fallocate(2); -EINVAL if the path is neither a regular file nor a new one,
+ * Creates a file, or empties one, and returns its number: 0 or more. `options` may be NULL. A file
+ * that exists keeps its bytes where this fails. Errors: those of open(2) and fallocate(2); -EINVAL if the path is neither a regular file nor a new one,
  * or, with IOW_PATH_DIRECT, if the file system does not allow O_DIRECT; -ENFILE: a stream has at
  * most 65536 files at once; -ENOMEM. `error_text` is as in iow_service_open().
  */
@@ -141,10 +141,11 @@ typedef void (*iow_leased)(iow_lease lease, void* user);
 /*
  * As iow_lease_begin(), but never waits: `leased` runs once, when there is a buffer: inside this
  * call, or inside whatever call or end of a write makes one free, on any thread. It must neither
- * block nor throw; it may write and end leases. What it writes is written behind it even with
- * IOW_OVERFLOW_SYNCHRONOUS. iow_write_stream_close() calls those that still wait, with a lease
- * that is none. Errors: -EAGAIN with IOW_OVERFLOW_FAIL, -EINVAL if `leased` is NULL, -ENOMEM; then
- * `leased` does not run.
+ * block, throw nor fork; it may write and end leases. What it writes is written behind it even with
+ * IOW_OVERFLOW_SYNCHRONOUS, as what the callback of a request writes on a thread of the service.
+ * iow_write_stream_close() calls those that still wait, with a lease that is none. Errors: -EAGAIN
+ * with IOW_OVERFLOW_FAIL, -EINVAL if `leased` is NULL, -ENOMEM, -ECANCELED inside
+ * iow_write_stream_close(); then `leased` does not run.
  */
 IOW_API int iow_lease_begin_async(iow_write_stream* stream, iow_leased leased,
                                   void* user) IOW_NOEXCEPT;
@@ -185,12 +186,15 @@ enum { IOW_ALL_FILES = -1 };
  * durable (fdatasync(2)); calls of several threads share one. end: flushes, cuts off what
  * `expected_bytes` allocated in vain, and closes the file; its number may be used again for another
  * file. `file` is IOW_ALL_FILES, or a file's number; sync of all files syncs them side by side.
- * Return 0, or the error of a write, as explained above; -EBADF: no such file. flush and sync also
- * -EAGAIN if they had to wait in a task that can neither be paused nor let others run.
+ * Return 0, or the error of a write, as explained above; of several files that have failed that of
+ * the first, and of the next one in the next call, which after end is iow_write_stream_close().
+ * -EBADF: no such file. flush and sync also -EAGAIN if they had to wait in a task that can neither
+ * be paused nor let others run. `error_text` is as in iow_write_stream_close().
  */
 IOW_API int iow_write_stream_flush(iow_write_stream* stream, int file) IOW_NOEXCEPT;
 IOW_API int iow_write_stream_sync(iow_write_stream* stream, int file) IOW_NOEXCEPT;
-IOW_API int iow_write_stream_end(iow_write_stream* stream, int file, int durable) IOW_NOEXCEPT;
+IOW_API int iow_write_stream_end(iow_write_stream* stream, int file, int durable,
+                                 char** error_text) IOW_NOEXCEPT;
 
 /*
  * Ends all files, syncing them first if `durable` is nonzero, and frees the stream. Leases that are

@@ -23,12 +23,24 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "ioweave/ioweave.hpp"
 #include "ioweave/streams.h"
 
 namespace ioweave {
+
+/// What a stream throws: its text is the sentence of the C interface alone.
+class StreamError : public std::system_error {
+ public:
+  StreamError(int error, std::string text)
+      : std::system_error(error, std::generic_category()), text_(std::move(text)) {}
+  [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
 
 /// A buffer to fill. One that is destroyed without having been handed over writes nothing. It may
 /// outlive its stream, but then no longer be written.
@@ -122,15 +134,9 @@ class WriteStream {
   }
   void sync(int file = IOW_ALL_FILES) { fail_with_text(iow_write_stream_sync(raw(), file), file); }
   void end(int file, bool durable = true) {
-    // Its own call, because the text of a failure is gone with the file.
-    const int flushed = iow_write_stream_flush(raw(), file);
-    const bool has_failed = flushed < 0 && flushed != -EAGAIN;
     char* text = nullptr;
-    if (has_failed) {
-      static_cast<void>(iow_write_stream_error(raw(), file, &text));
-    }
-    const int ended = iow_write_stream_end(raw(), file, durable ? 1 : 0);
-    throw_text(has_failed ? flushed : ended, text, "iow_write_stream_end");
+    const int error = iow_write_stream_end(raw(), file, durable ? 1 : 0, &text);
+    throw_text(error, text, "iow_write_stream_end");
   }
   /// Ends everything. A stream that is destroyed without it drops what went wrong.
   void close(bool durable = true) {
@@ -150,7 +156,10 @@ class WriteStream {
  private:
   static int throw_text(int result, char* text, const char* what) {
     const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
-    return check(result, owned != nullptr ? owned.get() : what);
+    if (result < 0 && owned != nullptr) {
+      throw StreamError(-result, owned.get());
+    }
+    return check(result, what);
   }
   void fail_with_text(int result, int file) const {
     if (result < 0) {

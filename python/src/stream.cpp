@@ -241,13 +241,7 @@ void OpenStream::end(int file, bool durable) {
   char* text = nullptr;
   {
     const WithoutGil released;
-    // Its own call, because afterwards nobody can say where it failed.
-    const int flushed = iow_write_stream_flush(stream_, file);
-    if (flushed < 0 && flushed != -ECANCELED) {
-      static_cast<void>(iow_write_stream_error(stream_, file, &text));
-    }
-    result = iow_write_stream_end(stream_, file, durable ? 1 : 0);
-    result = flushed < 0 && flushed != -ECANCELED ? flushed : result;
+    result = iow_write_stream_end(stream_, file, durable ? 1 : 0, &text);
     users_.end();
   }
   const std::string why = take_text(text);

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
+
 #include <gtest/gtest.h>
 
 #include "engine/backend.hpp"
@@ -62,6 +64,15 @@ TEST(WriteParts, CoverAllBytesOnceAndGoDirectInWholePagesOnly) {
       ASSERT_GT(direct_bytes + 2 * page, bytes);
     }
   }
+}
+
+/// io_uring ends what would wait with EAGAIN on descriptors that do not block.
+TEST(TargetFile, ItsDescriptorsBlock) {
+  const TempDir dir;
+  TargetFile file;
+  std::string why;
+  ASSERT_EQ(file.open(dir.file("result"), {}, IOW_PATH_AUTO, why), 0) << why;
+  EXPECT_EQ(::fcntl(file.cached_fd(), F_GETFL) & O_NONBLOCK, 0);
 }
 
 // ---- Faults

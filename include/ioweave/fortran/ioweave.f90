@@ -467,13 +467,6 @@ module ioweave
     end function
 
     ! `durable` is 0, or another number for true.
-    integer(c_int) function iow_write_stream_end(stream, file, durable) &
-        bind(C, name="iow_write_stream_end") result(error)
-      import :: c_ptr, c_int
-      type(c_ptr), value :: stream
-      integer(c_int), value :: file, durable
-    end function
-
     integer(c_int) function iow_write_stream_get_stats(stream, stats) &
         bind(C, name="iow_write_stream_get_stats") result(error)
       import :: c_ptr, c_int, iow_write_stream_stats
@@ -519,6 +512,14 @@ module ioweave
       import :: c_int, c_ptr
       type(c_ptr), value :: stream
       integer(c_int), value :: durable
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_write_stream_end(stream, file, durable, error_text) &
+        bind(C, name="iow_write_stream_end") result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: stream
+      integer(c_int), value :: file, durable
       type(c_ptr), intent(out) :: error_text
     end function
 
@@ -695,6 +696,23 @@ contains
     if (present(options)) given = c_loc(options)
     file = c_write_stream_create(stream, trim(path)//c_null_char, given, text)
     if (present(error_text)) error_text = failure_text(file, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! Ends a file. Returns 0, or its error if that was not returned before and, if wanted, a sentence
+  ! that names file and offset. `durable` is true if left out.
+  integer(c_int) function iow_write_stream_end(stream, file, durable, error_text) result(error)
+    type(c_ptr), intent(in) :: stream
+    integer(c_int), intent(in) :: file
+    logical, intent(in), optional :: durable
+    character(:), allocatable, intent(out), optional :: error_text
+    type(c_ptr) :: text
+    integer(c_int) :: is_durable
+    is_durable = 1
+    if (present(durable)) is_durable = merge(1_c_int, 0_c_int, durable)
+    text = c_null_ptr
+    error = c_write_stream_end(stream, file, is_durable, text)
+    if (present(error_text)) error_text = failure_text(error, text)
     if (c_associated(text)) call c_free(text)
   end function
 

@@ -238,12 +238,19 @@ int iow_write_stream_sync(iow_write_stream* stream, int file) noexcept {
   return guarded(nullptr, [&] { return stream->stream->sync(file); });
 }
 
-int iow_write_stream_end(iow_write_stream* stream, int file, int durable) noexcept {
+int iow_write_stream_end(iow_write_stream* stream, int file, int durable,
+                         char** error_text) noexcept {
+  give_text(error_text, {});
   if (stream->stream->is_inherited()) {
     return -ECANCELED;
   }
   const Call call(*stream->stream, durable != 0);
-  return guarded(nullptr, [&] { return stream->stream->end(file, durable != 0); });
+  return guarded(error_text, [&] {
+    std::string why;
+    const int error = stream->stream->end(file, durable != 0, why);
+    give_text(error_text, why);
+    return error;
+  });
 }
 
 int iow_write_stream_close(iow_write_stream* stream, int durable, char** error_text) noexcept {

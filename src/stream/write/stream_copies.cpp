@@ -176,6 +176,10 @@ int WriteStream::write_here(File& file, const std::byte* data, uint64_t bytes,
     done += moved > 0 ? static_cast<uint64_t>(moved) : 0;
     error = moved > 0 ? 0 : moved < 0 ? static_cast<int>(moved) : -EIO;
   }
+  if (done >= kPageBytes) {  // its result is no matter: a sync will tell
+    static_cast<void>(service_.transfer(
+        {engine::Op::write_back, file.target.cached_fd(), nullptr, done, offset, false}));
+  }
   if (admission > 0) {
     static_cast<void>(service_.finish(admission, error != 0 ? error : static_cast<int64_t>(done)));
   }

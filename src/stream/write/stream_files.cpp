@@ -132,26 +132,44 @@ void WriteStream::reach_surely(const FileRef& file, bool durable) noexcept {
 
 int WriteStream::create(const std::string& path, const iow_write_file_options& options,
                         std::string& why) {
-  auto file = std::make_shared<File>(*this);
-  if (const int error = file->target.open(path, options, options_.path, why); error != 0) {
+  const FileRef file = reserve_number();
+  if (file == nullptr) {  // found out before a file is emptied
+    why = "a write stream has at most " + std::to_string(kMostFiles) + " files at once";
+    return -ENFILE;
+  }
+  int error = -ENOMEM;
+  try {
+    error = file->target.open(path, options, options_.path, why);
+  } catch (const std::bad_alloc&) {
+    why.clear();
+  }
+  const std::lock_guard guard(lock_);
+  if (error != 0) {
+    files_[file->number] = nullptr;
     return error;
   }
   file->may_go_direct = file->target.direct_fd() >= 0;
   file->append_at = file->target.kept_bytes();
+  file->is_ending = false;
+  return static_cast<int>(file->number);
+}
+
+/// A file that nobody can use yet; null where there are too many.
+WriteStream::FileRef WriteStream::reserve_number() {
+  auto file = std::make_shared<File>(*this);
+  file->is_ending = true;
   const std::lock_guard guard(lock_);
   const auto unused = std::find(files_.begin(), files_.end(), nullptr);
-  const auto number = static_cast<size_t>(unused - files_.begin());
-  if (number == kMostFiles) {
-    why = "a write stream has at most " + std::to_string(kMostFiles) + " files at once";
-    return -ENFILE;
+  file->number = static_cast<size_t>(unused - files_.begin());
+  if (file->number == kMostFiles) {
+    return nullptr;
   }
-  file->number = number;
   if (unused != files_.end()) {
-    *unused = std::move(file);
+    *unused = file;
   } else {
-    files_.push_back(std::move(file));
+    files_.push_back(file);
   }
-  return static_cast<int>(number);
+  return file;
 }
 
 /// Null if there is none.
@@ -187,10 +205,11 @@ int WriteStream::reach(int file, bool durable) {
   return take_failure_of(files, nullptr);
 }
 
-int WriteStream::end(int file, bool durable) {
+int WriteStream::end(int file, bool durable, std::string& why) {
   std::vector<FileRef> files = find_all(file);
   {
     const std::lock_guard guard(lock_);
+    untold_.reserve(untold_.size() + files.size());
     const auto ends_already = [](const FileRef& one) {
       return std::exchange(one->is_ending, true);
     };
@@ -200,11 +219,23 @@ int WriteStream::end(int file, bool durable) {
     return file == IOW_ALL_FILES ? 0 : -EBADF;
   }
   end_files(files, durable);
-  const std::lock_guard guard(lock_);
-  for (const FileRef& one : files) {
-    files_[one->number] = nullptr;
+  File* failed = nullptr;
+  int error = 0;
+  {
+    const std::lock_guard guard(lock_);
+    error = take_failure_of(files, &failed);
+    for (const FileRef& one : files) {
+      files_[one->number] = nullptr;
+      if (one->is_idle()) {  // else another thread syncs it still
+        one->target.close();
+      }
+      if (one->error != 0 && !one->is_reported) {
+        untold_.push_back(one);
+      }
+    }
   }
-  return take_failure_of(files, nullptr);
+  describe_failure_of(failed, why);
+  return error;
 }
 
 /// Nobody writes to them any more; what was written has ended afterwards, and is durable if wanted.
@@ -243,17 +274,14 @@ int WriteStream::close(bool durable, std::string& why) noexcept {
   File* failed = nullptr;
   {
     const std::lock_guard guard(lock_);
-    error = take_failure_of(files, &failed);
+    error = take_failure_of(untold_, &failed);
+    error = error != 0 && error != -ECANCELED ? error : take_failure_of(files, &failed);
     while (LeaseAsk* const ask = asks_.pop_front()) {
       after.leased.push_back(*ask);  // of callbacks: who waits would wait for ever
     }
   }
   finish(after);
-  try {
-    why = failed != nullptr ? describe_failure(*failed) : "";
-  } catch (const std::bad_alloc&) {
-    why.clear();  // the error itself is told
-  }
+  describe_failure_of(failed, why);
   return error;
 }
 
@@ -288,6 +316,14 @@ std::string WriteStream::describe_failure(const File& file) {
          file.target.path() + reason;
 }
 
+void WriteStream::describe_failure_of(const File* failed, std::string& why) noexcept {
+  try {
+    why = failed != nullptr ? describe_failure(*failed) : "";
+  } catch (const std::bad_alloc&) {
+    why.clear();  // the error itself is told
+  }
+}
+
 int WriteStream::tell_error(int file, std::string& why) const {
   const std::lock_guard guard(lock_);
   int error = 0;
@@ -299,6 +335,7 @@ int WriteStream::tell_error(int file, std::string& why) const {
   };
   if (file == IOW_ALL_FILES) {
     std::for_each(files_.begin(), files_.end(), look_at);
+    std::for_each(untold_.begin(), untold_.end(), look_at);
     return error;
   }
   const FileRef one = find(file);

@@ -67,6 +67,11 @@ struct WriteStream::File : std::enable_shared_from_this<File> {
   FileRef kept_by_sync;             ///< set while one is
   iow_request sync_request{};
 
+  /// Under the lock: nothing uses the descriptors.
+  [[nodiscard]] bool is_idle() const noexcept {
+    return outstanding.empty() && flushing.empty() && to_sync.empty() && kept_by_sync == nullptr;
+  }
+
   int error = 0;  ///< 0 or the negated errno of the earliest failure
   int64_t error_offset = 0;
   uint64_t error_sequence = 0;

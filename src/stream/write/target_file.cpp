@@ -55,10 +55,8 @@ int TargetFile::open(const std::string& path, const iow_write_file_options& opti
     why = "'" + path + "' is not a regular file: a write stream writes at offsets";
     return -EINVAL;
   }
-  if (options.keep == 0 && found.st_size != 0 && ::ftruncate(cached_.get(), 0) != 0) {
-    return fail(path, "empty", errno, why);
-  }
-  kept_bytes_ = options.keep != 0 ? found.st_size : 0;
+  ::fcntl(cached_.get(), F_SETFL, flags & O_ACCMODE);  // io_uring would say EAGAIN
+  kept_bytes_ = found.st_size;
   if (way != IOW_PATH_BUFFERED) {
     direct_ = Descriptor(open_direct(cached_.get(), path));
     if (!direct_.is_open() && way == IOW_PATH_DIRECT) {
@@ -68,10 +66,22 @@ int TargetFile::open(const std::string& path, const iow_write_file_options& opti
       return -EINVAL;
     }
   }
-  if (const int error = allocate(options.expected_bytes); error != 0) {
-    return fail(path, "allocate the expected size of", -error, why);
+  // Before it is emptied: where there is no room the old bytes stay.
+  int error = allocate(options.expected_bytes);
+  if (error == 0 && options.keep == 0 && found.st_size != 0) {
+    if (::ftruncate(cached_.get(), 0) != 0) {
+      return fail(path, "empty", errno, why);
+    }
+    kept_bytes_ = 0;
+    allocated_bytes_ = 0;
+    error = allocate(options.expected_bytes);
   }
-  return 0;
+  return error == 0 ? 0 : fail(path, "allocate the expected size of", -error, why);
+}
+
+void TargetFile::close() noexcept {
+  cached_ = Descriptor();
+  direct_ = Descriptor();
 }
 
 int TargetFile::allocate(uint64_t bytes) noexcept {

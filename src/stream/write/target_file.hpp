@@ -17,6 +17,8 @@ class TargetFile {
   /// Opens it as iow_write_stream_create() says. 0, or -errno with a sentence in `why`. Once.
   [[nodiscard]] int open(const std::string& path, const iow_write_file_options& options,
                          iow_write_path way, std::string& why);
+  /// Nothing uses the descriptors any more.
+  void close() noexcept;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Goes through the page cache.

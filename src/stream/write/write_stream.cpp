@@ -157,6 +157,9 @@ int WriteStream::lease(Buffer*& buffer, int64_t timeout_ns) noexcept {
   Aftermath after;
   {
     const std::lock_guard guard(lock_);
+    if (closed_) {
+      return -ECANCELED;
+    }
     buffer = take_free(true);
     if (buffer == nullptr || buffer->is_spare) {
       send_oldest_gathered(after);  // or there might never be another one
@@ -183,16 +186,19 @@ int WriteStream::lease_async(iow_leased leased, void* user) {
   Aftermath after;
   {
     const std::lock_guard guard(lock_);
+    if (closed_) {
+      return -ECANCELED;
+    }
     ask->buffer = take_free(true);
     if (ask->buffer != nullptr) {
       references_.fetch_add(1, std::memory_order_relaxed);
       after.leased.push_back(*ask.release());
     } else {
-      send_oldest_gathered(after);
       if (options_.overflow != IOW_OVERFLOW_FAIL) {
         ask->begun_ns = now_ns();
         asks_.push_back(*ask.release());
       }
+      send_oldest_gathered(after);  // behind the ask: it may free a buffer at once
     }
   }
   const bool refused = ask != nullptr;
@@ -316,6 +322,7 @@ int WriteStream::hand_over(Buffer& buffer, const FileRef& file, uint64_t bytes, 
   const bool is_append = offset == kAppend;
   const int error = bytes > options_.buffer_bytes ? -EINVAL : check(file, bytes, offset);
   if (error == 0) {
+    send_gathered(*file, after);
     accept(*file, bytes, offset, is_append);
   }
   if (error != 0 || bytes == 0) {
@@ -518,8 +525,9 @@ void WriteStream::finish(Aftermath& after) noexcept {
 }
 
 /// Callbacks of a thread run one after the other: what one of them sets off waits until it has
-/// returned, or many that fail would nest without end.
-void WriteStream::tell_leased(LinkedList<LeaseAsk>& leased) noexcept {
+/// returned, or many that fail would nest without end. Not to be inlined: the caller may have been
+/// paused, and be on another thread.
+__attribute__((noinline)) void WriteStream::tell_leased(LinkedList<LeaseAsk>& leased) noexcept {
   static thread_local LinkedList<LeaseAsk>* running = nullptr;
   if (running != nullptr) {
     while (LeaseAsk* const ask = leased.pop_front()) {

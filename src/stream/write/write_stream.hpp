@@ -78,7 +78,7 @@ class WriteStream {
   [[nodiscard]] int copy(int file, const std::byte* data, uint64_t bytes, int64_t offset) noexcept;
   [[nodiscard]] int flush(int file) { return reach(file, false); }
   [[nodiscard]] int sync(int file) { return reach(file, true); }
-  [[nodiscard]] int end(int file, bool durable);
+  [[nodiscard]] int end(int file, bool durable, std::string& why);
   /// Afterwards leases may still end, and nothing else.
   [[nodiscard]] int close(bool durable, std::string& why) noexcept;
   [[nodiscard]] int tell_error(int file, std::string& why) const;
@@ -153,6 +153,7 @@ class WriteStream {
   void send_oldest_gathered(Aftermath& after) noexcept;
 
   // Files.
+  [[nodiscard]] FileRef reserve_number();
   [[nodiscard]] FileRef find(int file) const noexcept;
   [[nodiscard]] std::vector<FileRef> find_all(int file) const;
   [[nodiscard]] int reach(int file, bool durable);
@@ -166,6 +167,7 @@ class WriteStream {
   [[nodiscard]] static int take_failure_of(const std::vector<FileRef>& files, File** who) noexcept;
   void end_files(const std::vector<FileRef>& files, bool durable) noexcept;
   [[nodiscard]] static std::string describe_failure(const File& file);
+  static void describe_failure_of(const File* failed, std::string& why) noexcept;
 
   service::Service& service_;
   const WriteStreamOptions options_;
@@ -175,7 +177,8 @@ class WriteStream {
   std::atomic<uint32_t> references_{1};  ///< of the owner, and of each lease
 
   mutable std::mutex lock_;
-  std::vector<FileRef> files_;  ///< by number; null: not in use
+  std::vector<FileRef> files_;   ///< by number; null: not in use
+  std::vector<FileRef> untold_;  ///< ended with others, with an error that close() must report
   LinkedList<Buffer> free_;
   uint32_t free_count_ = 0;
   LinkedList<Buffer> gathering_;  ///< that copies have begun to fill, the oldest first

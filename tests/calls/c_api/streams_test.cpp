@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
@@ -63,6 +64,48 @@ iow_write_stream_stats stats_of(iow_write_stream* stream) {
   return stats;
 }
 
+/// No file of this process may grow beyond 1 MiB while it lives.
+class SmallFilesOnly {
+ public:
+  SmallFilesOnly() {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    ::signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit limit {
+      1 << 20, before_.rlim_max
+    };
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~SmallFilesOnly() { EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0); }
+  SmallFilesOnly(const SmallFilesOnly&) = delete;
+  SmallFilesOnly& operator=(const SmallFilesOnly&) = delete;
+
+ private:
+  struct rlimit before_ {};
+};
+constexpr int64_t kTooFar = 2 << 20;
+
+/// A flow whose operations wait until they are let go.
+class HeldFlow {
+ public:
+  explicit HeldFlow(iow_service* service) : service_(service) {
+    iow_device_options one_at_once{};
+    one_at_once.max_in_flight = 1;
+    iow_flow_options options{};
+    options.device =
+        static_cast<uint32_t>(iow_device_create(service, "held", &one_at_once, nullptr));
+    flow_ = static_cast<uint32_t>(iow_flow_create(service, "held", &options, nullptr));
+    before_ = iow_admit(service, flow_, 1);
+    EXPECT_GT(before_, 0);
+  }
+  [[nodiscard]] uint32_t flow() const { return flow_; }
+  void let_go() const { EXPECT_EQ(iow_finish(service_, before_, 1), 0); }
+
+ private:
+  iow_service* service_;
+  uint32_t flow_ = 0;
+  int64_t before_ = 0;
+};
+
 /// Every engine, each way to the device.
 class Stream : public ::testing::TestWithParam<std::tuple<iow_engine, iow_write_path>> {
  protected:
@@ -98,6 +141,13 @@ class Stream : public ::testing::TestWithParam<std::tuple<iow_engine, iow_write_
     iow_lease lease = lease_of(stream);
     fill(lease, at, bytes);
     return iow_lease_append(&lease, file, bytes);
+  }
+
+  /// Writes where SmallFilesOnly forbids it: the result of the call.
+  int fail(int file) {
+    iow_lease lease = lease_of(stream);
+    fill(lease, 0, kBuffer);
+    return iow_lease_write(&lease, file, kBuffer, kTooFar);
   }
 
   TempDir dir;
@@ -278,7 +328,7 @@ TEST_P(Stream, WhatIsAllocatedInVainIsCutOff) {
   EXPECT_TRUE(!is_allocated || static_cast<uint64_t>(found.st_size) == options.expected_bytes);
   ASSERT_EQ(append(file, 0, kBuffer), 0);
   ASSERT_EQ(append(file, kBuffer, 100), 0);
-  EXPECT_EQ(iow_write_stream_end(stream, file, 1), 0);
+  EXPECT_EQ(iow_write_stream_end(stream, file, 1, nullptr), 0);
   EXPECT_EQ(content_of(path("result")), pattern(0, kBuffer + 100));
   EXPECT_EQ(iow_write_stream_flush(stream, file), -EBADF);
   EXPECT_EQ(create("next"), file) << "its number is free again";
@@ -291,7 +341,7 @@ TEST_P(Stream, AFileIsEmptiedOrKeptOrMustBeNew) {
   keep.keep = 1;
   const int kept = create("old", keep);
   ASSERT_EQ(append(kept, 0, 10), 0);
-  ASSERT_EQ(iow_write_stream_end(stream, kept, 0), 0);
+  ASSERT_EQ(iow_write_stream_end(stream, kept, 0, nullptr), 0);
   EXPECT_EQ(content_of(path("old")).size(), 10'010u) << "behind what was there";
   iow_write_file_options exclusive{};
   exclusive.exclusive = 1;
@@ -300,7 +350,7 @@ TEST_P(Stream, AFileIsEmptiedOrKeptOrMustBeNew) {
   EXPECT_NE(text.str().find(path("old")), std::string::npos) << text.str();
   const int emptied = create("old");
   ASSERT_EQ(append(emptied, 0, 10), 0);
-  ASSERT_EQ(iow_write_stream_end(stream, emptied, 0), 0);
+  ASSERT_EQ(iow_write_stream_end(stream, emptied, 0, nullptr), 0);
   EXPECT_EQ(content_of(path("old")), pattern(0, 10));
   iow_write_file_options own{};
   own.mode = 0640;
@@ -519,7 +569,7 @@ TEST_P(Stream, TheEndOfAFileWaitsForCopiesThatAreUnderWay) {
     while (!begun) {
       std::this_thread::yield();
     }
-    EXPECT_EQ(iow_write_stream_end(stream, file, round % 2), 0);
+    EXPECT_EQ(iow_write_stream_end(stream, file, round % 2, nullptr), 0);
     const std::vector<std::byte> found = content_of(path("result"));
     copier.join();
     EXPECT_TRUE(copied == 0 ? found == content : copied == -EBADF && found.empty()) << copied;
@@ -578,7 +628,7 @@ TEST_P(Stream, MalformedCallsAreRefusedAndEndTheLease) {
   EXPECT_EQ(iow_write_stream_copy(stream, file, "x", 1, -2), -EINVAL);
   EXPECT_EQ(iow_write_stream_copy(stream, file + 1, "x", 1, 0), -EBADF);
   EXPECT_EQ(iow_write_stream_sync(stream, file + 1), -EBADF);
-  EXPECT_EQ(iow_write_stream_end(stream, -2, 0), -EBADF);
+  EXPECT_EQ(iow_write_stream_end(stream, -2, 0, nullptr), -EBADF);
   ErrorText text;
   EXPECT_EQ(iow_write_stream_error(stream, file, text.out()), 0);
   EXPECT_EQ(text.str(), "");
@@ -651,16 +701,8 @@ TEST_P(Stream, AFailedFileTellsItsErrorAlsoWhereThereIsNoBuffer) {
   options.overflow = IOW_OVERFLOW_FAIL;
   open(options);
   const int file = create("limited");
-  struct rlimit before {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  ::signal(SIGXFSZ, SIG_IGN);
-  iow_lease lease = lease_of(stream);
-  fill(lease, 0, kBuffer);
-  const struct rlimit limit {
-    1 << 20, before.rlim_max
-  };
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  EXPECT_EQ(iow_lease_write(&lease, file, kBuffer, 2 << 20), 0);
+  const SmallFilesOnly limited;
+  EXPECT_EQ(fail(file), 0);
   std::array<iow_lease, kBuffers> leases{};
   for (iow_lease& one : leases) {
     while (iow_lease_begin(stream, &one, 0) != 0) {
@@ -672,28 +714,205 @@ TEST_P(Stream, AFailedFileTellsItsErrorAlsoWhereThereIsNoBuffer) {
   for (iow_lease& one : leases) {
     iow_lease_end(&one);
   }
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   expected_at_close = -ECANCELED;
 }
 
 TEST_P(Stream, TheErrorAtTheCloseNamesFileAndOffset) {
-  struct rlimit before {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  ::signal(SIGXFSZ, SIG_IGN);
   open();
   const int file = create("limited");
-  iow_lease lease = lease_of(stream);
-  fill(lease, 0, kBuffer);
-  const struct rlimit limit {
-    1 << 20, before.rlim_max
-  };
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  EXPECT_EQ(iow_lease_write(&lease, file, kBuffer, 2 << 20), 0) << "it is told later";
+  const SmallFilesOnly limited;
+  EXPECT_EQ(fail(file), 0) << "it is told later";
   ErrorText text;
   EXPECT_EQ(iow_write_stream_close(std::exchange(stream, nullptr), 1, text.out()), -EFBIG);
   EXPECT_EQ(text.str(),
             "cannot write at offset 2097152 of '" + path("limited") + "': File too large");
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+TEST_P(Stream, TheErrorAtTheEndOfAFileNamesFileAndOffset) {
+  open();
+  const int file = create("limited");
+  const SmallFilesOnly limited;
+  EXPECT_EQ(fail(file), 0);
+  ErrorText text;
+  EXPECT_EQ(iow_write_stream_end(stream, file, 0, text.out()), -EFBIG);
+  EXPECT_EQ(text.str(),
+            "cannot write at offset 2097152 of '" + path("limited") + "': File too large");
+  EXPECT_EQ(iow_write_stream_end(stream, file, 0, text.out()), -EBADF);
+  EXPECT_EQ(text.str(), "");
+}
+
+TEST_P(Stream, OfFilesThatEndTogetherEveryErrorIsReported) {
+  open();
+  const int first = create("first");
+  const int second = create("second");
+  const SmallFilesOnly limited;
+  EXPECT_EQ(fail(first), 0);
+  EXPECT_EQ(fail(second), 0);
+  ErrorText text;
+  EXPECT_EQ(iow_write_stream_end(stream, IOW_ALL_FILES, 0, text.out()), -EFBIG);
+  EXPECT_THAT(text.str(), ::testing::HasSubstr(path("first")));
+  EXPECT_EQ(iow_write_stream_close(std::exchange(stream, nullptr), 0, text.out()), -EFBIG);
+  EXPECT_THAT(text.str(), ::testing::HasSubstr(path("second")));
+}
+
+/// While its write is held back it gathers a copy, so the file fails with a buffer that no write
+/// will ever give back.
+TEST_P(Stream, ACallbackGetsTheBufferThatGatheredForAFailedFile) {
+  const HeldFlow held(service.get());
+  iow_write_stream_options options = small_stream();
+  options.flow = held.flow();
+  open(options);
+  const int file = create("limited");
+  const SmallFilesOnly limited;
+  EXPECT_EQ(fail(file), 0);
+  ASSERT_EQ(iow_write_stream_copy(stream, file, "x", 1, -1), 0);
+  held.let_go();
+  while (iow_write_stream_error(stream, file, nullptr) == 0) {
+    std::this_thread::yield();
+  }
+  std::array<iow_lease, kBuffers - 1> leases{};
+  for (iow_lease& one : leases) {
+    one = lease_of(stream);
+  }
+  Leased leased;
+  ASSERT_EQ(iow_lease_begin_async(stream, &Leased::note, &leased), 0);
+  EXPECT_EQ(leased.count, 1);
+  iow_lease_end(&leased.lease);
+  for (iow_lease& one : leases) {
+    iow_lease_end(&one);
+  }
+  expected_at_close = -EFBIG;
+}
+
+TEST_P(Stream, AWriteOfALeaseSendsWhatWasGathered) {
+  open();
+  const int file = create("result");
+  ASSERT_EQ(iow_write_stream_copy(stream, file, pattern(0, 100).data(), 100, -1), 0);
+  EXPECT_EQ(stats_of(stream).writes, 0u);
+  EXPECT_EQ(append(file, 100, 5000), 0);
+  EXPECT_EQ(stats_of(stream).writes, 2u);
+  EXPECT_EQ(close(), 0);
+  EXPECT_EQ(content_of(path("result")), pattern(0, 5100));
+}
+
+TEST_P(Stream, ACallbackOfTheCloseGetsNoFurtherLease) {
+  open();
+  std::array<iow_lease, kBuffers> leases{};
+  for (iow_lease& one : leases) {
+    one = lease_of(stream);
+  }
+  struct Again {
+    iow_write_stream* stream;
+    int result = 0;
+  } again{stream};
+  const auto ask_again = [](iow_lease, void* user) {
+    auto& mine = *static_cast<Again*>(user);
+    mine.result = iow_lease_begin_async(mine.stream, &Leased::note, nullptr);
+  };
+  ASSERT_EQ(iow_lease_begin_async(stream, ask_again, &again), 0);
+  EXPECT_EQ(close(), 0);
+  EXPECT_EQ(again.result, -ECANCELED);
+  for (iow_lease& one : leases) {
+    iow_lease_end(&one);
+  }
+}
+
+/// The service's thread would wait for itself.
+TEST_P(Stream, TheCallbackOfARequestMayWriteTheLeaseOfASynchronousStream) {
+  iow_write_stream_options options = small_stream();
+  options.overflow = IOW_OVERFLOW_SYNCHRONOUS;
+  open(options);
+  struct Writer {
+    std::array<iow_lease, kBuffers> leases{};
+    int file;
+    std::atomic<int> count{0};
+  } writer;
+  writer.file = create("result");
+  for (iow_lease& one : writer.leases) {
+    one = lease_of(stream);
+    fill(one, 0, kBuffer);
+  }
+  iow_request request = make_nop();
+  request.callback = [](iow_request*, void* user) {
+    auto& mine = *static_cast<Writer*>(user);
+    EXPECT_EQ(iow_lease_write(&mine.leases.back(), mine.file, kBuffer, 0), 0);
+    ++mine.count;
+  };
+  request.user = &writer;
+  iow_request* const one = &request;
+  ASSERT_EQ(iow_submit(service.get(), &one, 1), 1);
+  await(writer.count, 1);
+  EXPECT_EQ(close(), 0);
+  EXPECT_EQ(content_of(path("result")), pattern(0, kBuffer));
+  for (iow_lease& unused : writer.leases) {
+    iow_lease_end(&unused);
+  }
+}
+
+/// Device 0 schedules strictly: as long as a request of the foreground is under way no write of a
+/// lower class starts, and the thread that would find out that it has ended waits for these.
+TEST_P(Stream, AStreamBehindTheForegroundDoesNotWaitForTheWaitersOwnRequests) {
+  iow_flow_options behind{};
+  behind.priority = IOW_WRITE_BEHIND;
+  iow_write_stream_options options = small_stream();
+  options.flow = static_cast<uint32_t>(iow_flow_create(service.get(), "behind", &behind, nullptr));
+  options.budget_bytes = kBuffer;
+  open(options);
+  const int file = create("result");
+  iow_request request = make_nop();
+  request.flags = IOW_MORE;  // it has not even left
+  iow_request* const one = &request;
+  for (uint64_t item = 0; item < 3; ++item) {
+    ASSERT_EQ(iow_submit(service.get(), &one, 1), 1);
+    ASSERT_EQ(append(file, item * kBuffer, kBuffer), 0);
+    ASSERT_EQ(iow_write_stream_flush(stream, file), 0);
+    ASSERT_EQ(iow_wait(service.get(), &request, kForEver), 0);
+  }
+  ASSERT_EQ(iow_submit(service.get(), &one, 1), 1);
+  const int64_t admitted = iow_admit(service.get(), options.flow, 1);
+  EXPECT_GT(admitted, 0);
+  EXPECT_EQ(iow_finish(service.get(), admitted, 1), 0);
+  ASSERT_EQ(iow_wait(service.get(), &request, kForEver), 0);
+  EXPECT_EQ(close(), 0);
+  EXPECT_EQ(content_of(path("result")), pattern(0, 3 * kBuffer));
+}
+
+TEST_P(Stream, AFileThatCannotBeCreatedKeepsItsBytes) {
+  const SmallFilesystem disk(16 << 20);
+  if (!disk.problem().empty()) {
+    GTEST_SKIP() << disk.problem();
+  }
+  open();
+  std::ofstream(disk.file("old")) << "old results";
+  for (const uint64_t too_much : {uint64_t{64} << 20, UINT64_MAX}) {
+    iow_write_file_options options{};
+    options.expected_bytes = too_much;
+    EXPECT_LT(iow_write_stream_create(stream, disk.file("old").c_str(), &options, nullptr), 0);
+    EXPECT_EQ(content_of(disk.file("old")).size(), 11u);
+  }
+  iow_write_file_options options{};
+  options.expected_bytes = 1 << 20;
+  const int file = iow_write_stream_create(stream, disk.file("old").c_str(), &options, nullptr);
+  ASSERT_GE(file, 0);
+  EXPECT_EQ(append(file, 0, 5000), 0);
+  EXPECT_EQ(iow_write_stream_end(stream, file, 1, nullptr), 0);
+  EXPECT_EQ(content_of(disk.file("old")), pattern(0, 5000));
+}
+
+TEST_P(Stream, AFileIsClosedWhenItHasEnded) {
+  open();
+  const int file = create("result");
+  EXPECT_EQ(append(file, 0, 5000), 0);
+  const auto is_open = [&] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::any_of(begin(all), end(all), [&](const auto& one) {
+      std::error_code gone;
+      return std::filesystem::read_symlink(one.path(), gone) == path("result");
+    });
+  };
+  EXPECT_TRUE(is_open());
+  EXPECT_EQ(iow_write_stream_end(stream, file, 1, nullptr), 0);
+  EXPECT_FALSE(is_open());
 }
 
 TEST_P(Stream, InAForkedChildNothingHappens) {
@@ -783,7 +1002,8 @@ TEST(CppStream, WritesResultsAndReportsWhatFailed) {
     ADD_FAILURE();
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code().value(), ENOENT);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("no/where"));
+    EXPECT_EQ(error.what(),
+              "cannot open '" + dir.file("no/where") + "': No such file or directory");
   }
   Lease lease = failing.lease();
   EXPECT_EQ(lease.as<double>().size(), kBuffer / sizeof(double));

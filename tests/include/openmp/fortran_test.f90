@@ -131,7 +131,7 @@ contains
     call check(iow_write_stream_get_stats(stream, stats) == 0, "statistics")
     call check(stats%size == 96 .and. stats%buffers == 2, "all of them")
     call check(stats%written_bytes == 16384, "count what was written")
-    call check(iow_write_stream_end(stream, file, 1_c_int) == 0, "the file ends")
+    call check(iow_write_stream_end(stream, file) == 0, "the file ends")
     call check(iow_write_stream_close(stream) == 0, "the stream is closed")
     call check(.not. c_associated(stream), "and is gone")
     call read_back("fortran_test.stream", doubles_read)
