@@ -196,6 +196,19 @@ IOW_API int iow_write_stream_sync(iow_write_stream* stream, int file) IOW_NOEXCE
 IOW_API int iow_write_stream_end(iow_write_stream* stream, int file, int durable,
                                  char** error_text) IOW_NOEXCEPT;
 
+typedef void (*iow_reached)(int error, void* user);
+
+/*
+ * As flush and sync, but never wait: `reached` runs once, with what these would return: inside this
+ * call, or where the last write or sync ends, on any thread. What it may do is as for
+ * iow_lease_begin_async(). It may run after iow_write_stream_close() has returned, if that did not
+ * sync. Errors: -EBADF, -EINVAL if `reached` is NULL, -ENOMEM; then `reached` does not run.
+ */
+IOW_API int iow_write_stream_flush_async(iow_write_stream* stream, int file, iow_reached reached,
+                                         void* user) IOW_NOEXCEPT;
+IOW_API int iow_write_stream_sync_async(iow_write_stream* stream, int file, iow_reached reached,
+                                        void* user) IOW_NOEXCEPT;
+
 /*
  * Ends all files, syncing them first if `durable` is nonzero, and frees the stream. Leases that are
  * still out stay usable memory until they end; they can no longer be written. Returns 0, or the

@@ -42,6 +42,28 @@ class StreamError : public std::system_error {
   std::string text_;
 };
 
+namespace detail {
+
+/// As check(), with the sentence of the C interface, which it frees; `what` where there is none.
+inline int check_with_text(int result, char* text, const char* what) {
+  const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
+  if (result < 0 && owned != nullptr) {
+    throw StreamError(-result, owned.get());
+  }
+  return check(result, what);
+}
+
+/// The result of a call on a file, or on all.
+inline void check_files(iow_write_stream* stream, int file, int result) {
+  if (result < 0) {
+    char* text = nullptr;
+    static_cast<void>(iow_write_stream_error(stream, file, &text));
+    check_with_text(result, text, "write stream");
+  }
+}
+
+}  // namespace detail
+
 /// A buffer to fill. One that is destroyed without having been handed over writes nothing. It may
 /// outlive its stream, but then no longer be written.
 class Lease {
@@ -93,14 +115,14 @@ class WriteStream {
     iow_write_stream* opened = nullptr;
     const int error = iow_write_stream_open(service.raw(), &opened, &options, &text);
     stream_.reset(opened);
-    throw_text(error, text, "iow_write_stream_open");
+    detail::check_with_text(error, text, "iow_write_stream_open");
   }
 
   /// Returns the number of the file. The text of what is thrown names the path.
   int create(const std::filesystem::path& path, const iow_write_file_options& options = {}) {
     char* text = nullptr;
     const int file = iow_write_stream_create(raw(), path.c_str(), &options, &text);
-    return throw_text(file, text, path.c_str());
+    return detail::check_with_text(file, text, path.c_str());
   }
 
   /// Waits for a buffer.
@@ -130,19 +152,21 @@ class WriteStream {
   }
 
   void flush(int file = IOW_ALL_FILES) {
-    fail_with_text(iow_write_stream_flush(raw(), file), file);
+    detail::check_files(raw(), file, iow_write_stream_flush(raw(), file));
   }
-  void sync(int file = IOW_ALL_FILES) { fail_with_text(iow_write_stream_sync(raw(), file), file); }
+  void sync(int file = IOW_ALL_FILES) {
+    detail::check_files(raw(), file, iow_write_stream_sync(raw(), file));
+  }
   void end(int file, bool durable = true) {
     char* text = nullptr;
     const int error = iow_write_stream_end(raw(), file, durable ? 1 : 0, &text);
-    throw_text(error, text, "iow_write_stream_end");
+    detail::check_with_text(error, text, "iow_write_stream_end");
   }
   /// Ends everything. A stream that is destroyed without it drops what went wrong.
   void close(bool durable = true) {
     char* text = nullptr;
     const int error = iow_write_stream_close(stream_.release(), durable ? 1 : 0, &text);
-    throw_text(error, text, "iow_write_stream_close");
+    detail::check_with_text(error, text, "iow_write_stream_close");
   }
 
   [[nodiscard]] iow_write_stream_stats stats() const {
@@ -154,21 +178,6 @@ class WriteStream {
   [[nodiscard]] iow_write_stream* raw() const noexcept { return stream_.get(); }
 
  private:
-  static int throw_text(int result, char* text, const char* what) {
-    const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
-    if (result < 0 && owned != nullptr) {
-      throw StreamError(-result, owned.get());
-    }
-    return check(result, what);
-  }
-  void fail_with_text(int result, int file) const {
-    if (result < 0) {
-      char* text = nullptr;
-      static_cast<void>(iow_write_stream_error(raw(), file, &text));
-      throw_text(result, text, "write stream");
-    }
-  }
-
   struct Close {
     void operator()(iow_write_stream* stream) const noexcept {
       iow_write_stream_close(stream, 0, nullptr);

@@ -114,6 +114,19 @@ int write_lease(iow_lease* lease, int file, uint64_t bytes, int64_t offset) noex
   return stream.write(*buffer, file, bytes, offset);
 }
 
+int reach_async(iow_write_stream* stream, int file, bool durable, iow_reached reached,
+                void* user) noexcept {
+  if (reached == nullptr) {
+    return -EINVAL;
+  }
+  if (stream->stream->is_inherited()) {
+    return -ECANCELED;
+  }
+  const ErrnoKept kept;
+  return guarded(nullptr,
+                 [&] { return stream->stream->reach_async(file, durable, reached, user); });
+}
+
 }  // namespace
 
 int iow_write_stream_open(iow_service* service, iow_write_stream** stream,
@@ -236,6 +249,16 @@ int iow_write_stream_sync(iow_write_stream* stream, int file) noexcept {
   }
   const Call call(*stream->stream, true);
   return guarded(nullptr, [&] { return stream->stream->sync(file); });
+}
+
+int iow_write_stream_flush_async(iow_write_stream* stream, int file, iow_reached reached,
+                                 void* user) noexcept {
+  return reach_async(stream, file, false, reached, user);
+}
+
+int iow_write_stream_sync_async(iow_write_stream* stream, int file, iow_reached reached,
+                                void* user) noexcept {
+  return reach_async(stream, file, true, reached, user);
 }
 
 int iow_write_stream_end(iow_write_stream* stream, int file, int durable,

@@ -12,24 +12,37 @@ namespace ioweave::stream {
 
 // ---- Waiting for what was written
 
+bool WriteStream::FilesGoal::begin(WriteStream& stream, Aftermath& after) noexcept {
+  left_ = count_ + 1;  // so that it is not reached before all files were looked at
+  for (size_t i = 0; i < count_; ++i) {
+    File& file = *files_[i];
+    stream.send_gathered(file, after);
+    FileWaiter& waiter = waiters_[i];
+    waiter.until = stream.next_sequence_;
+    waiter.whole = this;
+    waiter.move_to(&file.flushing);
+    stream.tell_waiters(file, after);
+  }
+  return --left_ == 0;
+}
+
+bool WriteStream::FilesGoal::give_up() noexcept {
+  if (left_ == 0) {
+    return false;
+  }
+  for (size_t i = 0; i < count_; ++i) {
+    waiters_[i].move_to(nullptr);
+  }
+  return true;
+}
+
 bool WriteStream::FilesWait::begin() noexcept {
   Aftermath after;
   WriteStream& stream = stream_;
   bool is_over = false;
   {
     const std::lock_guard guard(stream.lock_);
-    left_ = count_ + 1;  // so that nobody ends it before this has looked at all files
-    for (size_t i = 0; i < count_; ++i) {
-      File& file = *files_[i];
-      stream.send_gathered(file, after);
-      FileWaiter& waiter = waiters_[i];
-      waiter.until = stream.next_sequence_;
-      waiter.durable = durable_;
-      waiter.whole = this;
-      waiter.move_to(&file.flushing);
-      stream.tell_waiters(file, after);
-    }
-    is_over = --left_ == 0;
+    is_over = FilesGoal::begin(stream, after);
   }
   stream.finish(after);  // this wait may be gone
   return is_over;
@@ -37,13 +50,7 @@ bool WriteStream::FilesWait::begin() noexcept {
 
 bool WriteStream::FilesWait::withdraw() noexcept {
   const std::lock_guard guard(stream_.lock_);
-  if (surely_ || left_ == 0) {
-    return false;
-  }
-  for (size_t i = 0; i < count_; ++i) {
-    waiters_[i].move_to(nullptr);
-  }
-  return true;
+  return !surely_ && give_up();
 }
 
 /// Under the lock: whoever waited for writes that have all ended goes on.
@@ -54,7 +61,7 @@ void WriteStream::tell_waiters(File& file, Aftermath& after) noexcept {
     if (first_outstanding < waiter->until) {
       break;
     }
-    if (waiter->durable && file.error == 0) {
+    if (waiter->whole->is_durable() && file.error == 0) {
       waiter->move_to(&file.to_sync);
     } else {
       waiter->move_to(nullptr);
@@ -205,6 +212,38 @@ int WriteStream::reach(int file, bool durable) {
   return take_failure_of(files, nullptr);
 }
 
+WriteStream::FilesAsk::FilesAsk(WriteStream& stream, std::vector<FileRef> files,
+                                std::unique_ptr<FileWaiter[]> waiters, bool durable,
+                                iow_reached reached, void* user) noexcept
+    : FilesGoal(files.data(), waiters.get(), files.size(), durable),
+      stream_(stream),
+      files_(std::move(files)),  // its memory stays where it is
+      waiters_(std::move(waiters)),
+      reached_(reached),
+      user_(user) {
+  stream_.references_.fetch_add(1, std::memory_order_relaxed);
+}
+
+int WriteStream::reach_async(int file, bool durable, iow_reached reached, void* user) {
+  std::vector<FileRef> files = find_all(file);
+  if (files.empty() && file != IOW_ALL_FILES) {
+    return -EBADF;
+  }
+  auto waiters = std::make_unique<FileWaiter[]>(files.size());
+  auto ask = std::make_unique<FilesAsk>(*this, std::move(files), std::move(waiters), durable,
+                                        reached, user);
+  Aftermath after;
+  {
+    const std::lock_guard guard(lock_);
+    FilesAsk& goal = *ask.release();
+    if (goal.begin(*this, after)) {
+      goal.reach(after);
+    }
+  }
+  finish(after);
+  return 0;
+}
+
 int WriteStream::end(int file, bool durable, std::string& why) {
   std::vector<FileRef> files = find_all(file);
   {
@@ -276,8 +315,8 @@ int WriteStream::close(bool durable, std::string& why) noexcept {
     const std::lock_guard guard(lock_);
     error = take_failure_of(untold_, &failed);
     error = error != 0 && error != -ECANCELED ? error : take_failure_of(files, &failed);
-    while (LeaseAsk* const ask = asks_.pop_front()) {
-      after.leased.push_back(*ask);  // of callbacks: who waits would wait for ever
+    while (Callback* const ask = asks_.pop_front()) {
+      after.callbacks.push_back(*ask);  // of callbacks: who waits would wait for ever
     }
   }
   finish(after);

@@ -85,10 +85,28 @@ class WriteStream::ListedWait : public service::Wait {
   ListedWait* next = nullptr;
 };
 
+/// A callback of the program's that is due once the lock is free.
+class WriteStream::Callback {
+ public:
+  Callback() = default;
+  virtual ~Callback() = default;
+  Callback(const Callback&) = delete;
+  Callback& operator=(const Callback&) = delete;
+
+  /// Calls it, once.
+  virtual void run() noexcept = 0;
+
+  Callback* previous = nullptr;
+  Callback* next = nullptr;
+};
+
 /// Somebody's place in the line for buffers: a caller that waits, or a callback.
-struct WriteStream::LeaseAsk {
-  LeaseAsk* previous = nullptr;
-  LeaseAsk* next = nullptr;
+class WriteStream::LeaseAsk final : public Callback {
+ public:
+  void run() noexcept override {
+    leased(buffer != nullptr ? lease_of(*buffer) : iow_lease{}, user);
+  }
+
   Buffer* buffer = nullptr;  ///< once it has one; then it is in line no more
   ListedWait* wait = nullptr;
   uint64_t begun_ns = 0;  ///< of a callback that is in line
@@ -101,8 +119,7 @@ struct WriteStream::FileWaiter {
   FileWaiter* previous = nullptr;
   FileWaiter* next = nullptr;
   uint64_t until = 0;  ///< waits for writes with a lower sequence
-  bool durable = false;
-  FilesWait* whole = nullptr;
+  FilesGoal* whole = nullptr;
   LinkedList<FileWaiter>* in = nullptr;  ///< the list of its file that it is in
 
   /// Null: into none.
@@ -122,40 +139,85 @@ struct WriteStream::Aftermath {
   LinkedList<Buffer> writes;
   LinkedList<File> syncs;
   LinkedList<ListedWait> ended;
-  LinkedList<LeaseAsk> leased;
+  LinkedList<Callback> callbacks;
 };
 
-/// Waits for one or more files.
-class WriteStream::FilesWait final : public ListedWait {
+/// What somebody waits for of one or more files: that they are flushed, or durable.
+class WriteStream::FilesGoal {
  public:
-  /// `surely`: it cannot be withdrawn, so a caller who must not wait waits all the same.
-  FilesWait(WriteStream& stream, const FileRef* files, FileWaiter* waiters, size_t count,
-            bool durable, bool surely) noexcept
-      : stream_(stream),
-        files_(files),
-        waiters_(waiters),
-        count_(count),
-        durable_(durable),
-        surely_(surely) {}
+  FilesGoal(const FileRef* files, FileWaiter* waiters, size_t count, bool durable) noexcept
+      : files_(files), waiters_(waiters), count_(count), durable_(durable) {}
+  virtual ~FilesGoal() = default;
+  FilesGoal(const FilesGoal&) = delete;
+  FilesGoal& operator=(const FilesGoal&) = delete;
 
-  bool begin() noexcept override;
-  bool withdraw() noexcept override;
+  [[nodiscard]] bool is_durable() const noexcept { return durable_; }
 
-  /// Under the lock: a file has reached what was wanted of it.
+  // Under the lock.
+  /// Returns true if it is reached already; then nobody is told.
+  [[nodiscard]] bool begin(WriteStream& stream, Aftermath& after) noexcept;
+  /// False if it is reached already.
+  [[nodiscard]] bool give_up() noexcept;
+  /// One of the files has reached it.
   void count_down(Aftermath& after) noexcept {
     if (--left_ == 0) {
-      after.ended.push_back(*this);
+      reach(after);
     }
   }
 
+ protected:
+  /// Whoever waits is to be told.
+  virtual void reach(Aftermath& after) noexcept = 0;
+
  private:
-  WriteStream& stream_;
   const FileRef* const files_;
   FileWaiter* const waiters_;
   const size_t count_;
   const bool durable_;
-  const bool surely_;
   size_t left_ = 0;
+};
+
+/// A caller that waits for files.
+class WriteStream::FilesWait final : public ListedWait, public FilesGoal {
+ public:
+  /// `surely`: it cannot be withdrawn, so a caller who must not wait waits all the same.
+  FilesWait(WriteStream& stream, const FileRef* files, FileWaiter* waiters, size_t count,
+            bool durable, bool surely) noexcept
+      : FilesGoal(files, waiters, count, durable), stream_(stream), surely_(surely) {}
+
+  bool begin() noexcept override;
+  bool withdraw() noexcept override;
+
+ private:
+  void reach(Aftermath& after) noexcept override { after.ended.push_back(*this); }
+
+  WriteStream& stream_;
+  const bool surely_;
+};
+
+/// A callback that waits for files.
+class WriteStream::FilesAsk final : public Callback, public FilesGoal {
+ public:
+  FilesAsk(WriteStream& stream, std::vector<FileRef> files, std::unique_ptr<FileWaiter[]> waiters,
+           bool durable, iow_reached reached, void* user) noexcept;
+  ~FilesAsk() override { stream_.drop_reference(); }
+
+  void run() noexcept override {
+    files_.clear();
+    reached_(error_, user_);
+  }
+  void reach(Aftermath& after) noexcept override {
+    error_ = take_failure_of(files_, nullptr);
+    after.callbacks.push_back(*this);
+  }
+
+ private:
+  WriteStream& stream_;
+  std::vector<FileRef> files_;
+  const std::unique_ptr<FileWaiter[]> waiters_;
+  const iow_reached reached_;
+  void* const user_;
+  int error_ = 0;
 };
 
 }  // namespace ioweave::stream

@@ -122,7 +122,7 @@ WriteStream::Buffer* WriteStream::take_free(bool also_spare) noexcept {
 
 /// To who waits longest, or to those that are free: the last one first, as its memory is warm.
 void WriteStream::give_back(Buffer& buffer, Aftermath& after) noexcept {
-  if (LeaseAsk* const ask = asks_.pop_front(); ask != nullptr) {
+  if (auto* const ask = static_cast<LeaseAsk*>(asks_.pop_front()); ask != nullptr) {
     ask->buffer = &buffer;
     if (ask->wait != nullptr) {
       after.ended.push_back(*ask->wait);
@@ -130,7 +130,7 @@ void WriteStream::give_back(Buffer& buffer, Aftermath& after) noexcept {
       ++stats_.lease_waits;
       stats_.lease_wait_ns += now_ns() - ask->begun_ns;
       references_.fetch_add(1, std::memory_order_relaxed);
-      after.leased.push_back(*ask);
+      after.callbacks.push_back(*ask);
     }
     return;
   }
@@ -192,7 +192,7 @@ int WriteStream::lease_async(iow_leased leased, void* user) {
     ask->buffer = take_free(true);
     if (ask->buffer != nullptr) {
       references_.fetch_add(1, std::memory_order_relaxed);
-      after.leased.push_back(*ask.release());
+      after.callbacks.push_back(*ask.release());
     } else {
       if (options_.overflow != IOW_OVERFLOW_FAIL) {
         ask->begun_ns = now_ns();
@@ -521,29 +521,29 @@ void WriteStream::finish(Aftermath& after) noexcept {
   while (ListedWait* const wait = after.ended.pop_front()) {
     wait->end();
   }
-  tell_leased(after.leased);
+  call_back(after.callbacks);
 }
 
 /// Callbacks of a thread run one after the other: what one of them sets off waits until it has
 /// returned, or many that fail would nest without end. Not to be inlined: the caller may have been
 /// paused, and be on another thread.
-__attribute__((noinline)) void WriteStream::tell_leased(LinkedList<LeaseAsk>& leased) noexcept {
-  static thread_local LinkedList<LeaseAsk>* running = nullptr;
+__attribute__((noinline)) void WriteStream::call_back(LinkedList<Callback>& due) noexcept {
+  static thread_local LinkedList<Callback>* running = nullptr;
   if (running != nullptr) {
-    while (LeaseAsk* const ask = leased.pop_front()) {
-      running->push_back(*ask);
+    while (Callback* const callback = due.pop_front()) {
+      running->push_back(*callback);
     }
     return;
   }
-  if (leased.empty()) {
+  if (due.empty()) {
     return;
   }
-  running = &leased;
+  running = &due;
   const uint32_t generation = service::fork_generation();
   const service::DrivingHere here;  // in whatever task: calls there must not pause it
-  while (LeaseAsk* const ask = leased.pop_front()) {
-    const std::unique_ptr<LeaseAsk> owned(ask);
-    ask->leased(ask->buffer != nullptr ? lease_of(*ask->buffer) : iow_lease{}, ask->user);
+  while (Callback* const callback = due.pop_front()) {
+    const std::unique_ptr<Callback> owned(callback);
+    callback->run();
     if (service::fork_generation() != generation) {
       break;  // the callback has forked, and this is the child: the rest is the parent's
     }

@@ -78,6 +78,7 @@ class WriteStream {
   [[nodiscard]] int copy(int file, const std::byte* data, uint64_t bytes, int64_t offset) noexcept;
   [[nodiscard]] int flush(int file) { return reach(file, false); }
   [[nodiscard]] int sync(int file) { return reach(file, true); }
+  [[nodiscard]] int reach_async(int file, bool durable, iow_reached reached, void* user);
   [[nodiscard]] int end(int file, bool durable, std::string& why);
   /// Afterwards leases may still end, and nothing else.
   [[nodiscard]] int close(bool durable, std::string& why) noexcept;
@@ -100,9 +101,12 @@ class WriteStream {
   static constexpr size_t kMostFiles = 65536;
 
  private:
+  class Callback;
   struct File;
-  struct LeaseAsk;
+  class FilesAsk;
+  class FilesGoal;
   struct FileWaiter;
+  class LeaseAsk;
   struct Part;
   struct Outstanding;
   class ListedWait;
@@ -136,7 +140,7 @@ class WriteStream {
   void end_part(Buffer& buffer, Part& part) noexcept;
   void end_write(Buffer& buffer) noexcept;
   void finish(Aftermath& after) noexcept;
-  static void tell_leased(LinkedList<LeaseAsk>& leased) noexcept;
+  static void call_back(LinkedList<Callback>& due) noexcept;
 
   // Copies.
   [[nodiscard]] int reserve(const File& file, uint64_t bytes, int64_t offset,
@@ -183,7 +187,7 @@ class WriteStream {
   uint32_t free_count_ = 0;
   LinkedList<Buffer> gathering_;  ///< that copies have begun to fill, the oldest first
   Buffer* spare_ = nullptr;       ///< of IOW_OVERFLOW_SYNCHRONOUS, while nobody has it
-  LinkedList<LeaseAsk> asks_;
+  LinkedList<Callback> asks_;  ///< each a LeaseAsk
   LinkedList<Buffer> waiting_writes_;
   uint32_t writes_under_way_ = 0;
   uint32_t in_use_ = 0;

@@ -604,6 +604,84 @@ TEST_P(Stream, AFlushCoversEveryCopyThatHasReturned) {
 
 // ---- Errors
 
+struct Reached {
+  std::atomic<int> count{0};
+  int error = 1;
+  static void note(int error, void* user) {
+    auto& reached = *static_cast<Reached*>(user);
+    reached.error = error;
+    ++reached.count;
+  }
+};
+
+TEST_P(Stream, ACallbackIsToldThatFilesAreFlushedOrSynced) {
+  const HeldFlow held(service.get());
+  iow_write_stream_options options = small_stream();
+  options.flow = held.flow();
+  open(options);
+  Reached at_once;
+  ASSERT_EQ(iow_write_stream_sync_async(stream, IOW_ALL_FILES, &Reached::note, &at_once), 0);
+  EXPECT_EQ(at_once.count, 1) << "there is no file";
+  const int file = create("result");
+  const int other = create("other");
+  ASSERT_EQ(append(file, 0, kBuffer), 0);
+  ASSERT_EQ(iow_write_stream_copy(stream, other, "x", 1, -1), 0);
+  std::array<Reached, 4> reached;
+  ASSERT_EQ(iow_write_stream_flush_async(stream, file, &Reached::note, &reached[0]), 0);
+  ASSERT_EQ(iow_write_stream_sync_async(stream, file, &Reached::note, &reached[1]), 0);
+  ASSERT_EQ(iow_write_stream_flush_async(stream, other, &Reached::note, &reached[2]), 0);
+  ASSERT_EQ(iow_write_stream_sync_async(stream, IOW_ALL_FILES, &Reached::note, &reached[3]), 0);
+  for (const Reached& one : reached) {
+    EXPECT_EQ(one.count, 0);
+  }
+  held.let_go();
+  for (const Reached& one : reached) {
+    await(one.count, 1);
+    EXPECT_EQ(one.error, 0);
+  }
+  EXPECT_GE(stats_of(stream).syncs, 2u);
+  EXPECT_EQ(iow_write_stream_flush_async(stream, 7, &Reached::note, &at_once), -EBADF);
+  EXPECT_EQ(iow_write_stream_flush_async(stream, file, nullptr, nullptr), -EINVAL);
+  EXPECT_EQ(close(), 0);
+  EXPECT_EQ(at_once.count, 1);
+  for (const Reached& one : reached) {
+    EXPECT_EQ(one.count, 1);
+  }
+}
+
+TEST_P(Stream, ACallbackIsToldOfAFailureOnce) {
+  open();
+  const int file = create("limited");
+  const SmallFilesOnly limited;
+  EXPECT_EQ(fail(file), 0);
+  std::array<Reached, 2> reached;
+  for (Reached& one : reached) {
+    ASSERT_EQ(iow_write_stream_sync_async(stream, file, &Reached::note, &one), 0);
+  }
+  for (const Reached& one : reached) {
+    await(one.count, 1);
+  }
+  EXPECT_EQ(reached[0].error, -EFBIG);
+  EXPECT_EQ(reached[1].error, -ECANCELED);
+  expected_at_close = -ECANCELED;
+}
+
+TEST_P(Stream, ACallbackThatWaitsForTheDeviceOutlivesTheStream) {
+  open();
+  const int file = create("result");
+  std::array<Reached, 20> reached;
+  for (Reached& one : reached) {
+    ASSERT_EQ(append(file, 0, 4096), 0);
+    ASSERT_EQ(iow_write_stream_sync_async(stream, file, &Reached::note, &one), 0);
+  }
+  EXPECT_EQ(close(), 0);
+  service = nullptr;
+  for (const Reached& one : reached) {
+    EXPECT_EQ(one.count, 1) << "the service has ended, and all of its requests before";
+    EXPECT_EQ(one.error, 0);
+  }
+}
+
 TEST_P(Stream, MalformedCallsAreRefusedAndEndTheLease) {
   open();
   const int file = create("result");

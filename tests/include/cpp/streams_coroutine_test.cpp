@@ -95,6 +95,43 @@ TEST_F(AwaitedLeases, ThatStillWaitAreCancelledByTheEndOfTheStream) {
   EXPECT_EQ(error, ECANCELED);
 }
 
+Foreign write_and_sync(WriteStream& stream, Queue& queue, int file, std::string& said) {
+  try {
+    stream.append(file, std::vector<std::byte>(100));
+    co_await async_flush(stream, queue, file);
+    co_await async_sync(stream, queue);
+    said = "synced";
+  } catch (const StreamError& thrown) {
+    said = thrown.what();
+  }
+}
+
+Foreign flush(WriteStream& stream, Queue& queue, int file, std::string& said) {
+  try {
+    co_await async_flush(stream, queue, file);
+  } catch (const std::system_error& thrown) {
+    said = thrown.what();
+  }
+}
+
+TEST_F(AwaitedLeases, AreFlushedAndSyncedBesideOtherWork) {
+  WriteStream stream(service_, one_page(2));
+  std::string said;
+  write_and_sync(stream, queue_, stream.create(folder_.path() + "/result"), said);
+  queue_.run(1);
+  EXPECT_EQ(said, "") << "it waits for the sync";
+  queue_.run(2);
+  EXPECT_EQ(said, "synced");
+  EXPECT_GE(stream.stats().syncs, 1u);
+}
+
+TEST_F(AwaitedLeases, TellOfAFileThatDoesNotExist) {
+  WriteStream stream(service_, one_page(2));
+  std::string said;
+  flush(stream, queue_, 3, said);
+  EXPECT_EQ(said, "write stream: Bad file descriptor");
+}
+
 Task<> write_pages(WriteStream& stream, ThreadPoolExecutor& pool, int file, int first, int pages) {
   co_await pool.schedule();
   for (int page = first; page < first + pages; ++page) {
