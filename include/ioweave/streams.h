@@ -64,7 +64,7 @@ typedef enum iow_overflow {
 } iow_overflow;
 
 typedef enum iow_write_path {
-  IOW_PATH_AUTO = 0,    /* O_DIRECT where the file system and the permissions of the file allow it */
+  IOW_PATH_AUTO = 0,    /* O_DIRECT where file system and permissions allow it */
   IOW_PATH_DIRECT = 1,  /* opening a file fails where it does not */
   IOW_PATH_BUFFERED = 2 /* through the page cache, written to the device as early as possible */
 } iow_write_path;
@@ -109,9 +109,10 @@ typedef struct iow_write_file_options {
 
 /*
  * Creates a file, or empties one, and returns its number: 0 or more. `options` may be NULL. A file
- * that exists keeps its bytes where this fails. Errors: those of open(2) and fallocate(2); -EINVAL if the path is neither a regular file nor a new one,
- * or, with IOW_PATH_DIRECT, if the file system does not allow O_DIRECT; -ENFILE: a stream has at
- * most 65536 files at once; -ENOMEM. `error_text` is as in iow_service_open().
+ * that exists keeps its bytes where this fails. Errors: those of open(2) and fallocate(2); -EINVAL
+ * if the path is neither a regular file nor a new one, or, with IOW_PATH_DIRECT, if the file system
+ * does not allow O_DIRECT; -ENFILE: a stream has at most 65536 files at once; -ENOMEM. `error_text`
+ * is as in iow_service_open().
  */
 IOW_API int iow_write_stream_create(iow_write_stream* stream, const char* path,
                                     const iow_write_file_options* options,

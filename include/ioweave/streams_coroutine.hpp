@@ -1,5 +1,5 @@
-// Write streams in C++20 coroutines: leases, flush and sync that are awaited. streams.h holds the contracts, and
-// coroutine.hpp says what an executor is.
+// Write streams in C++20 coroutines: leases, flush and sync that are awaited. streams.h holds the
+// contracts, and coroutine.hpp says what an executor is.
 //
 //   ioweave::Lease lease = co_await ioweave::async_lease(stream, executor);
 //   lease.append(file, compute(lease.data()));
@@ -9,7 +9,8 @@
 // write ends posts it to the executor, and so its thread computes meanwhile. What else waits (end,
 // close, copies) blocks the thread.
 //
-// Lifetime: stream and executor must outlive the wait. Do not destroy a coroutine that waits. A stream that is closed ends the wait with ECANCELED.
+// Lifetime: stream and executor must outlive the wait. Do not destroy a coroutine that waits. A
+// stream that is closed ends the wait for a lease with ECANCELED.
 #ifndef IOWEAVE_STREAMS_COROUTINE_HPP
 #define IOWEAVE_STREAMS_COROUTINE_HPP
 

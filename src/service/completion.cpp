@@ -241,8 +241,8 @@ unsigned Service::collect(Lane& lane, unsigned want, const Deadline& deadline) n
 
 // ---- Waiting
 
-/// Owner, before it sleeps for something that ends elsewhere: submits and reaps what is in its lane,
-/// and shortens the sleep while there is more.
+/// Owner, before it sleeps for something that ends elsewhere: submits and reaps what is in its
+/// lane, and shortens the sleep while there is more.
 void Service::look_after(Lane& own, int64_t& patience_ns) noexcept {
   if (own.unflushed) {
     flush(own);

@@ -762,9 +762,12 @@ class Program(OnDask):
                 return future
 
             client_submit = runtime._client.submit
-            with mock.patch.object(runtime._client, "submit", submit), Gate() as gate:
-                with self.assertRaisesRegex(ioweave.CancelledError, "the connection was lost"):
-                    gate.future.result(_PATIENCE)
+            with (
+                mock.patch.object(runtime._client, "submit", submit),
+                Gate() as gate,
+                self.assertRaisesRegex(ioweave.CancelledError, "the connection was lost"),
+            ):
+                gate.future.result(_PATIENCE)
 
     def test_a_runtime_that_the_cluster_forgot_says_what_is_missing(self) -> None:
         fail_once = ioweave.task(retries=1)(lambda path: path.exists() or path.mkdir() or 1 / 0)

@@ -187,7 +187,7 @@ class WriteStream {
   uint32_t free_count_ = 0;
   LinkedList<Buffer> gathering_;  ///< that copies have begun to fill, the oldest first
   Buffer* spare_ = nullptr;       ///< of IOW_OVERFLOW_SYNCHRONOUS, while nobody has it
-  LinkedList<Callback> asks_;  ///< each a LeaseAsk
+  LinkedList<Callback> asks_;     ///< each a LeaseAsk
   LinkedList<Buffer> waiting_writes_;
   uint32_t writes_under_way_ = 0;
   uint32_t in_use_ = 0;
