@@ -241,33 +241,32 @@ unsigned Service::collect(Lane& lane, unsigned want, const Deadline& deadline) n
 
 // ---- Waiting
 
-/// Owner, before it sleeps for something that ends elsewhere: submits and reaps what is in its
-/// lane, and shortens the sleep while there is more.
-void Service::look_after(Lane& own, int64_t& patience_ns) noexcept {
-  if (own.unflushed) {
-    flush(own);
+/// Before the caller sleeps for something that ends elsewhere: submits and reaps what is in its
+/// lane. Returns true if more is under way there.
+bool Service::look_after_own_lane() noexcept {
+  Lane* const own = local_lane(id_);
+  if (own == nullptr) {
+    return false;
   }
-  if (own.backend() == nullptr || own.count_outstanding() == 0) {
-    return;
+  if (own->unflushed) {
+    flush(*own);
   }
-  bool has_more = true;
-  if (own.try_lead(true)) {
-    lead_once(own, 0, 0);
-    has_more = own.count_in_back_end() != 0;
-    own.stop_leading();
+  if (own->backend() == nullptr || own->count_outstanding() == 0) {
+    return false;
   }
-  if (has_more) {
-    patience_ns = shorter_of(patience_ns, kLongestUnreapedNs);
+  if (!own->try_lead(true)) {
+    return true;
   }
+  lead_once(*own, 0, 0);
+  const bool has_more = own->count_in_back_end() != 0;
+  own->stop_leading();
+  return has_more;
 }
 
 /// How long the caller may sleep for what ends elsewhere, until it looks again: at most `left_ns`.
 int64_t Service::patience_elsewhere(int64_t left_ns) noexcept {
-  int64_t patience_ns = shorter_of(left_ns, help_reaper());
-  if (Lane* const own = local_lane(id_); own != nullptr) {
-    look_after(*own, patience_ns);
-  }
-  return patience_ns;
+  const int64_t patience_ns = shorter_of(left_ns, help_reaper());
+  return look_after_own_lane() ? shorter_of(patience_ns, kLongestUnreapedNs) : patience_ns;
 }
 
 int Service::test(iow_request& request) noexcept {

@@ -164,7 +164,7 @@ class Service final : private gate::Executor, private OperationClient, private L
   void drop_unfinished() noexcept;
   unsigned collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept;
   unsigned collect_elsewhere(Lane& lane) noexcept;
-  void look_after(Lane& own, int64_t& patience_ns) noexcept;
+  bool look_after_own_lane() noexcept;
   [[nodiscard]] int64_t patience_elsewhere(int64_t left_ns) noexcept;
   [[nodiscard]] int cancel_in_pumps(engine::Operation& operation) noexcept;
 

@@ -41,7 +41,7 @@ void Wait::end() noexcept {
 int Service::wait_for(Wait& wait, int64_t timeout_ns) noexcept {
   const tasking::Task task = current_task();
   if (task != nullptr && tasks_.host->can_pause(task) && count_pause()) {
-    static_cast<void>(patience_elsewhere(0));  // nobody looks after this thread's lane meanwhile
+    static_cast<void>(look_after_own_lane());  // nobody does so meanwhile
     pause_until_ended(wait);
     tasks_.counters.held.fetch_sub(1, std::memory_order_relaxed);
     return 0;
