@@ -466,7 +466,6 @@ module ioweave
       integer(c_int), value :: file
     end function
 
-    ! `durable` is 0, or another number for true.
     integer(c_int) function iow_write_stream_get_stats(stream, stats) &
         bind(C, name="iow_write_stream_get_stats") result(error)
       import :: c_ptr, c_int, iow_write_stream_stats
@@ -707,11 +706,8 @@ contains
     logical, intent(in), optional :: durable
     character(:), allocatable, intent(out), optional :: error_text
     type(c_ptr) :: text
-    integer(c_int) :: is_durable
-    is_durable = 1
-    if (present(durable)) is_durable = merge(1_c_int, 0_c_int, durable)
     text = c_null_ptr
-    error = c_write_stream_end(stream, file, is_durable, text)
+    error = c_write_stream_end(stream, file, true_if_absent(durable), text)
     if (present(error_text)) error_text = failure_text(error, text)
     if (c_associated(text)) call c_free(text)
   end function
@@ -723,11 +719,8 @@ contains
     logical, intent(in), optional :: durable
     character(:), allocatable, intent(out), optional :: error_text
     type(c_ptr) :: text
-    integer(c_int) :: is_durable
-    is_durable = 1
-    if (present(durable)) is_durable = merge(1_c_int, 0_c_int, durable)
     text = c_null_ptr
-    error = c_write_stream_close(stream, is_durable, text)
+    error = c_write_stream_close(stream, true_if_absent(durable), text)
     stream = c_null_ptr
     if (present(error_text)) error_text = failure_text(error, text)
     if (c_associated(text)) call c_free(text)
@@ -751,7 +744,16 @@ contains
     call c_f_pointer(lease%data, reals, [lease%bytes / 8])
   end function
 
-  ! Returns the text that C gave for a failure, or else the words for its errno.
+  ! Returns a choice as C takes it; one that was left out is true.
+  pure integer(c_int) function true_if_absent(choice) result(number)
+    logical, intent(in), optional :: choice
+    number = 1
+    if (present(choice)) number = merge(1_c_int, 0_c_int, choice)
+  end function
+
+  ! Returns the text that C gave for a failure, or else the words for its errno. Its callers give it
+  ! to `error_text` and free the text themselves: gfortran 12 loses the length of a string that is
+  ! passed on as an optional argument.
   function failure_text(status, text) result(words)
     integer(c_int), intent(in) :: status
     type(c_ptr), intent(in) :: text
