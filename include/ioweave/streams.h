@@ -129,10 +129,11 @@ typedef struct iow_lease {
 
 /*
  * Takes a buffer. Waits at most timeout_ns while there is none (-1: for ever); with
- * IOW_OVERFLOW_FAIL it does not wait. Returns 0. Errors: -EAGAIN; -ETIME; and -EAGAIN also if it
- * had to wait in a task that can neither be paused nor let others run. *lease is no lease after an
- * error. A thread that waits for a second lease before it has handed over its first one may wait
- * for ever. Inside a task timeout_ns is for ever unless it is 0.
+ * IOW_OVERFLOW_FAIL it does not wait. Returns 0. Errors: -EAGAIN; -ETIME; -ECANCELED inside
+ * iow_write_stream_close() and in a forked child; and -EAGAIN also if it had to wait in a task that
+ * can neither be paused nor let others run. *lease is no lease after an error. A thread that waits
+ * for a second lease before it has handed over its first one may wait for ever. Inside a task
+ * timeout_ns is for ever unless it is 0.
  */
 IOW_API int iow_lease_begin(iow_write_stream* stream, iow_lease* lease,
                             int64_t timeout_ns) IOW_NOEXCEPT;

@@ -213,11 +213,11 @@ int WriteStream::reach(int file, bool durable) {
 }
 
 WriteStream::FilesAsk::FilesAsk(WriteStream& stream, std::vector<FileRef> files,
-                                std::unique_ptr<FileWaiter[]> waiters, bool durable,
-                                iow_reached reached, void* user) noexcept
-    : FilesGoal(files.data(), waiters.get(), files.size(), durable),
+                                std::vector<FileWaiter> waiters, bool durable, iow_reached reached,
+                                void* user) noexcept
+    : FilesGoal(files.data(), waiters.data(), files.size(), durable),
       stream_(stream),
-      files_(std::move(files)),  // its memory stays where it is
+      files_(std::move(files)),  // their memory stays where it is
       waiters_(std::move(waiters)),
       reached_(reached),
       user_(user) {
@@ -229,7 +229,7 @@ int WriteStream::reach_async(int file, bool durable, iow_reached reached, void* 
   if (files.empty() && file != IOW_ALL_FILES) {
     return -EBADF;
   }
-  auto waiters = std::make_unique<FileWaiter[]>(files.size());
+  std::vector<FileWaiter> waiters(files.size());
   auto ask = std::make_unique<FilesAsk>(*this, std::move(files), std::move(waiters), durable,
                                         reached, user);
   Aftermath after;
@@ -313,8 +313,7 @@ int WriteStream::close(bool durable, std::string& why) noexcept {
   File* failed = nullptr;
   {
     const std::lock_guard guard(lock_);
-    error = take_failure_of(untold_, &failed);
-    error = error != 0 && error != -ECANCELED ? error : take_failure_of(files, &failed);
+    error = take_failure_of(untold_.empty() ? files : untold_, &failed);
     while (Callback* const ask = asks_.pop_front()) {
       after.callbacks.push_back(*ask);  // of callbacks: who waits would wait for ever
     }

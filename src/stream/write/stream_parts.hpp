@@ -198,7 +198,7 @@ class WriteStream::FilesWait final : public ListedWait, public FilesGoal {
 /// A callback that waits for files.
 class WriteStream::FilesAsk final : public Callback, public FilesGoal {
  public:
-  FilesAsk(WriteStream& stream, std::vector<FileRef> files, std::unique_ptr<FileWaiter[]> waiters,
+  FilesAsk(WriteStream& stream, std::vector<FileRef> files, std::vector<FileWaiter> waiters,
            bool durable, iow_reached reached, void* user) noexcept;
   ~FilesAsk() override { stream_.drop_reference(); }
 
@@ -214,7 +214,7 @@ class WriteStream::FilesAsk final : public Callback, public FilesGoal {
  private:
   WriteStream& stream_;
   std::vector<FileRef> files_;
-  const std::unique_ptr<FileWaiter[]> waiters_;
+  std::vector<FileWaiter> waiters_;
   const iow_reached reached_;
   void* const user_;
   int error_ = 0;

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -141,6 +142,15 @@ class Stream : public ::testing::TestWithParam<std::tuple<iow_engine, iow_write_
     iow_lease lease = lease_of(stream);
     fill(lease, at, bytes);
     return iow_lease_append(&lease, file, bytes);
+  }
+
+  void lease_all(std::span<iow_lease> leases) const {
+    std::generate(leases.begin(), leases.end(), [this] { return lease_of(stream); });
+  }
+  static void end_all(std::span<iow_lease> leases) {
+    for (iow_lease& lease : leases) {
+      iow_lease_end(&lease);
+    }
   }
 
   /// Writes where SmallFilesOnly forbids it: the result of the call.
@@ -396,9 +406,7 @@ TEST_P(Stream, ALeaseWaitsForABufferAndGivesUpInTime) {
   while (stats_of(stream).lease_waits == waits) {
     std::this_thread::yield();
   }
-  for (iow_lease& lease : leases) {
-    iow_lease_end(&lease);
-  }
+  end_all(leases);
   waiter.join();
   EXPECT_EQ(stats_of(stream).writes, 0u);
 }
@@ -409,9 +417,7 @@ TEST_P(Stream, ALeaseMayBeRefusedInsteadOfWaitedFor) {
   open(options);
   const int file = create("result");
   std::array<iow_lease, kBuffers> leases{};
-  for (iow_lease& lease : leases) {
-    lease = lease_of(stream);
-  }
+  lease_all(leases);
   iow_lease late{};
   EXPECT_EQ(iow_lease_begin(stream, &late, kForEver), -EAGAIN);
   const auto never = [](iow_lease, void*) { ADD_FAILURE(); };
@@ -419,9 +425,7 @@ TEST_P(Stream, ALeaseMayBeRefusedInsteadOfWaitedFor) {
   const std::vector<std::byte> content = pattern(0, kBuffers * kBuffer + 1);
   EXPECT_EQ(iow_write_stream_copy(stream, file, content.data(), 1, -1), -EAGAIN);
   EXPECT_EQ(iow_write_stream_copy(stream, file, content.data(), content.size(), -1), -ENOBUFS);
-  for (iow_lease& lease : leases) {
-    iow_lease_end(&lease);
-  }
+  end_all(leases);
   EXPECT_EQ(iow_write_stream_copy(stream, file, content.data(), kBuffers * kBuffer, -1), 0);
   EXPECT_EQ(close(), 0);
   EXPECT_EQ(content_of(path("result")), pattern(0, kBuffers * kBuffer))
@@ -434,9 +438,7 @@ TEST_P(Stream, ALeaseOfASynchronousStreamIsWrittenWhenTheCallReturns) {
   open(options);
   const int file = create("result");
   std::array<iow_lease, kBuffers - 1> leases{};
-  for (iow_lease& lease : leases) {
-    lease = lease_of(stream);
-  }
+  lease_all(leases);
   for (uint64_t at = 0; at < 5 * kBuffer; at += kBuffer) {
     ASSERT_EQ(append(file, at, kBuffer), 0);
     EXPECT_EQ(content_of(path("result")), pattern(0, at + kBuffer));
@@ -447,9 +449,7 @@ TEST_P(Stream, ALeaseOfASynchronousStreamIsWrittenWhenTheCallReturns) {
   EXPECT_EQ(append(file, 0, 0), 0) << "nothing to wait for";
   EXPECT_EQ(append(file + 1, 0, 10), -EBADF);
   EXPECT_EQ(append(file, 5 * kBuffer + 100, 10), 0) << "the spare buffer is back";
-  for (iow_lease& lease : leases) {
-    iow_lease_end(&lease);
-  }
+  end_all(leases);
 }
 
 struct Leased {
@@ -510,9 +510,7 @@ TEST_P(Stream, ACallbackDoesNotWaitForTheWriteOfASynchronousStream) {
     std::atomic<int> count{0};
   } writer{create("result")};
   std::array<iow_lease, kBuffers - 1> leases{};
-  for (iow_lease& lease : leases) {
-    lease = lease_of(stream);
-  }
+  lease_all(leases);
   const auto write = [](iow_lease lease, void* user) {
     auto& mine = *static_cast<Writer*>(user);
     fill(lease, 0, kBuffer);
@@ -525,18 +523,14 @@ TEST_P(Stream, ACallbackDoesNotWaitForTheWriteOfASynchronousStream) {
   await(writer.count, 6);
   EXPECT_EQ(close(), 0);
   EXPECT_EQ(content_of(path("result")), pattern(0, kBuffer));
-  for (iow_lease& lease : leases) {
-    iow_lease_end(&lease);
-  }
+  end_all(leases);
 }
 
 /// One inside the other they would need more stack than there is.
 TEST_P(Stream, ManyCallbacksRunOneAfterTheOther) {
   open();
   std::array<iow_lease, kBuffers> leases{};
-  for (iow_lease& lease : leases) {
-    lease = lease_of(stream);
-  }
+  lease_all(leases);
   std::atomic<int> count{0};
   constexpr int kCallbacks = 100'000;
   const auto end_it = [](iow_lease lease, void* user) {
@@ -548,9 +542,7 @@ TEST_P(Stream, ManyCallbacksRunOneAfterTheOther) {
   }
   iow_lease_end(&leases[0]);
   EXPECT_EQ(count, kCallbacks);
-  for (iow_lease& lease : leases) {
-    iow_lease_end(&lease);
-  }
+  end_all(leases);
 }
 
 TEST_P(Stream, TheEndOfAFileWaitsForCopiesThatAreUnderWay) {
@@ -602,8 +594,6 @@ TEST_P(Stream, AFlushCoversEveryCopyThatHasReturned) {
   copier.join();
 }
 
-// ---- Errors
-
 struct Reached {
   std::atomic<int> count{0};
   int error = 1;
@@ -649,6 +639,24 @@ TEST_P(Stream, ACallbackIsToldThatFilesAreFlushedOrSynced) {
   }
 }
 
+TEST_P(Stream, ACallbackThatWaitsForTheDeviceOutlivesTheStream) {
+  open();
+  const int file = create("result");
+  std::array<Reached, 20> reached;
+  for (Reached& one : reached) {
+    ASSERT_EQ(append(file, 0, 4096), 0);
+    ASSERT_EQ(iow_write_stream_sync_async(stream, file, &Reached::note, &one), 0);
+  }
+  EXPECT_EQ(close(), 0);
+  service = nullptr;
+  for (const Reached& one : reached) {
+    EXPECT_EQ(one.count, 1) << "the service has ended, and all of its requests before";
+    EXPECT_EQ(one.error, 0);
+  }
+}
+
+// ---- Errors
+
 TEST_P(Stream, ACallbackIsToldOfAFailureOnce) {
   open();
   const int file = create("limited");
@@ -664,22 +672,6 @@ TEST_P(Stream, ACallbackIsToldOfAFailureOnce) {
   EXPECT_EQ(reached[0].error, -EFBIG);
   EXPECT_EQ(reached[1].error, -ECANCELED);
   expected_at_close = -ECANCELED;
-}
-
-TEST_P(Stream, ACallbackThatWaitsForTheDeviceOutlivesTheStream) {
-  open();
-  const int file = create("result");
-  std::array<Reached, 20> reached;
-  for (Reached& one : reached) {
-    ASSERT_EQ(append(file, 0, 4096), 0);
-    ASSERT_EQ(iow_write_stream_sync_async(stream, file, &Reached::note, &one), 0);
-  }
-  EXPECT_EQ(close(), 0);
-  service = nullptr;
-  for (const Reached& one : reached) {
-    EXPECT_EQ(one.count, 1) << "the service has ended, and all of its requests before";
-    EXPECT_EQ(one.error, 0);
-  }
 }
 
 TEST_P(Stream, MalformedCallsAreRefusedAndEndTheLease) {
@@ -789,9 +781,7 @@ TEST_P(Stream, AFailedFileTellsItsErrorAlsoWhereThereIsNoBuffer) {
   }
   EXPECT_EQ(iow_write_stream_copy(stream, file, "x", 1, -1), -EFBIG);
   EXPECT_EQ(iow_write_stream_copy(stream, file, "x", 1, -1), -ECANCELED);
-  for (iow_lease& one : leases) {
-    iow_lease_end(&one);
-  }
+  end_all(leases);
   expected_at_close = -ECANCELED;
 }
 
@@ -849,16 +839,12 @@ TEST_P(Stream, ACallbackGetsTheBufferThatGatheredForAFailedFile) {
     std::this_thread::yield();
   }
   std::array<iow_lease, kBuffers - 1> leases{};
-  for (iow_lease& one : leases) {
-    one = lease_of(stream);
-  }
+  lease_all(leases);
   Leased leased;
   ASSERT_EQ(iow_lease_begin_async(stream, &Leased::note, &leased), 0);
   EXPECT_EQ(leased.count, 1);
   iow_lease_end(&leased.lease);
-  for (iow_lease& one : leases) {
-    iow_lease_end(&one);
-  }
+  end_all(leases);
   expected_at_close = -EFBIG;
 }
 
@@ -876,9 +862,7 @@ TEST_P(Stream, AWriteOfALeaseSendsWhatWasGathered) {
 TEST_P(Stream, ACallbackOfTheCloseGetsNoFurtherLease) {
   open();
   std::array<iow_lease, kBuffers> leases{};
-  for (iow_lease& one : leases) {
-    one = lease_of(stream);
-  }
+  lease_all(leases);
   struct Again {
     iow_write_stream* stream;
     int result = 0;
@@ -890,9 +874,7 @@ TEST_P(Stream, ACallbackOfTheCloseGetsNoFurtherLease) {
   ASSERT_EQ(iow_lease_begin_async(stream, ask_again, &again), 0);
   EXPECT_EQ(close(), 0);
   EXPECT_EQ(again.result, -ECANCELED);
-  for (iow_lease& one : leases) {
-    iow_lease_end(&one);
-  }
+  end_all(leases);
 }
 
 /// The service's thread would wait for itself.
@@ -922,9 +904,7 @@ TEST_P(Stream, TheCallbackOfARequestMayWriteTheLeaseOfASynchronousStream) {
   await(writer.count, 1);
   EXPECT_EQ(close(), 0);
   EXPECT_EQ(content_of(path("result")), pattern(0, kBuffer));
-  for (iow_lease& unused : writer.leases) {
-    iow_lease_end(&unused);
-  }
+  end_all(writer.leases);
 }
 
 /// Device 0 schedules strictly: as long as a request of the foreground is under way no write of a
