@@ -3,7 +3,8 @@
 #   include/ioweave/            the public headers
 #   include/ioweave/fortran/    the Fortran modules as sources: a compiled one fits one compiler only
 #   lib/libioweave.so.0         the library; its only symbols are iow_*
-#   lib/ioweave/                the interposer, out of the linker's sight: `ioweave run` loads it
+#   lib/ioweave/                the interposer, and one for each MPI's files, out of the linker's
+#                               sight: `ioweave run` loads them
 #   lib/libioweave_tasks.so     linked or preloaded: an unchanged task program's I/O pauses its tasks
 #   lib/cmake/ioweave/          find_package(ioweave) and the target ioweave::ioweave
 #   lib/pkgconfig/ioweave.pc    pkg-config ioweave
@@ -29,6 +30,11 @@ endif()
 if(TARGET ioweave_preload)
   install(TARGETS ioweave_preload LIBRARY DESTINATION ${preload_dir} COMPONENT runtime)
 endif()
+foreach(mpi openmpi mpich)
+  if(TARGET ioweave_mpiio_${mpi})
+    install(TARGETS ioweave_mpiio_${mpi} LIBRARY DESTINATION ${preload_dir})
+  endif()
+endforeach()
 if(TARGET ioweave_tasks)
   install(TARGETS ioweave_tasks LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()

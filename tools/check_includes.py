@@ -10,8 +10,9 @@
 
 A station may include what lies anywhere behind it, never what lies beside or before it. The public
 headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom, which measures it
-through its public headers, and apps/cube, which writes by them; those in examples/ know only these,
-those in bench/ also base and model, and the Python module these, policy, model, device and config.
+through its public headers, and apps/cube and apps/ranked, which write and read by them; those in
+examples/ know only these, those in bench/ also base and model, and the Python module these, policy,
+model, device and config.
 policy and model are pure logic: what the system offers of I/O, time and threads is closed to them.
 A policy is constructed by its drivers alone: the gate of a process, and the Python binding, which
 serves simulations and Dask's scheduler.
@@ -44,6 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "include": {PUBLIC},
     "apps": set(),
     "apps/cube": {PUBLIC},
+    "apps/ranked": {PUBLIC},
     "apps/tiom": {PUBLIC, "base", "device", "model"},
     "examples": {PUBLIC},
     "bench": {PUBLIC, "base", "model"},

@@ -14,6 +14,7 @@ namespace {
 constexpr uint64_t kMaxItemBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxBuffers = 1024;
 constexpr uint64_t kMaxComputeThreads = 256;
+constexpr uint64_t kMaxAlone = uint64_t{1} << 32;
 constexpr double kMaxWork = 1e6;
 
 // Options without a letter.
@@ -30,6 +31,7 @@ enum Code {
   kPool,
   kHugePages,
   kPath,
+  kAlone,
   kInputLimit,
   kJson
 };
@@ -50,6 +52,7 @@ const option kLongOptions[] = {
     {"pool", no_argument, nullptr, kPool},
     {"huge-pages", no_argument, nullptr, kHugePages},
     {"path", required_argument, nullptr, kPath},
+    {"alone", required_argument, nullptr, kAlone},
     {"input-limit", required_argument, nullptr, kInputLimit},
     {"json", required_argument, nullptr, kJson},
     {"verbose", no_argument, nullptr, 'v'},
@@ -187,6 +190,9 @@ bool apply(Options& options, std::optional<uint64_t>& budget, int code, const ch
     case kPath:
       remap.writer.write_path = parse_path(text);
       return true;
+    case kAlone:
+      remap.alone_items = parse_count("alone", text, 1, kMaxAlone);
+      return true;
     case kInputLimit:
       remap.plan.input_limit = parse_bytes("input-limit", text, 1, UINT64_MAX >> 1);
       return true;
@@ -202,6 +208,13 @@ bool apply(Options& options, std::optional<uint64_t>& budget, int code, const ch
     default:
       return false;
   }
+}
+
+/// The kernel takes only whole pages of memory past the page cache. Ioweave's buffers are such.
+void check_path(const WriterOptions& writer) {
+  if (writer.write_path != WritePath::kDirect || writer.mode == Mode::kIoweave) return;
+  if (writer.buffers.is_aligned || writer.buffers.is_huge) return;
+  throw UsageError("--path direct takes buffers that begin at a page: add --align");
 }
 
 void apply_budget(BufferOptions& buffers, uint64_t budget) {
@@ -229,6 +242,7 @@ Options parse_options(int argc, char** argv) {
   options.remap.input = argv[optind];
   options.remap.output = argv[optind + 1];
   if (budget) apply_budget(options.remap.writer.buffers, *budget);
+  check_path(options.remap.writer);
   return options;
 }
 
@@ -260,11 +274,13 @@ How it is written
       --align           buffers begin at a page, and so at a cache line
       --pool            buffers are kept in a pool, not allocated and freed for each item
       --huge-pages      buffers lie in huge pages
-      --path PATH       of the mode ioweave: direct goes past the page cache, buffered through it,
-                        auto takes what the file system allows (default auto)
+      --path PATH       direct goes past the page cache, buffered through it; auto is buffered,
+                        but in the mode ioweave what the file system allows (default auto)
 
       --input-limit SIZE
                         most stored values of the input held for one result (default 1G)
+      --alone N         N items are computed once more when all is written: what the computation
+                        takes beside nothing
       --json FILE       seconds of each phase, bytes and memory; - for standard output
   -v, --verbose         a line for each item on standard error
   -h, --help

@@ -27,23 +27,39 @@ int make_room(int fd, uint64_t bytes) {
 
 }  // namespace
 
-OutputFile::OutputFile(std::string path, uint64_t bytes)
+OutputFile::OutputFile(std::string path, uint64_t bytes, WritePath write_path)
     : path_(std::move(path)), fd_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
   if (fd_ == -1) fail_to_open(path_, errno);
   struct stat status {};
   const bool known = fstat(fd_, &status) == 0;
-  const int error = !known ? errno : !S_ISREG(status.st_mode) ? EINVAL : make_room(fd_, bytes);
+  int error = !known ? errno : !S_ISREG(status.st_mode) ? EINVAL : make_room(fd_, bytes);
+  const bool has_room = error == 0;
+  if (has_room && write_path == WritePath::kDirect) {
+    direct_fd_ = open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
+    if (direct_fd_ == -1) error = errno;
+  }
   if (error == 0) return;
   close(fd_);
   if (known && !S_ISREG(status.st_mode)) {
     throw CubeError("cannot write '" + path_ + "': it is not a regular file");
   }
   unlink(path_.c_str());  // it was emptied: nothing is lost
+  if (has_room && error == EINVAL) {
+    throw CubeError("cannot write '" + path_ +
+                    "' past the page cache: its file system has no O_DIRECT (leave out --path)");
+  }
   fail_to_open(path_, error);
 }
 
 OutputFile::~OutputFile() {
   close(fd_);
+  if (direct_fd_ != -1) close(direct_fd_);
+}
+
+int OutputFile::fd_for(std::span<const std::byte> bytes, uint64_t offset) const noexcept {
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  const bool is_whole = (address | bytes.size() | offset) % kPageBytes == 0 && !bytes.empty();
+  return is_whole && direct_fd_ != -1 ? direct_fd_ : fd_;
 }
 
 void OutputFile::fail(int error, uint64_t offset) const {
@@ -53,7 +69,8 @@ void OutputFile::fail(int error, uint64_t offset) const {
 
 void OutputFile::write(std::span<const std::byte> bytes, uint64_t offset) const {
   while (!bytes.empty()) {
-    const ssize_t put = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const int fd = fd_for(bytes, offset);
+    const ssize_t put = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (put > 0) {
       bytes = bytes.subspan(static_cast<size_t>(put));
       offset += static_cast<uint64_t>(put);

@@ -144,15 +144,43 @@ class Remapping {
         layout_(layout),
         anchor_bytes_(anchor_bytes),
         item_bytes_(options.writer.buffers.bytes),
-        items_((layout.anchor_offset() + item_bytes_ - 1) / item_bytes_) {}
+        items_((layout.anchor_offset() + item_bytes_ - 1) / item_bytes_),
+        item_s_(items_) {}
 
   [[nodiscard]] uint64_t items() const { return items_; }
 
+  /// Computes all items and hands them over.
   void run(ResultWriter& writer, Report& report) {
+    on_threads([&] { compute(writer, report); });
+  }
+
+  /// After run(), when all is written: computes items from the middle of the output once more, on
+  /// as many threads, in buffers of the same kind.
+  void run_alone(ResultWriter& writer, Report& report) {
+    report.alone_items = std::min(options_.alone_items, items_);
+    const uint64_t first = (items_ - report.alone_items) / 2;
+    const uint64_t end = first + report.alone_items;
+    for (uint64_t item = first; item < end; ++item) report.beside_s += item_s_[item];
+    next_ = first;
+    on_threads([&] { compute_alone(writer, end, report); });
+  }
+
+ private:
+  /// Throws the first failure.
+  template <typename Act>
+  void on_threads(Act act) {
     std::vector<std::thread> threads;
     try {
       for (unsigned i = 0; i < options_.compute_threads; ++i) {
-        threads.emplace_back([&] { compute(writer, report); });
+        threads.emplace_back([&] {
+          try {
+            const OnProcessors here(options_.writer.is_pinned ? choose_placement().computing
+                                                              : std::vector<int>{});
+            act();
+          } catch (...) {
+            fail(std::current_exception());
+          }
+        });
       }
     } catch (const std::exception& error) {
       fail(std::make_exception_ptr(
@@ -162,22 +190,15 @@ class Remapping {
     if (failure_) std::rethrow_exception(failure_);
   }
 
- private:
   void compute(ResultWriter& writer, Report& report) {
     Times times;
-    try {
-      const OnProcessors here(options_.writer.is_pinned ? choose_placement().computing
-                                                        : std::vector<int>{});
-      Filler filler(archive_, plan_, layout_, options_.work);
-      for (uint64_t item; !failed_ && (item = next_++) <= items_;) {
-        if (item < items_) {
-          compute_item(writer, filler, item, times);
-        } else {
-          write_anchor_member(writer, times);
-        }
+    Filler filler(archive_, plan_, layout_, options_.work);
+    for (uint64_t item; !failed_ && (item = next_++) <= items_;) {
+      if (item < items_) {
+        compute_item(writer, filler, item, times);
+      } else {
+        write_anchor_member(writer, times);
       }
-    } catch (...) {
-      fail(std::current_exception());
     }
     const std::lock_guard lock(mutex_);
     report.compute_s += times.compute_s;
@@ -185,17 +206,40 @@ class Remapping {
     report.wait_s += times.wait_s;
   }
 
-  void compute_item(ResultWriter& writer, Filler& filler, uint64_t number, Times& times) {
-    const uint64_t offset = number * item_bytes_;
-    const auto bytes =
-        static_cast<size_t>(std::min<uint64_t>(item_bytes_, layout_.anchor_offset() - offset));
+  void compute_alone(ResultWriter& writer, uint64_t end, Report& report) {
+    Times times;
+    Filler filler(archive_, plan_, layout_, options_.work);
+    for (uint64_t item; !failed_ && (item = next_++) < end;) {
+      writer.drop(fill_item(writer, filler, item, times));
+    }
+    const std::lock_guard lock(mutex_);
+    report.alone_s += times.compute_s;
+  }
+
+  [[nodiscard]] size_t bytes_of(uint64_t number) const {
+    const uint64_t rest = layout_.anchor_offset() - number * item_bytes_;
+    return static_cast<size_t>(std::min(item_bytes_, rest));
+  }
+
+  /// Computes an item, which is out then.
+  Item fill_item(ResultWriter& writer, Filler& filler, uint64_t number, Times& times) {
     const Item item = timed(times.wait_s, [&] { return writer.begin(); });
     try {
-      timed(times.compute_s, [&] { filler.fill(offset, item.data.first(bytes)); });
+      timed(times.compute_s,
+            [&] { filler.fill(number * item_bytes_, item.data.first(bytes_of(number))); });
     } catch (...) {
       writer.drop(item);
       throw;
     }
+    return item;
+  }
+
+  void compute_item(ResultWriter& writer, Filler& filler, uint64_t number, Times& times) {
+    const uint64_t offset = number * item_bytes_;
+    const size_t bytes = bytes_of(number);
+    const double before_s = times.compute_s;
+    const Item item = fill_item(writer, filler, number, times);
+    item_s_[number] = times.compute_s - before_s;
     timed(times.write_s, [&] { writer.hand_over(item, bytes, offset); });
     if (options_.verbose) {
       std::fprintf(stderr, "cube_remap: item %llu of %llu, %zu bytes\n",
@@ -233,6 +277,7 @@ class Remapping {
   uint64_t anchor_bytes_;
   uint64_t item_bytes_;
   uint64_t items_;
+  std::vector<double> item_s_;  // computation of each, written by whoever computes it
   std::atomic<uint64_t> next_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
@@ -279,6 +324,7 @@ Report remap(const RemapOptions& options) {
   report.total_s = seconds_since(start);
   writer->sync();
   report.durable_s = seconds_since(start);
+  if (options.alone_items > 0) remapping.run_alone(*writer, report);
   report.read_s = plan.read_s();
   add_notes(report, writer->notes());
   partial.keep();

@@ -16,7 +16,8 @@ struct RemapOptions {
   PlanOptions plan;
   WriterOptions writer;  // path and bytes are set here
   unsigned compute_threads = 1;
-  double work = 1;  // how often each result is computed
+  double work = 1;           // how often each result is computed
+  uint64_t alone_items = 0;  // so many are computed once more, while nothing is written
   bool verbose = false;
 };
 
@@ -34,6 +35,9 @@ struct Report {
   uint64_t rows = 0;
   uint64_t items = 0;
   uint64_t bytes = 0;
+  uint64_t alone_items = 0;
+  double alone_s = 0;   // of their computation while nothing was written
+  double beside_s = 0;  // of the same items before that, while others were written
   std::vector<std::string> notes;
 };
 

@@ -3,8 +3,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-
-#include <sys/resource.h>
+#include <fstream>
+#include <string>
 
 #include "error.hpp"
 
@@ -27,10 +27,14 @@ const char* word_of(Aggregate aggregate) {
                                          : "process";
 }
 
+/// Since exec: getrusage() would begin with what the process that started this one had.
 unsigned long long peak_bytes() {
-  struct rusage usage {};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<unsigned long long>(usage.ru_maxrss) * 1024;
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    unsigned long long kib = 0;
+    if (word == "VmHWM:" && status >> kib) return kib * 1024;
+  }
+  throw CubeError("/proc/self/status does not tell the peak of memory, which --json reports");
 }
 
 }  // namespace
@@ -64,9 +68,11 @@ void ReportFile::write(const RemapOptions& options, const Report& report) {
   std::fprintf(file_.get(),
                " \"bytes\": %llu, \"peak_bytes\": %llu,\n"
                " \"read_s\": %.9f, \"compute_s\": %.9f, \"write_s\": %.9f, \"wait_s\": %.9f, "
-               "\"total_s\": %.9f, \"durable_s\": %.9f}\n",
+               "\"total_s\": %.9f, \"durable_s\": %.9f,\n"
+               " \"alone_items\": %llu, \"alone_s\": %.9f, \"beside_s\": %.9f}\n",
                number(report.bytes), peak_bytes(), report.read_s, report.compute_s, report.write_s,
-               report.wait_s, report.total_s, report.durable_s);
+               report.wait_s, report.total_s, report.durable_s, number(report.alone_items),
+               report.alone_s, report.beside_s);
   if (std::fflush(file_.get()) != 0) fail();
 }
 

@@ -20,7 +20,8 @@ enum class Mode {
   kIoweave       // Ioweave's write stream
 };
 
-/// Whether Ioweave's write stream goes past the page cache.
+/// Whether writes go past the page cache. Automatic is buffered, but in Ioweave's write stream what
+/// the file system allows.
 enum class WritePath { kAuto, kDirect, kBuffered };
 
 std::string_view mode_name(Mode mode);
@@ -48,7 +49,7 @@ class ResultWriter {
   virtual void drop(const Item& item) = 0;
   /// Waits until all that was handed over is written. No item may be out.
   virtual void finish() = 0;
-  /// After finish(): waits until the device has it.
+  /// After finish(): waits until the device has it. Buffers can still be taken, and dropped.
   virtual void sync() = 0;
   /// What the mode did not do of what was asked.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
@@ -59,7 +60,7 @@ struct WriterOptions {
   std::string path;
   uint64_t bytes = 0;  // of the whole output: room is made at once
   BufferOptions buffers;
-  WritePath write_path = WritePath::kAuto;  // of kIoweave
+  WritePath write_path = WritePath::kAuto;
   bool is_pinned = false;  // I/O threads on processors of their own (placement.hpp)
 };
 

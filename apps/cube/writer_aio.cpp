@@ -61,7 +61,7 @@ class AioWriter : public ResultWriter {
 };
 
 AioWriter::AioWriter(const WriterOptions& options)
-    : file_(options.path, options.bytes),
+    : file_(options.path, options.bytes, options.write_path),
       buffers_(options.buffers),
       item_bytes_(options.buffers.bytes),
       slots_(options.buffers.count) {
@@ -84,7 +84,7 @@ void AioWriter::start_pinned_thread() {
   const OnProcessors there(placement.io);
   std::byte nothing{};
   aiocb request{};
-  request.aio_fildes = file_.fd();
+  request.aio_fildes = file_.fd_for({}, 0);
   request.aio_buf = &nothing;
   request.aio_sigevent.sigev_notify = SIGEV_NONE;
   if (aio_write(&request) == -1) file_.fail(errno, 0);
@@ -129,7 +129,7 @@ void AioWriter::hand_over(const Item& item, size_t bytes, uint64_t offset) {
   const Lock lock(mutex_);
   Slot& slot = slots_[item.slot];
   slot.request = {};
-  slot.request.aio_fildes = file_.fd();
+  slot.request.aio_fildes = file_.fd_for({slot.buffer, bytes}, offset);
   slot.request.aio_buf = slot.buffer;
   slot.request.aio_nbytes = bytes;
   slot.request.aio_offset = static_cast<off_t>(offset);

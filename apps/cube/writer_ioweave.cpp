@@ -63,7 +63,7 @@ class IoweaveWriter : public ResultWriter {
     explain([&] { stream_->flush(file_); });
   }
   void sync() override {
-    explain([&] { stream_->close(true); });
+    explain([&] { stream_->sync(file_); });
   }
   [[nodiscard]] std::vector<std::string> notes() const override { return notes_; }
 

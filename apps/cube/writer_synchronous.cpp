@@ -7,7 +7,7 @@ namespace {
 class SynchronousWriter : public ResultWriter {
  public:
   explicit SynchronousWriter(const WriterOptions& options)
-      : file_(options.path, options.bytes),
+      : file_(options.path, options.bytes, options.write_path),
         buffers_(options.buffers),
         item_bytes_(options.buffers.bytes),
         is_pinned_(options.is_pinned) {}

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <fstream>
 
 #include <fcntl.h>
 #include <liburing.h>
@@ -57,6 +58,23 @@ Usage Usage::now() {
            static_cast<uint64_t>(time.tv_usec) * 1'000u;
   };
   return {now_ns(), nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime)};
+}
+
+double seconds_since(uint64_t start_ns) {
+  return static_cast<double>(now_ns() - start_ns) / 1e9;
+}
+
+double peak_rss_mib() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word == "VmHWM:") {
+      double kib = 0;
+      status >> kib;
+      return kib / 1024;
+    }
+  }
+  die("/proc/self/status does not tell the peak memory");
 }
 
 File::File(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC)) {

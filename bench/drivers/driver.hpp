@@ -37,6 +37,12 @@ struct Usage {
   }
 };
 
+/// By the clock of Usage.
+double seconds_since(uint64_t start_ns);
+
+/// The largest resident set of this program alone: that of getrusage(2) has the shell's, too.
+double peak_rss_mib();
+
 /// Closes on destruction.
 class File {
  public:

@@ -361,7 +361,7 @@ constexpr std::array kKnown = {
     Known{"libaio", open<LinuxAio>},
 #endif
     Known{"liburing", open<Uring>},          Known{"pool", open<Pool>},
-    Known{"stream", open_own_stream},
+    Known{"stream", open_own_stream},        Known{"spread", open_own_spread},
 };
 
 }  // namespace

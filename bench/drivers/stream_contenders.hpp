@@ -53,7 +53,8 @@ std::vector<std::string> stream_contenders();
 std::unique_ptr<StreamContender> open_stream_contender(const std::string& how,
                                                        const StreamSettings& settings);
 
-/// Ioweave's write streams: those that are called "stream".
+/// Ioweave's write streams: those that are called "stream", and "spread".
 std::unique_ptr<StreamContender> open_own_stream(const StreamSettings& settings);
+std::unique_ptr<StreamContender> open_own_spread(const StreamSettings& settings);
 
 }  // namespace ioweave::bench

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -79,24 +78,6 @@ class Removal {
  private:
   const Layout& layout_;
 };
-
-double seconds_since(uint64_t start_ns) {
-  return static_cast<double>(ioweave::now_ns() - start_ns) / 1e9;
-}
-
-/// The largest resident set of this program alone: that of getrusage(2) has the shell's, too.
-double peak_rss_mib() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word) {
-    if (word == "VmHWM:") {
-      double kib = 0;
-      status >> kib;
-      return kib / 1024;
-    }
-  }
-  die("/proc/self/status does not tell the peak memory");
-}
 
 /// Writes so much past the page cache, just before the clock starts: a device that banked credit
 /// while nothing was written has none afterwards. The file goes later, with what removing it costs.

@@ -21,7 +21,10 @@ VENV = ROOT / "build/venv"
 PROGRAMS = {
     "ioweave": "src/cli/ioweave",
     "hill": "apps/hill/hill",
+    "hill_mpi": "apps/hill/hill_mpi",
+    "matrix_search": "apps/matrix_search/matrix_search",
     "tiom": "apps/tiom/ioweave-tiom",
+    "cube_remap": "apps/cube/cube_remap",
     "slowfs": "bench/slowfs/ioweave-slowfs",
     **{
         f"bench_{name}": f"bench/drivers/bench_{name}"
@@ -36,6 +39,10 @@ PROGRAMS = {
             "cold_reader_static",
             "cold_reader_go",
             "model",
+            "plans",
+            "disk_load",
+            "mpi_reads",
+            "read_back",
             "streams",
             "task_tbb",
             "task_openmp",
@@ -136,7 +143,7 @@ def _install_venv() -> None:
         raise BuildFailed(
             f"{error}\n\nThis benchmark needs Python packages in build/venv (nanobind to build "
             "that of Ioweave, NumPy, ...), for which pip must reach PyPI or a mirror of it. "
-            "engine, interposer, tiom, streams and demo need none of them."
+            "engine, interposer, tiom, streams, cube and demo need none of them."
         ) from error
 
 

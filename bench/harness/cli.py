@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "--build-dir", type=Path, metavar="DIR", help="measure this build as it is, build nothing"
     )
     part = parser.add_argument_group(
-        "a part of the benchmark (harmless, tasks, tiom, streams, engine)"
+        "a part of the benchmark (harmless, tasks, tiom, streams, cube, advise, ppis, engine)"
     )
     part.add_argument(
         "--only",
@@ -73,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
         default=(),
         metavar="LIST",
         help="harmless: grep,dd,reader-1m; tasks: peers,short,short-fsync,short-sleep-10s; "
-        "tiom: calls, reapers, drop-in, write, read; streams: grid, targets, peers",
+        "tiom: calls, reapers, drop-in, write, read; streams: grid, targets, peers; "
+        "cube: ladder[-aio|-ioweave], sizes, ratios, computing; advise: hill, gzip, numpy-8m; "
+        "ppis: random, wrong, shadow, chunks, writes, ranks, search",
     )
     part.add_argument(
         "--place",
@@ -81,14 +83,15 @@ def _parser() -> argparse.ArgumentParser:
         default=(),
         metavar="LIST",
         help="harmless: raw, limited, slowfs[-400|-3000]; tiom: raw, limited; streams: slowfs, "
-        "limited",
+        "limited; cube, ppis: slowfs, limited; advise: slowfs, limited, raw",
     )
     part.add_argument("--cache", type=_words, default=(), metavar="LIST", help="cold, cached, half")
     part.add_argument(
         "--pairs",
         type=_count,
         metavar="N",
-        help="at most N pairs a cell, rounds (short runs, engine, streams), or repetitions (tiom)",
+        help="at most N pairs a cell, rounds (short runs, engine, streams, cube, ppis), or "
+        "repetitions (tiom)",
     )
     part.add_argument(
         "--null",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,30 +60,42 @@ class Place:
         (self.folder / name).unlink(missing_ok=True)
 
 
+def _new_folder(session: Session, name: str) -> Path:
+    """A folder of that name, or of a similar one if a place was there before."""
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=session.folder))
+
+
 def _folder_with(session: Session, name: str, data: Path) -> Path:
-    folder = session.folder / name
-    folder.mkdir()
+    folder = _new_folder(session, name)
     os.link(data, folder / data.name)  # the same blocks: no second copy
     return folder
 
 
 @contextlib.contextmanager
 def on_slowfs(
-    session: Session, data: Path, *, speed: slowfs.Speed = SLOWFS_SPEED
+    session: Session,
+    data: Path,
+    *,
+    speed: slowfs.Speed = SLOWFS_SPEED,
+    many_requests: bool = False,
 ) -> Iterator[Place]:
     """A place on slowfs, with the data in it.
+
+    With `many_requests` the kernel sends it more requests at once than file systems take by
+    default.
 
     Raises:
         PlaceUnavailable: No FUSE.
     """
     name = f"slowfs {speed.read_mb_s:g} MB/s"
     source = _folder_with(session, f"slowfs-{speed.read_mb_s:g}-source", data)
-    mountpoint = session.folder / f"slowfs-{speed.read_mb_s:g}"
-    mountpoint.mkdir()
+    mountpoint = _new_folder(session, f"slowfs-{speed.read_mb_s:g}")
     with contextlib.ExitStack() as stack:
         try:
             program = session.program("slowfs")
-            stack.enter_context(slowfs.mounted(program, source, mountpoint, speed))
+            stack.enter_context(
+                slowfs.mounted(program, source, mountpoint, speed, many_requests=many_requests)
+            )
         except (slowfs.SlowfsUnavailable, BuildFailed) as error:
             raise PlaceUnavailable(f"no emulated parallel file system: {error}") from error
         yield Place(name, mountpoint, source)

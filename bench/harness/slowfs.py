@@ -77,11 +77,18 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def mounted(
-    program: Path, source: Path, mountpoint: Path, speed: Speed, *, discard: bool = False
+    program: Path,
+    source: Path,
+    mountpoint: Path,
+    speed: Speed,
+    *,
+    discard: bool = False,
+    many_requests: bool = False,
 ) -> Iterator[Mounted]:
     """Mounts `source` at `mountpoint`, both existing directories, for the time of the block.
 
-    With `discard` files keep the length of what is written to them, and not the bytes.
+    With `discard` files keep the length of what is written to them, and not the bytes. With
+    `many_requests` the kernel sends up to `MOST_STREAMS` requests in the background at once.
 
     Raises:
         SlowfsUnavailable: No FUSE here, or not for this user.
@@ -100,6 +107,7 @@ def mounted(
             f"--ready-fd={announce}",
             *speed.options(),
             *(["--discard"] if discard else []),
+            *([f"--max-background={MOST_STREAMS}"] if many_requests else []),
             str(source),
             str(mountpoint),
         ]

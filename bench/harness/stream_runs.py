@@ -23,6 +23,8 @@ VENV = build.ROOT / "build/venv-stream-peers"
 PEERS_SCRIPT = Path(__file__).with_name("stream_peers.py")
 
 OURS = "stream"
+#: The same on several devices, which chooses the files itself.
+SPREAD = "spread"
 #: The synchronous contender without its computation: what it takes for an item is W.
 WRITING = "writing"
 #: Those of bench/drivers/streams.cpp, and whether they write while the program computes.
@@ -33,6 +35,7 @@ NATIVE = {
     "liburing": True,
     "pool": True,
     OURS: True,
+    SPREAD: True,
 }
 #: Those of stream_peers.py, and whether they can write past the page cache.
 PYTHON = {"caio": False, "tensorstore": True, "adios2": True}
@@ -44,6 +47,7 @@ CALLED = {
     "liburing": "liburing",
     "pool": "one thread",
     OURS: "Ioweave",
+    SPREAD: "Ioweave's spread",
     "caio": "caio",
     "tensorstore": "TensorStore",
     "adios2": "ADIOS2 BP5",
@@ -158,6 +162,33 @@ class Round:
         return self.figures[name].durable_s
 
 
+#: Those of bench/drivers/read_back.cpp.
+READERS = {
+    "plain": "pread past the page cache",
+    "cached": "pread through the page cache",
+    "stream": "Ioweave's read stream",
+}
+#: The first of them without its computation: what it takes for an item is R.
+READING = "reading"
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """One run of each reader.
+
+    Attributes:
+        time_s: Until the last item was computed.
+        compute_s: Of all items.
+        peak_mib: Largest resident set.
+        bound_s: The model's time, by C and R of this round.
+    """
+
+    time_s: Mapping[str, float]
+    compute_s: Mapping[str, float]
+    peak_mib: Mapping[str, float]
+    bound_s: float
+
+
 @dataclass
 class Runner:
     """Starts contenders; peers that fail are noted, and then left out."""
@@ -167,20 +198,32 @@ class Runner:
     native: tuple[str, ...]
     failed: dict[str, str] = field(default_factory=dict)
 
-    def _driver(self, spot: Spot, cell: Cell, items: int, *options: str) -> Figures:
-        words = [
+    def _words(self, program: str, spot: Spot, cell: Cell, items: int) -> list[str]:
+        return [
             *spot.prefix,
-            str(self.session.program("bench_streams")),
+            str(self.session.program(program)),
             f"--items={items}",
             f"--bytes={cell.mib * MIB}",
             f"--buffers={cell.buffers}",
+            *(f"--directory={folder}" for folder in spot.folders),
+        ]
+
+    def _driver(self, spot: Spot, cell: Cell, items: int, *options: str) -> Figures:
+        words = [
+            *self._words("bench_streams", spot, cell, items),
             f"--spend-mib={spot.spend_mib}",
             *(["--file-each"] if cell.file_each else []),
-            *(f"--directory={folder}" for folder in spot.folders),
             *options,
         ]
         (line,) = process.run(words).json_lines()
         return Figures.of(line)
+
+    def _reader(
+        self, spot: Spot, cell: Cell, items: int, name: str, *options: str
+    ) -> Mapping[str, float]:
+        words = [*self._words("bench_read_back", spot, cell, items), f"--how={name}", *options]
+        (line,) = process.run(words).json_lines()
+        return line
 
     def _peer(self, name: str, spot: Spot, cell: Cell, items: int, *options: str) -> Figures | None:
         if name in self.failed or self.python is None:
@@ -204,6 +247,10 @@ class Runner:
             return None
         return Figures.of(line)
 
+    def _native_at(self, spot: Spot) -> list[str]:
+        """All of them; but a spread is for several devices."""
+        return [name for name in self.native if name != SPREAD or len(spot.folders) > 1]
+
     def _peers_at(self, spot: Spot) -> list[str]:
         """Those that can write there; none if there are several devices, or no Python for them."""
         if self.python is None or len(spot.folders) > 1:
@@ -223,7 +270,7 @@ class Runner:
             ProgramFailed: One of ours, or of the system's, wrote something else.
         """
         items = cell.buffers + 2
-        for name in self.native:
+        for name in self._native_at(spot):
             self._driver(spot, cell, items, f"--how={name}", "--verify")
         for name in self._peers_at(spot):
             self._peer(name, spot, cell, items, "--verify")
@@ -236,7 +283,7 @@ class Runner:
         contenders = {
             WRITING: partial(self._driver, spot, cell, items, "--how=synchronous", "--write-only")
         }
-        for name in self.native:
+        for name in self._native_at(spot):
             # A quarter of the items before, and one behind.
             alone = [f"--alone={max(1, items // 4)}"] if inflates and NATIVE[name] else []
             contenders[name] = partial(
@@ -259,6 +306,40 @@ class Runner:
                 devices=len(spot.folders),
             )
             yield Round(figures, bound_s)
+
+    def try_out_readers(self, spot: Spot, cell: Cell) -> None:
+        """Has all readers compare what they read. Nothing is measured.
+
+        Raises:
+            ProgramFailed: One of them read something else.
+        """
+        for name in READERS:
+            self._reader(spot, cell, cell.buffers + 2, name, "--verify")
+
+    def read_rounds(self, spot: Spot, cell: Cell, items: int, count: int) -> Iterator[ReadBack]:
+        """Runs all readers in turn, the order reversed from round to round.
+
+        C/W of the cell is C/R here. Reading ahead is writing behind with the time reversed, so the
+        model is the same.
+        """
+        work = self._work([str(self.session.program("bench_streams"))], cell, spot)
+        readers = {READING: partial(self._reader, spot, cell, items, "plain", "--read-only")}
+        for name in READERS:
+            readers[name] = partial(self._reader, spot, cell, items, name, work)
+        for found in alternate(readers, count):
+            bound_s = model.write_behind_s(
+                self.session.program("bench_model"),
+                items,
+                found["plain"]["compute_s"] / items,
+                found[READING]["time_s"] / items,
+                buffers=cell.buffers,
+                devices=len(spot.folders),
+            )
+            times, computing, peaks = (
+                {name: found[name][key] for name in READERS}
+                for key in ("time_s", "compute_s", "peak_mib")
+            )
+            yield ReadBack(times, computing, peaks, bound_s)
 
 
 def open_runner(session: Session, *, peers: bool) -> Runner:

@@ -5,9 +5,9 @@
  * that compiler; the pragmas it stands for are beside the calls. Afterwards it computes the result
  * once more, without tasks, and compares.
  *
- * NOT PART OF THE BUILD, and not run by the tests: it needs the headers and libraries of an
- * installed NODES (tried with 1.3.0 on nOS-V 4.1.0), which Ioweave neither contains nor links. By
- * hand, where $NODES and $NOSV are their prefixes:
+ * NOT PART OF THE BUILD: it needs the headers and libraries of an installed NODES (tried with 1.3.0
+ * on nOS-V 4.1.0), which Ioweave neither contains nor links. The tests build and run it where
+ * IOWEAVE_TEST_NODES_PREFIX names one. By hand, where $NODES and $NOSV are their prefixes:
  *
  *   gcc -std=gnu11 -O2 -I$NODES/include pipeline_ompss2.c $NODES/lib/nodes-main-wrapper.o \
  *     -Wl,--no-as-needed -L$NODES/lib -lnodes -L$NOSV/lib -lnosv \

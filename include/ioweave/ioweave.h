@@ -207,7 +207,11 @@ enum {
   IOW_CALLBACK_ON_POLL = 1u << 2,
   /* One system call: the library neither continues short transfers nor repeats after -EINTR or
      -EAGAIN. */
-  IOW_EXACT = 1u << 3
+  IOW_EXACT = 1u << 3,
+  /* A kernel thread makes the transfer from the beginning. io_uring would first try it without one,
+     which is in vain, and costs processor time, for large reads of what is not in the page cache on
+     file systems that cannot read without blocking, such as FUSE's. Other engines ignore it. */
+  IOW_ASYNC = 1u << 4
 };
 
 typedef struct iow_request iow_request;

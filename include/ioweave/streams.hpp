@@ -92,6 +92,8 @@ class Lease {
     return {static_cast<T*>(raw_.data), raw_.bytes / sizeof(T)};
   }
   [[nodiscard]] explicit operator bool() const noexcept { return raw_.data != nullptr; }
+  /// The lease as the C interface knows it, which the caller owns now.
+  [[nodiscard]] iow_lease release() noexcept { return std::exchange(raw_, iow_lease{}); }
 
   /// Hand the first `bytes` over; the lease is empty afterwards, whatever happens.
   void write(int file, size_t bytes, off_t offset) {

@@ -14,6 +14,22 @@ Results, written while the next ones are computed (docs/streams.md):
         for step in range(steps):
             file.append(compute(step))
 
+The same on several devices, and read back ahead of the program:
+
+    with ioweave.WriteStream() as stream:
+        with stream.spread("run7.manifest", ["/disk1", "/disk2"]) as results:
+            for step in range(steps):
+                results.append(compute(step))
+    for item in ioweave.ReadStream("run7.manifest"):
+        use(np.frombuffer(item))
+
+Reads that are known in advance, made while the program computes (docs/prefetch.md):
+
+    with ioweave.Plan() as plan:
+        plan.add_from((file, row * nbytes, nbytes) for row in order)
+        for row in order:
+            use(np.frombuffer(plan.read(file, row * nbytes, nbytes)))
+
 Tasks that compute, and tasks that only move bytes (docs/python.md):
 
     @ioweave.task
@@ -28,11 +44,14 @@ Tasks that compute, and tasks that only move bytes (docs/python.md):
 """
 
 from . import targets
-from ._core import Lease, Service
+from ._core import Lease, PlanLease, ReadLease, Service
 from ._core import version as _version
 from ._file import File, open
+from ._plan import Plan, PlanStats
+from ._pre_execution import LoopIo, PreExecution, pre_execute
+from ._read_stream import ReadStream, ReadStreamStats
 from ._request import Request
-from ._stream import WriteStream, WriteStreamFile, WriteStreamStats
+from ._stream import Spread, SpreadStats, WriteStream, WriteStreamFile, WriteStreamStats
 from .devices import Device, Node
 from .errors import CancelledError, CycleError, DependencyFailed, TaskTimeout, WorkerDied
 from .flows import Flow
@@ -71,11 +90,21 @@ __all__ = [
     "In",
     "InOut",
     "Lease",
+    "LoopIo",
     "Node",
     "Out",
+    "Plan",
+    "PlanLease",
+    "PlanStats",
+    "PreExecution",
+    "ReadLease",
+    "ReadStream",
+    "ReadStreamStats",
     "Request",
     "Runtime",
     "Service",
+    "Spread",
+    "SpreadStats",
     "Task",
     "TaskRecord",
     "TaskTimeout",
@@ -86,6 +115,7 @@ __all__ = [
     "barrier",
     "io",
     "open",
+    "pre_execute",
     "task",
     "wait",
 ]

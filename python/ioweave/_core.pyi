@@ -1,6 +1,6 @@
 """The compiled module: conversions over the C++ core, no logic of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -714,18 +714,152 @@ class WriteStream:
     @property
     def closed(self) -> bool: ...
 
-class StreamFile:
+class LeaseTaker:
+    """What takes leases of a write stream."""
+
+    def lease(self, timeout: float | None = None) -> Lease: ...
+    def alease(self) -> LeaseAsk: ...
+
+class StreamFile(LeaseTaker):
     """A file of a write stream, which `ioweave.WriteStreamFile` wraps."""
 
     def write(self, data: BufferLike, offset: int) -> None: ...
     def append(self, data: BufferLike) -> None: ...
-    def lease(self, timeout: float | None = None) -> Lease: ...
-    def alease(self) -> LeaseAsk: ...
     def flush(self) -> None: ...
     def sync(self) -> None: ...
     def end(self, durable: bool) -> None: ...
     @property
     def ended(self) -> bool: ...
+
+class Spread(LeaseTaker):
+    """Items of a write stream on several targets, which `ioweave.Spread` wraps."""
+
+    def __init__(
+        self,
+        stream: WriteStream,
+        manifest: str | bytes,
+        encoded: bytes,
+        targets: list[bytes],
+        placement: str,
+        on_failure: str,
+        exclusive: bool,
+        expected_bytes: int,
+    ) -> None: ...
+    def append(self, data: BufferLike) -> int: ...
+    def end(self, durable: bool) -> None: ...
+    def abandon(self) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    @property
+    def ended(self) -> bool: ...
+
+class ReadStream:
+    """A read stream, which `ioweave.ReadStream` wraps."""
+
+    def __init__(
+        self,
+        service: Service,
+        shown: str | bytes | None,
+        paths: list[bytes],
+        files: bool,
+        *,
+        buffer_bytes: int = 0,
+        budget_bytes: int = 0,
+        path: str = "auto",
+        flow: int = 0,
+        relative_only: bool = False,
+    ) -> None: ...
+    def next(self, timeout: float | None = None) -> ReadLease | None: ...
+    def close(self) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    @property
+    def closed(self) -> bool: ...
+
+class ReadLease:
+    """What a read stream has read: a buffer of bytes, for numpy.frombuffer(), memoryview() and all
+    that takes buffers. Its bytes may be changed.
+
+    release() gives the memory back, so that the next item is read into it, as does the end of a
+    `with` block, and of the object. Afterwards it is no buffer any more. release() raises
+    BufferError while a view of it is in use. It may outlive its stream.
+    """
+
+    @property
+    def item(self) -> int:
+        """The number of the item, from 0."""
+
+    @property
+    def offset(self) -> int:
+        """Where it begins within the item; not 0: a later piece of an item larger than a buffer."""
+
+    @property
+    def item_nbytes(self) -> int:
+        """Bytes of the whole item."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this lease; 0 after it was released."""
+
+    def release(self) -> None: ...
+    def release_unless_viewed(self) -> None:
+        """As release(), but does nothing while a view of it is in use."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __enter__(self) -> ReadLease: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+class Plan:
+    """A plan of reads to come, which `ioweave.Plan` wraps. A file is a Descriptor, a number, or an
+    object with fileno()."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        budget_bytes: int = 0,
+        slice_bytes: int = 0,
+        depth: int = 0,
+        schedule: str = "auto",
+    ) -> None: ...
+    def add(self, file: Any, offset: int, nbytes: int, stride: int = 0, count: int = 1) -> None: ...
+    def add_all(self, reads: list[tuple[Any, int, int]]) -> None:
+        """Adds reads of (file, offset, nbytes). Gives the GIL up once for all of them."""
+
+    def add_from(self, iterator: Iterator[tuple[int, int, int]]) -> None:
+        """Adds the reads that an iterator yields, as named() returned them."""
+
+    def named(self, file: Any, offset: int, nbytes: int) -> tuple[int, int, int]:
+        """Checks a read, and names the file by a descriptor of the plan's own."""
+
+    def read(self, file: Any, offset: int, nbytes: int) -> bytes: ...
+    def lease(self, file: Any, offset: int, nbytes: int) -> PlanLease: ...
+    def read_into(self, file: Any, offset: int, buffer: BufferLike) -> int: ...
+    def write(self, file: Any, offset: int, data: BufferLike) -> int: ...
+    def invalidate(self, file: Any, offset: int, nbytes: int) -> None: ...
+    def forget(self, file: Any) -> None: ...
+    def close(self) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    @property
+    def closed(self) -> bool: ...
+
+class PlanLease:
+    """What a plan has read: a buffer of bytes, for numpy.frombuffer(), memoryview() and all that
+    takes buffers. Its bytes may be changed.
+
+    release() gives the memory back, as does the end of a `with` block, and of the object.
+    Afterwards it is no buffer any more. release() raises BufferError while a view of it is in use.
+    It may outlive its plan.
+    """
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that were read; 0 after it was released."""
+
+    def release(self) -> None: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __enter__(self) -> PlanLease: ...
+    def __exit__(self, *exception: object) -> None: ...
 
 class LeaseAsk(Awaited):
     """A wait for a lease, from StreamFile.alease(). If it is dropped it gives the lease up."""
@@ -748,8 +882,9 @@ class Lease:
     It may outlive its stream, but then no longer be written.
     """
 
-    def append(self, nbytes: int) -> None:
-        """Writes its first `nbytes` bytes behind everything that was appended before.
+    def append(self, nbytes: int) -> int | None:
+        """Writes its first `nbytes` bytes behind everything that was appended before. A lease of a
+        spread makes them the next item, and returns its number.
 
         Raises:
             BufferError: A view of it, such as a memoryview or a numpy array, is in use.
@@ -759,7 +894,7 @@ class Lease:
         """
 
     def write(self, offset: int, nbytes: int) -> None:
-        """As append(), but writes at an offset in bytes."""
+        """As append(), but writes at an offset in bytes. ValueError: it is of a spread."""
 
     def release(self) -> None:
         """Gives it back. Does nothing if it was handed over or released.

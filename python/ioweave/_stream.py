@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -95,7 +97,8 @@ class WriteStream(_Writer):
     and of its files. No call holds the GIL while it waits.
 
     The end of a `with` block calls `close()`. An exception of the block goes on; an error of a
-    write is dropped then. A stream that is never closed drops errors, too.
+    write is dropped then, and spreads get no manifest. A stream that is never closed drops errors,
+    too.
 
     Args:
         service: The service that moves the bytes; None: one that all such streams share.
@@ -133,6 +136,8 @@ class WriteStream(_Writer):
                 raise ValueError("a flow has a service of its own: leave service out")
             service, number = flow.place()
         self._flow = flow
+        self._lock = threading.Lock()
+        self._spreads: list[Spread] = []
         self._stream = _core.WriteStream(
             service or default_service(),
             buffer_bytes=buffer_bytes,
@@ -168,6 +173,60 @@ class WriteStream(_Writer):
         file = self._stream.create(name, os.fsencode(name), keep, exclusive, expected_bytes)
         return WriteStreamFile(file, name, self._flow)
 
+    def spread(
+        self,
+        manifest: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        targets: Sequence[str | bytes | os.PathLike[str] | os.PathLike[bytes]],
+        *,
+        placement: Literal["round_robin", "load"] = "round_robin",
+        on_failure: Literal["stop", "move"] = "stop",
+        exclusive: bool = False,
+        expected_bytes: int = 0,
+    ) -> Spread:
+        """Begins to write items to several devices.
+
+            with stream.spread("run7.manifest", ["/disk1", "/disk2"]) as results:
+                for step in range(steps):
+                    results.append(compute(step))
+            for item in ioweave.ReadStream("run7.manifest"):
+                use(np.frombuffer(item))
+
+        Args:
+            manifest: The file that will say where each item lies. It gets its name at the end of
+                the spread; one that exists is removed now, since its data are overwritten.
+            targets: 1 to 1024 folders, each of which gets a file, or the paths of such files.
+            placement: "round_robin": the targets take turns. "load": each item goes to the target
+                that is likely to have written it first, so a slow one gets less.
+            on_failure: "stop": when a target fails, its items that were not written are lost, later
+                ones are refused, and the manifest says which are there. "move": the other targets
+                take its items, and go on.
+            exclusive: Raise FileExistsError if the manifest or a data file exists.
+            expected_bytes: Of all items together: room for them is allocated at once.
+
+        Raises:
+            OSError: A file cannot be created, or another spread is writing that manifest.
+            ValueError: An argument is out of range, two targets are the same file, or the stream is
+                closed.
+        """
+        name = os.fspath(manifest)
+        spread = Spread(
+            _core.Spread(
+                self._stream,
+                name,
+                os.fsencode(name),
+                [os.fsencode(target) for target in targets],
+                placement,
+                on_failure,
+                exclusive,
+                expected_bytes,
+            ),
+            name,
+            self._flow,
+        )
+        with self._lock:
+            self._spreads = [one for one in self._spreads if not one.ended] + [spread]
+        return spread
+
     def flush(self) -> None:
         """Waits until everything that was written so far is in the hands of the kernel.
 
@@ -184,7 +243,7 @@ class WriteStream(_Writer):
         self._stream.sync()
 
     def close(self, durable: bool = True) -> None:
-        """Ends all files. Closing a stream twice is allowed.
+        """Ends all spreads and files. Closing a stream twice is allowed.
 
         Args:
             durable: Sync the files first, so that they survive a failure of the machine.
@@ -192,10 +251,28 @@ class WriteStream(_Writer):
         Raises:
             OSError: The first error that was not raised yet. The stream is closed all the same.
         """
-        self._stream.close(durable)
+        first = None
+        for end in (*(spread.end for spread in self._spreads), self._stream.close):
+            try:
+                end(durable)
+            except OSError as error:
+                first = first or error
+        if first is not None:
+            raise first
 
     def _finish(self) -> None:
         self.close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            for spread in self._spreads:
+                spread.abandon()
+        super().__exit__(kind, error, traceback)
 
     @property
     def closed(self) -> bool:
@@ -209,7 +286,37 @@ class WriteStream(_Writer):
         return f"<ioweave.WriteStream{' closed' if self.closed else ''}>"
 
 
-class WriteStreamFile(_Writer):
+class _Leaser(_Writer):
+    """What takes leases of a stream."""
+
+    _taker: _core.LeaseTaker
+
+    def lease(self, timeout: float | None = None) -> _core.Lease:
+        """Returns a buffer of the stream to fill in place, so that nothing is copied.
+
+            with file.lease() as lease:
+                numpy.copyto(numpy.frombuffer(lease, dtype=float)[:n], ...)
+                lease.append(n * 8)
+
+        A signal such as Ctrl-C ends the wait for a buffer.
+
+        Args:
+            timeout: In seconds; None: for ever.
+
+        Raises:
+            TimeoutError: All buffers were in use for so long.
+            BlockingIOError: The same with overflow="fail", at once.
+        """
+        self._refuse_inside_task()
+        return self._taker.lease(timeout)
+
+    def alease(self) -> Request[_core.Lease]:
+        """Starts a `lease()`: `await` it, or ask for its `result()`. It takes its place in line
+        now. A request that is dropped or cancelled gives it up."""
+        return Request(self._taker.alease())
+
+
+class WriteStreamFile(_Leaser):
     """A file of a write stream, from `WriteStream.create()`.
 
     Writes are carried out in any order. Two writes of overlapping ranges need a `flush()` between
@@ -218,7 +325,7 @@ class WriteStreamFile(_Writer):
     """
 
     def __init__(self, file: _core.StreamFile, name: str | bytes, flow: Flow | None) -> None:
-        self._file = file
+        self._file = self._taker = file
         self._name = name
         self._flow = flow
 
@@ -256,30 +363,6 @@ class WriteStreamFile(_Writer):
         self._refuse_inside_task()
         self._file.write(data, offset)
 
-    def lease(self, timeout: float | None = None) -> _core.Lease:
-        """Returns a buffer of the stream to fill in place, so that nothing is copied.
-
-            with file.lease() as lease:
-                numpy.copyto(numpy.frombuffer(lease, dtype=float)[:n], ...)
-                lease.append(n * 8)
-
-        A signal such as Ctrl-C ends the wait for a buffer.
-
-        Args:
-            timeout: In seconds; None: for ever.
-
-        Raises:
-            TimeoutError: All buffers were in use for so long.
-            BlockingIOError: The same with overflow="fail", at once.
-        """
-        self._refuse_inside_task()
-        return self._file.lease(timeout)
-
-    def alease(self) -> Request[_core.Lease]:
-        """Starts a `lease()`: `await` it, or ask for its `result()`. It takes its place in line
-        now. A request that is dropped or cancelled gives it up."""
-        return Request(self._file.alease())
-
     def flush(self) -> None:
         """Waits until what was written to the file is in the hands of the kernel.
 
@@ -310,3 +393,100 @@ class WriteStreamFile(_Writer):
 
     def __repr__(self) -> str:
         return f"<ioweave.WriteStreamFile {self._name!r}{' ended' if self.ended else ''}>"
+
+
+@dataclass(frozen=True)
+class SpreadStats:
+    """What became of the items of a spread so far.
+
+    Attributes:
+        targets: How many there are.
+        failed_targets: How many of them failed.
+        items: How many were appended.
+        nbytes: Bytes of these items.
+        moved_items: How often another target took an item that one failed to write.
+        lost_items: Items that no target could write.
+    """
+
+    targets: int
+    failed_targets: int
+    items: int
+    nbytes: int
+    moved_items: int
+    lost_items: int
+
+
+class Spread(_Leaser):
+    """Items of a write stream on several devices, from `WriteStream.spread()`.
+
+    An item is what one call appends, at most a buffer of the stream. Items are numbered from 0 in
+    the order of the calls. The end of a `with` block calls `end()`, unless it is left by an
+    exception: then it calls `abandon()`, and there is no manifest.
+
+    A lease of a spread returns the number of the item from `append()`, and has no `write()`.
+    """
+
+    def __init__(self, spread: _core.Spread, name: str | bytes, flow: Flow | None) -> None:
+        self._spread = self._taker = spread
+        self._name = name
+        self._flow = flow
+
+    @property
+    def name(self) -> str | bytes:
+        """The path of the manifest, as it was given."""
+        return self._name
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, or its stream."""
+        return self._spread.ended
+
+    def append(self, data: BufferLike) -> int:
+        """Copies `data` into a buffer, to be written as the next item. Returns its number.
+
+        Args:
+            data: Bytes, or any buffer in one C-contiguous block. It may change after the call.
+
+        Raises:
+            TypeError: `data` is no buffer, or it is not C-contiguous.
+            BlockingIOError: All buffers are in use, with overflow="fail".
+            OSError: An earlier write failed, or `data` is larger than a buffer (EINVAL).
+            ValueError: The spread has ended.
+        """
+        self._refuse_inside_task()
+        return self._spread.append(data)
+
+    def end(self, durable: bool = True) -> None:
+        """Waits until all items are written, and writes the manifest. Twice is allowed.
+
+        Args:
+            durable: Sync files and manifest, so that they survive a failure of the machine.
+
+        Raises:
+            OSError: A write failed, and that was not raised yet, or the manifest cannot be written.
+                The spread has ended all the same. With on_failure="stop" the manifest lists what
+                was written.
+        """
+        self._spread.end(durable)
+
+    def abandon(self) -> None:
+        """Ends it without a manifest. After `end()` it does nothing."""
+        self._spread.abandon()
+
+    def stats(self) -> SpreadStats:
+        """Returns what became of the items so far. ValueError: the spread has ended."""
+        return SpreadStats(**self._spread.stats())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.end()
+        else:
+            self.abandon()
+
+    def __repr__(self) -> str:
+        return f"<ioweave.Spread {self._name!r}{' ended' if self.ended else ''}>"

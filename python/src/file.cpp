@@ -25,40 +25,9 @@ constexpr const char* kAlignment =
     " (opened with direct=True: the address and length of the buffer and the offset must be "
     "multiples of the device's block, 4096 bytes as a rule; mmap.mmap(-1, n) is such a buffer)";
 
-/// Bytes moved by one call or several, or -errno: fewer than all were written before an error that
-/// the next call tells.
-int64_t write_all(iow_service* service, int fd, const Py_buffer& view, int64_t offset) {
-  const auto* const from = static_cast<const std::byte*>(view.buf);
-  int64_t moved = 0;
-  do {
-    const ssize_t now = iow_pwrite(service, fd, from + moved, static_cast<size_t>(view.len - moved),
-                                   offset + moved);
-    if (now < 0) {
-      return now;
-    }
-    if (now == 0 && moved < view.len) {
-      return -EIO;
-    }
-    moved += now;
-  } while (moved < view.len);
-  return moved;
-}
-
 int64_t or_error(int64_t result) {
   return result < 0 ? -errno : result;
 }
-
-class View {
- public:
-  explicit View(const Py_buffer& view) : view_(view) {}
-  ~View() { PyBuffer_Release(&view_); }
-  View(const View&) = delete;
-  View& operator=(const View&) = delete;
-  const Py_buffer& operator*() const { return view_; }
-
- private:
-  Py_buffer view_;
-};
 
 }  // namespace
 
@@ -262,7 +231,11 @@ int64_t Descriptor::pread_into(nb::handle buffer, int64_t offset) {
 int64_t Descriptor::pwrite(nb::handle buffer, int64_t offset) {
   check_offset(offset);
   const View view(buffer_of(buffer, "pwrite", false));
-  return without_gil([&] { return write_all(service_, fd_, *view, offset); });
+  return without_gil([&] {
+    return write_all(*view, offset, [&](const void* from, size_t bytes, int64_t at) {
+      return iow_pwrite(service_, fd_, from, bytes, at);
+    });
+  });
 }
 
 void Descriptor::fsync(bool data_only) {

@@ -3,6 +3,8 @@
 // Services and open files.
 
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -115,6 +117,38 @@ class Descriptor {
 
 /// The buffer of an object, as flat bytes; throws TypeError that names `method` and what is wrong.
 Py_buffer buffer_of(nb::handle object, const char* method, bool writable);
+
+/// A buffer in use; releases it.
+class View {
+ public:
+  explicit View(const Py_buffer& view) : view_(view) {}
+  ~View() { PyBuffer_Release(&view_); }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  const Py_buffer& operator*() const { return view_; }
+
+ private:
+  Py_buffer view_;
+};
+
+/// Writes all of a buffer by `write(from, bytes, offset)`, called once or more. Returns the bytes,
+/// or -errno: then a part may be written.
+template <class Write>
+int64_t write_all(const Py_buffer& view, int64_t offset, const Write& write) {
+  const auto* const from = static_cast<const std::byte*>(view.buf);
+  int64_t moved = 0;
+  do {
+    const ssize_t now = write(from + moved, static_cast<size_t>(view.len - moved), offset + moved);
+    if (now < 0) {
+      return now;
+    }
+    if (now == 0 && moved < view.len) {
+      return -EIO;
+    }
+    moved += now;
+  } while (moved < view.len);
+  return moved;
+}
 
 /// A new bytes object to read into; throws MemoryError, or ValueError below 0.
 nb::object new_bytes(int64_t bytes);

@@ -21,22 +21,41 @@ namespace ioweave::python {
   }
 }
 
+/// Calls what may wait for the GIL where no exception may pass.
+template <class Call>
+auto with_forced_unwind_as_sleep(const Call& call) noexcept {
+  try {
+    return call();
+  } catch (abi::__forced_unwind&) {
+    sleep_for_ever();
+  }
+}
+
 /// Without the GIL while it lives.
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}
   ~WithoutGil() {
-    try {
-      PyEval_RestoreThread(state_);
-    } catch (abi::__forced_unwind&) {
-      sleep_for_ever();
-    }
+    with_forced_unwind_as_sleep([&] { PyEval_RestoreThread(state_); });
   }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
  private:
   PyThreadState* state_;
+};
+
+/// With the GIL while it lives: in a callback that a call without it makes, on a thread of
+/// Python's.
+class WithGil {
+ public:
+  WithGil() : state_(with_forced_unwind_as_sleep([] { return PyGILState_Ensure(); })) {}
+  ~WithGil() { PyGILState_Release(state_); }
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+
+ private:
+  const PyGILState_STATE state_;
 };
 
 }  // namespace ioweave::python

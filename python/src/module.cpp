@@ -30,6 +30,9 @@ NB_MODULE(_core, module) {
   ioweave::python::bind_policy(module);
   ioweave::python::bind_files(module);
   ioweave::python::bind_streams(module);
+  ioweave::python::bind_spreads(module);
+  ioweave::python::bind_read_streams(module);
+  ioweave::python::bind_plans(module);
   ioweave::python::bind_gate(module);
   ioweave::python::bind_simulation(module);
   ioweave::python::bind_model(module);

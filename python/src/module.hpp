@@ -23,6 +23,12 @@ void bind_model(nb::module_& module);
 void bind_files(nb::module_& module);
 /// Write streams. After bind_files().
 void bind_streams(nb::module_& module);
+/// Spreads. After bind_streams().
+void bind_spreads(nb::module_& module);
+/// Read streams. After bind_files().
+void bind_read_streams(nb::module_& module);
+/// Plans. After bind_files().
+void bind_plans(nb::module_& module);
 /// Gate. After bind_policy() and bind_files().
 void bind_gate(nb::module_& module);
 

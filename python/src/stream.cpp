@@ -13,87 +13,29 @@
 #include <nanobind/stl/string.h>
 
 #include "gil.hpp"
+#include "stream_common.hpp"
 
 namespace ioweave::python {
 namespace {
 
 constexpr const char* kFailedBefore = "an earlier write to the file failed";
 
-/// Takes over a text that the library made, and frees it.
-std::string take_text(char* text) {
-  const std::unique_ptr<char, void (*)(void*)> freed(text, &std::free);
-  return text != nullptr ? text : "";
-}
-
-/// Throws the OSError of an errno with a sentence, or with the system's words.
-[[noreturn]] void raise_with_text(int error, const std::string& text, const nb::object& path) {
-  if (text.empty()) {
-    raise_os_error(error, {path});
-  }
-  // A path in it may be no UTF-8.
-  const nb::object sentence = path_object(text);
-  PyErr_SetObject(PyExc_OSError, nb::make_tuple(error, sentence, path).ptr());
-  throw nb::python_error();
-}
-
-[[noreturn]] void refuse_closed(const nb::object& path) {
-  throw nb::value_error((nb::cast<std::string>(nb::repr(path)) + " has ended").c_str());
-}
-
-template <class Enum, size_t n>
-Enum word_of(const char* what, const std::string& word,
-             const std::pair<const char*, Enum> (&known)[n]) {
-  std::string all;
-  for (const auto& [name, value] : known) {
-    if (word == name) {
-      return value;
-    }
-    all += std::string(all.empty() ? "'" : ", '") + name + "'";
-  }
-  throw nb::value_error(
-      (std::string(what) + " must be one of " + all + ", not '" + word + "'").c_str());
-}
-
-void check_bytes(const char* what, int64_t bytes) {
-  if (bytes < 0) {
-    throw nb::value_error(
-        (std::string(what) + " must be 0 or more, not " + std::to_string(bytes)).c_str());
-  }
-}
-
 iow_write_stream_options options_of(const WriteStreamSettings& settings) {
   constexpr std::pair<const char*, iow_overflow> kOverflows[] = {
       {"block", IOW_OVERFLOW_BLOCK},
       {"fail", IOW_OVERFLOW_FAIL},
       {"synchronous", IOW_OVERFLOW_SYNCHRONOUS}};
-  constexpr std::pair<const char*, iow_write_path> kPaths[] = {
-      {"auto", IOW_PATH_AUTO}, {"direct", IOW_PATH_DIRECT}, {"buffered", IOW_PATH_BUFFERED}};
   check_bytes("buffer_bytes", settings.buffer_bytes);
   check_bytes("budget_bytes", settings.budget_bytes);
   iow_write_stream_options options{};
   options.size = sizeof options;
   options.overflow = word_of("overflow", settings.overflow, kOverflows);
-  options.path = word_of("path", settings.path, kPaths);
+  options.path = word_of("path", settings.path, kStreamPaths);
   options.buffer_bytes = static_cast<uint64_t>(settings.buffer_bytes);
   options.budget_bytes = static_cast<uint64_t>(settings.budget_bytes);
   options.depth = settings.depth;
   options.flow = settings.flow;
   return options;
-}
-
-/// After refuse(): waits for the calls under way. A signal ends the wait, and all stays open.
-void wait_for_calls(Users& users, bool is_inherited) {
-  bool unused = is_inherited;  // those that are counted are the parent's
-  while (!unused) {
-    {
-      const WithoutGil released;
-      unused = users.sleep_until_none();
-    }
-    if (PyErr_CheckSignals() != 0) {
-      users.admit();
-      throw nb::python_error();
-    }
-  }
 }
 
 }  // namespace
@@ -136,9 +78,7 @@ Users& OpenStream::begin_use() {
 int OpenStream::create(nb::object path, const nb::bytes& encoded, bool keep, bool exclusive,
                        int64_t expected_bytes) {
   check_bytes("expected_bytes", expected_bytes);
-  if (encoded.size() != std::char_traits<char>::length(encoded.c_str())) {
-    throw nb::value_error("the path contains a null byte");
-  }
+  const char* const name_in_c = path_text(encoded);
   iow_write_file_options options{};
   options.size = sizeof options;
   options.keep = keep ? 1 : 0;
@@ -149,7 +89,7 @@ int OpenStream::create(nb::object path, const nb::bytes& encoded, bool keep, boo
   int file = 0;
   {
     const WithoutGil released;
-    file = iow_write_stream_create(stream_, encoded.c_str(), &options, &text);
+    file = iow_write_stream_create(stream_, name_in_c, &options, &text);
     users.end();
   }
   const std::string why = take_text(text);
@@ -211,6 +151,9 @@ void OpenStream::check_all(int result) {
       }
       why.clear();
     }
+  }
+  if (path.is_none() && failure_of(IOW_ALL_FILES, why) != result) {
+    why.clear();  // else of a file of a spread
   }
   raise_with_text(-result, why, path);
 }
@@ -350,7 +293,7 @@ void StreamFile::sync() {
   call([&](iow_write_stream* stream) { return iow_write_stream_sync(stream, number_); });
 }
 
-void StreamFile::hand_over(iow_lease lease, uint64_t bytes, int64_t offset) {
+nb::object StreamFile::hand_over(iow_lease lease, uint64_t bytes, int64_t offset) {
   try {
     call([&](iow_write_stream*) {
       return offset < 0 ? iow_lease_append(&lease, number_, bytes)
@@ -360,6 +303,7 @@ void StreamFile::hand_over(iow_lease lease, uint64_t bytes, int64_t offset) {
     iow_lease_end(&lease);  // where the call was not made
     throw;
   }
+  return nb::none();
 }
 
 bool StreamFile::ended() const noexcept {
@@ -378,89 +322,36 @@ void StreamFile::end(bool durable) {
 
 void Lease::write(int64_t offset, int64_t bytes) {
   check_offset(offset);
-  hand_over(bytes, offset);
+  nb::cast<LeaseTaker&>(taker_).check_offset_is_free();
+  static_cast<void>(hand_over(bytes, offset));
 }
 
-/// The buffer, which Python cannot reach any more.
-iow_lease Lease::take(int64_t bytes) {
-  const nb::ft_lock_guard guard(lock_);
-  if (raw_.data == nullptr) {
-    throw nb::value_error("the lease was handed over or released");
-  }
-  if (bytes < 0 || static_cast<uint64_t>(bytes) > raw_.bytes) {
-    throw nb::value_error(("nbytes must be 0 to " + std::to_string(raw_.bytes) +
-                           ", the size of the lease, not " + std::to_string(bytes))
-                              .c_str());
-  }
-  if (exports_ != 0) {
-    throw nb::buffer_error(
-        "a view of the lease is in use (a memoryview, a numpy array): delete or release it first");
-  }
-  return std::exchange(raw_, iow_lease{});
-}
-
-void Lease::hand_over(int64_t bytes, int64_t offset) {
-  const iow_lease taken = take(bytes);
-  nb::cast<StreamFile&>(file_).hand_over(taken, static_cast<uint64_t>(bytes), offset);
-}
-
-void Lease::release() {
-  {
-    const nb::ft_lock_guard guard(lock_);
-    if (raw_.data == nullptr) {
-      return;
-    }
-  }
-  iow_lease taken = take(0);
-  iow_lease_end(&taken);
-}
-
-/// After an exception, whose traceback may hold a view: what holds the lease gives it back then.
-void Lease::release_unless_exported() {
+nb::object Lease::hand_over(int64_t bytes, int64_t offset) {
   iow_lease taken{};
   {
     const nb::ft_lock_guard guard(lock_);
-    if (exports_ == 0) {
-      taken = std::exchange(raw_, iow_lease{});
+    check_locked();
+    if (bytes < 0 || static_cast<uint64_t>(bytes) > raw_.bytes) {
+      throw nb::value_error(("nbytes must be 0 to " + std::to_string(raw_.bytes) +
+                             ", the size of the lease, not " + std::to_string(bytes))
+                                .c_str());
     }
+    taken = take_locked();
   }
-  iow_lease_end(&taken);
-}
-
-uint64_t Lease::nbytes() {
-  const nb::ft_lock_guard guard(lock_);
-  return raw_.bytes;
-}
-
-int Lease::get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  const nb::ft_lock_guard guard(lock_);
-  if (raw_.data == nullptr) {
-    view->obj = nullptr;
-    PyErr_SetString(PyExc_ValueError, "the lease was handed over or released");
-    return -1;
-  }
-  const int status =
-      PyBuffer_FillInfo(view, self, raw_.data, static_cast<Py_ssize_t>(raw_.bytes), 0, flags);
-  exports_ += status == 0 ? 1 : 0;
-  return status;
-}
-
-void Lease::release_buffer() {
-  const nb::ft_lock_guard guard(lock_);
-  --exports_;
+  return nb::cast<LeaseTaker&>(taker_).hand_over(taken, static_cast<uint64_t>(bytes), offset);
 }
 
 // ---- LeaseAsk ----------------------------------------------------------------------------------
 
-LeaseAsk::LeaseAsk(nb::object file)
-    : file_(std::move(file)), of_(nb::cast<const StreamFile&>(file_)) {}
+LeaseAsk::LeaseAsk(nb::object taker)
+    : taker_(std::move(taker)), of_(nb::cast<const LeaseTaker&>(taker_)) {}
 
 LeaseAsk::~LeaseAsk() {
   iow_lease_end(&raw_);
 }
 
-LeaseAsk& LeaseAsk::ask(nb::object file) {
-  std::unique_ptr<LeaseAsk> asked(new LeaseAsk(std::move(file)));
+LeaseAsk& LeaseAsk::ask(nb::object taker) {
+  std::unique_ptr<LeaseAsk> asked(new LeaseAsk(std::move(taker)));
   OpenStream& stream = asked->of_.stream();
   Users& users = stream.begin_use();
   if (asked->of_.ended()) {
@@ -514,7 +405,7 @@ nb::object LeaseAsk::result(std::optional<double> timeout_seconds) {
   }
   const nb::ft_lock_guard guard(lock_);
   if (!lease_) {
-    auto lease = std::make_unique<Lease>(file_, raw_);
+    auto lease = std::make_unique<Lease>(taker_, raw_);
     raw_ = {};
     lease_ = nb::cast(lease.release(), nb::rv_policy::take_ownership);
   }
@@ -562,23 +453,9 @@ class AskHandle final : public Awaited {
   LeaseAsk* asked_;
 };
 
-int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  return nb::inst_ptr<Lease>(self)->get_buffer(self, view, flags);
-}
-
-void release_buffer(PyObject* self, Py_buffer* /*view*/) {
-  nb::inst_ptr<Lease>(self)->release_buffer();
-}
-
-PyType_Slot lease_slots[] = {
-    {Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
-    {Py_bf_releasebuffer, reinterpret_cast<void*>(&release_buffer)},
-    {0, nullptr},
-};
-
 void bind_lease(nb::module_& module) {
   nb::class_<Lease> type(
-      module, "Lease", nb::type_slots(lease_slots),
+      module, "Lease", nb::type_slots(LentBufferSlots<Lease>::slots),
       "Memory of a write stream to fill: a writable buffer of bytes, for numpy.frombuffer(),\n"
       "memoryview() and all that takes buffers. It begins at a multiple of 4096.\n\n"
       "append() or write() hand it over, and release() gives it back unwritten, as does the end "
@@ -586,20 +463,7 @@ void bind_lease(nb::module_& module) {
       "view of it is\nin use, and it stays leased then.");
   type.def("append", &Lease::append, nb::arg("nbytes"));
   type.def("write", &Lease::write, nb::arg("offset"), nb::arg("nbytes"));
-  type.def("release", &Lease::release);
-  type.def_prop_ro("nbytes", &Lease::nbytes);
-  type.def("__len__", &Lease::nbytes);
-  type.def("__enter__", [](nb::handle_t<Lease> self) { return nb::borrow(self); });
-  type.def(
-      "__exit__",
-      [](Lease& self, nb::handle kind, nb::handle, nb::handle) {
-        if (kind.is_none()) {
-          self.release();
-        } else {
-          self.release_unless_exported();
-        }
-      },
-      nb::arg("kind").none(), nb::arg("error").none(), nb::arg("traceback").none());
+  bind_lent_buffer(type);
 
   nb::class_<AskHandle, Awaited> ask(module, "LeaseAsk");
   ask.def("done", [](const AskHandle& self) { return self->ending().done(); });
@@ -640,23 +504,25 @@ void bind_streams(nb::module_& module) {
   stream.def("stats", &OpenStream::stats);
   stream.def_prop_ro("closed", &OpenStream::closed);
 
-  nb::class_<StreamFile> file(module, "StreamFile");
+  nb::class_<LeaseTaker> taker(module, "LeaseTaker");
+  taker.def("alease", [](nb::handle_t<LeaseTaker> self) {
+    return AskHandle(LeaseAsk::ask(nb::borrow(self)));
+  });
+  taker.def(
+      "lease",
+      [](nb::handle_t<LeaseTaker> self, std::optional<double> timeout) {
+        const AskHandle asked(LeaseAsk::ask(nb::borrow(self)));
+        return asked->result(timeout);  // gives the place in line up where it throws
+      },
+      nb::arg("timeout").none() = nb::none());
+
+  nb::class_<StreamFile, LeaseTaker> file(module, "StreamFile");
   file.def(
       "write", [](StreamFile& self, nb::handle data, int64_t offset) { self.copy(data, offset); },
       nb::arg("data"), nb::arg("offset"));
   file.def(
       "append", [](StreamFile& self, nb::handle data) { self.copy(data, std::nullopt); },
       nb::arg("data"));
-  file.def("alease", [](nb::handle_t<StreamFile> self) {
-    return AskHandle(LeaseAsk::ask(nb::borrow(self)));
-  });
-  file.def(
-      "lease",
-      [](nb::handle_t<StreamFile> self, std::optional<double> timeout) {
-        const AskHandle asked(LeaseAsk::ask(nb::borrow(self)));
-        return asked->result(timeout);  // gives the place in line up where it throws
-      },
-      nb::arg("timeout").none() = nb::none());
   file.def("flush", &StreamFile::flush);
   file.def("sync", &StreamFile::sync);
   file.def("end", &StreamFile::end, nb::arg("durable"));

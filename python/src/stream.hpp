@@ -16,6 +16,7 @@
 
 #include "file.hpp"
 #include "ioweave/streams.h"
+#include "lent_buffer.hpp"
 #include "module.hpp"
 #include "transfer.hpp"
 
@@ -78,8 +79,25 @@ class OpenStream {
   std::map<int, std::shared_ptr<StreamFileName>> files_;  ///< that have not ended
 };
 
+/// What takes leases of a stream: a file of it, or a spread.
+class LeaseTaker {
+ public:
+  LeaseTaker() = default;
+  virtual ~LeaseTaker() = default;
+  LeaseTaker(const LeaseTaker&) = delete;
+  LeaseTaker& operator=(const LeaseTaker&) = delete;
+
+  /// Hands a lease over; a negative offset appends. Returns what append() returns.
+  virtual nb::object hand_over(iow_lease lease, uint64_t bytes, int64_t offset) = 0;
+  /// Throws ValueError where the caller must not choose the offset.
+  virtual void check_offset_is_free() const {}
+  [[nodiscard]] virtual bool ended() const noexcept = 0;
+  [[nodiscard]] virtual OpenStream& stream() const noexcept = 0;
+  [[nodiscard]] virtual const FileName& name() const noexcept = 0;
+};
+
 /// A file of a stream.
-class StreamFile {
+class StreamFile final : public LeaseTaker {
  public:
   StreamFile(nb::object stream, int number);
 
@@ -87,12 +105,11 @@ class StreamFile {
   void flush();
   void sync();
   void end(bool durable);
-  [[nodiscard]] bool ended() const noexcept;
-  /// Hands a lease over; a negative offset appends.
-  void hand_over(iow_lease lease, uint64_t bytes, int64_t offset);
+  [[nodiscard]] bool ended() const noexcept override;
+  nb::object hand_over(iow_lease lease, uint64_t bytes, int64_t offset) override;
 
-  [[nodiscard]] OpenStream& stream() const noexcept { return stream_; }
-  [[nodiscard]] const FileName& name() const noexcept { return names_->name; }
+  [[nodiscard]] OpenStream& stream() const noexcept override { return stream_; }
+  [[nodiscard]] const FileName& name() const noexcept override { return names_->name; }
 
  private:
   /// Calls without the GIL, while file and stream stay open, and throws its error.
@@ -106,39 +123,25 @@ class StreamFile {
 };
 
 /// A buffer of a stream, which Python may fill.
-class Lease {
+class Lease : public LentBuffer<iow_lease, &iow_lease_end> {
  public:
-  Lease(nb::object file, const iow_lease& raw) : file_(std::move(file)), raw_(raw) {}
-  ~Lease() { iow_lease_end(&raw_); }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
+  Lease(nb::object taker, const iow_lease& raw)
+      : LentBuffer(raw, "the lease was handed over or released"), taker_(std::move(taker)) {}
 
-  void append(int64_t bytes) { hand_over(bytes, -1); }
+  nb::object append(int64_t bytes) { return hand_over(bytes, -1); }
   void write(int64_t offset, int64_t bytes);
-  /// Gives the memory back; throws BufferError while it is exported.
-  void release();
-  void release_unless_exported();
-  [[nodiscard]] uint64_t nbytes();
-
-  // The buffer protocol; -1 with an exception.
-  int get_buffer(PyObject* self, Py_buffer* view, int flags);
-  void release_buffer();
 
  private:
-  void hand_over(int64_t bytes, int64_t offset);
-  [[nodiscard]] iow_lease take(int64_t bytes);
+  nb::object hand_over(int64_t bytes, int64_t offset);
 
-  const nb::object file_;
-  nb::ft_mutex lock_;
-  iow_lease raw_;
-  uint32_t exports_ = 0;
+  const nb::object taker_;
 };
 
 /// Somebody's wait for a lease. Two own it: its handle in Python, and the core until its end.
 class LeaseAsk final : public Remains {
  public:
   /// Asked for; throws OSError. The caller owes an abandon().
-  static LeaseAsk& ask(nb::object file);
+  static LeaseAsk& ask(nb::object taker);
   ~LeaseAsk() override;
 
   [[nodiscard]] Ending& ending() noexcept { return ending_; }
@@ -153,14 +156,14 @@ class LeaseAsk final : public Remains {
  private:
   enum Phase : uint32_t { kAsked, kLeased, kCancelled, kStreamClosed };
 
-  explicit LeaseAsk(nb::object file);
+  explicit LeaseAsk(nb::object taker);
   static void on_leased(iow_lease lease, void* user) noexcept;
   void let_go() override { drop(); }
   void drop() noexcept;
   bool go_to(Phase phase) noexcept;
 
-  nb::object file_;
-  const StreamFile& of_;
+  nb::object taker_;
+  const LeaseTaker& of_;
   Ending ending_;
   std::atomic<uint32_t> phase_ = kAsked;
   std::atomic<int> owners_ = 2;

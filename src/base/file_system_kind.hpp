@@ -31,6 +31,25 @@ inline bool is_memory_file_system(int fd) noexcept {
   }
 }
 
+/// Returns true for file systems of a disk that one machine has for itself: who writes its files
+/// does so through this machine's page cache.
+inline bool is_local_file_system(int fd) noexcept {
+  struct statfs status {};
+  if (fstatfs(fd, &status) != 0) {
+    return false;
+  }
+  switch (static_cast<unsigned long>(status.f_type)) {
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+      return true;
+    default:
+      return false;
+  }
+}
+
 inline bool is_fuse(int fd) noexcept {
   struct statfs status {};
   return fstatfs(fd, &status) == 0 && status.f_type == FUSE_SUPER_MAGIC;

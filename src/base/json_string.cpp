@@ -4,7 +4,7 @@ namespace ioweave {
 namespace {
 
 /// The length of the UTF-8 sequence at the beginning of `text`, 0 where there is none.
-size_t utf8_length(std::string_view text) {
+size_t utf8_length(std::string_view text) noexcept {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);
   if (first < 0x80) {
@@ -26,6 +26,17 @@ size_t utf8_length(std::string_view text) {
 }
 
 }  // namespace
+
+bool is_utf8(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    if (length == 0) {
+      return false;
+    }
+    text.remove_prefix(length);
+  }
+  return true;
+}
 
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';

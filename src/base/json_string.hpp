@@ -9,4 +9,7 @@ namespace ioweave {
 /// readers of JSON refuse a whole text for one such byte.
 void append_json_string(std::string& out, std::string_view text);
 
+/// Whether append_json_string() loses nothing of `text`.
+[[nodiscard]] bool is_utf8(std::string_view text) noexcept;
+
 }  // namespace ioweave

@@ -312,6 +312,15 @@ constexpr const char* kStatExamples = R"(Examples:
   ioweave stat -v -- make -j8                  more files
   ioweave stat --json=stat.json -- ./simulate  the text, and the same as JSON in a file)";
 
+constexpr const char* kAdviseExamples = R"(Examples:
+  ioweave advise -- ./simulate input.dat       observe one run and predict
+  ioweave advise -o run.jsonl -- ./simulate    the same, and keep what was observed
+  ioweave advise run.jsonl                     predict from a run file of `ioweave stat -o`
+  ioweave advise --verify run.jsonl            run the advice; predicted beside measured
+  ioweave advise --verify run.jsonl -- ./new   the same with the program as it was changed
+
+Exit code: 0; 125 if nothing can be predicted; that of the program if it could not be started.)";
+
 constexpr const char* kDoctorExamples = R"(Examples:
   ioweave doctor                               this machine and installation
   ioweave doctor /scratch                      also tries real I/O in that folder
@@ -386,6 +395,57 @@ std::optional<int> parse_stat(Arguments arguments, RunOptions& options) {
                         "ioweave stat [OPTIONS] [--] PROGRAM [ARGUMENT...]", kStatExamples);
   add_run_options(parser, true);
   return parse_program(parser, "stat", arguments, options);
+}
+
+std::optional<int> parse_advise(Arguments arguments, AdviseOptions& options) {
+  RunParser parser;
+  parser.app = make_app(
+      "Observes one run of an unchanged program and predicts how long it would take if its I/O "
+      "overlapped its computation: by prefetching, by writing behind, by both.",
+      "ioweave advise [OPTIONS] RUN-FILE | -- PROGRAM [ARGUMENT...]", kAdviseExamples);
+  add_run_options(parser, true);
+  bool no_probe = false;
+  parser.app->add_flag("--verify", options.verify,
+                       help_lines("Run the advice, with cold input, and print predicted beside "
+                                  "measured"));
+  parser.app
+      ->add_option("--svg", options.picture,
+                   help_lines("Write a picture of the time over the number of buffers"))
+      ->type_name("FILE");
+  parser.app->add_flag("--no-probe", no_probe,
+                       help_lines("Do not read from the program's input to learn how fast its "
+                                  "device is"));
+  // One word alone, or before "--", is a run file.
+  const auto* const dashes = std::ranges::find_if(arguments, [](const char* word) {
+                               return word == std::string("--");
+                             }).base();
+  const auto before = static_cast<size_t>(dashes - arguments.data());
+  std::vector<std::string> own;
+  std::vector<std::string> words;
+  std::string mistake = split_words(*parser.app, arguments.first(before), own, words);
+  if (!mistake.empty()) return refuse("advise", mistake);
+  if (const auto code = parse_with(*parser.app, "advise", std::move(own))) return code;
+  mistake = take_settings(parser, options.run.settings);
+  if (!mistake.empty()) return refuse("advise", mistake);
+  std::vector<std::string> program;
+  if (before < arguments.size()) {
+    const Arguments rest = arguments.subspan(before + 1);
+    program.assign(rest.begin(), rest.end());
+  }
+  if (words.size() > 1) return refuse("advise", "put '--' before the program");
+  if (words.empty() && program.empty()) return refuse("advise", "no run file or program was given");
+  if (words.empty()) {
+    options.run.command = std::move(program);
+  } else {
+    options.run_file = words.front();
+    options.changed = std::move(program);
+    if (!options.changed.empty()) options.verify = true;
+  }
+  options.probe = !no_probe;
+  options.run.json = parser.json->count() > 0;
+  options.run.json_file = parser.json_file == "-" ? "" : parser.json_file;
+  options.run.keep_run_directory = parser.keep;
+  return std::nullopt;
 }
 
 std::optional<int> parse_doctor(Arguments arguments, DoctorOptions& options) {

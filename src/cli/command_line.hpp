@@ -25,6 +25,15 @@ struct RunOptions {
   unsigned verbose = 0;
 };
 
+struct AdviseOptions {
+  RunOptions run;                    ///< its command is empty if a run file is given
+  std::string run_file;              ///< empty: the program is observed now
+  std::vector<std::string> changed;  ///< behind a run file: the program as it was changed
+  std::string picture;               ///< write the picture there; empty: none
+  bool verify = false;
+  bool probe = true;
+};
+
 struct ReportOptions {
   std::string run_file;
   bool verbose = false;
@@ -67,6 +76,7 @@ struct MeasureOptions {
 // 0 after printing help, 125 after naming a mistake and the nearest correct word.
 [[nodiscard]] std::optional<int> parse_run(Arguments arguments, RunOptions& options);
 [[nodiscard]] std::optional<int> parse_stat(Arguments arguments, RunOptions& options);
+[[nodiscard]] std::optional<int> parse_advise(Arguments arguments, AdviseOptions& options);
 [[nodiscard]] std::optional<int> parse_report(Arguments arguments, ReportOptions& options);
 [[nodiscard]] std::optional<int> parse_doctor(Arguments arguments, DoctorOptions& options);
 [[nodiscard]] std::optional<int> parse_config(Arguments arguments, ConfigOptions& options);

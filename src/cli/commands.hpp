@@ -7,6 +7,7 @@ namespace ioweave::cli {
 // The subcommands. Each gets the arguments after its name and returns the exit code.
 [[nodiscard]] int run_command(Arguments arguments);
 [[nodiscard]] int stat_command(Arguments arguments);
+[[nodiscard]] int advise_command(Arguments arguments);
 [[nodiscard]] int doctor_command(Arguments arguments);
 [[nodiscard]] int config_command(Arguments arguments);
 [[nodiscard]] int path_command(Arguments arguments);

@@ -39,6 +39,11 @@ size_t width_of(std::string_view text) {
 
 }  // namespace
 
+uint64_t whole(double number) noexcept {
+  constexpr double kMost = 9223372036854775808.0;
+  return number < kMost ? static_cast<uint64_t>(number) : uint64_t{1} << 63;
+}
+
 std::string bytes_text(uint64_t bytes) {
   constexpr std::array<const char*, 6> kUnits{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes == 0) return "-";

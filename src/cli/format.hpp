@@ -9,6 +9,9 @@
 
 namespace ioweave::cli {
 
+/// Returns a number that is not negative without its fraction; at most 2^63.
+[[nodiscard]] uint64_t whole(double number) noexcept;
+
 [[nodiscard]] std::string bytes_text(uint64_t bytes);    ///< "1.5 GiB", "-" for none
 [[nodiscard]] std::string seconds_text(double seconds);  ///< "12.310 s"
 [[nodiscard]] std::string percent_text(double share);    ///< 0.774 -> "77 %", 0.004 -> "0.4 %"

@@ -20,6 +20,7 @@ constexpr const char* kInstalledLibraries = "/" IOWEAVE_BIN_TO_LIB;
 constexpr const char* kInstalledTiom = "/" IOWEAVE_BIN_TO_LIBEXEC "/ioweave/ioweave-tiom";
 constexpr const char* kBuiltTiom = "/../../apps/tiom/ioweave-tiom";
 constexpr const char* kBuiltPreload = "/../calls/preload/";
+constexpr const char* kBuiltMpiio = "/../calls/mpiio/";
 
 std::string canonical_path(const std::string& path) {
   const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), &free);
@@ -52,6 +53,17 @@ std::string locate_preload(std::string& why) {
   why += is_chosen ? std::string("Correct or unset ") + kPreloadVariable
                    : std::string("Install Ioweave as a whole, or name the library in ") +
                          kPreloadVariable;
+  return {};
+}
+
+/// One that was built: not every installation has it.
+std::string locate_mpiio(const char* name, std::string& why) {
+  for (const std::string& folder :
+       {std::string(kInstalledLibraries) + "/ioweave/", std::string(kBuiltMpiio)}) {
+    std::string found = canonical_path(own_folder() + folder + name);
+    if (!found.empty() && is_loadable_library(found, why)) return found;
+  }
+  why = std::string(name) + " was not found: it was not built, for want of that MPI";
   return {};
 }
 
@@ -93,6 +105,10 @@ std::string locate(Location location, std::string& why) {
       return locate_folder("/pkgconfig", "/ioweave.pc", why);
     case Location::tiom:
       return locate_tiom(why);
+    case Location::mpiio_openmpi:
+      return locate_mpiio("libioweave_mpiio_openmpi.so", why);
+    case Location::mpiio_mpich:
+      return locate_mpiio("libioweave_mpiio_mpich.so", why);
   }
   return {};
 }

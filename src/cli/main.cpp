@@ -21,8 +21,9 @@ struct Command {
   int (*function)(Arguments);
 };
 
-constexpr std::array<Command, 8> kCommands{{{"run", &ioweave::cli::run_command},
+constexpr std::array<Command, 9> kCommands{{{"run", &ioweave::cli::run_command},
                                             {"stat", &ioweave::cli::stat_command},
+                                            {"advise", &ioweave::cli::advise_command},
                                             {"report", &ioweave::cli::report_command},
                                             {"doctor", &ioweave::cli::doctor_command},
                                             {"config", &ioweave::cli::config_command},
@@ -39,6 +40,7 @@ Usage: ioweave COMMAND [OPTIONS] ...
 Commands:
   run      run a program and hide its I/O behind its computation
   stat     run a program unchanged and report its I/O
+  advise   predict what overlapping I/O and computation would gain a program
   report   print the summary of a run file
   doctor   check what Ioweave can use here, what is missing and who can fix it
   config   show or explain settings
@@ -54,6 +56,7 @@ Examples:
   ioweave run -- ./simulate input.dat
   ioweave run -o run.jsonl --policy overlap -- ./simulate input.dat
   ioweave stat -- ./simulate input.dat
+  ioweave advise -- ./simulate input.dat
   ioweave report run.jsonl
   ioweave doctor /scratch
   ioweave config explain /scratch/run7.h5

@@ -18,8 +18,10 @@
 #include <unistd.h>
 
 #include "base/atomic_file.hpp"
+#include "base/clock.hpp"
 #include "cli/launch.hpp"
 #include "cli/locations.hpp"
+#include "cli/mpi_program.hpp"
 #include "cli/output.hpp"
 #include "cli/program.hpp"
 #include "cli/remarks.hpp"
@@ -30,6 +32,7 @@
 #include "config/names.hpp"
 #include "engine/backend.hpp"
 #include "stats/run_file.hpp"
+#include "stream/prefetch/position_recorder.hpp"
 #include "stream/prefetch/watcher.hpp"
 
 namespace ioweave::cli {
@@ -125,14 +128,24 @@ void prepare_directory(Run& run) {
   if (run.options.keep_run_directory) run.directory->keep();
 }
 
-/// Returns LD_PRELOAD with the library in front, unless it is there already (a run within a run).
-std::string preload_list(const std::string& entry) {
-  const std::string before = variable(kPreload);
-  if (before.empty()) return entry;
+/// Puts a library in front of a list, unless it is there already (a run within a run).
+std::string with_first(const std::string& entry, const std::string& list) {
   const bool is_first =
-      before.starts_with(entry) &&
-      (before.size() == entry.size() || std::strchr(" :", before[entry.size()]) != nullptr);
-  return is_first ? before : entry + ":" + before;
+      list.starts_with(entry) &&
+      (list.size() == entry.size() || std::strchr(" :", list[entry.size()]) != nullptr);
+  if (list.empty() || is_first) return is_first ? list : entry;
+  return entry + ":" + list;
+}
+
+/// Returns LD_PRELOAD with the interposer in front. Files that MPI opens are its library's to read
+/// ahead of, where reads are to be overlapped.
+std::string preload_list(const Run& run, const std::string& entry) {
+  std::string before = variable(kPreload);
+  if (with_first(entry, before) == before) return before;
+  const std::string mpiio = run.report.config.policy == config::RunPolicy::overlap
+                                ? find_mpiio_library(run.program)
+                                : std::string{};
+  return with_first(entry, mpiio.empty() ? before : with_first(mpiio, before));
 }
 
 /// Returns the options of AddressSanitizer. A program built with it requires its own library to
@@ -152,7 +165,7 @@ std::vector<std::string> added_variables(Run& run) {
                        ". Install Ioweave under a path without blanks, ':' and '$'.";
     return {};
   }
-  return {std::string(kPreload) + "=" + preload_list(entry),
+  return {std::string(kPreload) + "=" + preload_list(run, entry),
           std::string(kSanitizer) + "=" + sanitizer_options(),
           std::string(config::kRunDirVariable) + "=" + run.directory->path()};
 }
@@ -199,7 +212,8 @@ void complete_report(Run& run) {
   report.remarks = run.unobservable.empty() ? remarks_on(report, run.program)
                                             : std::vector<std::string>{run.unobservable};
   for (std::string& remark : run.remarks) report.remarks.push_back(std::move(remark));
-  const bool leaves_file = !run.settings[config::Key::output].text.empty() || run.options.json;
+  const bool leaves_file = !run.settings[config::Key::output].text.empty() || run.options.json ||
+                           run.kind.on_report != nullptr;
   if (!leaves_file) return;
   report.machine = this_machine();
   add_file_systems(report);
@@ -208,10 +222,11 @@ void complete_report(Run& run) {
 void publish(const Run& run) {
   const std::string& output = run.settings[config::Key::output].text;
   if (!output.empty()) write_report(output, stats::run_file_text(run.report), "run file");
-  if (!run.options.json_file.empty()) {
+  if (!run.options.json_file.empty() && !run.kind.on_report) {
     write_report(run.options.json_file, stats::report_json(run.report), "JSON report");
   }
-  if (run.is_quiet()) return;
+  if (run.kind.on_report) run.kind.on_report(run.report);
+  if (run.is_quiet() || run.kind.on_report) return;
   const bool json_for_text = run.options.json && run.options.json_file.empty();
   print_error(json_for_text ? stats::report_json(run.report)
                             : run.kind.text(run.report, detail_of(run)));
@@ -246,10 +261,18 @@ int run_program(const RunOptions& options, const RunKind& kind) {
   request.on_tick = [&] { gather(false); };
   stream::Watcher watcher(run.report.config, run.directory ? run.directory->path() : "",
                           std::move(run.devices));
-  request.on_start = [&](pid_t program) { watcher.start(program); };
+  stream::PositionRecorder recorder;
+  request.on_start = [&](pid_t program) {
+    watcher.start(program);
+    if (kind.records_positions) recorder.start(program);
+  };
   run.report.started = utc_now();
+  run.report.start_ns = now_ns();
   const LaunchResult result = launch(request);
   for (stats::PrefetchReport& prefetch : watcher.stop()) gatherer.add(std::move(prefetch));
+  if (kind.records_positions) {
+    for (stats::FileReport& file : recorder.stop()) gatherer.add_seen(std::move(file));
+  }
   gather(true);
   std::move(gatherer).finish(run.report);
   if (!options.keep_run_directory) run.directory = nullptr;

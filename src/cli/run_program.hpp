@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "cli/command_line.hpp"
@@ -10,10 +11,12 @@ namespace ioweave::cli {
 
 /// The differences between `run` and `stat`.
 struct RunKind {
-  bool observe_only = false;  ///< policy off and no rules, whatever the settings are
+  bool observe_only = false;       ///< policy off and no rules, whatever the settings are
+  bool records_positions = false;  ///< record what the interposer does not see of reads
   std::string (*text)(const stats::RunReport&, const Detail&) = &summary_text;
-  Detail brief;    ///< without -v
-  Detail verbose;  ///< with -v; -vv shows everything
+  std::function<void(const stats::RunReport&)> on_report;  ///< takes the complete report, too
+  Detail brief;                                            ///< without -v
+  Detail verbose;                                          ///< with -v; -vv shows everything
 };
 
 /// Runs the program under the interposer and prints the report. Returns the exit code.

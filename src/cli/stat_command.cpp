@@ -8,6 +8,7 @@ int stat_command(Arguments arguments) {
   if (const auto code = parse_stat(arguments, options)) return *code;
   RunKind kind;
   kind.observe_only = true;
+  kind.records_positions = true;
   kind.text = &stat_text;
   kind.brief = {.files = 10, .remarks = 3, .small_files = true};
   kind.verbose = {.files = 100, .remarks = 10, .small_files = true};

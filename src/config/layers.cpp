@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/nearest_name.hpp"
+#include "config/mpiio_variables.hpp"
 #include "config/task_variables.hpp"
 
 namespace ioweave::config {
@@ -20,8 +21,12 @@ constexpr std::string_view kPrefix = "IOWEAVE_";
 constexpr off_t kLargestFile = 1 << 20;
 
 /// Variables that are ours and no settings.
-constexpr std::array<std::string_view, 3> kOtherVariables{kRulesVariable, kRunDirVariable,
-                                                          "IOWEAVE_PRELOAD_PATH"};
+std::vector<std::string_view> other_variables() {
+  std::vector<std::string_view> known{kRulesVariable, kRunDirVariable, "IOWEAVE_PRELOAD_PATH"};
+  known.insert(known.end(), kTaskVariables.begin(), kTaskVariables.end());
+  known.insert(known.end(), kMpiioVariables.begin(), kMpiioVariables.end());
+  return known;
+}
 
 const Setting* setting_of_variable(std::string_view variable) {
   for (const Setting& each : settings()) {
@@ -34,9 +39,10 @@ Origin origin_of(std::string_view variable) {
   return {LayerKind::environment, std::string(variable)};
 }
 
-void warn_of_misspelt(std::string_view variable, Layer& layer) {
-  std::vector<std::string_view> known(kOtherVariables.begin(), kOtherVariables.end());
-  known.insert(known.end(), kTaskVariables.begin(), kTaskVariables.end());
+/// Unless it is one of the `known`, which are no settings.
+void warn_of_misspelt(std::string_view variable, std::vector<std::string_view> known,
+                      Layer& layer) {
+  if (std::ranges::find(known, variable) != known.end()) return;
   for (const Setting& each : settings()) known.push_back(each.variable);
   // Without the prefix, which all share and which would make everything look near.
   for (std::string_view& name : known) name.remove_prefix(kPrefix.size());
@@ -118,9 +124,8 @@ Layer environment_layer(const char* const* environment, const std::string& worki
                    std::ranges::find(former_settings(), name, &FormerSetting::variable);
                former != former_settings().end()) {
       layer.entries.push_back({std::string(former->name), "", origin_of(name)});
-    } else if (std::ranges::find(kOtherVariables, name) == kOtherVariables.end() &&
-               std::ranges::find(kTaskVariables, name) == kTaskVariables.end()) {
-      warn_of_misspelt(name, layer);
+    } else {
+      warn_of_misspelt(name, other_variables(), layer);
     }
   }
   return layer;

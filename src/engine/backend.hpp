@@ -40,6 +40,7 @@ inline constexpr uint64_t kMaxTransferBytes = 0x7ffff000;
 /// the completion has been reaped. The backend reads the first group and uses the second freely.
 struct Operation {
   Op op = Op::nop;
+  bool hand_over = false;     ///< to a kernel thread, where the backend would try without one first
   uint16_t fixed_buffer = 0;  ///< slot of the service's buffer table that holds `buffer`; 0: none
   uint16_t fixed_file = 0;    ///< slot of the service's file table that holds `fd`; 0: none
   int32_t fd = -1;

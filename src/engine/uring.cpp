@@ -242,6 +242,7 @@ void UringLane::fill(io_uring_sqe& sqe, const Operation& operation) noexcept {
       return;
   }
   sqe.off = static_cast<uint64_t>(operation.offset);
+  if (operation.hand_over) sqe.flags |= IOSQE_ASYNC;
   if ((operation.fixed_buffer | operation.fixed_file) != 0) use_slots(sqe, operation);
 }
 

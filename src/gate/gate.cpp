@@ -66,6 +66,30 @@ int64_t Gate::add_flow(const policy::FlowConfig& config, std::string& why) {
   return id;
 }
 
+int64_t Gate::device_like(const policy::DeviceConfig& config, std::string& why) {
+  {
+    const std::lock_guard guard(lock_);
+    for (uint32_t id = 0; id < devices_known_; ++id) {
+      if (policy_.device(id) == config) {
+        return id;
+      }
+    }
+  }
+  return add_device(config, why);
+}
+
+int64_t Gate::flow_like(const policy::FlowConfig& config, std::string& why) {
+  {
+    const std::lock_guard guard(lock_);
+    for (uint32_t id = 0; id < flows_known_.load(std::memory_order_relaxed); ++id) {
+      if (policy_.flow(id) == config) {
+        return id;
+      }
+    }
+  }
+  return add_flow(config, why);
+}
+
 /// A new flow may stand above older ones, which then have to ask.
 void Gate::refresh_direct_flows() {
   const uint32_t known = flows_known_.load(std::memory_order_relaxed) + 1;

@@ -73,6 +73,10 @@ class Gate {
   [[nodiscard]] int64_t add_device(const policy::DeviceConfig& config, std::string& why,
                                    bool is_measured = false);
   [[nodiscard]] int64_t add_flow(const policy::FlowConfig& config, std::string& why);
+  /// As add_device() and add_flow(), but returns what was added with this very configuration, if
+  /// there is such: for those who need one of a kind each time they are opened.
+  [[nodiscard]] int64_t device_like(const policy::DeviceConfig& config, std::string& why);
+  [[nodiscard]] int64_t flow_like(const policy::FlowConfig& config, std::string& why);
 
   [[nodiscard]] bool knows_device(uint32_t device) noexcept {
     const std::lock_guard guard(lock_);
@@ -211,6 +215,25 @@ class Gate {
   std::atomic<uint64_t> held_{0};
   std::array<Device, kMaxDevices> devices_;
   std::array<Flow, kMaxFlows> flows_;
+};
+
+/// Foreground activity of a flow's device while this lives.
+class Activity {
+ public:
+  Activity(Gate& gate, uint32_t flow) noexcept
+      : gate_(gate), device_(gate.device_of(flow)), is_counted_(gate.begin_activity(device_)) {}
+  ~Activity() {
+    if (is_counted_) {
+      gate_.end_activity(device_);
+    }
+  }
+  Activity(const Activity&) = delete;
+  Activity& operator=(const Activity&) = delete;
+
+ private:
+  Gate& gate_;
+  const policy::DeviceId device_;
+  const bool is_counted_;
 };
 
 }  // namespace ioweave::gate

@@ -26,6 +26,10 @@ double prefetch_s(const Items& items) {
   return pipeline_s(items, std::max(items.read_s, items.compute_s) + items.write_s);
 }
 
+double prefetch_apart_s(const Items& items) {
+  return pipeline_s(items, std::max(items.read_s, items.compute_s + items.write_s));
+}
+
 double hideable_read_s(const Items& items) {
   return items.count == 0 ? 0 : static_cast<double>(items.count - 1) * items.read_s;
 }

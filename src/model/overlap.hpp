@@ -31,6 +31,10 @@ struct Items {
 /// limit of 2 is that of PPIS, equation 9.
 [[nodiscard]] double prefetch_s(const Items& items);
 
+/// The same where reads do not meet the writes, which are on another device:
+/// R + C + W + (n-1) max(R, C + W). Exact.
+[[nodiscard]] double prefetch_apart_s(const Items& items);
+
 /// The part of the read time that computation can cover: all but the first item's, (n-1) R. That
 /// is 1 - 1/n of it. `prefetch_s` saves all of this where C >= R.
 [[nodiscard]] double hideable_read_s(const Items& items);

@@ -353,19 +353,7 @@ int Service::cancel(iow_request& request) noexcept {
     return -EALREADY;
   }
   journey.cancel_wanted.store(true, std::memory_order_seq_cst);  // against Pump::submit_one()
-  const bool withdrawn = journey.station.load(std::memory_order_relaxed) == Station::held &&
-                         gate_.withdraw(journey.admission);
-  if (withdrawn) {
-    journey.station.store(Station::none, std::memory_order_relaxed);
-    journey.managed = false;
-  }
-  if (withdrawn && !runs_on_poll(request)) {
-    post(request);  // the pump ends it: its callback runs there
-    return 0;
-  }
-  if (withdrawn) {
-    request.result = -ECANCELED;
-    finish_request(request, inline_counters_);
+  if (withdraw_held(request)) {
     return 0;
   }
   if (Lane* const lane = journey.lane.load(std::memory_order_acquire); lane != nullptr) {
@@ -388,6 +376,31 @@ int Service::cancel(iow_request& request) noexcept {
     }
   }
   return -EALREADY;
+}
+
+bool Service::cancel_if_held(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  return !is_inherited() && !journey.event.done() && !journey.event.idle() &&
+         withdraw_held(request);
+}
+
+/// Ends the request with -ECANCELED if the gate still holds it back.
+bool Service::withdraw_held(iow_request& request) noexcept {
+  Journey& journey = journey_of(request);
+  if (journey.station.load(std::memory_order_relaxed) != Station::held ||
+      !gate_.withdraw(journey.admission)) {
+    return false;
+  }
+  journey.cancel_wanted.store(true, std::memory_order_relaxed);  // for the pump
+  journey.station.store(Station::none, std::memory_order_relaxed);
+  journey.managed = false;
+  if (!runs_on_poll(request)) {
+    post(request);  // the pump ends it: its callback runs there
+  } else {
+    request.result = -ECANCELED;
+    finish_request(request, inline_counters_);
+  }
+  return true;
 }
 
 /// As Backend::cancel.

@@ -6,7 +6,8 @@
 namespace ioweave::service {
 namespace {
 
-constexpr unsigned kKnownFlags = IOW_MORE | IOW_NOWAIT | IOW_CALLBACK_ON_POLL | IOW_EXACT;
+constexpr unsigned kKnownFlags =
+    IOW_MORE | IOW_NOWAIT | IOW_CALLBACK_ON_POLL | IOW_EXACT | IOW_ASYNC;
 
 /// -EAGAIN from a descriptor that is non-blocking for its own reasons must reach the caller; from
 /// the kernel's passing shortages it goes away.
@@ -133,6 +134,7 @@ void load_operation(iow_request& request) noexcept {
   operation.fixed_buffer = request.fixed_buffer;
   operation.fixed_file = request.fixed_file;
   operation.fd = request.fd;
+  operation.hand_over = (request.flags & IOW_ASYNC) != 0;
   operation.offset = request.offset == engine::kCurrentPosition
                          ? engine::kCurrentPosition
                          : request.offset + static_cast<int64_t>(done);

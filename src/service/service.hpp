@@ -83,6 +83,9 @@ class Service final : private gate::Executor, private OperationClient, private L
   [[nodiscard]] int wait(iow_request& request, int64_t timeout_ns) noexcept;
   [[nodiscard]] int poll(unsigned min, int64_t timeout_ns) noexcept;
   [[nodiscard]] int cancel(iow_request& request) noexcept;
+  /// Cancels the request only if the gate still holds it back: true, and it ends with -ECANCELED.
+  /// The caller knows that it has been submitted, and that its memory is not used anew.
+  [[nodiscard]] bool cancel_if_held(iow_request& request) noexcept;
 
   /// One blocking operation, continued until done, end of file or error: pauses the task where the
   /// caller is one, of a runtime that can; otherwise on the calling thread. Bytes, 0 or -errno.
@@ -166,6 +169,7 @@ class Service final : private gate::Executor, private OperationClient, private L
   unsigned collect_elsewhere(Lane& lane) noexcept;
   bool look_after_own_lane() noexcept;
   [[nodiscard]] int64_t patience_elsewhere(int64_t left_ns) noexcept;
+  [[nodiscard]] bool withdraw_held(iow_request& request) noexcept;
   [[nodiscard]] int cancel_in_pumps(engine::Operation& operation) noexcept;
 
   // Tasks.

@@ -1,5 +1,6 @@
 #include "stats/run_file.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include <nlohmann/json.hpp>
@@ -74,37 +75,73 @@ Json run_json(const RunReport& report) {
           {"config", config_json(report.config)}};
 }
 
+bool has_any(const std::vector<uint64_t>& calls) {
+  return std::ranges::any_of(calls, [](uint64_t count) { return count > 0; });
+}
+
+Json transfers_json(const std::vector<uint64_t>& calls, const std::vector<uint64_t>& bytes,
+                    const std::vector<double>& seconds, const std::vector<uint64_t>& turns) {
+  return {{"calls", calls}, {"bytes", bytes}, {"seconds", seconds}, {"turns", turns}};
+}
+
+Json series_json(const std::vector<Series>& list) {
+  Json all = Json::array();
+  for (const Series& series : list) {
+    Json entry{{"pid", series.pid},         {"source", name_of(kSeriesSourceNames, series.source)},
+               {"start_s", series.start_s}, {"slot_s", series.slot_s},
+               {"slots", series.slots()},   {"jumps", series.jumps}};
+    if (has_any(series.read_calls)) {
+      entry["read"] = transfers_json(series.read_calls, series.read_bytes, series.read_seconds,
+                                     series.read_turns);
+    }
+    if (has_any(series.write_calls)) {
+      entry["write"] = transfers_json(series.write_calls, series.write_bytes, series.write_seconds,
+                                      series.write_turns);
+    }
+    const bool syncs =
+        std::ranges::any_of(series.sync_seconds, [](double seconds) { return seconds > 0; });
+    if (syncs) entry["sync_s"] = series.sync_seconds;
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
 Json process_json(const ProcessReport& process) {
-  return {{"type", "process"},
-          {"pid", process.pid},
-          {"parent_pid", process.parent_pid},
-          {"program", process.program},
-          {"active", process.active},
-          {"end", name_of(kProcessEndNames, process.end)},
-          {"seconds", process.seconds},
-          {"engine", process.engine},
-          {"why", process.why},
-          {"exposed_s", process.exposed_seconds},
-          {"engine_operations", process.engine_operations},
-          {"engine_cost_s", process.engine_cost_seconds}};
+  Json object = {{"type", "process"},
+                 {"pid", process.pid},
+                 {"parent_pid", process.parent_pid},
+                 {"program", process.program},
+                 {"active", process.active},
+                 {"end", name_of(kProcessEndNames, process.end)},
+                 {"seconds", process.seconds},
+                 {"engine", process.engine},
+                 {"why", process.why},
+                 {"exposed_s", process.exposed_seconds},
+                 {"engine_operations", process.engine_operations},
+                 {"engine_cost_s", process.engine_cost_seconds},
+                 {"start_s", process.start_seconds}};
+  if (!process.series.empty()) object["series"] = series_json(process.series);
+  return object;
 }
 
 Json file_json(const FileReport& file) {
-  return {{"type", "file"},
-          {"path", file.path},
-          {"file_system", file.file_system},
-          {"device", file.device},
-          {"inode", file.inode},
-          {"policy", name_of(config::kRunPolicyNames, file.policy)},
-          {"degrade", name_of(kDegradeNames, file.degrade)},
-          {"processes", file.processes},
-          {"opens", file.opens},
-          {"exposed_s", file.exposed_seconds()},
-          {"calls", calls_json(file.call)},
-          {"prefetch",
-           {{"bytes", file.prefetched_bytes},
-            {"used_bytes", file.prefetched_used_bytes},
-            {"hidden_s", file.hidden_seconds}}}};
+  Json object = {{"type", "file"},
+                 {"path", file.path},
+                 {"file_system", file.file_system},
+                 {"device", file.device},
+                 {"inode", file.inode},
+                 {"policy", name_of(config::kRunPolicyNames, file.policy)},
+                 {"degrade", name_of(kDegradeNames, file.degrade)},
+                 {"processes", file.processes},
+                 {"opens", file.opens},
+                 {"exposed_s", file.exposed_seconds()},
+                 {"calls", calls_json(file.call)},
+                 {"prefetch",
+                  {{"bytes", file.prefetched_bytes},
+                   {"used_bytes", file.prefetched_used_bytes},
+                   {"hidden_s", file.hidden_seconds}}}};
+  if (!file.series.empty()) object["series"] = series_json(file.series);
+  return object;
 }
 
 Json summary_json(const RunReport& report) {

@@ -173,6 +173,65 @@ void read_run(const Fields& fields, RunReport& report) {
   if (fields.has("runtime")) report.runtime = fields.object("runtime").text("kind");
 }
 
+/// Reads a list of exactly `slots` numbers.
+template <class Number>
+std::vector<Number> read_slots(const Fields& fields, const char* key, size_t slots) {
+  const Json& list = fields.array(key);
+  if (list.size() != slots) {
+    throw Malformed(std::string("series: '") + key + "' has not one value for each slot");
+  }
+  std::vector<Number> values;
+  values.reserve(slots);
+  for (const Json& value : list) {
+    const bool is_good = std::is_integral_v<Number> ? value.is_number_unsigned()
+                                                    : value.is_number() &&
+                                                          std::isfinite(value.get<double>()) &&
+                                                          value.get<double>() >= 0;
+    if (!is_good) {
+      throw Malformed(std::string("series: '") + key + "' has a value that is no " +
+                      (std::is_integral_v<Number> ? "whole number" : "number of seconds") +
+                      ", at least 0");
+    }
+    values.push_back(value.get<Number>());
+  }
+  return values;
+}
+
+std::vector<Series> read_series(const Fields& fields) {
+  constexpr size_t kMostSlots = 4096;  // a series is bounded
+  std::vector<Series> all;
+  if (!fields.has("series")) return all;
+  for (const Json& value : fields.array("series")) {
+    const Fields entry(value, "series");
+    Series series;
+    series.pid = entry.count<int32_t>("pid");
+    series.source = entry.choice("source", kSeriesSourceNames, Series::Source::calls);
+    series.start_s = entry.seconds("start_s");
+    series.slot_s = entry.seconds("slot_s");
+    series.jumps = entry.count("jumps");
+    const size_t slots = entry.count<size_t>("slots");
+    if (slots > kMostSlots) throw Malformed("series: more than 4096 slots");
+    series.resize(slots);
+    if (entry.has("read")) {
+      const Fields read = entry.object("read");
+      series.read_calls = read_slots<uint64_t>(read, "calls", slots);
+      series.read_bytes = read_slots<uint64_t>(read, "bytes", slots);
+      series.read_seconds = read_slots<double>(read, "seconds", slots);
+      series.read_turns = read_slots<uint64_t>(read, "turns", slots);
+    }
+    if (entry.has("write")) {
+      const Fields write = entry.object("write");
+      series.write_calls = read_slots<uint64_t>(write, "calls", slots);
+      series.write_bytes = read_slots<uint64_t>(write, "bytes", slots);
+      series.write_seconds = read_slots<double>(write, "seconds", slots);
+      series.write_turns = read_slots<uint64_t>(write, "turns", slots);
+    }
+    if (entry.has("sync_s")) series.sync_seconds = read_slots<double>(entry, "sync_s", slots);
+    all.push_back(std::move(series));
+  }
+  return all;
+}
+
 ProcessReport read_process(const Fields& fields) {
   ProcessReport process;
   process.pid = fields.count<int32_t>("pid");
@@ -186,6 +245,8 @@ ProcessReport read_process(const Fields& fields) {
   process.exposed_seconds = fields.seconds("exposed_s");
   process.engine_operations = fields.count("engine_operations");
   if (fields.has("engine_cost_s")) process.engine_cost_seconds = fields.number("engine_cost_s");
+  if (fields.has("start_s")) process.start_seconds = fields.seconds("start_s");
+  process.series = read_series(fields);
   return process;
 }
 
@@ -204,6 +265,7 @@ FileReport read_file(const Fields& fields) {
   file.prefetched_bytes = prefetch.count("bytes");
   file.prefetched_used_bytes = prefetch.count("used_bytes");
   if (prefetch.has("hidden_s")) file.hidden_seconds = prefetch.number("hidden_s");
+  file.series = read_series(fields);
   return file;
 }
 

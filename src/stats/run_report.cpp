@@ -14,6 +14,14 @@ CallTotals& CallTotals::operator+=(const CallTotals& other) noexcept {
   return *this;
 }
 
+void Series::resize(size_t slots) {
+  for (auto* list :
+       {&read_calls, &read_bytes, &read_turns, &write_calls, &write_bytes, &write_turns}) {
+    list->resize(slots);
+  }
+  for (auto* list : {&read_seconds, &write_seconds, &sync_seconds}) list->resize(slots);
+}
+
 double FileReport::exposed_seconds() const noexcept {
   if (degrade == Degrade::not_regular) return 0;
   double sum = 0;
@@ -45,6 +53,20 @@ void RunGatherer::add(PrefetchReport prefetch) {
   merge(std::move(file));
 }
 
+void RunGatherer::add_seen(FileReport file) {
+  seen_.push_back(std::move(file));
+}
+
+void RunGatherer::add_unseen_series() {
+  std::unordered_set<std::string> counted;
+  for (const FileReport& file : files_) {
+    if (file.of(CallClass::read).calls > 0) counted.insert(file.path);
+  }
+  for (FileReport& file : seen_) {
+    if (!counted.contains(file.path)) merge(std::move(file));
+  }
+}
+
 void RunGatherer::merge(FileReport file) {
   const auto [found, added] = index_.try_emplace(file.path, files_.size());
   if (added) {
@@ -61,6 +83,10 @@ void RunGatherer::merge(FileReport file) {
   sum.prefetched_bytes += file.prefetched_bytes;
   sum.prefetched_used_bytes += file.prefetched_used_bytes;
   sum.hidden_seconds += file.hidden_seconds;
+  for (Series& series : file.series) {
+    if (sum.series.size() == FileReport::kMostSeries) break;
+    sum.series.push_back(std::move(series));
+  }
   // Files that the interposer leaves alone may have been prefetched, too.
   if (sum.prefetched_used_bytes != 0) sum.degrade = Degrade::none;
 }
@@ -104,6 +130,17 @@ bool more_exposed(const FileReport& a, const FileReport& b) {
 }  // namespace
 
 void RunGatherer::finish(RunReport& report) && {
+  add_unseen_series();
+  // Segments have times of the monotonic clock.
+  const double start_s = static_cast<double>(report.start_ns) * 1e-9;
+  const auto count_from_start = [&](std::vector<Series>& list) {
+    for (Series& series : list) series.start_s = std::max(0.0, series.start_s - start_s);
+  };
+  for (FileReport& file : files_) count_from_start(file.series);
+  for (ProcessReport& process : processes_) {
+    count_from_start(process.series);
+    process.start_seconds = std::max(0.0, process.start_seconds - start_s);
+  }
   std::sort(files_.begin(), files_.end(), more_exposed);
   report.totals = sum_up(processes_, files_);
   report.totals.prefetch_operations = prefetch_operations_;

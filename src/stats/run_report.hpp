@@ -33,6 +33,36 @@ struct CallTotals {
 };
 using CallTable = std::array<CallTotals, kCallClasses>;
 
+/// What the calls of one process image on a file did over time. The lists have one value a slot,
+/// and equal lengths; seconds are those of calls that ended within the slot.
+struct Series {
+  /// Where the values come from.
+  enum class Source : uint32_t {
+    calls,     ///< the interposer, which times each call
+    positions  ///< positions in /proc, and the time in which the process did not run
+  };
+
+  int32_t pid = 0;
+  Source source = Source::calls;
+  double start_s = 0;  ///< of the first slot, since the program was started
+  double slot_s = 0;   ///< the length of a slot
+  uint64_t jumps = 0;  ///< reads that neither continued the one before nor kept its distance
+  std::vector<uint64_t> read_calls;
+  std::vector<uint64_t> read_bytes;
+  std::vector<double> read_seconds;
+  /// Reads that did not follow the one before at once: between, the program did something else.
+  std::vector<uint64_t> read_turns;
+  std::vector<uint64_t> write_calls;
+  std::vector<uint64_t> write_bytes;
+  std::vector<double> write_seconds;
+  std::vector<uint64_t> write_turns;
+  std::vector<double> sync_seconds;
+
+  [[nodiscard]] size_t slots() const noexcept { return read_calls.size(); }
+  void resize(size_t slots);
+};
+inline constexpr std::array<std::string_view, 2> kSeriesSourceNames{"calls", "positions"};
+
 /// One path, in one process or over all processes.
 struct FileReport {
   std::string path;  ///< empty: all files beyond the capacity of a process
@@ -46,7 +76,10 @@ struct FileReport {
   CallTable call;
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
-  double hidden_seconds = 0;  ///< below 0: prefetching this file cost time
+  double hidden_seconds = 0;   ///< below 0: prefetching this file cost time
+  std::vector<Series> series;  ///< one for each process image, up to kMostSeries
+
+  static constexpr size_t kMostSeries = 16;
 
   [[nodiscard]] const CallTotals& of(CallClass which) const noexcept {
     return call[static_cast<size_t>(which)];
@@ -70,6 +103,8 @@ struct ProcessReport {
   uint64_t engine_operations = 0;
   double engine_cost_seconds = 0;  ///< what these took beyond the time of plain calls
   double exposed_seconds = 0;
+  double start_seconds = 0;    ///< when this image began, since the program was started
+  std::vector<Series> series;  ///< of its files without a series of their own: one, or none
 };
 inline constexpr std::array<std::string_view, 4> kProcessEndNames{"running", "exited", "replaced",
                                                                   "killed"};
@@ -145,6 +180,7 @@ struct RunReport {
   std::vector<FileReport> files;  ///< most exposed first
   std::string runtime;            ///< kind of the Python runtime that ran it; empty: `ioweave run`
   std::vector<TaskReport> tasks;  ///< the tasks of such a runtime
+  uint64_t start_ns = 0;          ///< base/clock.hpp now_ns() when the program was started
   RunTotals totals;
   std::string engine;                ///< engine in use, empty if none was needed
   std::vector<std::string> remarks;  ///< sentences: why nothing was seen or gained, and errors
@@ -155,6 +191,9 @@ class RunGatherer {
  public:
   void add(ProcessReport process, std::vector<FileReport> files);
   void add(PrefetchReport prefetch);
+  /// Adds a file that was looked at from outside. Its series counts only where no process of the
+  /// run counted reads of that file.
+  void add_seen(FileReport file);
 
   /// Puts processes, files, totals and engine into the report.
   void finish(RunReport& report) &&;
@@ -163,7 +202,9 @@ class RunGatherer {
 
  private:
   void merge(FileReport file);
+  void add_unseen_series();
 
+  std::vector<FileReport> seen_;
   std::vector<ProcessReport> processes_;
   std::vector<FileReport> files_;
   uint64_t prefetch_operations_ = 0;

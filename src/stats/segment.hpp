@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include "config/run_config.hpp"
+#include "stats/series.hpp"
 
 namespace ioweave::stats {
 
@@ -122,7 +123,7 @@ struct FileRecord {
   std::array<CallCounters, kCallClasses> call;
 
   std::atomic<uint32_t> places;  ///< reads at an explicit offset and seeks so far, over all threads
-  uint32_t reserved;
+  std::atomic<uint32_t> series;  ///< number of its series; 0: that of all files without one
   std::array<Place, kPlaces> place;  ///< the last ones: number n is in n % kPlaces
 
   char path[kPathBytes];  ///< absolute if that is known; cut on the left with "..."
@@ -140,6 +141,9 @@ inline void note_place(FileRecord& file, uint64_t offset, uint64_t bytes) noexce
 
 struct Segment {
   static constexpr uint32_t kFiles = 1024;
+  static constexpr uint32_t kSeries = 64;
+  /// A file gets a series of its own when so much of it was moved, while there are any.
+  static constexpr uint64_t kSeriesBytes = 1u << 20;
   enum class State : uint32_t { running, exited, replaced /* by exec */ };
 
   uint64_t magic;
@@ -160,9 +164,10 @@ struct Segment {
   std::atomic<uint64_t> engine_operations;  ///< calls that went through the engine
   std::atomic<int64_t> engine_cost_ticks;   ///< what these took beyond plain calls of their kind
   std::atomic<uint32_t> files;              ///< records in use, record 0 included
-  uint32_t reserved;
+  std::atomic<uint32_t> series_in_use;      ///< series 0 included; 0: no transfer was made
 
   FileRecord file[kFiles];
+  FileSeries series[kSeries];  ///< 0: of all files that have none of their own
 };
 
 static_assert(std::is_standard_layout_v<Segment>);

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".segment";
 constexpr size_t kHeadBytes = offsetof(Segment, file);
+constexpr size_t kSeriesOffset = offsetof(Segment, series);
 
 /// Sums counters that may still change. All loads are relaxed, except that of the record's state,
 /// whose acquire pairs with the release of the thread that filled the record.
@@ -59,6 +60,11 @@ class TickScale {
                           static_cast<double>(end.ticks - start.ticks);
     }
   }
+  /// Returns the moment of `ticks` on the monotonic clock.
+  [[nodiscard]] double moment_s(ClockPair start, uint64_t ticks) const noexcept {
+    return static_cast<double>(start.ns) * 1e-9 +
+           signed_seconds(static_cast<int64_t>(ticks - start.ticks));
+  }
   [[nodiscard]] double seconds(uint64_t ticks) const noexcept {
     return static_cast<double>(ticks) * seconds_per_tick_;
   }
@@ -69,6 +75,39 @@ class TickScale {
  private:
   double seconds_per_tick_ = 0;
 };
+
+bool is_used(const SeriesSlot& slot) noexcept {
+  return load(slot.read_calls) + load(slot.write_calls) + load(slot.sync_ticks) > 0;
+}
+
+/// Returns the series as plain values, without slots behind the last one in use. Nothing if it is
+/// empty or makes no sense.
+std::vector<Series> series_report(const FileSeries& series, int32_t pid, ClockPair start,
+                                  const TickScale& scale) {
+  const uint32_t shift = series.shift.load(std::memory_order_relaxed);
+  uint32_t slots = FileSeries::kSlots;
+  while (slots > 0 && !is_used(series.slot[slots - 1])) --slots;
+  if (slots == 0 || shift >= 64) return {};
+  Series out;
+  out.pid = pid;
+  out.start_s = scale.moment_s(start, load(series.start_ticks));
+  out.slot_s = scale.seconds(uint64_t{1} << shift);
+  out.jumps = load(series.jumps);
+  out.resize(slots);
+  for (uint32_t i = 0; i < slots; ++i) {
+    const SeriesSlot& slot = series.slot[i];
+    out.read_calls[i] = load(slot.read_calls);
+    out.read_bytes[i] = load(slot.read_bytes);
+    out.read_seconds[i] = scale.seconds(load(slot.read_ticks));
+    out.read_turns[i] = slot.read_turns.load(std::memory_order_relaxed);
+    out.write_calls[i] = load(slot.write_calls);
+    out.write_bytes[i] = load(slot.write_bytes);
+    out.write_seconds[i] = scale.seconds(load(slot.write_ticks));
+    out.write_turns[i] = slot.write_turns.load(std::memory_order_relaxed);
+    out.sync_seconds[i] = scale.seconds(load(slot.sync_ticks));
+  }
+  return {std::move(out)};
+}
 
 FileReport file_report(const FileRecord& record, bool is_overflow, const TickScale& scale) {
   FileReport file;
@@ -152,7 +191,10 @@ SegmentState load_segment(int fd, Segment& segment, uint32_t& records, std::stri
   const SegmentState state = check_head(segment, why);
   if (state != SegmentState::usable) return state;
   records = std::min(segment.files.load(std::memory_order_relaxed), Segment::kFiles);
-  if (!read_fully(fd, segment.file, records * sizeof(FileRecord), off_t{kHeadBytes})) {
+  const uint32_t series =
+      std::min(segment.series_in_use.load(std::memory_order_relaxed), Segment::kSeries);
+  if (!read_fully(fd, segment.file, records * sizeof(FileRecord), off_t{kHeadBytes}) ||
+      !read_fully(fd, segment.series, series * sizeof(FileSeries), off_t{kSeriesOffset})) {
     why = "is shorter than its own head says";
     return SegmentState::invalid;
   }
@@ -198,14 +240,21 @@ SegmentState read_segment(int directory, const std::string& name, ClockPair now,
   if (state != SegmentState::usable) return state;
 
   const ClockPair end = end_pair(*segment, now);
-  const TickScale scale({segment->start_ns, segment->start_ticks}, end);
+  const ClockPair start{segment->start_ns, segment->start_ticks};
+  const TickScale scale(start, end);
   out.process = process_report(*segment, end, scale);
+  out.process.start_seconds = static_cast<double>(start.ns) * 1e-9;
+  out.process.series = series_report(segment->series[0], segment->pid, start, scale);
   out.files.clear();
   for (uint32_t i = 0; i < records; ++i) {
     const FileRecord& record = segment->file[i];
     // Record 0 is the shared one and is never claimed by a path.
     if (i != 0 && record.state.load(std::memory_order_acquire) != 2) continue;
     FileReport file = file_report(record, i == 0, scale);
+    const uint32_t number = record.series.load(std::memory_order_relaxed);
+    if (number != 0 && number < Segment::kSeries) {
+      file.series = series_report(segment->series[number], segment->pid, start, scale);
+    }
     if (was_used(file)) out.files.push_back(std::move(file));
   }
   return SegmentState::usable;

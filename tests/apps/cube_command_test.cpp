@@ -1,4 +1,5 @@
 // The program as a user runs it.
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -161,6 +162,47 @@ TEST_F(CubeCommand, ReportsItsPhases) {
   EXPECT_THAT(report, HasSubstr("\"bytes\": " + std::to_string(fs::file_size(path("out.cubex")))));
 }
 
+TEST_F(CubeCommand, WritesTheSamePastThePageCache) {
+  const std::string probe = path("probe");
+  const int fd = open(probe.c_str(), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+  if (fd == -1) GTEST_SKIP() << "no O_DIRECT in " << directory_;
+  close(fd);
+  const Bytes expected = cube_test::remapped(profile().bytes(), {.locations = 5000});
+  for (const std::string mode : {"synchronous", "aio", "ioweave"}) {
+    for (const std::string threads : {"1", "3"}) {
+      const CommandResult result = remap({"-m", mode, "--path", "direct", "--align", "--threads",
+                                          "5000", "--item", "8K", "--compute-threads", threads});
+      ASSERT_EQ(result.exit_code, 0) << mode << ": " << result.output;
+      ASSERT_EQ(content("out.cubex"), expected) << mode << ", " << threads;
+    }
+  }
+}
+
+TEST_F(CubeCommand, ComputesItemsOnceMoreAndWritesTheSame) {
+  const Bytes expected = cube_test::remapped(profile().bytes(), {.locations = 5000});
+  const auto number_of = [](const std::string& report, const std::string& name) {
+    const std::string key = "\"" + name + "\": ";
+    return std::stod(report.substr(report.find(key) + key.size()));
+  };
+  for (const std::string mode : {"synchronous", "aio", "ioweave"}) {
+    for (const std::string items : {"5", "1000000"}) {
+      const CommandResult result =
+          remap({"-m", mode, "--alone", items, "--threads", "5000", "--item", "8K",
+                 "--compute-threads", "2", "--pin", "--work", "50", "--json", path("report")});
+      ASSERT_EQ(result.exit_code, 0) << mode << ": " << result.output;
+      EXPECT_EQ(content("out.cubex"), expected) << mode;
+      const std::string report = text("report");
+      // The anchor is an item, too, but not computed as the others are.
+      const double all = number_of(report, "items") - 1;
+      EXPECT_EQ(number_of(report, "alone_items"), std::min(std::stod(items), all));
+      EXPECT_GT(number_of(report, "alone_s"), 0);
+      EXPECT_GT(number_of(report, "beside_s"), 0);
+      // It is a part of the loop.
+      EXPECT_LE(number_of(report, "beside_s"), number_of(report, "compute_s") + 1e-6);
+    }
+  }
+}
+
 TEST_F(CubeCommand, KeepsToItsBudgetHoweverLargeTheOutputIs) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer takes memory of its own";
@@ -175,6 +217,19 @@ TEST_F(CubeCommand, KeepsToItsBudgetHoweverLargeTheOutputIs) {
     const uint64_t peak = std::stoull(report.substr(report.find(key) + key.size()));
     EXPECT_LT(peak, fs::file_size(path("out.cubex")) / 4) << report;
   }
+}
+
+TEST_F(CubeCommand, DoesNotCountTheMemoryOfWhoStartedIt) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer takes memory of its own";
+#endif
+  constexpr size_t kBytes = size_t{256} << 20;
+  const std::vector<char> touched(kBytes, 1);  // this process has it while it starts the program
+  ASSERT_EQ(remap({"-m", "synchronous", "--json", path("report")}).exit_code, 0);
+  EXPECT_EQ(touched.back(), 1);
+  const std::string report = text("report");
+  const std::string key = "\"peak_bytes\": ";
+  EXPECT_LT(std::stoull(report.substr(report.find(key) + key.size())), kBytes / 2);
 }
 
 TEST_F(CubeCommand, PrintsTheReportOnStandardOutputIfAsked) {
@@ -274,10 +329,13 @@ TEST_F(CubeCommand, EndsWithTwoOnAUsageError) {
 TEST_F(CubeCommand, ExplainsItself) {
   const CommandResult result = run_command({IOWEAVE_CUBE_PATH, "--help"});
   EXPECT_EQ(result.exit_code, 0);
-  for (const char* option :
-       {"--mode", "--aggregate", "--threads", "--as", "--metrics", "--item", "--buffers",
-        "--budget", "--compute-threads", "--work", "--pin", "--align", "--pool", "--huge-pages",
-        "--path", "--input-limit", "--json", "--verbose", "--help"}) {
+  for (const char* option : {"--mode",    "--aggregate",   "--threads",
+                             "--as",      "--metrics",     "--item",
+                             "--buffers", "--budget",      "--compute-threads",
+                             "--work",    "--pin",         "--align",
+                             "--pool",    "--huge-pages",  "--path",
+                             "--alone",   "--input-limit", "--json",
+                             "--verbose", "--help"}) {
     EXPECT_THAT(result.output, HasSubstr(option));
   }
 }
@@ -303,6 +361,9 @@ TEST(CubeOptions, RefuseWhatCannotBeMeant) {
                                                 {"--budget", "1M"},
                                                 {"--compute-threads", "0"},
                                                 {"--path", "fast"},
+                                                {"--path", "direct", "-m", "aio"},
+                                                {"--path", "direct", "-m", "synchronous"},
+                                                {"--alone", "0"},
                                                 {"--work", "0.5"},
                                                 {"--work", "nan"},
                                                 {"--work", "2x"},

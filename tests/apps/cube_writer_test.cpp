@@ -1,5 +1,6 @@
 // Each way of writing puts every byte at its place, keeps to its buffers, and tells of failures.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdint>
@@ -8,15 +9,19 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "error.hpp"
+#include "output_file.hpp"
 #include "placement.hpp"
 #include "result_writer.hpp"
 
@@ -136,6 +141,23 @@ TEST_P(CubeWriter, HasSoManyBuffersAndTakesThemBack) {
   }
 }
 
+TEST_P(CubeWriter, LendsBuffersWhenAllIsOnTheDevice) {
+  const auto writer = cube::make_writer(options(2));
+  write_item(*writer, 0);
+  write_item(*writer, 1);
+  writer->finish();
+  writer->sync();
+  for (int round = 0; round < 10; ++round) {
+    const Item item = writer->begin();
+    std::fill(item.data.begin(), item.data.end(), std::byte{99});
+    writer->drop(item);
+  }
+  const std::vector<char> bytes = content();
+  ASSERT_EQ(bytes.size(), 2 * kItemBytes);
+  EXPECT_EQ(bytes[0], 0);
+  EXPECT_EQ(bytes[kItemBytes], 1);
+}
+
 TEST_P(CubeWriter, TellsThatAWriteFailed) {
   // Behind the limit of the file's size; the signal that comes with it is ignored.
   rlimit before{};
@@ -181,6 +203,47 @@ INSTANTIATE_TEST_SUITE_P(
                     CubeWriter::ParamType{Mode::kIoweave, true, true, false, false},
                     CubeWriter::ParamType{Mode::kIoweave, true, true, true, true}),
     name_of);
+
+class CubeOutputFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "cube-test-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+  /// Memory that begins at a page.
+  static std::span<std::byte> pages() {
+    alignas(cube::kPageBytes) static std::array<std::byte, 3 * cube::kPageBytes> memory;
+    return memory;
+  }
+
+  fs::path directory_;
+};
+
+TEST_F(CubeOutputFile, TakesWholePagesPastThePageCacheAndNothingElse) {
+  const std::string probe = (directory_ / "probe").string();
+  const int fd = open(probe.c_str(), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+  if (fd == -1) GTEST_SKIP() << "no O_DIRECT in " << directory_;
+  close(fd);
+  const cube::OutputFile file((directory_ / "out").string(), 100000, cube::WritePath::kDirect);
+  const auto is_direct = [&](std::span<const std::byte> bytes, uint64_t offset) {
+    return (fcntl(file.fd_for(bytes, offset), F_GETFL) & O_DIRECT) != 0;
+  };
+  const std::span<std::byte> memory = pages();
+  EXPECT_TRUE(is_direct(memory, 0));
+  EXPECT_TRUE(is_direct(memory.first(cube::kPageBytes), 2 * cube::kPageBytes));
+  EXPECT_FALSE(is_direct(memory, 512));
+  EXPECT_FALSE(is_direct(memory.first(100), 0));
+  EXPECT_FALSE(is_direct(memory.subspan(16, cube::kPageBytes), 0));
+}
+
+TEST_F(CubeOutputFile, GoesThroughThePageCacheUnlessAskedOtherwise) {
+  for (const cube::WritePath path : {cube::WritePath::kAuto, cube::WritePath::kBuffered}) {
+    const cube::OutputFile file((directory_ / "out").string(), 100000, path);
+    EXPECT_EQ(fcntl(file.fd_for(pages(), 0), F_GETFL) & O_DIRECT, 0);
+  }
+}
 
 TEST(CubeBuffers, BeginAtAPageIfAskedOrInHugePages) {
   for (const bool pooled : {false, true}) {

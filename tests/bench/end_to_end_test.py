@@ -1,6 +1,8 @@
 """bench/demo and bench/run as people start them. No figure is judged here, only that it is there.
 
-Usage: end_to_end_test.py demo|engine|interposer|streams|tasks|tiom BUILD_FOLDER SCRATCH_FOLDER
+Usage: end_to_end_test.py NAME BUILD_FOLDER SCRATCH_FOLDER
+
+NAME is one of `TESTS`.
 
 Exit status 77 with "SKIP: reason" where the machine lacks something.
 """
@@ -225,6 +227,57 @@ def tiom(build: Path, work: Path) -> None:
     expect_positive([row for row in rows if "added" not in row["metric"]], "ratio", "us", "MiB")
 
 
+def advise(build: Path, work: Path) -> None:
+    """One program on one device, once."""
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    options = ("--place", "slowfs", "--only", "sha256sum")
+    rows = measured(build, work, "advise", *options)
+    cell = "slowfs 400 MB/s, sha256sum"
+    expect_rows(
+        rows,
+        f"{cell}: (predicted over measured|gain predicted|gain measured)$",
+        f"{cell}: (as it is|predicted|measured)$",
+        "(chosen before|all): error, (median|worst)$",
+        "(chosen before|all): wrong on whether it is worth it$",
+    )
+    expect_positive(rows, "s")
+    left = [path.name for path in (work / "data").iterdir()]
+    expect(all(name.startswith("installed-") for name in left), f"it leaves {left}")
+
+
+def cube(build: Path, work: Path) -> None:
+    """The ladder of each mode on a small profile, once."""
+    if not (build / "apps/cube/cube_remap").exists():
+        skip("apps/cube is not built")
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    folder = Path(os.environ.get("CUBE_TEST_PROFILES", "/work/shared/data/cubex"))
+    if not (folder / "fastest.p16.size131072.r1.cubex").exists():
+        skip(f"{folder} has not the profile that the benchmark takes")
+    options = ("--place", "slowfs", "--only", "ladder,computing")
+    rows = measured(build, work, "cube", *options)
+    who = "(synchronous(, several threads)?|aio, .*|ioweave, .*)"
+    cell = (
+        r"slowfs 400 MB/s, (ladder-(aio|ioweave)|computing): 16383 threads, C/W 2(, 2 .*threads)?"
+    )
+    expect_rows(
+        rows,
+        f"{cell}: C/W$",
+        f"{cell}: {who}: time over the model's$",
+        f"{cell}: {who}: speed-up over synchronous$",
+        f"{cell}: {who}: computing beside writes over alone$",
+        f"{cell}: {who}: (time to durable|time to return|computing|peak memory)$",
+        f"{cell}: {who}: (memory besides the buffers|peak memory beyond that over the budget)$",
+    )
+    expect_positive(rows, "ratio", "s", "MiB")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
 def streams(build: Path, work: Path) -> None:
     """One device and two, in one round each, without what comes from PyPI."""
     if not (build / "bench/drivers/bench_streams").exists():
@@ -235,19 +288,82 @@ def streams(build: Path, work: Path) -> None:
         skip("no access to /dev/fuse")
     options = ("--pairs", "1", "--place", "slowfs", "--only", "grid,targets")
     rows = measured(build, work, "streams", *options)
-    who = "(writing alone|synchronous|glibc AIO|libaio|liburing|one thread|Ioweave)"
+    who = (
+        "(writing alone|synchronous|glibc AIO|libaio|liburing|one thread|Ioweave|Ioweave's spread)"
+    )
     what = "(time to durable|time to return|computing|peak memory)"
     one, two = "slowfs 400 MB/s, 4 MiB, C/W (1|1/2)", "2 x slowfs 100 MB/s, 8 MiB, C/W 1/(2|4)"
+    back = "2 x slowfs 100 MB/s, read back, 8 MiB, C/R 1/(2|4)"
+    readers = "pread (past|through) the page cache"
     expect_rows(
         rows,
         f"{one}: time over (the model|the best peer|glibc AIO)'s",
         f"{one}: computing while writing over computing alone, {who}$",
         f"{one}: {who}: {what}$",
         f"{two}: time over the (bound of so many|best peer's)",
+        f"{two}: the same where the program chooses the files$",
         f"{two}: {who}: {what}$",
+        f"{back}: time over the bound of so many$",
+        f"{back}: time over that of {readers}$",
+        f"{back}: ({readers}|Ioweave's read stream): (time|computing|peak memory)$",
     )
     moved = [row for row in rows if not row["metric"].endswith("writing alone: computing")]
     expect_positive(moved, "ratio", "s", "MiB")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
+def ppis(build: Path, work: Path) -> None:
+    """Random reads, a wrong plan, a loop ahead of itself, and Hill in the paper's modes."""
+    for program in ("apps/hill/hill_mpi", "bench/slowfs/ioweave-slowfs"):
+        if not (build / program).exists():
+            skip(f"{program} is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    rows = measured(build, work, "ppis", "--only", "random,wrong,shadow,chunks")
+    reads = "500 random reads of 4 KiB at 2 ms"
+    readers = (
+        "(pread|plan|plan, depth given|posix_fadvise|readahead by 64 threads|MPI_File_iread_at)"
+    )
+    loop = "Hill on slowfs, R about C, n = (3|6)"
+    expect_rows(
+        rows,
+        f"{reads}: plan, speed-up over pread$",
+        f"{reads}: plan(| with its depth given), time over that of {readers}$",
+        f"{reads}: {readers}: (time|processor time)$",
+        "a plan of which every read is wrong, (4 KiB at 2 ms|1 MiB at 400 MB/s): ",
+        "a loop of 1000 reads of 4 KiB, 1 ms of computing each: (processor time|speed-up)",
+        f"{loop}: R over C$",
+        f"{loop}: I/O latency removed by (PP|PPIS)$",
+        f"{loop}: PPIS, speed-up over normal$",
+        f"{loop}: (PPIS|auto), time over (normal|PP|the model)'s$",
+        f"{loop}: (normal|PP|PPIS|auto): (time|I/O latency|sustained bandwidth)$",
+    )
+    expect_positive(rows, "ratio", "s", "MB/s")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
+def rows(build: Path, work: Path) -> None:
+    """Rows of one size, once."""
+    if not list((build / "python/ioweave").glob("_core.*")):
+        skip("the Python package is not built")
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    measurements = measured(build, work, "rows")
+    who = (
+        r"(preadv\(2\)|posix_fadvise\(2\) for 64 rows ahead|a plan|the loop run ahead of itself|"
+        "computation alone)"
+    )
+    cell = "200 rows of 64 KiB"
+    cached = "16000 rows of 4 KiB, cached"
+    expect_rows(
+        measurements,
+        f"{cell}: {who}$",
+        f"{cell}: {who} over preadv",
+        f"{cached}: {who} less preadv",
+    )
+    expect_positive(measurements, "ratio", "s")
     expect(not list((work / "data").iterdir()), "it leaves files")
 
 
@@ -266,9 +382,13 @@ def tasks(build: Path, work: Path) -> None:
 
 
 TESTS = {
+    "advise": advise,
+    "cube": cube,
     "demo": demo,
     "engine": engine,
     "interposer": interposer,
+    "ppis": ppis,
+    "rows": rows,
     "streams": streams,
     "tasks": tasks,
     "tiom": tiom,

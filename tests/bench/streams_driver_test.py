@@ -38,7 +38,9 @@ class StreamsTest(unittest.TestCase):
 
     def test_every_contender_writes_what_it_computed(self) -> None:
         names = run("--list").split()
-        self.assertLessEqual({"synchronous", "aio", "liburing", "pool", "stream"}, set(names))
+        self.assertLessEqual(
+            {"synchronous", "aio", "liburing", "pool", "stream", "spread"}, set(names)
+        )
         layouts = (["--one-file"], ["--file-each"], ["--one-file", "--work=64"])
         for how, layout, path, buffers in itertools.product(
             names, layouts, ("direct", "buffered"), (1, 3)

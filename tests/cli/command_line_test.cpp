@@ -157,5 +157,48 @@ TEST(ConfigLine, NamesItsActions) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("did you mean 'explain'?"));
 }
 
+std::optional<int> parse_advice(const std::vector<const char*>& words, AdviseOptions& options,
+                                std::string& complaint) {
+  ::testing::internal::CaptureStderr();
+  const std::optional<int> code = parse_advise(words, options);
+  complaint = ::testing::internal::GetCapturedStderr();
+  return code;
+}
+
+TEST(AdviseLine, AProgramStandsBehindDashes) {
+  AdviseOptions options;
+  std::string complaint;
+  EXPECT_EQ(parse_advice({"-o", "run.jsonl", "--verify", "--", "prog", "-x"}, options, complaint),
+            std::nullopt)
+      << complaint;
+  EXPECT_THAT(options.run.command, ElementsAre("prog", "-x"));
+  EXPECT_TRUE(options.verify);
+  EXPECT_TRUE(options.probe);
+  EXPECT_EQ(options.run_file, "");
+}
+
+TEST(AdviseLine, AWordWithoutDashesIsARunFile) {
+  AdviseOptions options;
+  std::string complaint;
+  EXPECT_EQ(parse_advice({"--no-probe", "run.jsonl", "--", "./new"}, options, complaint),
+            std::nullopt)
+      << complaint;
+  EXPECT_EQ(options.run_file, "run.jsonl");
+  EXPECT_THAT(options.changed, ElementsAre("./new"));
+  EXPECT_TRUE(options.verify);
+  EXPECT_FALSE(options.probe);
+}
+
+TEST(AdviseLine, AProgramWithoutDashesIsRefusedWithTheWayOut) {
+  AdviseOptions options;
+  std::string complaint;
+  EXPECT_EQ(parse_advice({"prog", "argument"}, options, complaint), kFailed);
+  EXPECT_THAT(complaint, HasSubstr("put '--' before the program"));
+  EXPECT_EQ(parse_advice({}, options, complaint), kFailed);
+  EXPECT_THAT(complaint, HasSubstr("no run file or program"));
+  EXPECT_EQ(parse_advice({"--verfy", "x"}, options, complaint), kFailed);
+  EXPECT_THAT(complaint, HasSubstr("--verify"));
+}
+
 }  // namespace
 }  // namespace ioweave::cli

@@ -114,6 +114,14 @@ TEST(EnvironmentLayer, WarnsOfMisspeltVariablesOnly) {
               ElementsAre("environment: IOWEAVE_POLCY is ignored; did you mean IOWEAVE_POLICY?"));
 }
 
+TEST(EnvironmentLayer, KnowsTheVariablesOfLibrariesInPrograms) {
+  const char* const variables[] = {"IOWEAVE_MPIIO_DEPTH=4", "IOWEAVE_TASKS=none",
+                                   "IOWEAVE_MPIIO_SCHEDUL=pp", nullptr};
+  EXPECT_THAT(environment_layer(variables, "/").warnings,
+              ElementsAre("environment: IOWEAVE_MPIIO_SCHEDUL is ignored; did you mean "
+                          "IOWEAVE_MPIIO_SCHEDULE?"));
+}
+
 TEST(EnvironmentLayer, PassesOnASettingOfAnEarlierVersion) {
   const char* const variables[] = {"IOWEAVE_SLICE=1m", nullptr};
   const std::vector<Layer> layers{environment_layer(variables, "/")};

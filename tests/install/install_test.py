@@ -44,6 +44,21 @@ def exported_by(library: Path) -> set[str]:
     return {name.partition("@")[0] for *_, kind, name in fields if kind != "A"}
 
 
+def mpi_folders() -> list[str]:
+    """The options by which compilers find an MPI's header; none where there is no MPI."""
+    for package in ("ompi-c", "mpich"):
+        found = subprocess.run(
+            ["pkg-config", "--cflags-only-I", package],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            text=True,
+        )
+        if found.returncode == 0:
+            return [word.replace("-I", "-isystem", 1) for word in found.stdout.split()]
+    return []
+
+
 class InstalledTree(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -68,6 +83,10 @@ class InstalledTree(unittest.TestCase):
             for compiler in compilers:
                 if header.name == "openmp.h":
                     compiler.append("-fopenmp")
+                if header.name == "mpiio.h":
+                    compiler += mpi_folders()
+                    if compiler[-1] in ("c", "c++"):
+                        continue  # no MPI is here
                 probe = self.work / "probe"
                 probe.write_text(f"#include <{header}>\n#include <{header}>\n", "utf-8")
                 output_of(*compiler, *WARNINGS, "-I", include, "-fsyntax-only", probe)

@@ -238,6 +238,18 @@ TEST(Prefetch, IsExact) {
   });
 }
 
+TEST(PrefetchApart, IsExactHoweverFarAhead) {
+  for_random([](Random& random) {
+    const Items items = random.items();
+    const uint64_t ahead = random.number(1, 6);
+    const Weave weave{
+        .may_read = [ahead](const Progress& p,
+                            uint64_t item) { return p.compute.started + ahead >= item; },
+        .may_compute = [](const Progress& p, uint64_t item) { return p.write.ended + 1 == item; }};
+    expect_exact(simulated_s(items, weave), prefetch_apart_s(items));
+  });
+}
+
 TEST(WriteBehind, IsExactForAnyBuffersAndDevices) {
   for_random([](Random& random) {
     const Items items = random.items();

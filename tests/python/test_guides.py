@@ -53,6 +53,26 @@ class Programs(unittest.TestCase):
             self.assertEqual(self.run_in(Path(folder), program), "8\n")
             self.assertEqual((Path(folder) / "result.bin").stat().st_size, 10 * 8_000_000)
 
+    @unittest.skipUnless(find_spec("numpy"), "no NumPy")
+    def test_programs_of_the_guide_to_reading_ahead_run(self) -> None:
+        """The listings, one after another, on a file whose rows all differ."""
+        before = """
+import numpy as np
+np.add.outer(np.arange(1000.0), np.arange(4096)).tofile("rows.bin")
+sums = []
+def compute(row): sums.append(row.sum())
+def encrypt(row): row += 1
+"""
+        after = """
+rows = np.fromfile("rows.bin").reshape(1000, 4096)
+assert sums == [*rows[order].sum(1), *rows.sum(1)], sums
+assert (np.fromfile("out.bin").reshape(1000, 4096) == rows + 1).all()
+"""
+        programs = listings("prefetch.md")
+        self.assertEqual(len(programs), 3)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.run_in(Path(folder), "".join([before, *programs, after])), "\n")
+
     def test_programs_of_the_guide_to_simulation_run(self) -> None:
         """The listings of the section, one after another, print what the guide says."""
         program = "".join(listings("python.md", "In simulation"))

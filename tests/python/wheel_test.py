@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
 # Those that need packages (Dask, NumPy, Matplotlib, rich) or the applications.
-LEFT_OUT = re.compile("test_(dask.*|file|pictures|progress|stream|workflows)")
+LEFT_OUT = re.compile("test_(dask.*|file|pictures|plan|progress|spread|stream|workflows)")
 TESTS = [path.stem for path in HERE.glob("test_*.py") if not LEFT_OUT.fullmatch(path.stem)]
 _NO_NETWORK = re.compile(r"name resolution|[Cc]onnection|Network is unreachable|Max retries")
 

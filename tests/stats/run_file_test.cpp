@@ -43,6 +43,18 @@ RunReport sample() {
   file.degrade = Degrade::random_access;
   file.opens = 1;
   file.call[0] = {10, 4096, 1, 0.25};
+  Series series;
+  series.pid = 10;
+  series.start_s = 0.5;
+  series.slot_s = 2;
+  series.jumps = 3;
+  series.resize(2);
+  series.read_calls = {4, 6};
+  series.read_bytes = {1000, 3096};
+  series.read_seconds = {0.125, 0.25};
+  series.read_turns = {4, 1};
+  series.sync_seconds = {0, 0.5};
+  file.series.push_back(series);
   RunGatherer gatherer;
   gatherer.add(process, {file});
   gatherer.add(PrefetchReport{"/data/in", 65024, 1ull << 63, 3, 100, 0, -1, true});
@@ -77,6 +89,33 @@ TEST(RunFile, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(after.processes.at(0).end, ProcessReport::End::killed);
   EXPECT_DOUBLE_EQ(after.totals.hidden_seconds, -1);
   EXPECT_EQ(after.outcome.signal, 9);
+}
+
+TEST(RunFile, ASeriesIsReadBack) {
+  RunReport after;
+  std::string why;
+  ASSERT_TRUE(parse_run_file(run_file_text(sample()), after, why)) << why;
+  const Series& series = after.files.at(0).series.at(0);
+  EXPECT_EQ(series.read_bytes, (std::vector<uint64_t>{1000, 3096}));
+  EXPECT_EQ(series.read_turns, (std::vector<uint64_t>{4, 1}));
+  EXPECT_EQ(series.sync_seconds, (std::vector<double>{0, 0.5}));
+  EXPECT_EQ(series.write_calls, (std::vector<uint64_t>{0, 0}));
+  EXPECT_EQ(series.slot_s, 2);
+  EXPECT_EQ(series.jumps, 3u);
+}
+
+TEST(RunFile, ASeriesWithoutAValueForEachSlotIsRefused) {
+  EXPECT_NE(complaint(altered(R"("bytes":[1000,3096])", R"("bytes":[1000])")).find("'bytes'"),
+            std::string::npos);
+  EXPECT_NE(complaint(altered(R"("sync_s":[0.0,0.5])", R"("sync_s":[0.0,-1])")).find("'sync_s'"),
+            std::string::npos);
+  EXPECT_NE(complaint(altered(R"("slots":2)", R"("slots":5000)")).find("4096"), std::string::npos);
+  EXPECT_NE(complaint(altered(R"("slot_s":2.0)", R"("slot_s":-2.0)")).find("'slot_s'"),
+            std::string::npos);
+  EXPECT_NE(complaint(altered(R"("bytes":[1000,3096])", R"("bytes":[1000,-1])")).find("'bytes'"),
+            std::string::npos);
+  EXPECT_NE(complaint(altered(R"("series":[{)", R"("series":[7,{)")).find("series"),
+            std::string::npos);
 }
 
 TEST(RunFile, EveryLineIsAnObjectWithAType) {

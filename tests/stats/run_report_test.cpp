@@ -131,6 +131,25 @@ TEST(RunReport, AnExecIsASecondImageOfOneProcess) {
   EXPECT_EQ(report.totals.images, 2u);
 }
 
+TEST(RunReport, WhatWasSeenFromOutsideCountsWhereNoReadsWereCounted) {
+  const auto seen = [](const std::string& path) {
+    FileReport file;
+    file.path = path;
+    file.series.resize(1);
+    file.series[0].source = Series::Source::positions;
+    return file;
+  };
+  RunGatherer gatherer;
+  gatherer.add({}, {read_file("/counted", 10, 1)});
+  gatherer.add_seen(seen("/counted"));
+  gatherer.add_seen(seen("/unseen"));
+  const RunReport report = finished(std::move(gatherer));
+  ASSERT_EQ(report.files.size(), 2u);
+  EXPECT_TRUE(report.files[0].series.empty());
+  EXPECT_EQ(report.files[1].path, "/unseen");
+  EXPECT_EQ(report.files[1].series.size(), 1u);
+}
+
 TEST(RunReport, TheMostExposedFileComesFirst) {
   RunGatherer gatherer;
   gatherer.add({}, {read_file("/a", 1, 0.1), read_file("/b", 1, 0.3), read_file("/d", 1, 0.2),

@@ -55,6 +55,39 @@ TEST_F(SegmentReader, TurnsTicksIntoSecondsAtTheProcesssOwnRate) {
   EXPECT_EQ(contents_.process.end, ProcessReport::End::exited);
 }
 
+TEST_F(SegmentReader, GivesASeriesItsTimesAndLeavesOutEmptySlotsAtItsEnd) {
+  const auto segment = make_segment(42);
+  FileRecord& record = add_file(*segment, "/data/in");
+  add_calls(record, CallClass::read, 1, 4096, 0.5);
+  record.series = 1;
+  segment->series_in_use = 2;
+  FileSeries& series = segment->series[1];
+  begin_series(series, segment->start_ticks + kTicksPerSecond);
+  const uint64_t slot = uint64_t{1} << FileSeries::kFirstShift;  // 4.19 s
+  note_read(series, 4096, series.start_ticks + slot, series.start_ticks + slot + 500, true);
+  ASSERT_EQ(read(*segment), SegmentState::usable) << why_;
+  const std::vector<Series>& list = contents_.files.at(0).series;
+  ASSERT_EQ(list.size(), 1u);
+  ASSERT_EQ(list[0].slots(), 2u);
+  EXPECT_NEAR(list[0].start_s, 6, 1e-9);
+  EXPECT_NEAR(list[0].slot_s, static_cast<double>(slot) / kTicksPerSecond, 1e-9);
+  EXPECT_EQ(list[0].read_bytes[1], 4096u);
+  EXPECT_NEAR(list[0].read_seconds[1], 500.0 / kTicksPerSecond, 1e-9);
+  EXPECT_EQ(list[0].read_bytes[0], 0u);
+}
+
+TEST_F(SegmentReader, WildSeriesGiveNone) {
+  const auto segment = make_segment(42);
+  FileRecord& record = add_file(*segment, "/data/in");
+  record.series = 77777;
+  segment->series_in_use = UINT32_MAX;
+  segment->series[0].shift = 200;
+  segment->series[0].slot[3].read_calls = 1;
+  ASSERT_EQ(read(*segment), SegmentState::usable) << why_;
+  EXPECT_TRUE(contents_.files.at(0).series.empty());
+  EXPECT_TRUE(contents_.process.series.empty());
+}
+
 TEST_F(SegmentReader, AKilledProcessGetsTheReadersClockForItsRate) {
   const auto segment = make_segment(dead_pid());
   segment->state = Segment::State::running;

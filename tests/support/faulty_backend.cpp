@@ -4,6 +4,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <string>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -66,6 +68,17 @@ bool FaultyBackend::happens(double rate) {
   return draw < rate;
 }
 
+/// Whether faults keep away from it.
+bool FaultyBackend::is_spared(const Operation& operation) {
+  if (!options_.only_below.empty()) {
+    std::error_code ignored;
+    const std::string path =
+        std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(operation.fd), ignored);
+    if (!path.starts_with(options_.only_below + "/")) return true;
+  }
+  return spared_++ < options_.spared;
+}
+
 int FaultyBackend::error_for(const Operation& operation) {
   const std::array<std::pair<double, int>, 5> faults{{
       {options_.interrupted, -EINTR},
@@ -104,7 +117,8 @@ Submitted FaultyBackend::submit(Operation& operation) noexcept {
     return Submitted::busy;
   }
   busy_run_ = 0;
-  if (const int error = error_for(operation)) {
+  const bool spared = is_spared(operation);
+  if (const int error = spared ? 0 : error_for(operation)) {
     ++counts_.errors;
     ++in_flight_;
     operation.result = error;
@@ -112,7 +126,7 @@ Submitted FaultyBackend::submit(Operation& operation) noexcept {
     return Submitted::queued;
   }
   auto shadow = std::make_unique<Shadow>(operation);
-  shorten(*shadow);
+  if (!spared) shorten(*shadow);
   const Submitted answer = inner_->submit(*shadow);
   if (answer == Submitted::completed) operation.result = shadow->result;
   if (answer != Submitted::queued) return answer;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct FaultOptions {
   double busy = 0;            ///< submit answers busy, at most kMaxBusyRun times in a row
   double delay = 0;           ///< the completion is held back for some looks of reap()
   bool reorder = false;       ///< completions come in random order
+  std::string only_below;     ///< faults meet only files below this folder; empty: all
+  uint64_t spared = 0;        ///< so many operations on these files are met by no fault, at first
   uint32_t entries = 256;     ///< most operations in flight, those held back included
 
   static constexpr uint32_t kMaxBusyRun = 3;
@@ -73,6 +76,7 @@ class FaultyBackend final : public engine::Backend {
   };
 
   [[nodiscard]] bool happens(double rate);
+  [[nodiscard]] bool is_spared(const engine::Operation& operation);
   [[nodiscard]] int error_for(const engine::Operation& operation);
   void shorten(Shadow& shadow);
   void hold(engine::Operation& operation, int64_t result);
@@ -85,6 +89,7 @@ class FaultyBackend final : public engine::Backend {
   mutable std::mutex lock_;  ///< all below
   std::mt19937_64 random_;
   FaultCounts counts_;
+  uint64_t spared_ = 0;
   std::unordered_map<const engine::Operation*, std::unique_ptr<Shadow>> shadows_;
   std::vector<Held> queued_;  ///< refused by a fault, to be completed at flush
   std::vector<Held> held_;    ///< completed

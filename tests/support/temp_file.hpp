@@ -2,6 +2,7 @@
 
 // A file of known content in a directory of its own, removed with the object.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/temp_dir.hpp"
@@ -61,5 +63,14 @@ class TempFile {
   std::string path_;
   int fd_ = -1;
 };
+
+/// Makes its times tell of every later change.
+inline void make_old(int fd) {
+  const std::array<timespec, 2> times{timespec{1'000'000'000, 0}, timespec{1'000'000'000, 0}};
+  if (::futimens(fd, times.data()) != 0) {
+    throw std::runtime_error("cannot set the times of a file");
+  }
+  ::usleep(25'000);  // the change of the times is a change, too
+}
 
 }  // namespace ioweave::test

@@ -27,6 +27,7 @@
 #include "support/locked_queue.hpp"
 #include "support/temp_file.hpp"
 #include "tasking/gated_backend.hpp"
+#include "tasking/hosted_service.hpp"
 #include "tasking/workers.hpp"
 
 namespace ioweave::service {
@@ -35,6 +36,7 @@ namespace {
 using engine::Op;
 using test::DirectMemory;
 using test::GatedBackend;
+using test::Host;
 using test::HostUnderTest;
 using test::is_alpi;
 using test::make_workers;
@@ -42,6 +44,8 @@ using test::missing;
 using test::name_of;
 using test::pattern;
 using test::run_in_child;
+using test::service_options_for;
+using test::stats_of;
 using test::Workers;
 
 #ifdef IOWEAVE_TEST_SANITIZED
@@ -76,52 +80,12 @@ class Mapping {
   }                                                                          \
   static_assert(true)
 
-Options options_for(HostUnderTest host) {
-  Options options;
-  options.tasks = host == HostUnderTest::begun ? tasking::HostKind::none
-                  : host == HostUnderTest::tbb ? tasking::HostKind::tbb
-                                               : tasking::HostKind::alpi;
-  options.reap_in_task = host == HostUnderTest::alpi_task;
-  return options;
-}
-
 Call read_call(int fd, void* buffer, size_t bytes, int64_t offset) {
   return {Op::read, fd, buffer, bytes, offset, false};
 }
 Call write_call(int fd, const std::byte* buffer, size_t bytes, int64_t offset) {
   return {Op::write, fd, const_cast<std::byte*>(buffer), bytes, offset, false};
 }
-
-iow_task_stats stats_of(const Service& service) {
-  iow_task_stats stats{};
-  service.task_statistics(stats);
-  return stats;
-}
-
-/// Workers and a service of a host.
-struct Host {
-  explicit Host(HostUnderTest which, unsigned worker_count, const Options& options,
-                const char* alpi_modes = "")
-      : workers(make_workers(which, worker_count, alpi_modes)) {
-    int error = 0;
-    std::string why;
-    service = Service::open(options, error, why);
-    EXPECT_NE(service, nullptr) << why;
-    workers->brackets().begin = [this](void (*done)(void*), void* user) {
-      return service->begin_task(done, user);
-    };
-    workers->brackets().end = [this] { return service->end_task(); };
-  }
-  ~Host() {
-    workers->wait();
-    service.reset();
-  }
-  Host(const Host&) = delete;
-  Host& operator=(const Host&) = delete;
-
-  std::unique_ptr<Workers> workers;
-  Service::Owner service;
-};
 
 class TaskFaults : public ::testing::TestWithParam<HostUnderTest> {
  protected:
@@ -159,7 +123,7 @@ TEST_P(BoundFaults, TenThousandMayBePending) {
   constexpr size_t kEach = 100 / kScale;
   const DirectMemory file(pattern(0, kTasks * kEach));
   SKIP_WITHOUT_DIRECT(file);
-  Options options = options_for(GetParam());
+  Options options = service_options_for(GetParam());
   options.open_lane = &GatedBackend::open_lane;
   Host host(GetParam(), 2, options);
   [[maybe_unused]] size_t allocated = 0;
@@ -214,7 +178,7 @@ TEST_P(BoundFaults, NoMoreBytesAreInFlightThanTheDeviceNeeds) {
   const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   const Mapping room(kTransfers * kLength);
-  Options options = options_for(GetParam());
+  Options options = service_options_for(GetParam());
   options.open_lane = &GatedBackend::open_lane;
   Host host(GetParam(), 2, options);
   GatedBackend::close_gate();
@@ -245,7 +209,7 @@ TEST_P(BoundFaults, TheSuccessorWaitsForTheLastTransfer) {
   const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
-  Options options = options_for(GetParam());
+  Options options = service_options_for(GetParam());
   options.open_lane = &GatedBackend::open_lane;
   Host host(GetParam(), 1, options);
   std::atomic<bool> others{false};
@@ -271,7 +235,7 @@ TEST_P(TaskFaults, TheWorkerOfAPausedTaskRunsOthers) {
   const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
-  Options options = options_for(GetParam());
+  Options options = service_options_for(GetParam());
   options.open_lane = &GatedBackend::open_lane;
   Host host(GetParam(), 1, options);
   constexpr unsigned kPaused = 1000 / kScale;
@@ -317,7 +281,7 @@ TEST_P(TaskFaults, APausedTaskGoesOnWithAnotherWorkerWhereItsOwnIsTaken) {
   const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
-  Options options = options_for(GetParam());
+  Options options = service_options_for(GetParam());
   options.open_lane = &GatedBackend::open_lane;
   Host host(GetParam(), 2, options);
   Occupation second;
@@ -484,7 +448,7 @@ class TaskProperties : public ::testing::TestWithParam<std::tuple<HostUnderTest,
   }
   [[nodiscard]] static Options faulty_options(uint64_t seed) {
     faults = all_faults(seed);
-    Options options = options_for(host_kind());
+    Options options = service_options_for(host_kind());
     options.engine =
         std::get<1>(GetParam()) == Carrier::threads ? engine::Kind::threads : engine::Kind::uring;
     options.open_lane = &open_faulty;
@@ -644,7 +608,7 @@ class AlpiModes : public ::testing::TestWithParam<std::tuple<HostUnderTest, unsi
   /// With as many workers as the parameter says.
   [[nodiscard]] static std::unique_ptr<Host> open(const char* modes) {
     const auto [which, workers] = GetParam();
-    return std::make_unique<Host>(which, workers, options_for(which), modes);
+    return std::make_unique<Host>(which, workers, service_options_for(which), modes);
   }
   [[nodiscard]] static std::string why_of(const Host& host) {
     return host.service->task_host_reason();
@@ -747,7 +711,7 @@ TEST_P(AlpiModes, AnUnblockThatComesWhileTheTaskIsPausedHereIsGivenBack) {
   const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   const auto [which, workers] = GetParam();
-  Options options = options_for(which);
+  Options options = service_options_for(which);
   options.open_lane = &GatedBackend::open_lane;
   Host host(which, workers, options, "count_unblocks");
   for (unsigned round = 0; round < 40 / kScale; ++round) {
@@ -869,7 +833,7 @@ struct Reaped {
   explicit Reaped(unsigned cpus) : runtime(std::make_unique<test::AlpiRuntime>(cpus)) {
     int error = 0;
     std::string why;
-    service = Service::open(options_for(HostUnderTest::alpi_task), error, why);
+    service = Service::open(service_options_for(HostUnderTest::alpi_task), error, why);
     EXPECT_NE(service, nullptr) << why;
   }
   [[nodiscard]] ssize_t read_byte(const DirectMemory& file, size_t offset) const {
@@ -913,7 +877,7 @@ TEST(TaskThatReaps, TheRuntimeMayBeShutDownBeforeTheServiceIsClosed) {
 TEST(TaskThatReaps, IsNotPausedByWhatTheEndOfATransferSetsOff) {
   const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
-  Host host(HostUnderTest::alpi_task, 1, options_for(HostUnderTest::alpi_task));
+  Host host(HostUnderTest::alpi_task, 1, service_options_for(HostUnderTest::alpi_task));
   std::byte byte{};
   ssize_t result = 4711;
   std::byte later{};
@@ -939,7 +903,7 @@ TEST(TaskThatReaps, NorIsATaskThatReapsInItsPlace) {
   const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
-  Options options = options_for(HostUnderTest::alpi_task);
+  Options options = service_options_for(HostUnderTest::alpi_task);
   options.open_lane = &GatedBackend::open_lane;
   Host host(HostUnderTest::alpi_task, 1, options);
   // Its callback runs in the task that waits for another request, or in the one that polls.
@@ -1000,7 +964,7 @@ TEST_P(AlpiModes, ATaskBesidePausedOnesIsPaused) {
   const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   const auto [which, workers] = GetParam();
-  Options options = options_for(which);
+  Options options = service_options_for(which);
   options.open_lane = &GatedBackend::open_lane;
   Host host(which, workers, options);
   GatedBackend::close_gate();
@@ -1028,7 +992,7 @@ TEST_P(TaskFaults, APauseThatHasEndedTakesNoRoomFromOthers) {
   const DirectMemory file(pattern(0, 4096));
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
-  Options options = options_for(GetParam());
+  Options options = service_options_for(GetParam());
   options.open_lane = &GatedBackend::open_lane;
   options.max_paused = 1;
   // A task that reaps needs a worker of its own here.
@@ -1068,7 +1032,7 @@ TEST(TaskThatReaps, WhatAThreadPostedBeforeItEndedIsNotLost) {
   const test::TempFile file(65536);
   constexpr unsigned kThreads = 50 / kScale;
   constexpr unsigned kEach = 20;
-  Host host(HostUnderTest::alpi_task, 1, options_for(HostUnderTest::alpi_task));
+  Host host(HostUnderTest::alpi_task, 1, service_options_for(HostUnderTest::alpi_task));
   std::vector<ssize_t> results(kThreads * kEach, 4711);
   std::atomic<unsigned> successors{0};
   for (unsigned i = 0; i < kThreads; ++i) {
@@ -1095,7 +1059,7 @@ enum class End { exit, quick_exit, by_hand, signal };
 /// Ends the process while tasks are paused for good.
 int end_with_paused_tasks(HostUnderTest which, End how) {
   GatedBackend::close_gate();
-  Options options = options_for(which);
+  Options options = service_options_for(which);
   options.open_lane = &GatedBackend::open_lane;
   // Never destroyed: the tasks never end.
   static Host& host = *new Host(which, 2, options);
@@ -1150,7 +1114,7 @@ int append_cut_in_a_task() {
   const int fd = ::open(file.path().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   int64_t result = 0;
   {
-    Host host(HostUnderTest::alpi_thread, 1, options_for(HostUnderTest::alpi_thread));
+    Host host(HostUnderTest::alpi_thread, 1, service_options_for(HostUnderTest::alpi_thread));
     host.workers->spawn([&] {
       const std::vector<std::byte> bytes = pattern(4096, 200);
       Call call = write_call(fd, bytes.data(), 200, 0);

@@ -19,7 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ioweave/streams.h"
+#include "ioweave/plans.h"
+#include "ioweave/read_streams.h"
+#include "ioweave/spread.h"
 #include "tasking/task_service.hpp"
 
 namespace ioweave::test {
@@ -164,6 +166,139 @@ TEST_P(BlockingInTask, ATaskThatWaitsForABufferIsPaused) {
   EXPECT_EQ(found, pattern(0, kTasks * kBlock));
 }
 
+/// The only worker of those that wait for an item runs what comes behind them. Nobody calls for the
+/// next item once all wait.
+TEST_P(BlockingInTask, ATaskThatWaitsForAnItemIsPaused) {
+  open(1);
+  const TempFile file(kFileBytes);
+  const char* const path = file.path().c_str();
+  iow_read_stream_options options{};
+  options.buffer_bytes = kBlock;
+  options.budget_bytes = kBlock;
+  iow_read_stream* stream = nullptr;
+  ASSERT_EQ(iow_read_stream_open_files(service, &stream, &path, 1, &options, nullptr), 0);
+  iow_read_lease held{};
+  ASSERT_EQ(iow_read_stream_next(stream, &held, -1), 1);
+  std::atomic<unsigned> good{0};
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&] {
+      set_errno(EDOM);
+      iow_read_lease lease{};
+      EXPECT_EQ(iow_read_stream_next(stream, &lease, -1), 1);
+      EXPECT_EQ(get_errno(), EDOM);
+      const std::vector<std::byte> wanted = pattern(lease.offset, kBlock);
+      good += lease.bytes == kBlock &&
+              std::equal(wanted.begin(), wanted.end(), static_cast<std::byte*>(lease.data));
+      iow_read_lease_end(&lease);
+    });
+  }
+  std::atomic<bool> other{false};
+  workers->spawn([&] { other = true; });
+  while (!other || stats().paused != kTasks) {
+    std::this_thread::yield();
+  }
+  iow_read_lease_end(&held);
+  workers->wait();
+  EXPECT_EQ(good, kTasks);
+  EXPECT_EQ(stats().paused, 0u);
+  EXPECT_EQ(iow_read_stream_close(stream), 0);
+}
+
+/// The only worker of those that wait for a device runs what comes behind them.
+TEST_P(BlockingInTask, ATaskThatWaitsForAReadOfAPlanIsPaused) {
+  open(1);
+  const TempFile file(kTasks * kBlock);
+  iow_plan_options options{};
+  options.flow = flow_of_one_at_once(service);
+  options.own_flow = options.flow;
+  const int64_t held = iow_admit(service, options.flow, 1);
+  ASSERT_GT(held, 0);
+  iow_plan* plan = nullptr;
+  ASSERT_EQ(iow_plan_open(service, &plan, &options, nullptr), 0);
+  ASSERT_EQ(iow_plan_add_strided(plan, file.fd(), 0, kBlock, kBlock, kTasks), 0);
+  std::atomic<unsigned> good{0};
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&, task] {
+      set_errno(EDOM);
+      std::vector<std::byte> block(kBlock);
+      EXPECT_EQ(iow_plan_read(plan, file.fd(), block.data(), kBlock, offset_of(task)),
+                static_cast<ssize_t>(kBlock));
+      EXPECT_EQ(get_errno(), EDOM);
+      good += block == pattern(task * kBlock, kBlock) ? 1 : 0;
+    });
+  }
+  std::atomic<bool> other{false};
+  workers->spawn([&] { other = true; });
+  while (!other || stats().paused != kTasks) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(good, 0u);
+  EXPECT_EQ(iow_finish(service, held, 1), 0);
+  workers->wait();
+  EXPECT_EQ(good, kTasks);
+  EXPECT_EQ(stats().paused, 0u);
+  workers->spawn([&] {
+    EXPECT_EQ(iow_plan_write(plan, file.fd(), "x", 1, 0), 1);
+    EXPECT_EQ(iow_plan_forget(plan, file.fd()), 0);
+    iow_plan_close(plan);
+  });
+  workers->wait();
+}
+
+TEST_P(BlockingInTask, ItemsOfASpreadAreAppendedAndReadByTasks) {
+  open(2);
+  const TempDir dir;
+  const std::string manifest = dir.file("manifest");
+  const std::string first = dir.file("a");
+  const std::string second = dir.file("b");
+  const std::array<const char*, 2> targets{first.c_str(), second.c_str()};
+  iow_write_stream_options small{};
+  small.buffer_bytes = kBlock;
+  small.budget_bytes = 2 * kBlock;
+  iow_write_stream* stream = nullptr;
+  iow_spread* spread = nullptr;
+  ASSERT_EQ(iow_write_stream_open(service, &stream, &small, nullptr), 0);
+  ASSERT_EQ(
+      iow_spread_create(stream, &spread, manifest.c_str(), targets.data(), 2, nullptr, nullptr), 0);
+  std::array<uint64_t, kTasks> items{};
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&, task] {
+      const std::vector<std::byte> content = pattern(task, 1000);
+      EXPECT_EQ(iow_spread_copy(spread, content.data(), content.size(), &items[task]), 0);
+    });
+  }
+  workers->wait();
+  int ended = 1;
+  workers->spawn([&] { ended = iow_spread_end(spread, 1, nullptr); });
+  workers->wait();
+  EXPECT_EQ(ended, 0);
+  iow_read_stream_options one_buffer{};
+  one_buffer.budget_bytes = kBlock;
+  iow_read_stream* results = nullptr;
+  ASSERT_EQ(iow_read_stream_open(service, &results, manifest.c_str(), &one_buffer, nullptr), 0);
+  std::array<std::atomic<unsigned>, kTasks> found{};
+  for (unsigned task = 0; task < kTasks; ++task) {
+    workers->spawn([&] {
+      iow_read_lease lease{};
+      EXPECT_EQ(iow_read_stream_next(results, &lease, -1), 1);
+      const auto at = std::find(items.begin(), items.end(), lease.item) - items.begin();
+      const std::vector<std::byte> wanted = pattern(static_cast<uint64_t>(at), 1000);
+      found[lease.item] += lease.bytes == 1000 && std::equal(wanted.begin(), wanted.end(),
+                                                             static_cast<std::byte*>(lease.data));
+      iow_read_lease_end(&lease);
+    });
+  }
+  workers->wait();
+  for (const auto& times : found) {
+    EXPECT_EQ(times, 1u);
+  }
+  int closed = 1;
+  workers->spawn([&] { closed = iow_read_stream_close(results); });
+  workers->wait();
+  EXPECT_EQ(closed, 0);
+  EXPECT_EQ(iow_write_stream_close(stream, 0, nullptr), 0);
+}
+
 /// oneTBB's tasks may not go on on another thread between iow_task_begin() and iow_task_end(), and
 /// its workers cannot run others in a task that waits.
 TEST_P(BlockingInTask, ATaskThatCanNeitherPauseNorLetOthersRunIsNotAdmittedLater) {
@@ -191,6 +326,43 @@ TEST_P(BlockingInTask, ATaskThatCanNeitherPauseNorLetOthersRunIsNotAdmittedLater
   } else {
     EXPECT_EQ(iow_finish(service, operation, 1), 0);
   }
+}
+
+TEST_P(BlockingInTask, ATaskThatCanNeitherPauseNorLetOthersRunGetsNoItemLater) {
+  open(1);
+  const TempFile file(kBlock);
+  const char* const path = file.path().c_str();
+  iow_read_stream_options options{};
+  options.buffer_bytes = kBlock;
+  options.flow = flow_of_one_at_once(service);
+  const int64_t held = iow_admit(service, options.flow, 1);
+  iow_read_stream* stream = nullptr;
+  ASSERT_EQ(iow_read_stream_open_files(service, &stream, &path, 1, &options, nullptr), 0);
+  std::atomic<bool> answered{false};
+  iow_read_lease lease{};
+  int result = 0;
+  workers->spawn([&] {
+    EXPECT_EQ(iow_task_begin(
+                  service, [](void*) {}, nullptr),
+              0);
+    result = iow_read_stream_next(stream, &lease, -1);
+    EXPECT_EQ(iow_task_end(service), 0);
+    answered = true;
+  });
+  while (!answered && stats().paused == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(answered, GetParam() == HostUnderTest::tbb);
+  EXPECT_EQ(iow_finish(service, held, 1), 0);
+  workers->wait();
+  if (GetParam() == HostUnderTest::tbb) {
+    EXPECT_EQ(result, -EAGAIN);
+    EXPECT_EQ(iow_read_stream_next(stream, &lease, -1), 1) << "it is the next one still";
+  } else {
+    EXPECT_EQ(result, 1);
+  }
+  iow_read_lease_end(&lease);
+  EXPECT_EQ(iow_read_stream_close(stream), 0);
 }
 
 TEST_P(BoundToTask, OutsideOneNothingStarts) {

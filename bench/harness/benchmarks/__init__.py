@@ -37,6 +37,16 @@ BENCHMARKS = {
     "streams": Benchmark(
         "streams", "write streams against other ways to write while computing, and the model"
     ),
+    "cube": Benchmark("cube", "the Cube study's re-mapper: its ladder, and the model"),
+    "advise": Benchmark(
+        "advise", "`ioweave advise`: predicted time beside measured time", python=True
+    ),
+    "ppis": Benchmark(
+        "ppis", "plans and pre-execution: the paper's programs and modes, random reads, wrong plans"
+    ),
+    "rows": Benchmark(
+        "rows", "numpy rows in random order: a plan against pread and advice", python=True
+    ),
     "tasks": Benchmark(
         "tasks", "I/O-aware tasks: the paper's evaluation, simulated and real", python=True
     ),

@@ -19,7 +19,20 @@ from harness.places import LIMIT_MB_S, SLOWFS_SPEED, PlaceUnavailable, on_limite
 from harness.programs import selected
 from harness.result import Row, at_most, below, row
 from harness.session import Session, Unsuitable
-from harness.stream_runs import CALLED, MIB, OURS, WRITING, Cell, Round, Runner, Spot, open_runner
+from harness.stream_runs import (
+    CALLED,
+    MIB,
+    OURS,
+    READERS,
+    SPREAD,
+    WRITING,
+    Cell,
+    ReadBack,
+    Round,
+    Runner,
+    Spot,
+    open_runner,
+)
 from harness.tasks.devices import work_folder
 
 BUFFERS = 4
@@ -89,7 +102,7 @@ def target_cells(count: int) -> list[Cell]:
 def best_peer(rounds: Sequence[Round]) -> str:
     """Who of the others has the least median: chosen over all rounds, since the quickest of each
     would be another one, by chance."""
-    others = {name for each in rounds for name in each.figures} - {OURS, WRITING}
+    others = {name for each in rounds for name in each.figures} - {OURS, SPREAD, WRITING}
     present = [name for name in others if all(name in each.figures for each in rounds)]
     return min(
         sorted(present),
@@ -97,9 +110,9 @@ def best_peer(rounds: Sequence[Round]) -> str:
     )
 
 
-def over(rounds: Sequence[Round], name: str) -> list[float]:
+def over(rounds: Sequence[Round], name: str, ours: str = OURS) -> list[float]:
     """Our time to durable over another's, round by round."""
-    return [each.durable_s(OURS) / each.durable_s(name) for each in rounds]
+    return [each.durable_s(ours) / each.durable_s(name) for each in rounds]
 
 
 def grid_rows(where: str, cell: Cell, rounds: Sequence[Round]) -> Iterator[Row]:
@@ -148,11 +161,29 @@ def contender_rows(prefix: str, rounds: Sequence[Round]) -> Iterator[Row]:
 def target_rows(where: str, cell: Cell, rounds: Sequence[Round]) -> Iterator[Row]:
     """Of a cell on several devices."""
     prefix = f"{where}, {cell.name}"
-    ratios = [each.durable_s(OURS) / each.bound_s for each in rounds]
+    ratios = [each.durable_s(SPREAD) / each.bound_s for each in rounds]
     yield row(f"{prefix}: time over the bound of so many", "ratio", ratios, at_most(1.10))
+    ratios = [each.durable_s(OURS) / each.bound_s for each in rounds]
+    yield row(f"{prefix}: the same where the program chooses the files", "ratio", ratios)
     best = best_peer(rounds)
-    yield row(f"{prefix}: time over the best peer's ({CALLED[best]})", "ratio", over(rounds, best))
+    what = f"{prefix}: time over the best peer's ({CALLED[best]})"
+    yield row(what, "ratio", over(rounds, best, SPREAD))
     yield from contender_rows(prefix, rounds)
+
+
+def read_rows(where: str, cell: Cell, rounds: Sequence[ReadBack]) -> Iterator[Row]:
+    """Of reading the items of a spread back."""
+    prefix = f"{where}, read back, {cell.mib} MiB, C/R {cell.ratio}"
+    ratios = [each.time_s["stream"] / each.bound_s for each in rounds]
+    yield row(f"{prefix}: time over the bound of so many", "ratio", ratios, at_most(1.10))
+    for name in ("plain", "cached"):
+        ratios = [each.time_s["stream"] / each.time_s[name] for each in rounds]
+        yield row(f"{prefix}: time over that of {READERS[name]}", "ratio", ratios, below(1.0))
+    for name, called in READERS.items():
+        yield row(f"{prefix}: {called}: time", "s", [each.time_s[name] for each in rounds])
+        yield row(f"{prefix}: {called}: computing", "s", [each.compute_s[name] for each in rounds])
+        what = f"{prefix}: {called}: peak memory"
+        yield row(what, "MiB", [each.peak_mib[name] for each in rounds])
 
 
 # ---- Where
@@ -198,11 +229,21 @@ def on_limited(session: Session) -> Iterator[Spot]:
 # ---- All
 
 
-def _measured(runner: Runner, spot: Spot, cell: Cell, effort: Effort) -> list[Round]:
+def _items(runner: Runner, spot: Spot, what: str, cell: Cell, effort: Effort) -> int:
     items = cell.items(spot, effort.seconds)
-    session = runner.session
-    session.progress(f"{spot.name}, {cell.name}: {items} items, {effort.rounds} rounds")
+    words = f"{spot.name}, {what}{cell.name}: {items} items, {effort.rounds} rounds"
+    runner.session.progress(words)
+    return items
+
+
+def _measured(runner: Runner, spot: Spot, cell: Cell, effort: Effort) -> list[Round]:
+    items = _items(runner, spot, "", cell, effort)
     return list(runner.rounds(spot, cell, items, effort.rounds))
+
+
+def _read_back(runner: Runner, spot: Spot, cell: Cell, effort: Effort) -> list[ReadBack]:
+    items = _items(runner, spot, "read back, ", cell, effort)
+    return list(runner.read_rounds(spot, cell, items, effort.rounds))
 
 
 def _grid(runner: Runner, place: str, effort: Effort) -> Iterator[Row]:
@@ -225,6 +266,9 @@ def _targets(runner: Runner, effort: Effort) -> Iterator[Row]:
             runner.try_out(spot, cells[0])
             for cell in cells:
                 yield from target_rows(spot.name, cell, _measured(runner, spot, cell, effort))
+            runner.try_out_readers(spot, cells[0])
+            for cell in cells:
+                yield from read_rows(spot.name, cell, _read_back(runner, spot, cell, effort))
 
 
 def run(session: Session) -> Iterator[Row]:

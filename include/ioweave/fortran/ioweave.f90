@@ -1,4 +1,5 @@
-! Ioweave for Fortran: the calls of ioweave.h, tasks.h and streams.h, which hold the contracts.
+! Ioweave for Fortran: the calls of ioweave.h, tasks.h, streams.h, spread.h, read_streams.h and
+! plans.h, which hold the contracts.
 ! Fortran 2018.
 ! It is shipped as source, because a module file serves one compiler and version only:
 !
@@ -43,6 +44,18 @@ module ioweave
   public :: iow_write_stream_copy, iow_write_stream_copy_ptr
   public :: iow_write_stream_flush, iow_write_stream_sync, iow_write_stream_end
   public :: iow_write_stream_error, iow_write_stream_get_stats
+  public :: iow_spread_options, iow_spread_stats
+  public :: iow_spread_create, iow_spread_append, iow_spread_copy, iow_spread_end
+  public :: iow_spread_abandon, iow_spread_get_stats
+  public :: iow_read_stream_options, iow_read_stream_stats, iow_read_lease
+  public :: iow_read_stream_open, iow_read_stream_open_files, iow_read_stream_close
+  public :: iow_read_stream_next, iow_read_stream_next_async, iow_read_lease_end
+  public :: iow_read_lease_reals, iow_read_stream_explain, iow_read_stream_get_stats
+  public :: iow_plan_options, iow_plan_stats, iow_planned_read
+  public :: iow_plan_open, iow_plan_close, iow_plan_add, iow_plan_add_strided, iow_plan_generate
+  public :: iow_plan_read, iow_plan_read_ptr, iow_plan_write, iow_plan_write_ptr
+  public :: iow_plan_lease, iow_plan_lease_read, iow_plan_lease_end, iow_plan_lease_reals
+  public :: iow_plan_invalidate, iow_plan_forget, iow_plan_get_stats
 
   interface iow_error_text
     procedure error_text_of_int, error_text_of_size
@@ -75,8 +88,21 @@ module ioweave
   enum, bind(C)
     enumerator :: IOW_PATH_AUTO = 0, IOW_PATH_DIRECT, IOW_PATH_BUFFERED
   end enum
+  ! iow_placement and iow_target_failure
+  enum, bind(C)
+    enumerator :: IOW_PLACE_ROUND_ROBIN = 0, IOW_PLACE_BY_LOAD
+  end enum
+  enum, bind(C)
+    enumerator :: IOW_FAILURE_STOP = 0, IOW_FAILURE_MOVE
+  end enum
+  ! iow_plan_schedule
+  enum, bind(C)
+    enumerator :: IOW_PLAN_AUTO = 0, IOW_PLAN_NORMAL, IOW_PLAN_PP, IOW_PLAN_PPIS, IOW_PLAN_WEIGHTED
+  end enum
+  public :: IOW_PLAN_AUTO, IOW_PLAN_NORMAL, IOW_PLAN_PP, IOW_PLAN_PPIS, IOW_PLAN_WEIGHTED
   public :: IOW_OVERFLOW_BLOCK, IOW_OVERFLOW_FAIL, IOW_OVERFLOW_SYNCHRONOUS
   public :: IOW_PATH_AUTO, IOW_PATH_DIRECT, IOW_PATH_BUFFERED
+  public :: IOW_PLACE_ROUND_ROBIN, IOW_PLACE_BY_LOAD, IOW_FAILURE_STOP, IOW_FAILURE_MOVE
   integer(c_int), parameter, public :: IOW_ALL_FILES = -1
   public :: IOW_FOREGROUND, IOW_WRITE_BEHIND, IOW_PREFETCH
   public :: IOW_SCHEDULE_NONE, IOW_SCHEDULE_STRICT, IOW_SCHEDULE_WEIGHTED
@@ -185,6 +211,94 @@ module ioweave
     integer(c_int64_t) :: lease_waits = 0, lease_wait_ns = 0
     integer(c_int64_t) :: return_ns = 0, durable_ns = 0, write_ns = 0, syncs = 0
     integer(c_int32_t) :: most_in_use = 0, huge_pages = 0
+  end type
+
+  type, bind(C) :: iow_spread_options
+    integer(c_int32_t) :: size = 0
+    integer(c_int) :: placement = IOW_PLACE_ROUND_ROBIN
+    integer(c_int) :: on_failure = IOW_FAILURE_STOP
+    integer(c_int32_t) :: exclusive = 0
+    integer(c_int32_t) :: mode = 0
+    integer(c_int32_t) :: reserved_word = 0
+    integer(c_int64_t) :: expected_bytes = 0
+    integer(c_int32_t) :: reserved(8) = 0
+  end type
+
+  type, bind(C) :: iow_spread_stats
+    integer(c_int32_t) :: size = 48 ! the bytes that iow_spread_get_stats() fills
+    integer(c_int32_t) :: targets = 0, failed_targets = 0, reserved = 0
+    integer(c_int64_t) :: items = 0, bytes = 0, moved_items = 0, lost_items = 0
+  end type
+
+  type, bind(C) :: iow_read_stream_options
+    integer(c_int32_t) :: size = 0
+    integer(c_int) :: path = IOW_PATH_AUTO
+    integer(c_int64_t) :: buffer_bytes = 0
+    integer(c_int64_t) :: budget_bytes = 0
+    integer(c_int32_t) :: flow = 0
+    integer(c_int32_t) :: small_pages = 0
+    integer(c_int32_t) :: relative_only = 0
+    integer(c_int32_t) :: reserved(9) = 0
+  end type
+
+  ! What was read: `bytes` bytes at `data`, which are those of the item from `offset` on.
+  ! iow_read_lease_reals() makes an array of them. Do not use that array once the lease has ended.
+  type, bind(C) :: iow_read_lease
+    type(c_ptr) :: data = c_null_ptr
+    integer(c_int64_t) :: bytes = 0
+    integer(c_int64_t) :: item = 0 ! its number, from 0
+    integer(c_int64_t) :: offset = 0
+    integer(c_int64_t) :: item_bytes = 0
+    type(c_ptr) :: internal(3) = c_null_ptr
+  end type
+
+  type, bind(C) :: iow_read_stream_stats
+    integer(c_int32_t) :: size = 104 ! the bytes that iow_read_stream_get_stats() fills
+    integer(c_int32_t) :: buffers = 0
+    integer(c_int64_t) :: buffer_bytes = 0, items = 0, lost_items = 0, bytes = 0
+    integer(c_int64_t) :: largest_item = 0, reads = 0, read_bytes = 0, direct_bytes = 0
+    integer(c_int64_t) :: waits = 0, wait_ns = 0, read_ns = 0
+    integer(c_int32_t) :: most_reading = 0, huge_pages = 0
+  end type
+
+  type, bind(C) :: iow_plan_options
+    integer(c_int32_t) :: size = 0
+    integer(c_int) :: schedule = IOW_PLAN_AUTO
+    integer(c_int64_t) :: budget_bytes = 0
+    integer(c_int64_t) :: slice_bytes = 0
+    integer(c_int32_t) :: depth = 0
+    integer(c_int32_t) :: flow = 0
+    integer(c_int32_t) :: own_flow = 0
+    integer(c_int32_t) :: small_pages = 0
+    integer(c_int32_t) :: reserved(8) = 0
+  end type
+
+  ! A read to come, of `bytes` bytes from `offset` on.
+  type, bind(C) :: iow_planned_read
+    integer(c_int) :: fd = -1
+    integer(c_int32_t) :: reserved = 0
+    integer(c_int64_t) :: offset = 0
+    integer(c_int64_t) :: bytes = 0
+  end type
+
+  ! What was read: `bytes` bytes at `data`, which begin a page. iow_plan_lease_reals() makes an array
+  ! of them. Do not use that array once the lease has ended.
+  type, bind(C) :: iow_plan_lease
+    type(c_ptr) :: data = c_null_ptr
+    integer(c_size_t) :: bytes = 0
+    type(c_ptr) :: owner = c_null_ptr
+  end type
+
+  type, bind(C) :: iow_plan_stats
+    integer(c_int32_t) :: size = 136 ! the bytes that iow_plan_get_stats() fills
+    integer(c_int32_t) :: depth = 0
+    integer(c_int) :: schedule = IOW_PLAN_AUTO
+    integer(c_int32_t) :: is_settled = 0
+    real(c_double) :: gain_of_two = 0
+    integer(c_int64_t) :: planned_reads = 0, planned_bytes = 0, ahead_bytes = 0
+    integer(c_int64_t) :: reads = 0, hit_reads = 0, late_reads = 0, unplanned_reads = 0
+    integer(c_int64_t) :: hit_bytes = 0, own_bytes = 0, wait_ns = 0, read_ns = 0
+    integer(c_int64_t) :: unread_bytes = 0, stale_bytes = 0, failed_slices = 0
   end type
 
   interface
@@ -473,6 +587,178 @@ module ioweave
       type(iow_write_stream_stats), intent(inout) :: stats
     end function
 
+    ! Spreads: items of a write stream on several devices. A spread is a type(c_ptr), from
+    ! iow_spread_create(). `item`, which may be left out, gets the number of the item, from 0.
+    integer(c_int) function iow_spread_append(lease, spread, bytes, item) &
+        bind(C, name="iow_spread_append") result(error)
+      import :: c_int, c_int64_t, c_ptr, iow_lease
+      type(iow_lease), intent(inout) :: lease
+      type(c_ptr), value :: spread
+      integer(c_int64_t), value :: bytes
+      integer(c_int64_t), intent(out), optional :: item
+    end function
+
+    ! Copies the bytes, so `buffer` may change afterwards.
+    integer(c_int) function iow_spread_copy(spread, buffer, bytes, item) &
+        bind(C, name="iow_spread_copy") result(error)
+      import :: c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: spread
+      type(*), dimension(*), intent(in) :: buffer
+      integer(c_int64_t), value :: bytes
+      integer(c_int64_t), intent(out), optional :: item
+    end function
+
+    integer(c_int) function iow_spread_get_stats(spread, stats) &
+        bind(C, name="iow_spread_get_stats") result(error)
+      import :: c_ptr, c_int, iow_spread_stats
+      type(c_ptr), value :: spread
+      type(iow_spread_stats), intent(inout) :: stats
+    end function
+
+    ! Returns 1 and a lease, 0 behind the last item, or a negated errno, which
+    ! iow_read_stream_explain() explains.
+    integer(c_int) function iow_read_stream_next(stream, lease, timeout_ns) &
+        bind(C, name="iow_read_stream_next") result(found)
+      import :: c_int, c_int64_t, c_ptr, iow_read_lease
+      type(c_ptr), value :: stream
+      type(iow_read_lease), intent(out) :: lease
+      integer(c_int64_t), value :: timeout_ns
+    end function
+
+    ! `done` is c_funloc() of a bind(C) subroutine with the arguments type(iow_read_lease), value;
+    ! integer(c_int), value; and type(c_ptr), value.
+    integer(c_int) function iow_read_stream_next_async(stream, done, user) &
+        bind(C, name="iow_read_stream_next_async") result(error)
+      import :: c_funptr, c_int, c_ptr
+      type(c_ptr), value :: stream
+      type(c_funptr), value :: done
+      type(c_ptr), value :: user
+    end function
+
+    subroutine iow_read_lease_end(lease) bind(C, name="iow_read_lease_end")
+      import :: iow_read_lease
+      type(iow_read_lease), intent(inout) :: lease
+    end subroutine
+
+    integer(c_int) function iow_read_stream_get_stats(stream, stats) &
+        bind(C, name="iow_read_stream_get_stats") result(error)
+      import :: c_int, c_ptr, iow_read_stream_stats
+      type(c_ptr), value :: stream
+      type(iow_read_stream_stats), intent(inout) :: stats
+    end function
+
+    ! Plans of reads to come. A plan is a type(c_ptr), from iow_plan_open(). Descriptors stay the
+    ! caller's: call iow_plan_forget() before iow_close_file(), unless the plan was closed before.
+    integer(c_int) function iow_plan_add(plan, fd, offset, bytes) &
+        bind(C, name="iow_plan_add") result(error)
+      import :: c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: plan
+      integer(c_int), value :: fd
+      integer(c_int64_t), value :: offset, bytes
+    end function
+
+    ! `count` reads that begin `stride` bytes apart.
+    integer(c_int) function iow_plan_add_strided(plan, fd, offset, bytes, stride, count) &
+        bind(C, name="iow_plan_add_strided") result(error)
+      import :: c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: plan
+      integer(c_int), value :: fd
+      integer(c_int64_t), value :: offset, bytes, stride, count
+    end function
+
+    ! `next` is c_funloc() of a bind(C) function that returns integer(c_int): 1 after it has filled
+    ! its first argument, type(iow_planned_read), intent(inout); 0 behind the last read. Its second
+    ! argument is `user`: type(c_ptr), value. It is called inside later calls on the plan, which it
+    ! may not call itself.
+    integer(c_int) function iow_plan_generate(plan, next, user) &
+        bind(C, name="iow_plan_generate") result(error)
+      import :: c_funptr, c_int, c_ptr
+      type(c_ptr), value :: plan
+      type(c_funptr), value :: next
+      type(c_ptr), value :: user
+    end function
+
+    ! As iow_pread() and iow_pwrite().
+    integer(c_size_t) function iow_plan_read(plan, fd, buffer, bytes, offset) &
+        bind(C, name="iow_plan_read") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: plan
+      integer(c_int), value :: fd
+      type(*), dimension(*), intent(inout) :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+    end function
+
+    integer(c_size_t) function iow_plan_write(plan, fd, buffer, bytes, offset) &
+        bind(C, name="iow_plan_write") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: plan
+      integer(c_int), value :: fd
+      type(*), dimension(*), intent(in) :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+    end function
+
+    integer(c_size_t) function iow_plan_read_ptr(plan, fd, buffer, bytes, offset) &
+        bind(C, name="iow_plan_read") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: plan
+      integer(c_int), value :: fd
+      type(c_ptr), value :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+    end function
+
+    integer(c_size_t) function iow_plan_write_ptr(plan, fd, buffer, bytes, offset) &
+        bind(C, name="iow_plan_write") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t
+      type(c_ptr), value :: plan
+      integer(c_int), value :: fd
+      type(c_ptr), value :: buffer
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+    end function
+
+    ! As iow_plan_read(), without a copy where these very bytes were planned as one read. Where it
+    ! returns 0 or an error there is no lease to end.
+    integer(c_size_t) function iow_plan_lease_read(plan, lease, fd, bytes, offset) &
+        bind(C, name="iow_plan_lease_read") result(done)
+      import :: c_ptr, c_int, c_size_t, c_int64_t, iow_plan_lease
+      type(c_ptr), value :: plan
+      type(iow_plan_lease), intent(out) :: lease
+      integer(c_int), value :: fd
+      integer(c_size_t), value :: bytes
+      integer(c_int64_t), value :: offset
+    end function
+
+    subroutine iow_plan_lease_end(plan, lease) bind(C, name="iow_plan_lease_end")
+      import :: c_ptr, iow_plan_lease
+      type(c_ptr), value :: plan
+      type(iow_plan_lease), intent(inout) :: lease
+    end subroutine
+
+    ! 0 bytes: up to the end of the file.
+    integer(c_int) function iow_plan_invalidate(plan, fd, offset, bytes) &
+        bind(C, name="iow_plan_invalidate") result(error)
+      import :: c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: plan
+      integer(c_int), value :: fd
+      integer(c_int64_t), value :: offset, bytes
+    end function
+
+    integer(c_int) function iow_plan_forget(plan, fd) bind(C, name="iow_plan_forget") result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: plan
+      integer(c_int), value :: fd
+    end function
+
+    integer(c_int) function iow_plan_get_stats(plan, stats) &
+        bind(C, name="iow_plan_get_stats") result(error)
+      import :: c_int, c_ptr, iow_plan_stats
+      type(c_ptr), value :: plan
+      type(iow_plan_stats), intent(inout) :: stats
+    end function
+
     integer(c_int) function iow_close_file(fd) bind(C, name="close") result(error)
       import :: c_int
       integer(c_int), value :: fd
@@ -529,6 +815,81 @@ module ioweave
       integer(c_int), value :: file
       type(c_ptr), intent(out) :: text
     end function
+
+    integer(c_int) function c_spread_create(stream, spread, manifest, targets, count, options, &
+        error_text) bind(C, name="iow_spread_create") result(error)
+      import :: c_char, c_int, c_ptr
+      type(c_ptr), value :: stream
+      type(c_ptr), intent(out) :: spread
+      character(kind=c_char), intent(in) :: manifest(*)
+      type(c_ptr), intent(in) :: targets(*)
+      integer(c_int), value :: count
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_spread_end(spread, durable, error_text) &
+        bind(C, name="iow_spread_end") result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: spread
+      integer(c_int), value :: durable
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    subroutine c_spread_abandon(spread) bind(C, name="iow_spread_abandon")
+      import :: c_ptr
+      type(c_ptr), value :: spread
+    end subroutine
+
+    integer(c_int) function c_read_stream_open(service, stream, manifest, options, error_text) &
+        bind(C, name="iow_read_stream_open") result(error)
+      import :: c_char, c_int, c_ptr
+      type(c_ptr), value :: service
+      type(c_ptr), intent(out) :: stream
+      character(kind=c_char), intent(in) :: manifest(*)
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_read_stream_open_files(service, stream, paths, count, options, &
+        error_text) bind(C, name="iow_read_stream_open_files") result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: service
+      type(c_ptr), intent(out) :: stream
+      type(c_ptr), intent(in) :: paths(*)
+      integer(c_int), value :: count
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    integer(c_int) function c_read_stream_explain(stream, lease, error, text) &
+        bind(C, name="iow_read_stream_explain") result(status)
+      import :: c_int, c_ptr, iow_read_lease
+      type(c_ptr), value :: stream
+      type(iow_read_lease), intent(in) :: lease
+      integer(c_int), value :: error
+      type(c_ptr), intent(out) :: text
+    end function
+
+    integer(c_int) function c_read_stream_close(stream) bind(C, name="iow_read_stream_close") &
+        result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: stream
+    end function
+
+    integer(c_int) function c_plan_open(service, plan, options, error_text) &
+        bind(C, name="iow_plan_open") result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: service
+      type(c_ptr), intent(out) :: plan
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: error_text
+    end function
+
+    subroutine c_plan_close(plan) bind(C, name="iow_plan_close")
+      import :: c_ptr
+      type(c_ptr), value :: plan
+    end subroutine
 
     integer(c_int) function c_device_create(service, name, options, error_text) &
         bind(C, name="iow_device_create") result(id)
@@ -735,6 +1096,162 @@ contains
     error = c_write_stream_error(stream, file, said)
     if (present(text)) text = failure_text(error, said)
     if (c_associated(said)) call c_free(said)
+  end function
+
+  ! Begins a spread over `targets`: folders, or paths of files. Returns 0 and a spread, or a negated
+  ! errno, a null spread and, if wanted, a sentence.
+  integer(c_int) function iow_spread_create(stream, spread, manifest, targets, options, error_text) &
+      result(error)
+    type(c_ptr), intent(in) :: stream
+    type(c_ptr), intent(out) :: spread
+    character(*), intent(in) :: manifest
+    character(*), intent(in) :: targets(:)
+    type(iow_spread_options), intent(in), target, optional :: options
+    character(:), allocatable, intent(out), optional :: error_text
+    character(kind=c_char), target :: strings(len(targets) + 1, size(targets))
+    type(c_ptr) :: given, text
+    given = c_null_ptr
+    if (present(options)) given = c_loc(options)
+    call copy_as_c(targets, strings)
+    error = c_spread_create(stream, spread, trim(manifest)//c_null_char, addresses_of(strings), &
+      size(targets, kind=c_int), given, text)
+    if (present(error_text)) error_text = failure_text(error, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! Writes the manifest once all items are there. Returns 0, or the first error that was not returned
+  ! before and, if wanted, a sentence. `durable` is true if left out.
+  integer(c_int) function iow_spread_end(spread, durable, error_text) result(error)
+    type(c_ptr), intent(inout) :: spread
+    logical, intent(in), optional :: durable
+    character(:), allocatable, intent(out), optional :: error_text
+    type(c_ptr) :: text
+    text = c_null_ptr
+    error = c_spread_end(spread, true_if_absent(durable), text)
+    spread = c_null_ptr
+    if (present(error_text)) error_text = failure_text(error, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! Ends a spread without a manifest.
+  subroutine iow_spread_abandon(spread)
+    type(c_ptr), intent(inout) :: spread
+    call c_spread_abandon(spread)
+    spread = c_null_ptr
+  end subroutine
+
+  ! Opens the manifest of a spread and begins to read. Returns 0 and a read stream, or a negated
+  ! errno, a null stream and, if wanted, a sentence.
+  integer(c_int) function iow_read_stream_open(service, stream, manifest, options, error_text) &
+      result(error)
+    type(c_ptr), intent(in) :: service
+    type(c_ptr), intent(out) :: stream
+    character(*), intent(in) :: manifest
+    type(iow_read_stream_options), intent(in), target, optional :: options
+    character(:), allocatable, intent(out), optional :: error_text
+    type(c_ptr) :: given, text
+    given = c_null_ptr
+    if (present(options)) given = c_loc(options)
+    error = c_read_stream_open(service, stream, trim(manifest)//c_null_char, given, text)
+    if (present(error_text)) error_text = failure_text(error, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! The same for plain files, each of which is an item.
+  integer(c_int) function iow_read_stream_open_files(service, stream, paths, options, error_text) &
+      result(error)
+    type(c_ptr), intent(in) :: service
+    type(c_ptr), intent(out) :: stream
+    character(*), intent(in) :: paths(:)
+    type(iow_read_stream_options), intent(in), target, optional :: options
+    character(:), allocatable, intent(out), optional :: error_text
+    character(kind=c_char), target :: strings(len(paths) + 1, size(paths))
+    type(c_ptr) :: given, text
+    given = c_null_ptr
+    if (present(options)) given = c_loc(options)
+    call copy_as_c(paths, strings)
+    error = c_read_stream_open_files(service, stream, addresses_of(strings), &
+      size(paths, kind=c_int), given, text)
+    if (present(error_text)) error_text = failure_text(error, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! Returns a sentence on an error that iow_read_stream_next() returned with this lease.
+  function iow_read_stream_explain(stream, lease, error) result(words)
+    type(c_ptr), intent(in) :: stream
+    type(iow_read_lease), intent(in) :: lease
+    integer(c_int), intent(in) :: error
+    character(:), allocatable :: words
+    type(c_ptr) :: text
+    text = c_null_ptr
+    if (c_read_stream_explain(stream, lease, error, text) /= 0) continue
+    words = failure_text(error, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  integer(c_int) function iow_read_stream_close(stream) result(error)
+    type(c_ptr), intent(inout) :: stream
+    error = c_read_stream_close(stream)
+    stream = c_null_ptr
+  end function
+
+  ! Returns what was read as an array, as many whole values as there are. Do not use it after the
+  ! lease has ended.
+  function iow_read_lease_reals(lease) result(reals)
+    type(iow_read_lease), intent(in) :: lease
+    real(c_double), pointer, contiguous :: reals(:)
+    call c_f_pointer(lease%data, reals, [lease%bytes / 8])
+  end function
+
+  ! Returns 0 and a plan, or a negated errno, a null plan and, if wanted, a sentence.
+  integer(c_int) function iow_plan_open(service, plan, options, error_text) result(error)
+    type(c_ptr), intent(in) :: service
+    type(c_ptr), intent(out) :: plan
+    type(iow_plan_options), intent(in), target, optional :: options
+    character(:), allocatable, intent(out), optional :: error_text
+    type(c_ptr) :: given, text
+    given = c_null_ptr
+    if (present(options)) given = c_loc(options)
+    error = c_plan_open(service, plan, given, text)
+    if (present(error_text)) error_text = failure_text(error, text)
+    if (c_associated(text)) call c_free(text)
+  end function
+
+  ! Returns what was read as an array, as many whole values as there are. Do not use it after the
+  ! lease has ended.
+  function iow_plan_lease_reals(lease) result(reals)
+    type(iow_plan_lease), intent(in) :: lease
+    real(c_double), pointer, contiguous :: reals(:)
+    call c_f_pointer(lease%data, reals, [lease%bytes / 8])
+  end function
+
+  subroutine iow_plan_close(plan)
+    type(c_ptr), intent(inout) :: plan
+    call c_plan_close(plan)
+    plan = c_null_ptr
+  end subroutine
+
+  ! Copies each name to a column of `strings` as a C string, without blanks at its end.
+  pure subroutine copy_as_c(names, strings)
+    character(*), intent(in) :: names(:)
+    character(kind=c_char), intent(out) :: strings(:, :)
+    integer :: i, j
+    do i = 1, size(names)
+      do j = 1, len_trim(names(i))
+        strings(j, i) = names(i)(j:j)
+      end do
+      strings(len_trim(names(i)) + 1, i) = c_null_char
+    end do
+  end subroutine
+
+  ! Returns where the columns begin.
+  function addresses_of(strings) result(addresses)
+    character(kind=c_char), intent(in), target, contiguous :: strings(:, :)
+    type(c_ptr) :: addresses(size(strings, 2))
+    integer :: i
+    do i = 1, size(strings, 2)
+      addresses(i) = c_loc(strings(1, i))
+    end do
   end function
 
   ! Returns the memory of a lease as an array. Do not use it after the lease was handed over.

@@ -11,10 +11,13 @@
 #include <string>
 
 #include <fcntl.h>
+#include <sys/auxv.h>
 
 #include "base/futex.hpp"
 #include "calls/c_api/conversion.hpp"
+#include "calls/task_preload/report.hpp"
 #include "calls/thread_errno.hpp"
+#include "config/task_variables.hpp"
 #include "ioweave/ioweave.h"
 #include "ioweave/tasks.h"
 #include "policy/constraint_text.hpp"
@@ -151,6 +154,29 @@ int tell_of_flow(iow_service* service, uint32_t flow, char** text, Tell tell) no
   });
 }
 
+/// What a setuid program finds in its environment is not to be trusted.
+ReportFile task_report_file() {
+  const char* const path =
+      ::getauxval(AT_SECURE) == 0 ? std::getenv(config::kTaskReportVariable) : nullptr;
+  return ReportFile(path != nullptr ? path : "");
+}
+
+/// As libioweave_tasks.so tells of a program that knows nothing of tasks' I/O.
+void report_tasks(const iow_service& service) noexcept {
+  if (!service.task_report.is_wanted() || service.service->is_inherited()) {
+    return;
+  }
+  TaskReport report{service.service->task_host_name(), service.service->task_host_reason(), {}};
+  service.service->task_statistics(report.stats);
+  if (report.has_calls()) {
+    try {
+      service.task_report.add(format_report(report));
+    } catch (const std::bad_alloc&) {
+      // There is no line.
+    }
+  }
+}
+
 }  // namespace
 
 const char* iow_version_string() noexcept {
@@ -180,13 +206,16 @@ int iow_service_open(iow_service** service, const iow_options* options,
       give_text(error_text, why);
       return error;
     }
-    *service = new (std::nothrow) iow_service{std::move(opened)};
+    *service = new (std::nothrow) iow_service{std::move(opened), task_report_file()};
     return *service != nullptr ? 0 : -ENOMEM;
   });
 }
 
 void iow_service_close(iow_service* service) noexcept {
   const ErrnoKept kept;
+  if (service != nullptr) {
+    report_tasks(*service);
+  }
   delete service;
 }
 

@@ -10,11 +10,13 @@
 #include <new>
 #include <string>
 
+#include "calls/report_file.hpp"
 #include "ioweave/ioweave.h"
 #include "service/service.hpp"
 
 struct iow_service {
   ioweave::service::Service::Owner service;
+  ioweave::calls::ReportFile task_report;  ///< as of IOWEAVE_TASK_REPORT when it was opened
 };
 
 namespace ioweave::calls {

@@ -8,56 +8,16 @@
 #include <new>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "calls/c_api/conversion.hpp"
+#include "calls/c_api/stream_calls.hpp"
 #include "calls/thread_errno.hpp"
-#include "stream/write/write_parts.hpp"
 #include "stream/write/write_stream.hpp"
 
 using namespace ioweave;
 using namespace ioweave::calls;
 using stream::WriteStream;
 
-struct iow_write_stream {
-  WriteStream::Owner stream;
-};
-
 namespace {
-
-constexpr uint64_t kDefaultBufferBytes = 4 << 20;
-constexpr uint64_t kMostBufferBytes = uint64_t{16} << 30;
-constexpr uint64_t kDefaultBuffers = 8;
-constexpr uint64_t kMostBuffers = 1 << 20;
-
-bool to_buffers(const iow_write_stream_options& given, stream::WriteStreamOptions& options,
-                std::string& why) {
-  const uint64_t wanted = given.buffer_bytes != 0 ? given.buffer_bytes : kDefaultBufferBytes;
-  if (wanted < stream::kPageBytes || wanted > kMostBufferBytes) {
-    why = "buffer_bytes must be 4096..17179869184, not " + std::to_string(wanted);
-    return false;
-  }
-  const uint64_t page = stream::cache_page_bytes();
-  options.buffer_bytes = (wanted + page - 1) & ~(page - 1);
-  const uint64_t budget =
-      given.budget_bytes != 0 ? given.budget_bytes : kDefaultBuffers * options.buffer_bytes;
-  const uint64_t buffers = budget / options.buffer_bytes;
-  const uint64_t least = options.overflow == IOW_OVERFLOW_SYNCHRONOUS ? 2 : 1;
-  if (buffers < least) {
-    why = "budget_bytes of " + std::to_string(budget) + " has no room for " +
-          (least == 1 ? "a buffer" : "the two buffers that IOW_OVERFLOW_SYNCHRONOUS needs") +
-          " of " + std::to_string(options.buffer_bytes) +
-          " bytes: raise budget_bytes or lower buffer_bytes";
-    return false;
-  }
-  if (buffers > kMostBuffers) {
-    why = "budget_bytes of " + std::to_string(budget) + " makes more than 1048576 buffers of " +
-          std::to_string(options.buffer_bytes) + " bytes: raise buffer_bytes";
-    return false;
-  }
-  options.buffers = static_cast<uint32_t>(buffers);
-  options.depth = given.depth != 0 ? std::min(given.depth, options.buffers) : options.buffers;
-  return true;
-}
 
 bool to_stream_options(const iow_write_stream_options& given, service::Service& service,
                        stream::WriteStreamOptions& options, std::string& why) {
@@ -74,31 +34,18 @@ bool to_stream_options(const iow_write_stream_options& given, service::Service& 
     why = "flow " + std::to_string(given.flow) + " was not created by iow_flow_create()";
     return false;
   }
-  return to_buffers(given, options, why);
-}
-
-/// A call that may pause its task: keeps errno, and counts its time.
-class Call {
- public:
-  explicit Call(WriteStream& stream, bool durable = false) noexcept
-      : stream_(stream), durable_(durable) {}
-  ~Call() { stream_.count_call(now_ns() - begin_, durable_); }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
- private:
-  const ThreadErrnoKept errno_kept_;
-  WriteStream& stream_;
-  const bool durable_;
-  const uint64_t begin_ = now_ns();
-};
-
-/// Ends the lease of the caller's struct and returns its buffer; null if it is none.
-WriteStream::Buffer* take_buffer(iow_lease* lease) noexcept {
-  if (lease == nullptr) {
-    return nullptr;
+  const bool is_synchronous = options.overflow == IOW_OVERFLOW_SYNCHRONOUS;
+  BufferRoom room{
+      given.buffer_bytes != 0 ? given.buffer_bytes : kDefaultBufferBytes, given.budget_bytes,
+      is_synchronous ? 2u : 1u,
+      is_synchronous ? "the two buffers that IOW_OVERFLOW_SYNCHRONOUS needs" : "a buffer"};
+  if (!divide(room, why)) {
+    return false;
   }
-  return static_cast<WriteStream::Buffer*>(std::exchange(*lease, iow_lease{}).internal[0]);
+  options.buffer_bytes = room.buffer_bytes;
+  options.buffers = room.buffers;
+  options.depth = given.depth != 0 ? std::min(given.depth, options.buffers) : options.buffers;
+  return true;
 }
 
 int write_lease(iow_lease* lease, int file, uint64_t bytes, int64_t offset) noexcept {
@@ -165,7 +112,7 @@ int iow_write_stream_create(iow_write_stream* stream, const char* path,
   if (stream->stream->is_inherited()) {
     return -ECANCELED;
   }
-  const Call call(*stream->stream);
+  const StreamCall call(*stream->stream);
   return guarded(error_text, [&]() -> int {
     iow_write_file_options given;
     std::string why = "options.size is not the size of an iow_write_file_options";
@@ -184,7 +131,7 @@ int iow_lease_begin(iow_write_stream* stream, iow_lease* lease, int64_t timeout_
   if (stream->stream->is_inherited()) {
     return -ECANCELED;
   }
-  const Call call(*stream->stream);
+  const StreamCall call(*stream->stream);
   WriteStream::Buffer* buffer = nullptr;
   const int error = stream->stream->lease(buffer, timeout_ns);
   if (error == 0) {
@@ -231,7 +178,7 @@ int iow_write_stream_copy(iow_write_stream* stream, int file, const void* data, 
   if (offset < -1 || bytes > INT64_MAX || (data == nullptr && bytes != 0)) {
     return -EINVAL;
   }
-  const Call call(*stream->stream);
+  const StreamCall call(*stream->stream);
   return stream->stream->copy(file, static_cast<const std::byte*>(data), bytes, offset);
 }
 
@@ -239,7 +186,7 @@ int iow_write_stream_flush(iow_write_stream* stream, int file) noexcept {
   if (stream->stream->is_inherited()) {
     return -ECANCELED;
   }
-  const Call call(*stream->stream);
+  const StreamCall call(*stream->stream);
   return guarded(nullptr, [&] { return stream->stream->flush(file); });
 }
 
@@ -247,7 +194,7 @@ int iow_write_stream_sync(iow_write_stream* stream, int file) noexcept {
   if (stream->stream->is_inherited()) {
     return -ECANCELED;
   }
-  const Call call(*stream->stream, true);
+  const StreamCall call(*stream->stream, true);
   return guarded(nullptr, [&] { return stream->stream->sync(file); });
 }
 
@@ -267,7 +214,7 @@ int iow_write_stream_end(iow_write_stream* stream, int file, int durable,
   if (stream->stream->is_inherited()) {
     return -ECANCELED;
   }
-  const Call call(*stream->stream, durable != 0);
+  const StreamCall call(*stream->stream, durable != 0);
   return guarded(error_text, [&] {
     std::string why;
     const int error = stream->stream->end(file, durable != 0, why);

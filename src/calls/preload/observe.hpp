@@ -28,6 +28,27 @@ inline void note_alive(uint64_t ticks) noexcept {
   }
 }
 
+/// Notes a call in the series of its file.
+[[gnu::always_inline]] inline void note_in_series(stats::FileRecord& record, stats::CallClass call,
+                                                  int64_t offset, int64_t result, uint64_t begin,
+                                                  uint64_t end, bool is_owner) noexcept {
+  stats::FileSeries* const series = records.series_of(record, begin);
+  if (series == nullptr) [[unlikely]] {
+    return;
+  }
+  const auto bytes = static_cast<uint64_t>(result > 0 ? result : 0);
+  if (call == stats::CallClass::read) {
+    note_read(*series, bytes, begin, end, is_owner);
+    if (offset >= 0) {
+      note_offset(*series, static_cast<uint64_t>(offset), bytes);
+    }
+  } else if (call == stats::CallClass::write) {
+    note_write(*series, bytes, begin, end, is_owner);
+  } else if (call == stats::CallClass::sync) {
+    note_sync(*series, begin, end, is_owner);
+  }
+}
+
 /// Accounts for a call that took from `begin` until now, and notes where a read at an offset was.
 [[gnu::always_inline]] inline void account_for_call(Entry& entry, stats::CallClass call,
                                                     int64_t offset, int64_t result,
@@ -37,7 +58,8 @@ inline void note_alive(uint64_t ticks) noexcept {
   if (record == nullptr || process.left_alone()) [[unlikely]] {
     return;  // closed meanwhile
   }
-  count_call(*record, call, result, end - begin);
+  const bool is_owner = count_call(*record, call, result, end - begin);
+  note_in_series(*record, call, offset, result, begin, end, is_owner);
   note_alive(end);
   if (call == stats::CallClass::read && offset >= 0 && result > 0 && entry.has(Entry::places)) {
     note_place(*record, static_cast<uint64_t>(offset), static_cast<uint64_t>(result));

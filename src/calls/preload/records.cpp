@@ -86,6 +86,7 @@ void Records::forget() noexcept {
     slot.store(0, std::memory_order_relaxed);
   }
   populated_.store(0, std::memory_order_relaxed);
+  common_.store(kCommonUnused, std::memory_order_relaxed);
 }
 
 /// Makes sure that the record's memory is there: touching a page of a full tmpfs is SIGBUS.
@@ -107,6 +108,63 @@ bool Records::populate(uint32_t record) noexcept {
   }
   populated_.store(until, std::memory_order_relaxed);
   return true;
+}
+
+/// Makes sure that the memory of a series is there, and begins it.
+uint32_t Records::claim_series(uint64_t ticks) noexcept {
+  uint32_t number = segment_->series_in_use.load(std::memory_order_relaxed);
+  do {
+    if (number >= stats::Segment::kSeries) {
+      return 0;
+    }
+  } while (!segment_->series_in_use.compare_exchange_weak(number, number + 1,
+                                                          std::memory_order_relaxed));
+  return begin_series(number, ticks) ? number : 0;
+}
+
+bool Records::begin_series(uint32_t number, uint64_t ticks) noexcept {
+  const auto page = static_cast<uintptr_t>(getpagesize());
+  const auto first = reinterpret_cast<uintptr_t>(&segment_->series[number]) & ~(page - 1);
+  const auto last = reinterpret_cast<uintptr_t>(&segment_->series[number] + 1);
+  // As in populate().
+  if (madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE) != 0 &&
+      errno != EINVAL) {
+    return false;
+  }
+  stats::begin_series(segment_->series[number], ticks);
+  return true;
+}
+
+/// The series of the files without one, which the first transfer begins. Null while another thread
+/// begins it, and where its memory cannot be had.
+stats::FileSeries* Records::common_series(uint64_t ticks) noexcept {
+  uint32_t state = common_.load(std::memory_order_acquire);  // pairs with the store below
+  if (state == kCommonUnused &&
+      common_.compare_exchange_strong(state, kCommonRefused, std::memory_order_relaxed)) {
+    segment_->series_in_use.store(1, std::memory_order_relaxed);
+    state = begin_series(0, ticks) ? kCommonBegun : kCommonRefused;
+    common_.store(state, std::memory_order_release);
+  }
+  return state == kCommonBegun ? &segment_->series[0] : nullptr;
+}
+
+stats::FileSeries* Records::find_series(stats::FileRecord& record, uint64_t ticks) noexcept {
+  const int saved = errno;
+  stats::FileSeries* const common = common_series(ticks);
+  const uint64_t moved = record.call[static_cast<size_t>(stats::CallClass::read)].bytes.value() +
+                         record.call[static_cast<size_t>(stats::CallClass::write)].bytes.value();
+  // Record 0 gathers files beyond the capacity.
+  const bool is_due =
+      common != nullptr && &record != &segment_->file[0] && moved >= stats::Segment::kSeriesBytes;
+  const uint32_t number = is_due ? claim_series(ticks) : 0;
+  errno = saved;
+  if (number == 0) {
+    return common;
+  }
+  uint32_t none = 0;
+  // Release pairs with series_of(). A series lost to a race stays empty.
+  record.series.compare_exchange_strong(none, number, std::memory_order_acq_rel);
+  return &segment_->series[none == 0 ? number : none];
 }
 
 stats::FileRecord* Records::of_file(int fd, const char* path, const struct stat& status) noexcept {

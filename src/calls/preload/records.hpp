@@ -30,6 +30,13 @@ class Records {
   /// The counterpart of a record of the parent's segment in a forked child.
   [[nodiscard]] stats::FileRecord* inherit(const stats::FileRecord& theirs) noexcept;
 
+  /// The series of a record; null where its memory cannot be had. `ticks`: when the call began that
+  /// is to be noted.
+  [[nodiscard]] stats::FileSeries* series_of(stats::FileRecord& record, uint64_t ticks) noexcept {
+    const uint32_t number = record.series.load(std::memory_order_acquire);  // pairs with claim
+    return number != 0 ? &segment_->series[number] : find_series(record, ticks);
+  }
+
  private:
   struct Key {
     uint64_t device;
@@ -40,6 +47,10 @@ class Records {
   [[nodiscard]] stats::FileRecord* find_or_add(int fd, const Key& key) noexcept;
   [[nodiscard]] uint32_t add(int fd, const Key& key) noexcept;
   [[nodiscard]] bool populate(uint32_t record) noexcept;
+  [[nodiscard]] stats::FileSeries* find_series(stats::FileRecord& record, uint64_t ticks) noexcept;
+  [[nodiscard]] uint32_t claim_series(uint64_t ticks) noexcept;
+  [[nodiscard]] bool begin_series(uint32_t number, uint64_t ticks) noexcept;
+  [[nodiscard]] stats::FileSeries* common_series(uint64_t ticks) noexcept;
   void name(stats::FileRecord& record, const char* path, const char* said) const noexcept;
   void name_with_stack(stats::FileRecord& record, int fd, const char* said) const noexcept;
 
@@ -47,8 +58,10 @@ class Records {
 
   stats::Segment* segment_ = nullptr;
   const config::RunConfig* config_ = nullptr;
-  std::atomic<uint32_t> populated_{0};        // records whose memory is certain
-  std::atomic<uint32_t> index_[kIndex] = {};  // record number + 1
+  std::atomic<uint32_t> populated_{0};  // records whose memory is certain
+  enum : uint32_t { kCommonUnused, kCommonRefused, kCommonBegun };
+  std::atomic<uint32_t> common_{kCommonUnused};  // the series of the files without one
+  std::atomic<uint32_t> index_[kIndex] = {};     // record number + 1
 };
 
 extern Records records;
@@ -72,8 +85,9 @@ inline void degrade(stats::FileRecord& record, stats::Degrade reason) noexcept {
   return owner == me;
 }
 
-/// Notes one call: a result below 0 is an error.
-inline void count_call(stats::FileRecord& record, stats::CallClass call, int64_t result,
+/// Notes one call: a result below 0 is an error. Returns whether the calling thread owns the
+/// record.
+inline bool count_call(stats::FileRecord& record, stats::CallClass call, int64_t result,
                        uint64_t ticks) noexcept {
   const bool owned = owns(record);
   stats::CallCounters& counters = record.call[static_cast<unsigned>(call)];
@@ -84,6 +98,7 @@ inline void count_call(stats::FileRecord& record, stats::CallClass call, int64_t
   } else if (result < 0) [[unlikely]] {
     counters.errors.add(1, owned);
   }
+  return owned;
 }
 
 }  // namespace ioweave::calls

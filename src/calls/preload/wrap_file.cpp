@@ -151,8 +151,14 @@ IOWEAVE_WRAP(off_t, lseek, (int fd, off_t offset, int whence)) {
   }
   count_call(*record, CallClass::other, result < 0 ? -1 : 0, 0);
   const bool is_question = whence == SEEK_CUR && offset == 0;
-  if (result >= 0 && !is_question && entry->has(Entry::places)) {
+  if (result < 0 || is_question || process.left_alone()) {
+    return result;
+  }
+  if (entry->has(Entry::places)) {
     stats::note_place(*record, static_cast<uint64_t>(result), 0);
+  }
+  if (stats::FileSeries* const series = records.series_of(*record, call_ticks())) {
+    stats::note_offset(*series, static_cast<uint64_t>(result), 0);
   }
   return result;
 }

@@ -15,6 +15,7 @@ std::string format_report(const TaskReport& report) {
   add("made_plain", report.stats.made_plain);
   add("alone", report.stats.alone);
   add("most_paused", report.stats.most_paused);
+  add("bound", report.stats.bound);
   line.append(",\"lacked_room\":").append(report.lacked_room() ? "true" : "false");
   line.append(",\"why\":");
   append_json_string(line, report.why);

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "config/environment.hpp"
 #include "config/names.hpp"
 #include "config/task_variables.hpp"
 

@@ -9,18 +9,14 @@
 
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,6 +25,7 @@
 #include "calls/libc/real.hpp"
 #include "calls/libc/signal_context.hpp"
 #include "calls/libc/wrap.hpp"
+#include "calls/report_file.hpp"
 #include "calls/task_preload/report.hpp"
 #include "calls/task_preload/settings.hpp"
 #include "calls/thread_errno.hpp"
@@ -52,44 +49,18 @@ pid_t reporter = 0;
 struct Beginning {
   TaskSettings settings;
   std::string warnings;
-  struct stat standard_error {};
+  ReportFile report;
 };
 Beginning* beginning = nullptr;
 
 void read_beginning() {
-  auto read = std::make_unique<Beginning>();
-  ::fstat(STDERR_FILENO, &read->standard_error);
+  TaskSettings settings;
+  std::string warnings;
   if (::getauxval(AT_SECURE) == 0) {  // else its environment is not to be trusted
-    read->settings = task_settings(read->warnings);
+    settings = task_settings(warnings);
   }
-  std::string& report = read->settings.report;
-  char folder[PATH_MAX];
-  if (!report.empty() && report[0] != '/' && ::getcwd(folder, sizeof folder) != nullptr) {
-    report.insert(0, std::string(folder) + "/");
-  }
-  beginning = read.release();
-}
-
-/// Prints nothing where descriptor 2 is no longer what it was: a program may close it and open a
-/// file of its own there, which a word of ours would spoil.
-void print_message(const std::string& text) noexcept {
-  const struct stat& before = beginning->standard_error;
-  struct stat now {};
-  if (::fstat(STDERR_FILENO, &now) == 0 && now.st_dev == before.st_dev &&
-      now.st_ino == before.st_ino) {
-    static_cast<void>(real::write(STDERR_FILENO, text.data(), text.size()));
-  }
-}
-
-void add_to_report(const std::string& line) noexcept {
-  const std::string& path = beginning->settings.report;
-  const int fd = real::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0 || real::write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    print_message("ioweave: " + path + " could not be written: " + std::strerror(errno) + "\n");
-  }
-  if (fd >= 0) {
-    real::close(fd);
-  }
+  ReportFile report(settings.report);
+  beginning = new Beginning{std::move(settings), std::move(warnings), std::move(report)};
 }
 
 /// At exit.
@@ -103,11 +74,11 @@ void write_report() noexcept {
     report.why = task_service->task_host_reason();
     task_service->task_statistics(report.stats);
   }
-  if (!beginning->settings.report.empty()) {
-    add_to_report(format_report(report));
+  if (beginning->report.is_wanted()) {
+    beginning->report.add(format_report(report));
   }
   if (const std::string warning = describe_lack_of_room(report); !warning.empty()) {
-    print_message(warning);
+    beginning->report.print(warning);
   }
 }
 
@@ -132,9 +103,9 @@ bool open_service() {
     }
   }
   if (!text.empty()) {
-    print_message(text);
+    beginning->report.print(text);
   }
-  if (task_service != nullptr || !settings.report.empty()) {
+  if (task_service != nullptr || beginning->report.is_wanted()) {
     why_without = new std::string(why);
     reporter = ::getpid();
     std::atexit([] { write_report(); });

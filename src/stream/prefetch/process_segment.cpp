@@ -103,7 +103,8 @@ std::vector<uint32_t> ProcessSegment::placed_records() const {
 
 std::optional<Places> ProcessSegment::places_of(uint32_t record) const {
   RecordBytes bytes;
-  if (!read_at(offsetof(Segment, file) + record * sizeof(FileRecord), &bytes, sizeof bytes)) {
+  if (record >= Segment::kFiles ||
+      !read_at(offsetof(Segment, file) + record * sizeof(FileRecord), &bytes, sizeof bytes)) {
     return std::nullopt;
   }
   const FileRecord& file = bytes.record();

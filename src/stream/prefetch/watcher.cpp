@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <ctime>
 #include <limits>
 #include <map>
@@ -27,6 +26,7 @@
 #include "base/clock.hpp"
 #include "base/descriptor.hpp"
 #include "base/file_system_kind.hpp"
+#include "base/signals_masked.hpp"
 #include "config/glob.hpp"
 #include "device/described.hpp"
 #include "engine/available_memory.hpp"
@@ -734,10 +734,7 @@ void Watcher::start(pid_t program) {
            });
   };
   if (!shared_->wake.is_open() || !may_overlap(shared_->config)) return;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsMasked masked;
   try {
     shared_->ended = false;
     std::thread([shared = shared_, program] {
@@ -753,7 +750,6 @@ void Watcher::start(pid_t program) {
   } catch (const std::system_error&) {
     shared_->ended = true;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 std::vector<stats::PrefetchReport> Watcher::stop() {

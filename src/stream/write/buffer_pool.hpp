@@ -11,6 +11,11 @@ namespace ioweave::stream {
 /// What direct I/O wants of addresses, offsets and lengths.
 inline constexpr uint64_t kPageBytes = 4096;
 
+/// So many bytes and the rest of the last page.
+[[nodiscard]] constexpr uint64_t whole_pages(uint64_t bytes) noexcept {
+  return (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+}
+
 /// Owns the memory, and nothing else: who has which buffer is for the stream to know.
 class BufferPool {
  public:

@@ -334,6 +334,9 @@ int WriteStream::take_failure(File& file) noexcept {
 int WriteStream::take_failure_of(const std::vector<FileRef>& files, File** who) noexcept {
   int error = 0;
   for (const FileRef& file : files) {
+    if (file->is_excused()) {
+      continue;
+    }
     if (file->error != 0 && !file->is_reported) {
       if (who != nullptr) {
         *who = file.get();

@@ -33,6 +33,8 @@ struct WriteStream::Buffer {
 
   // While it is gathered or written.
   FileRef file;
+  WritePlacer* placer = nullptr;  ///< who is told of its end, by `tag`; null: nobody
+  uint64_t tag = 0;
   std::byte* data = nullptr;  ///< within `memory`
   uint64_t bytes = 0;
   int64_t offset = 0;
@@ -55,6 +57,7 @@ struct WriteStream::File : std::enable_shared_from_this<File> {
   TargetFile target;
   std::atomic<bool> may_go_direct{false};
   size_t number = 0;
+  const WritePlacer* placer = nullptr;  ///< whose file it is
   int64_t append_at = 0;
   int64_t end = 0;  ///< behind everything that was handed over
   bool is_ending = false;
@@ -76,6 +79,11 @@ struct WriteStream::File : std::enable_shared_from_this<File> {
   int64_t error_offset = 0;
   uint64_t error_sequence = 0;
   bool is_reported = false;
+  bool is_in_doubt = false;  ///< a sync failed
+  bool is_left = false;      ///< its placer writes elsewhere what it did not take
+
+  /// Whether nobody need be told of its failure.
+  [[nodiscard]] bool is_excused() const noexcept { return is_left && !is_in_doubt; }
 };
 
 /// A wait that whoever ends it puts into an Aftermath first.
@@ -83,21 +91,6 @@ class WriteStream::ListedWait : public service::Wait {
  public:
   ListedWait* previous = nullptr;
   ListedWait* next = nullptr;
-};
-
-/// A callback of the program's that is due once the lock is free.
-class WriteStream::Callback {
- public:
-  Callback() = default;
-  virtual ~Callback() = default;
-  Callback(const Callback&) = delete;
-  Callback& operator=(const Callback&) = delete;
-
-  /// Calls it, once.
-  virtual void run() noexcept = 0;
-
-  Callback* previous = nullptr;
-  Callback* next = nullptr;
 };
 
 /// Somebody's place in the line for buffers: a caller that waits, or a callback.
@@ -217,6 +210,40 @@ class WriteStream::FilesAsk final : public Callback, public FilesGoal {
   std::vector<FileWaiter> waiters_;
   const iow_reached reached_;
   void* const user_;
+  int error_ = 0;
+};
+
+/// A caller that waits for the write of one buffer, of IOW_OVERFLOW_SYNCHRONOUS. `hand_over` begins
+/// the write, under the lock, and returns 0 or -errno.
+template <typename HandOver>
+class WriteStream::BufferWait final : public ListedWait {
+ public:
+  BufferWait(WriteStream& stream, Buffer& buffer, uint64_t bytes, HandOver hand_over) noexcept
+      : stream_(stream), buffer_(buffer), bytes_(bytes), hand_over_(std::move(hand_over)) {}
+
+  bool begin() noexcept override {
+    Aftermath after;
+    WriteStream& stream = stream_;
+    bool is_over = true;
+    {
+      const std::lock_guard guard(stream.lock_);
+      error_ = hand_over_(after);
+      if (error_ == 0 && bytes_ != 0) {
+        is_over = false;
+        buffer_.waiter = this;  // before it can end, which needs the lock
+      }
+    }
+    stream.finish(after);  // this wait may be gone
+    return is_over;
+  }
+  bool withdraw() noexcept override { return false; }
+  [[nodiscard]] int error() const noexcept { return error_; }
+
+ private:
+  WriteStream& stream_;
+  Buffer& buffer_;
+  const uint64_t bytes_;
+  const HandOver hand_over_;
   int error_ = 0;
 };
 

@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/file_system_kind.hpp"
+
 namespace ioweave::stream {
 namespace {
 
@@ -16,11 +18,12 @@ int fail(const std::string& path, const char* what, int error, std::string& why)
   return -error;
 }
 
-/// The same file past the page cache; -1 where that cannot be.
-int open_direct(int fd, const std::string& path) noexcept {
+}  // namespace
+
+int open_direct(int fd, const std::string& path, int access) noexcept {
   char link[32];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const int flags = O_WRONLY | O_DIRECT | O_CLOEXEC;
+  const int flags = access | O_DIRECT | O_CLOEXEC;
   const int direct = ::open(link, flags);
   if (direct >= 0 || errno == EINVAL) {
     return direct;
@@ -34,8 +37,6 @@ int open_direct(int fd, const std::string& path) noexcept {
                     one.st_ino == other.st_ino;
   return same ? ::fcntl(named.get(), F_DUPFD_CLOEXEC, 0) : -1;
 }
-
-}  // namespace
 
 int TargetFile::open(const std::string& path, const iow_write_file_options& options,
                      iow_write_path way, std::string& why) {
@@ -56,9 +57,10 @@ int TargetFile::open(const std::string& path, const iow_write_file_options& opti
     return -EINVAL;
   }
   ::fcntl(cached_.get(), F_SETFL, flags & O_ACCMODE);  // io_uring would say EAGAIN
+  is_on_fuse_ = is_fuse(cached_.get());
   kept_bytes_ = found.st_size;
   if (way != IOW_PATH_BUFFERED) {
-    direct_ = Descriptor(open_direct(cached_.get(), path));
+    direct_ = Descriptor(open_direct(cached_.get(), path, O_WRONLY));
     if (!direct_.is_open() && way == IOW_PATH_DIRECT) {
       why = "'" + path +
             "' cannot be written past the page cache (O_DIRECT): " + std::strerror(errno) +

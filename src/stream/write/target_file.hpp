@@ -10,6 +10,10 @@
 
 namespace ioweave::stream {
 
+/// Opens the open file `fd` of that path once more, past the page cache, with the access O_RDONLY
+/// or O_WRONLY. -1 with errno where that cannot be.
+[[nodiscard]] int open_direct(int fd, const std::string& path, int access) noexcept;
+
 class TargetFile {
  public:
   TargetFile() = default;
@@ -25,6 +29,7 @@ class TargetFile {
   [[nodiscard]] int cached_fd() const noexcept { return cached_.get(); }
   /// Goes past it; -1: the file system has no such way.
   [[nodiscard]] int direct_fd() const noexcept { return direct_.get(); }
+  [[nodiscard]] bool is_on_fuse() const noexcept { return is_on_fuse_; }
   /// Bytes that it had when it was opened.
   [[nodiscard]] int64_t kept_bytes() const noexcept { return kept_bytes_; }
 
@@ -37,6 +42,7 @@ class TargetFile {
   std::string path_;
   Descriptor cached_;
   Descriptor direct_;
+  bool is_on_fuse_ = false;
   int64_t kept_bytes_ = 0;
   int64_t allocated_bytes_ = 0;
 };

@@ -9,6 +9,7 @@
 
 #include "base/clock.hpp"
 #include "stream/write/stream_parts.hpp"
+#include "stream/write/transfer_flags.hpp"
 
 namespace ioweave::stream {
 
@@ -221,40 +222,6 @@ void WriteStream::end_lease(Buffer& buffer) noexcept {
 
 // ---- Writes on their way out
 
-/// A caller that waits for the write of one buffer, of IOW_OVERFLOW_SYNCHRONOUS.
-class WriteStream::BufferWait final : public ListedWait {
- public:
-  BufferWait(WriteStream& stream, Buffer& buffer, const FileRef& file, uint64_t bytes,
-             int64_t offset) noexcept
-      : stream_(stream), buffer_(buffer), file_(file), bytes_(bytes), offset_(offset) {}
-
-  bool begin() noexcept override {
-    Aftermath after;
-    WriteStream& stream = stream_;
-    bool is_over = true;
-    {
-      const std::lock_guard guard(stream.lock_);
-      error_ = stream.hand_over(buffer_, file_, bytes_, offset_, after);
-      if (error_ == 0 && bytes_ != 0) {
-        is_over = false;
-        buffer_.waiter = this;  // before it can end, which needs the lock
-      }
-    }
-    stream.finish(after);  // this wait may be gone
-    return is_over;
-  }
-  bool withdraw() noexcept override { return false; }
-  [[nodiscard]] int error() const noexcept { return error_; }
-
- private:
-  WriteStream& stream_;
-  Buffer& buffer_;
-  const FileRef& file_;
-  const uint64_t bytes_;
-  const int64_t offset_;
-  int error_ = 0;
-};
-
 int WriteStream::write(Buffer& buffer, int number, uint64_t bytes, int64_t offset) noexcept {
   const uint64_t begin = now_ns();
   buffer.data = buffer.memory;
@@ -273,7 +240,9 @@ int WriteStream::write(Buffer& buffer, int number, uint64_t bytes, int64_t offse
   }
   finish(after);
   if (file != nullptr) {
-    BufferWait wait(*this, buffer, file, bytes, offset);
+    BufferWait wait(*this, buffer, bytes, [&](Aftermath& later) {
+      return hand_over(buffer, file, bytes, offset, later);
+    });
     static_cast<void>(service_.wait_for(wait, -1));
     error = wait.error();
     if (error == 0) {
@@ -349,13 +318,18 @@ void WriteStream::put_in_line(Buffer& buffer, Outstanding* copy, Aftermath& afte
   if (copy != nullptr) {
     buffer.outstanding.sequence = copy->sequence;
     file.outstanding.insert_before(*copy, buffer.outstanding);
+    waiting_writes_.push_back(buffer);
   } else {
-    buffer.outstanding.sequence = next_sequence_++;
-    file.outstanding.push_back(buffer.outstanding);
+    line_up(buffer);
   }
   ++stats_.writes;
-  waiting_writes_.push_back(buffer);
   start_writes(after);
+}
+
+void WriteStream::line_up(Buffer& buffer) noexcept {
+  buffer.outstanding.sequence = next_sequence_++;
+  buffer.file->outstanding.push_back(buffer.outstanding);
+  waiting_writes_.push_back(buffer);
 }
 
 void WriteStream::start_writes(Aftermath& after) noexcept {
@@ -383,6 +357,7 @@ void WriteStream::submit_write(Buffer& buffer) noexcept {
     part.request = {};
     part.request.op = IOW_OP_WRITE;
     part.request.fd = from.direct ? file.target.direct_fd() : file.target.cached_fd();
+    part.request.flags = transfer_flags(file.target.is_on_fuse(), from.bytes);
     part.request.flow = options_.flow;
     part.request.buffer = buffer.data + from.begin;
     part.request.bytes = from.bytes;
@@ -473,7 +448,7 @@ void WriteStream::end_write(Buffer& buffer) noexcept {
       stats_.written_bytes += buffer.bytes;
       stats_.direct_bytes += buffer.direct_bytes.load(std::memory_order_relaxed);
     }
-    leave_file(buffer, after);
+    leave_file(buffer, buffer.error.load(std::memory_order_relaxed), after);
     tell_waiters(*file, after);
     start_writes(after);
   }
@@ -481,9 +456,16 @@ void WriteStream::end_write(Buffer& buffer) noexcept {
   finish(after);
 }
 
-void WriteStream::leave_file(Buffer& buffer, Aftermath& after) noexcept {
+/// Unless its placer has it written elsewhere.
+void WriteStream::leave_file(Buffer& buffer, int error, Aftermath& after) noexcept {
   buffer.file->outstanding.remove(buffer.outstanding);
+  if (error != 0 && buffer.placer != nullptr && place_again(buffer)) {
+    return;
+  }
   buffer.file = nullptr;
+  if (WritePlacer* const placer = std::exchange(buffer.placer, nullptr); placer != nullptr) {
+    placer->note_end(buffer.tag, error);
+  }
   if (ListedWait* const waiter = std::exchange(buffer.waiter, nullptr); waiter != nullptr) {
     after.ended.push_back(*waiter);
   }
@@ -494,6 +476,7 @@ void WriteStream::leave_file(Buffer& buffer, Aftermath& after) noexcept {
 /// unless one was reported.
 void WriteStream::fail(File& file, int error, int64_t offset, uint64_t sequence,
                        Aftermath& after) noexcept {
+  file.is_in_doubt = file.is_in_doubt || offset == kNoOffset;
   if (file.error == 0 || (!file.is_reported && sequence < file.error_sequence)) {
     file.error = error;
     file.error_offset = offset;
@@ -504,10 +487,11 @@ void WriteStream::fail(File& file, int error, int64_t offset, uint64_t sequence,
     if (buffer->file.get() == &file) {
       waiting_writes_.remove(*buffer);
       stats_.dropped_bytes += buffer->bytes;
-      leave_file(*buffer, after);
+      leave_file(*buffer, -ECANCELED, after);
     }
     buffer = next;
   }
+  start_writes(after);  // those that go elsewhere
 }
 
 /// Without the lock. `this` may be gone once the last wait has ended.
@@ -522,33 +506,6 @@ void WriteStream::finish(Aftermath& after) noexcept {
     wait->end();
   }
   call_back(after.callbacks);
-}
-
-/// Callbacks of a thread run one after the other: what one of them sets off waits until it has
-/// returned, or many that fail would nest without end. Not to be inlined: the caller may have been
-/// paused, and be on another thread.
-__attribute__((noinline)) void WriteStream::call_back(LinkedList<Callback>& due) noexcept {
-  static thread_local LinkedList<Callback>* running = nullptr;
-  if (running != nullptr) {
-    while (Callback* const callback = due.pop_front()) {
-      running->push_back(*callback);
-    }
-    return;
-  }
-  if (due.empty()) {
-    return;
-  }
-  running = &due;
-  const uint32_t generation = service::fork_generation();
-  const service::DrivingHere here;  // in whatever task: calls there must not pause it
-  while (Callback* const callback = due.pop_front()) {
-    const std::unique_ptr<Callback> owned(callback);
-    callback->run();
-    if (service::fork_generation() != generation) {
-      break;  // the callback has forked, and this is the child: the rest is the parent's
-    }
-  }
-  running = nullptr;
 }
 
 }  // namespace ioweave::stream

@@ -31,9 +31,11 @@
 #include "service/service.hpp"
 #include "service/wait.hpp"
 #include "stream/write/buffer_pool.hpp"
+#include "stream/write/callback.hpp"
 #include "stream/write/linked_list.hpp"
 #include "stream/write/target_file.hpp"
 #include "stream/write/write_parts.hpp"
+#include "stream/write/write_placer.hpp"
 
 namespace ioweave::stream {
 
@@ -64,6 +66,14 @@ class WriteStream {
   WriteStream(const WriteStream&) = delete;
   WriteStream& operator=(const WriteStream&) = delete;
 
+  /// What became of a file.
+  struct FileEnd {
+    int error = 0;              ///< 0 or -errno of its first failure
+    bool was_reported = false;  ///< before it ended
+    bool is_in_doubt = false;   ///< a sync failed: any of its bytes may be missing on the device
+    std::string why;
+  };
+
   // The contracts of the functions of streams.h that are called alike. Buffers are leases.
 
   [[nodiscard]] int create(const std::string& path, const iow_write_file_options& options,
@@ -75,6 +85,32 @@ class WriteStream {
     return write(buffer, file, bytes, kAppend);
   }
   void end_lease(Buffer& buffer) noexcept;
+
+  // Of a placer, in stream_placed.cpp. A file that it places writes on has nobody else's.
+
+  /// Gives a file that was created to the placer.
+  void give_file(int file, WritePlacer& placer) noexcept;
+  /// As append(), to the file that the placer chooses. It outlives its writes.
+  /// `tag` is what the placer called it.
+  [[nodiscard]] int write_placed(Buffer& buffer, WritePlacer& placer, uint64_t bytes,
+                                 uint64_t& tag) noexcept;
+  /// Waits until all writes of the placer have ended, wherever they went.
+  void wait_placed(const WritePlacer& placer, const std::vector<int>& files) noexcept;
+  /// The same, and ends its files. Their errors count as reported. -EBADF: the stream is closed, or
+  /// one of them has ended before.
+  [[nodiscard]] int end_placed(const WritePlacer& placer, const std::vector<int>& files,
+                               bool durable, std::vector<FileEnd>& ends);
+  /// Calls `look` under the lock, which guards what a placer knows.
+  template <typename Look>
+  void under_lock(const Look& look) const {
+    const std::lock_guard guard(lock_);
+    look();
+  }
+  /// One more owner.
+  [[nodiscard]] Owner share() noexcept;
+  [[nodiscard]] service::Service& service() const noexcept { return service_; }
+  [[nodiscard]] uint64_t buffer_bytes() const noexcept { return options_.buffer_bytes; }
+
   [[nodiscard]] int copy(int file, const std::byte* data, uint64_t bytes, int64_t offset) noexcept;
   [[nodiscard]] int flush(int file) { return reach(file, false); }
   [[nodiscard]] int sync(int file) { return reach(file, true); }
@@ -101,7 +137,6 @@ class WriteStream {
   static constexpr size_t kMostFiles = 65536;
 
  private:
-  class Callback;
   struct File;
   class FilesAsk;
   class FilesGoal;
@@ -111,6 +146,7 @@ class WriteStream {
   struct Outstanding;
   class ListedWait;
   class LeaseWait;
+  template <typename HandOver>
   class BufferWait;
   class FilesWait;
   struct Aftermath;
@@ -125,14 +161,19 @@ class WriteStream {
   void give_back(Buffer& buffer, Aftermath& after) noexcept;
   [[nodiscard]] int wait_for_buffer(Buffer*& buffer, int64_t timeout_ns) noexcept;
 
-  // Writes: hand_over() to leave_file() under the lock.
+  // Writes: hand_over() to fail() under the lock.
   [[nodiscard]] int hand_over(Buffer& buffer, const FileRef& file, uint64_t bytes, int64_t offset,
                               Aftermath& after) noexcept;
   [[nodiscard]] int check(const FileRef& file, uint64_t bytes, int64_t& offset) noexcept;
   static void accept(File& file, uint64_t bytes, int64_t offset, bool is_append) noexcept;
   void put_in_line(Buffer& buffer, Outstanding* copy, Aftermath& after) noexcept;
+  void line_up(Buffer& buffer) noexcept;
   void start_writes(Aftermath& after) noexcept;
-  void leave_file(Buffer& buffer, Aftermath& after) noexcept;
+  [[nodiscard]] int choose_file(WritePlacer& placer, uint64_t bytes, FileRef& file) noexcept;
+  [[nodiscard]] int hand_over_placed(Buffer& buffer, WritePlacer& placer, uint64_t bytes,
+                                     uint64_t& tag, Aftermath& after) noexcept;
+  [[nodiscard]] bool place_again(Buffer& buffer) noexcept;
+  void leave_file(Buffer& buffer, int error, Aftermath& after) noexcept;
   void fail(File& file, int error, int64_t offset, uint64_t sequence, Aftermath& after) noexcept;
   void submit_write(Buffer& buffer) noexcept;
   void submit_part(Buffer& buffer, Part& part) noexcept;
@@ -140,7 +181,6 @@ class WriteStream {
   void end_part(Buffer& buffer, Part& part) noexcept;
   void end_write(Buffer& buffer) noexcept;
   void finish(Aftermath& after) noexcept;
-  static void call_back(LinkedList<Callback>& due) noexcept;
 
   // Copies.
   [[nodiscard]] int reserve(const File& file, uint64_t bytes, int64_t offset,

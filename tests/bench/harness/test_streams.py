@@ -11,7 +11,19 @@ from harness.benchmarks import streams
 from harness.build import Build
 from harness.process import ProgramFailed
 from harness.session import Session
-from harness.stream_runs import MIB, OURS, WRITING, Cell, Figures, Round, Runner, Spot
+from harness.stream_runs import (
+    MIB,
+    OURS,
+    READERS,
+    SPREAD,
+    WRITING,
+    Cell,
+    Figures,
+    ReadBack,
+    Round,
+    Runner,
+    Spot,
+)
 
 ONE = Spot("one device", (Path("a"),), 100.0)
 FOUR = Spot("four devices", tuple(map(Path, "abcd")), 100.0)
@@ -115,10 +127,24 @@ class RowsTest(unittest.TestCase):
         self.assertEqual([line.met for line in lines], [False, None])
 
     def test_several_devices_have_a_bar_of_their_own(self) -> None:
-        rounds = [one_round(**{OURS: 2.1, "aio": 3.0})]
+        rounds = [one_round(**{OURS: 3.0, SPREAD: 2.1, "aio": 4.2})]
         rows = list(streams.target_rows("2 x slowfs", Cell(8, Fraction(1, 2), 4), rounds))
         self.assertEqual(str(rows[0].bar), "<= 1.1")
         self.assertTrue(rows[0].met)
+        self.assertAlmostEqual(rows[1].summary.value, 1.5)
+        self.assertIsNone(rows[1].bar)
+        self.assertAlmostEqual(rows[2].summary.value, 0.5)
+
+    def test_reading_back_is_compared_with_the_bound_and_with_plain_reads(self) -> None:
+        times = {"plain": 4.0, "cached": 1.5, "stream": 2.1}
+        ones = dict.fromkeys(READERS, 1.0)
+        rows = list(
+            streams.read_rows(
+                "2 x slowfs", Cell(8, Fraction(1, 2), 4), [ReadBack(times, ones, ones, 2.0)]
+            )
+        )
+        self.assertEqual([line.met for line in rows[:3]], [True, True, False])
+        self.assertIn("read back, 8 MiB, C/R 1/2: time over the bound", rows[0].metric)
 
 
 class RunnerTest(unittest.TestCase):
@@ -141,11 +167,13 @@ class RunnerTest(unittest.TestCase):
         self.commands.append([str(word) for word in command])
         if self.fails & set(self.commands[-1]):
             raise ProgramFailed("words\nit cannot be")
-        said = '{"work": 7, "return_s": 1, "durable_s": 2, "compute_s": 1, "peak_mib": 3}'
+        said = (
+            '{"work": 7, "return_s": 1, "durable_s": 2, "compute_s": 1, "peak_mib": 3, "time_s": 4}'
+        )
         return process.Finished(1.0, 1.0, 1, said, "")
 
     def rounds(self, spot: Spot, cell: Cell) -> list[Round]:
-        runner = Runner(self.session, "python", ("synchronous", "aio", OURS))
+        runner = Runner(self.session, "python", ("synchronous", "aio", OURS, SPREAD))
         return list(runner.rounds(spot, cell, 8, 2))
 
     def test_contenders_have_the_same_work_and_buffers(self) -> None:
@@ -183,7 +211,21 @@ class RunnerTest(unittest.TestCase):
 
     def test_peers_write_to_one_device(self) -> None:
         found = self.rounds(FOUR, Cell(2, Fraction(1), 3))
-        self.assertEqual(set(found[0].figures), {WRITING, "synchronous", "aio", OURS})
+        self.assertEqual(set(found[0].figures), {WRITING, "synchronous", "aio", OURS, SPREAD})
+
+    def test_a_spread_is_for_several_devices(self) -> None:
+        self.assertNotIn(SPREAD, self.rounds(ONE, Cell(2, Fraction(1), 3))[0].figures)
+
+    def test_readers_have_the_same_work_and_buffers(self) -> None:
+        runner = Runner(self.session, None, (OURS,))
+        (found,) = runner.read_rounds(FOUR, Cell(2, Fraction(1), 3), 8, 1)
+        self.assertEqual(set(found.time_s), set(READERS))
+        self.assertEqual(found.bound_s, 2.0)
+        runs = [words for words in self.commands if "bench_read_back" in words]
+        self.assertEqual(len(runs), 1 + len(READERS))
+        self.assertTrue(all({"--buffers=3", "--items=8"} < set(words) for words in runs))
+        self.assertEqual(["--work=7" in words for words in runs], [False, True, True, True])
+        self.assertIn("--read-only", runs[0])
 
 
 if __name__ == "__main__":

@@ -320,7 +320,7 @@ TEST_P(CRequest, MalformedOnesAreRefusedAndChangeNothing) {
   iow_request op = make_nop();
   op.op = IOW_OP_WRITE_BACK + 1;
   iow_request flag = make_nop();
-  flag.flags = 1u << 4;
+  flag.flags = 1u << 5;
   iow_request flow = make_nop();
   flow.flow = 1;
   const std::array<iow_request, 11> malformed{

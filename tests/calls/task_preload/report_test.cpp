@@ -22,6 +22,7 @@ TaskReport report_of(std::string_view why, uint64_t no_room) {
   report.stats.no_room = no_room;
   report.stats.alone = 3;
   report.stats.most_paused = 1024;
+  report.stats.bound = 11;
   return report;
 }
 
@@ -29,7 +30,8 @@ TEST(TaskReportLine, HasEveryCount) {
   const std::string line = format_report(report_of("", 0));
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   const auto wanted = nlohmann::json::parse(R"json({"tasks": "ALPI 1.2 (nOS-V)", "pauses": 5040,
-    "at_once": 7, "made_plain": 0, "alone": 3, "most_paused": 1024, "lacked_room": false, "why": ""})json");
+    "at_once": 7, "made_plain": 0, "alone": 3, "most_paused": 1024, "bound": 11,
+    "lacked_room": false, "why": ""})json");
   EXPECT_EQ(nlohmann::json::parse(line), wanted);
 }
 

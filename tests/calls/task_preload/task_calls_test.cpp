@@ -35,6 +35,7 @@ struct Report {
   uint64_t pauses = 0;
   uint64_t at_once = 0;
   uint64_t made_plain = 0;
+  uint64_t bound = 0;
   std::string last;  // line
 };
 
@@ -72,6 +73,7 @@ class TaskPreload : public ::testing::Test {
       report.pauses += number(line, "\"pauses\":");
       report.at_once += number(line, "\"at_once\":");
       report.made_plain += number(line, "\"made_plain\":");
+      report.bound += number(line, "\"bound\":");
       report.last = line;
     }
     return report;
@@ -288,6 +290,20 @@ TEST_F(TaskPreload, AReportThatCannotBeWrittenIsSaid) {
   EXPECT_EQ(interposed.out, plain.out);
   EXPECT_EQ(interposed.status, plain.status);
   EXPECT_THAT(interposed.err, HasSubstr("/nonexistent/report could not be written"));
+}
+
+// What a program binds itself goes through libioweave.so.
+TEST_F(TaskPreload, WhatAProgramBindsIsReportedWhereItClosesTheService) {
+  const std::vector<std::string> command{IOWEAVE_BOUND_IO, file_};
+  const Finished plain = without(command);
+  expect_same(plain, with(command, {}, ""));
+  EXPECT_EQ(report().lines, 1);
+  EXPECT_EQ(report().bound, kTasks);
+  EXPECT_THAT(report().tasks, HasSubstr("ALPI 1.2"));
+  expect_same(plain, with(command));
+  EXPECT_EQ(report().lines, 2);  // and one of what the preload paused
+  EXPECT_EQ(report().bound, kTasks);
+  EXPECT_EQ(report().pauses, 1u);
 }
 
 TEST_F(TaskPreload, ItWorksBesideIoweaveRun) {

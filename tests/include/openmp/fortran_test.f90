@@ -2,8 +2,28 @@
 ! reason where detach cannot be had.
 module checks
   use, intrinsic :: iso_fortran_env, only: error_unit
+  use ioweave
   implicit none
+
+  ! Reads of 800 bytes that a generator names: so many are left, the last ones first.
+  type :: reads_to_come
+    integer(c_int) :: fd = -1
+    integer(c_int) :: left = 0
+  end type
 contains
+  integer(c_int) function next_read(read, user) bind(C)
+    type(iow_planned_read), intent(inout) :: read
+    type(c_ptr), value :: user
+    type(reads_to_come), pointer :: reads
+    call c_f_pointer(user, reads)
+    next_read = merge(1, 0, reads%left > 0)
+    if (next_read == 0) return
+    reads%left = reads%left - 1
+    read%fd = reads%fd
+    read%offset = 800_c_int64_t * reads%left
+    read%bytes = 800
+  end function
+
   subroutine check(holds, what)
     logical, intent(in) :: holds
     character(*), intent(in) :: what
@@ -43,6 +63,12 @@ program fortran_test
   call admission
   call write_streams
   call write_stream_errors
+  call spreads
+  call spread_errors
+  call read_plain_files
+  call plans
+  call loop_ahead
+  call plan_errors
   do team = 1, 4
     call tasks(team)
   end do
@@ -164,6 +190,246 @@ contains
     call check(iow_write_stream_error(stream, file, text) == 0, "the file has no error: "//text)
     call check(iow_write_stream_close(stream, durable=.false., error_text=text) == 0, "the end")
     call check(len(text) == 0, "says nothing: "//text)
+  end subroutine
+
+  subroutine spreads
+    type(iow_write_stream_options) :: options
+    type(iow_spread_options) :: of_spread
+    type(iow_spread_stats) :: stats
+    type(iow_read_stream_stats) :: read_stats
+    type(iow_lease) :: lease
+    type(iow_read_lease) :: found
+    type(c_ptr) :: stream, spread, results
+    character(:), allocatable :: text
+    integer(c_int64_t) :: item
+    real(8) :: doubles(512, 5)
+    real(8), pointer, contiguous :: room(:)
+    integer :: column
+    call random_number(doubles)
+    options%buffer_bytes = 4096
+    options%budget_bytes = 16384
+    call check(iow_write_stream_open(service, stream, options) == 0, "a stream for a spread")
+    of_spread%placement = IOW_PLACE_BY_LOAD
+    of_spread%on_failure = IOW_FAILURE_MOVE
+    call check(iow_spread_create(stream, spread, "fortran_test.manifest", &
+      [character(32) :: "fortran_test.0", "fortran_test.first"], of_spread, text) == 0, &
+      "a spread over two files: "//text)
+    do column = 1, 4
+      call check(iow_lease_begin(stream, lease, -1_c_int64_t) == 0, "a lease for it")
+      room => iow_lease_reals(lease)
+      room = doubles(:, column)
+      item = 99
+      if (column < 4) call check(iow_spread_append(lease, spread, 4096_c_int64_t, item) == 0, &
+        "becomes an item")
+      if (column == 4) call check(iow_spread_append(lease, spread, 4096_c_int64_t) == 0, &
+        "becomes an item, whose number nobody wants")
+      call check(item == merge(column - 1, 99, column < 4), "with its number")
+    end do
+    call check(iow_spread_copy(spread, doubles(1, 5), 800_c_int64_t, item) == 0, "a copy, too")
+    call check(item == 4, "with its number")
+    call check(iow_spread_get_stats(spread, stats) == 0, "statistics of the spread")
+    call check(stats%size == 48 .and. stats%targets == 2, "all of them")
+    call check(stats%items == 5 .and. stats%bytes == 17184, "count what was appended")
+    call check(iow_spread_end(spread, error_text=text) == 0, "the spread ends: "//text)
+    call check(.not. c_associated(spread), "and is gone")
+    call check(iow_write_stream_close(stream) == 0, "as is its stream")
+
+    call check(iow_read_stream_open(service, results, "fortran_test.manifest", error_text=text) &
+      == 0, "its manifest is opened: "//text)
+    do column = 1, 5
+      call check(iow_read_stream_next(results, found, -1_c_int64_t) == 1, "the next item")
+      call check(found%item == column - 1 .and. found%offset == 0, "comes in order")
+      call check(found%item_bytes == merge(4096, 800, column < 5), "and as long as it was")
+      room => iow_read_lease_reals(found)
+      call check(size(room) == merge(512, 100, column < 5), "as an array")
+      call check(all(same(room, doubles(1:size(room), column))), "of what was written")
+      call iow_read_lease_end(found)
+      call check(.not. c_associated(found%data), "and the lease has ended")
+    end do
+    call check(iow_read_stream_next(results, found, -1_c_int64_t) == 0, "and no more")
+    call check(iow_read_stream_get_stats(results, read_stats) == 0, "statistics of the reading")
+    call check(read_stats%size == 104 .and. read_stats%items == 5, "all of them")
+    call check(read_stats%read_bytes == 17184 .and. read_stats%lost_items == 0, "and right")
+    call check(iow_read_stream_close(results) == 0, "the stream is closed")
+    call check(.not. c_associated(results), "and gone")
+  end subroutine
+
+  subroutine spread_errors
+    type(iow_read_stream_options) :: options
+    type(iow_read_lease) :: found
+    type(c_ptr) :: stream, spread, results
+    character(:), allocatable :: text
+    integer(c_int) :: error
+    logical :: exists
+    call check(iow_write_stream_open(service, stream) == 0, "a stream")
+    error = iow_spread_create(stream, spread, "no/such/manifest", ["fortran_test.0"], &
+      error_text=text)
+    call check(error == -2, "a folder that is missing is ENOENT")
+    call check(index(text, "no/such/manifest") > 0, "which is named: "//text)
+    call check(.not. c_associated(spread), "there is no spread")
+    call check(iow_spread_create(stream, spread, "fortran_test.abandoned", ["fortran_test.2"]) &
+      == 0, "a spread")
+    call iow_spread_abandon(spread)
+    call check(.not. c_associated(spread), "that was abandoned")
+    inquire (file="fortran_test.abandoned", exist=exists)
+    call check(.not. exists, "has no manifest")
+    call check(iow_write_stream_close(stream) == 0, "the end of the stream")
+    error = iow_read_stream_open(service, results, "fortran_test.abandoned", error_text=text)
+    call check(error == -2 .and. index(text, "abandoned") > 0, "so none can be opened: "//text)
+    options%buffer_bytes = 1
+    error = iow_read_stream_open(service, results, "fortran_test.manifest", options, text)
+    call check(error == -22 .and. index(text, "buffer_bytes") > 0, "a tiny buffer: "//text)
+
+    call delete_one("fortran_test.first")
+    call check(iow_read_stream_open(service, results, "fortran_test.manifest") == 0, "the rest")
+    do
+      error = iow_read_stream_next(results, found, -1_c_int64_t)
+      if (error <= 0) exit
+      call iow_read_lease_end(found)
+    end do
+    call check(error == -2, "what is missing is ENOENT")
+    text = iow_read_stream_explain(results, found, error)
+    call check(index(text, "fortran_test.first") > 0, "at its item: "//text)
+    call check(iow_read_stream_close(results) == 0, "the end")
+  end subroutine
+
+  subroutine read_plain_files
+    type(iow_read_lease) :: found
+    type(c_ptr) :: files
+    character(:), allocatable :: text
+    integer(c_int64_t) :: bytes
+    integer(c_int) :: error
+    call check(iow_read_stream_open_files(service, files, &
+      [character(32) :: "fortran_test.stream", "fortran_test.0"], error_text=text) == 0, &
+      "two files: "//text)
+    bytes = 0
+    do while (iow_read_stream_next(files, found, -1_c_int64_t) == 1)
+      if (found%item == 0) bytes = bytes + found%bytes
+      call iow_read_lease_end(found)
+    end do
+    call check(bytes == 0, "one of which is empty by now")
+    call check(iow_read_stream_close(files) == 0, "the end of them")
+    error = iow_read_stream_open_files(service, files, ["fortran_test.none"], error_text=text)
+    call check(error == -2 .and. index(text, "fortran_test.none") > 0, "a missing one: "//text)
+  end subroutine
+
+  subroutine plans
+    use, intrinsic :: iso_c_binding, only: c_funloc
+    type(iow_plan_options) :: options
+    type(iow_plan_stats) :: stats
+    type(iow_plan_lease) :: lease
+    type(reads_to_come), target :: reads
+    type(c_ptr) :: plan
+    character(:), allocatable :: text
+    real(8), target :: doubles(100, 8), column(100)
+    real(8), pointer, contiguous :: leased(:)
+    integer(c_int) :: other
+    integer :: i
+    call random_number(doubles)
+    call check(iow_pwrite(service, fd, doubles, 6400_c_size_t, 0_c_int64_t) == 6400, "a file")
+    options%schedule = IOW_PLAN_PP
+    options%budget_bytes = 65536
+    options%slice_bytes = 8192
+    options%depth = 2
+    call check(iow_plan_open(service, plan, options, text) == 0, "a plan: "//text)
+    other = iow_open_file(path, IOW_READ_ONLY)
+    call check(iow_plan_add(plan, other, 800_c_int64_t, 800_c_int64_t) == 0, "a read")
+    call check(iow_plan_add_strided(plan, fd, 6400_c_int64_t - 800, 800_c_int64_t, &
+      -1600_c_int64_t, 4_c_int64_t) == 0, "and every second one backwards")
+    call check(iow_plan_read(plan, fd, column, 800_c_size_t, 800_c_int64_t) == 800, "is made")
+    call check(all(same(column, doubles(:, 2))), "and right")
+    do i = 8, 2, -2
+      column = 0
+      call check(iow_plan_read_ptr(plan, fd, c_loc(column), 800_c_size_t, &
+        800_c_int64_t * (i - 1)) == 800, "the others")
+      call check(all(same(column, doubles(:, i))), "by their address")
+    end do
+
+    reads%fd = other
+    reads%left = 8
+    call check(iow_plan_generate(plan, c_funloc(next_read), c_loc(reads)) == 0, "a generator")
+    doubles(:, 3) = 0
+    call check(iow_plan_write(plan, fd, doubles(1, 3), 800_c_size_t, 1600_c_int64_t) == 800, "w")
+    doubles(:, 4) = 1
+    call check(iow_plan_write_ptr(plan, fd, c_loc(doubles(1, 4)), 800_c_size_t, 2400_c_int64_t) &
+      == 800, "what is written")
+    do i = 8, 1, -1
+      call check(iow_plan_read(plan, fd, column, 800_c_size_t, 800_c_int64_t * (i - 1)) == 800, &
+        "is read")
+      call check(all(same(column, doubles(:, i))), "as it is now")
+    end do
+    call check(reads%left == 0, "the generator was asked to its end")
+    call check(iow_plan_get_stats(plan, stats) == 0, "statistics")
+    call check(stats%size == 136 .and. stats%planned_reads == 13, "all of them")
+    call check(stats%schedule == IOW_PLAN_PP .and. stats%depth == 2, "with the options")
+    call check(stats%reads == 13 .and. stats%unplanned_reads == 0, "and what was read")
+    call check(stats%hit_bytes + stats%own_bytes == 10400, "one way or the other")
+    call check(stats%failed_slices == 0, "the last field is where it is in C")
+
+    call check(iow_plan_add(plan, fd, 800_c_int64_t, 800_c_int64_t) == 0, "a read to lease")
+    call check(iow_plan_lease_read(plan, lease, fd, 800_c_size_t, 800_c_int64_t) == 800, "a lease")
+    leased => iow_plan_lease_reals(lease)
+    call check(size(leased) == 100 .and. lease%bytes == 800, "is as long as the read")
+    call check(all(same(leased, doubles(:, 2))), "and has its bytes")
+    call iow_plan_lease_end(plan, lease)
+    call check(.not. c_associated(lease%data) .and. lease%bytes == 0, "and has ended")
+    call iow_plan_lease_end(plan, lease)
+    call check(iow_plan_lease_read(plan, lease, fd, 8_c_size_t, 99999999_c_int64_t) == 0, "no bytes")
+    call check(.not. c_associated(lease%data), "no lease")
+
+    call check(iow_plan_add(plan, other, 0_c_int64_t, 6400_c_int64_t) == 0, "one more")
+    call check(iow_plan_invalidate(plan, fd, 0_c_int64_t, 0_c_int64_t) == 0, "which is dropped")
+    call check(iow_plan_forget(plan, other) == 0, "and forgotten")
+    call check(iow_close_file(other) == 0, "so that its file can be closed")
+    call iow_plan_close(plan)
+    call check(.not. c_associated(plan), "the plan is gone")
+    call iow_plan_close(plan)
+  end subroutine
+
+  ! As the guide to reading ahead has it.
+  subroutine loop_ahead
+    type(iow_plan_stats) :: stats
+    type(c_ptr) :: plan
+    real(8) :: rows(512, 64), row(512)
+    integer :: i, wrong
+    call random_number(rows)
+    call check(iow_pwrite(service, fd, rows, 262144_c_size_t, 0_c_int64_t) == 262144, "rows")
+    call check(iow_plan_open(service, plan) == 0, "a plan for a loop ahead")
+    wrong = 0
+    !$omp parallel sections num_threads(2) private(i)
+    do i = 0, 63
+      if (iow_plan_add(plan, fd, 4096_c_int64_t * modulo(i * 37, 64), 4096_c_int64_t) /= 0) exit
+    end do
+    !$omp section
+    do i = 0, 63
+      if (iow_plan_read(plan, fd, row, 4096_c_size_t, 4096_c_int64_t * modulo(i * 37, 64)) &
+        /= 4096) wrong = wrong + 1
+      if (.not. all(same(row, rows(:, 1 + modulo(i * 37, 64))))) wrong = wrong + 1
+    end do
+    !$omp end parallel sections
+    call check(wrong == 0, "rows of a loop with one ahead of it")
+    call check(iow_plan_get_stats(plan, stats) == 0, "its statistics")
+    call check(stats%planned_reads == 64 .and. stats%reads == 64, "and all of it was planned")
+    call iow_plan_close(plan)
+  end subroutine
+
+  subroutine plan_errors
+    use, intrinsic :: iso_c_binding, only: c_null_funptr
+    type(iow_plan_options) :: options
+    type(c_ptr) :: plan
+    character(:), allocatable :: text
+    integer :: nothing(1)
+    options%depth = 300
+    call check(iow_plan_open(service, plan, options, text) == -22, "an option out of range")
+    call check(index(text, "depth must be 0..256, not 300") > 0, "is named: "//text)
+    call check(.not. c_associated(plan), "and gives no plan")
+    call check(iow_plan_open(service, plan) == 0, "a plan without options")
+    call check(iow_plan_add(plan, -1_c_int, 0_c_int64_t, 1_c_int64_t) == -9, "EBADF")
+    call check(iow_plan_add(plan, fd, -1_c_int64_t, 1_c_int64_t) == -22, "EINVAL")
+    call check(iow_plan_read(plan, -1_c_int, nothing, 4_c_size_t, 0_c_int64_t) == -9, "a read")
+    call check(iow_plan_forget(plan, -1_c_int) == -9, "and what is forgotten")
+    call check(iow_plan_generate(plan, c_null_funptr, c_null_ptr) == -22, "no generator")
+    call iow_plan_close(plan)
   end subroutine
 
   subroutine read_back(name, into)
@@ -340,10 +606,17 @@ contains
   end function
 
   subroutine delete_file
+    call delete_one(path)
+    call delete_one("fortran_test.stream")
+    call delete_one("fortran_test.manifest")
+    call delete_one("fortran_test.0")
+    call delete_one("fortran_test.2")
+  end subroutine
+
+  subroutine delete_one(name)
+    character(*), intent(in) :: name
     integer :: unit
-    open (newunit=unit, file=path, status="old")
-    close (unit, status="delete")
-    open (newunit=unit, file="fortran_test.stream", status="old")
+    open (newunit=unit, file=name, status="old")
     close (unit, status="delete")
   end subroutine
 

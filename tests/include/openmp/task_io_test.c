@@ -19,6 +19,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ioweave/plans.h"
 #include "ioweave/tasks.h"
 
 /* Errors of the beginning that cannot be had otherwise: the next begins fail with this one. */
@@ -130,6 +131,37 @@ static void successors_see_the_data(void) {
   CHECK(wrong == 0);
   CHECK(holds(block, LINKS - 1));
   close(fd);
+  free(blocks);
+}
+
+/* A read of a plan waits with its thread, so the task needs no event. */
+static void tasks_read_a_plan(void) {
+  unsigned char(*blocks)[BLOCK] = make_blocks(BLOCKS);
+  ssize_t results[BLOCKS];
+  int wrong = 0;
+  iow_plan* plan = NULL;
+  CHECK(iow_plan_open(service, &plan, NULL, NULL) == 0);
+  for (int b = 0; b < BLOCKS; ++b) {
+    CHECK(iow_plan_add(plan, descriptor_of(b), (int64_t)b * BLOCK, BLOCK) == 0);
+  }
+#pragma omp parallel num_threads(threads)
+#pragma omp single
+  for (int i = 0; i < BLOCKS; ++i) {
+    const int b = i * 37 % BLOCKS;
+#pragma omp task depend(out : blocks[b])
+    results[b] = iow_plan_read(plan, descriptor_of(b), blocks[b], BLOCK, (off_t)b * BLOCK);
+#pragma omp task depend(in : blocks[b]) shared(wrong)
+    if (results[b] != BLOCK || !holds(blocks[b], b + 1)) {
+#pragma omp atomic
+      ++wrong;
+    }
+  }
+  CHECK(wrong == 0);
+  iow_plan_stats stats;
+  stats.size = sizeof stats;
+  CHECK(iow_plan_get_stats(plan, &stats) == 0);
+  CHECK(stats.reads == BLOCKS && stats.unplanned_reads == 0);
+  iow_plan_close(plan);
   free(blocks);
 }
 
@@ -680,6 +712,7 @@ static const struct {
   { #name, name }
     CASE(several_transfers_in_one_task),
     CASE(successors_see_the_data),
+    CASE(tasks_read_a_plan),
     CASE(errors_reach_their_result),
     CASE(a_task_without_transfers_ends),
     CASE(outside_a_task_is_refused),

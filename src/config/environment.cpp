@@ -1,10 +1,11 @@
-#include "config/task_variables.hpp"
+#include "config/environment.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
 #include "base/nearest_name.hpp"
+#include "config/settings.hpp"
 
 namespace ioweave::config {
 namespace {
@@ -53,6 +54,21 @@ std::optional<uint32_t> number_in_environment(const char* variable, uint32_t mos
     return number;
   }
   warn(warnings, variable, value, "it is a number from 1 to " + std::to_string(most));
+  return std::nullopt;
+}
+
+std::optional<uint64_t> size_in_environment(const char* variable, uint64_t least, uint64_t most,
+                                            std::string& warnings) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) {
+    return std::nullopt;
+  }
+  const std::optional<uint64_t> bytes = parse_size(text);
+  if (bytes.has_value() && *bytes >= least && *bytes <= most) {
+    return bytes;
+  }
+  warn(warnings, variable, text,
+       "it is a size from " + size_text(least) + " to " + size_text(most));
   return std::nullopt;
 }
 

@@ -1,0 +1,465 @@
+"""Reads ahead of computation: plans and pre-execution, against the PPIS paper and against others.
+
+The paper's two programs run in its modes, beside light and heavy I/O of others; random reads by a
+plan run against what else there is for them. What the figures mean is defined in bench/README.md,
+"ppis".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness import line_chart, process, slowfs
+from harness.build import BuildFailed
+from harness.files import random_file
+from harness.places import LIMIT_MB_S, Place, PlaceUnavailable, on_limited_disk, on_slowfs
+from harness.ppis_runs import (
+    AUTO,
+    CALLED,
+    MIB,
+    NORMAL,
+    PP,
+    PPIS,
+    Figures,
+    Loop,
+    Runner,
+    hill,
+    search,
+)
+from harness.process import ProgramFailed
+from harness.programs import selected
+from harness.result import Bar, Row, at_least, at_most, below, row
+from harness.samples import alternate
+from harness.session import Session, Unsuitable
+from harness.tasks.drawing import draw
+
+MODES = (NORMAL, PP, PPIS, AUTO)
+PLACES = ("slowfs", "limited")
+#: What `--only` may name.
+PARTS = ("random", "wrong", "shadow", "chunks", "writes", "ranks", "search")
+
+#: The emulated device whose latency hides: as many requests at once as it is sent.
+FAR = slowfs.Speed(read_mb_s=4000, write_mb_s=4000, latency_us=2000)
+#: Rounds of Hill's cipher: about 400 MB/s on one core of the usual machine.
+HILL_ROUNDS = 3
+#: Of a program whose reads can all be hidden: it computes a little longer than it reads.
+COMPUTE_OVER_READ = 1.03
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured.
+
+    Attributes:
+        rounds: Of each cell.
+        reads: Random ones.
+        file_mib: Of the programs' input.
+        chunks: n, of the ladder.
+        ranks: MPI processes.
+        loads: Whether others load the device, too.
+    """
+
+    rounds: int
+    reads: int
+    file_mib: int
+    chunks: tuple[int, ...]
+    ranks: tuple[int, ...]
+    loads: tuple[bool, ...]
+
+
+FULL = Effort(3, 10_000, 512, (3, 4, 8, 16, 64), (1, 2, 4, 8, 16), (False, True))
+QUICK = Effort(1, 500, 48, (3, 6), (1, 2), (False,))
+
+
+# ---- Random reads
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One way to read blocks at random.
+
+    Attributes:
+        name: For people.
+        words: Of bench_plans, or of bench_mpi_reads.
+        program: Which of both.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    program: str = "bench_plans"
+
+
+PLAIN = Reader("pread", ("--how=plain",))
+PLANNED = Reader("plan", ("--how=auto",))
+GIVEN = Reader("plan, depth given", ("--how=pp", "--depth=256"))
+PEERS = (
+    Reader("posix_fadvise", ("--how=fadvise", "--ahead=512")),
+    Reader("readahead by 64 threads", ("--how=readahead", "--threads=64")),
+    Reader("MPI_File_iread_at", ("--window=256",), "bench_mpi_reads"),
+)
+
+
+def _read(session: Session, place: Place, data: str, reader: Reader, *words: str) -> dict[str, Any]:
+    place.make_cold(data)
+    program = str(session.program(reader.program))
+    (line,) = process.run(
+        [*place.prefix, program, *reader.words, f"--file={place.folder / data}", *words]
+    ).json_lines()
+    return line
+
+
+def _rounds(
+    session: Session, place: Place, data: str, readers: Sequence[Reader], count: int, *words: str
+) -> Sequence[Mapping[str, dict[str, Any]]]:
+    """All readers in turn.
+
+    Raises:
+        ProgramFailed: They did not read the same.
+    """
+    acts = {each.name: partial(_read, session, place, data, each, *words) for each in readers}
+    rounds = list(alternate(acts, count))
+    for found in rounds:
+        if len({figures["sum"] for figures in found.values()}) != 1:
+            raise ProgramFailed(
+                f"{place.name}: the readers {', '.join(found)} read different bytes"
+            )
+    return rounds
+
+
+def _over(rounds: Sequence[Mapping[str, dict[str, Any]]], one: str, other: str) -> list[float]:
+    return [found[one]["time_s"] / found[other]["time_s"] for found in rounds]
+
+
+def _random(session: Session, effort: Effort) -> Iterator[Row]:
+    data = random_file(session.folder / "blocks", 2 * effort.reads * 4096 + 64 * MIB)
+    readers = [PLAIN, PLANNED, GIVEN, *PEERS]
+    try:
+        session.program("bench_mpi_reads")
+    except BuildFailed:
+        session.note("MPI_File_iread_at is left out: there is no MPI")
+        readers.pop()
+    with on_slowfs(session, data, speed=FAR, many_requests=True) as place:
+        session.progress(f"{place.name}: {effort.reads} random reads, {effort.rounds} rounds")
+        words = (f"--reads={effort.reads}",)
+        rounds = _rounds(session, place, data.name, readers, effort.rounds, *words)
+    prefix = f"{effort.reads} random reads of 4 KiB at 2 ms"
+    speed_up = _over(rounds, PLAIN.name, PLANNED.name)
+    yield row(f"{prefix}: plan, speed-up over pread", "ratio", speed_up, at_least(20))
+    for peer in readers:
+        if peer in PEERS:
+            metric = f"{prefix}: plan, time over that of {peer.name}"
+            yield row(metric, "ratio", _over(rounds, PLANNED.name, peer.name), at_most(1.0))
+    for peer in readers:
+        if peer in PEERS:
+            metric = f"{prefix}: plan with its depth given, time over that of {peer.name}"
+            yield row(metric, "ratio", _over(rounds, GIVEN.name, peer.name))
+    for each in readers:
+        for key, what in (("time_s", "time"), ("cpu_s", "processor time")):
+            found = [figures[each.name][key] for figures in rounds]
+            yield row(f"{prefix}: {each.name}: {what}", "s", found)
+
+
+def _wrong(session: Session, effort: Effort) -> Iterator[Row]:
+    """A plan of which no read is right."""
+    big = max(16, effort.file_mib // 2)
+    data = random_file(session.folder / "unread", (2 * big + 16) * MIB)
+    wrong = Reader("wrong plan", ("--how=wrong",))
+    kinds = {
+        "4 KiB at 2 ms": (FAR, ("--reads=1000",)),
+        "1 MiB at 400 MB/s": (
+            slowfs.Speed(read_mb_s=LIMIT_MB_S, write_mb_s=LIMIT_MB_S, latency_us=200),
+            (f"--reads={big}", f"--bytes={MIB}", "--compute-ns=2600000"),
+        ),
+    }
+    for name, (speed, words) in kinds.items():
+        with on_slowfs(session, data, speed=speed, many_requests=speed is FAR) as place:
+            session.progress(f"{place.name}: a wrong plan, {name}")
+            rounds = _rounds(session, place, data.name, [PLAIN, wrong], effort.rounds, *words)
+        metric = f"a plan of which every read is wrong, {name}: time over that of pread"
+        yield row(metric, "ratio", _over(rounds, wrong.name, PLAIN.name), at_most(1.03))
+
+
+def _shadow(session: Session, effort: Effort) -> Iterator[Row]:
+    """What the loop ahead costs the processor."""
+    data = random_file(session.folder / "loop", 32 * MIB)
+    loop = Reader("loop ahead", ("--how=loop",))
+    words = ("--reads=1000", "--compute-ns=1000000")
+    with on_slowfs(session, data, speed=FAR, many_requests=True) as place:
+        session.progress(f"{place.name}: a loop of 1000 reads ahead of itself")
+        rounds = _rounds(session, place, data.name, [PLAIN, loop], effort.rounds, *words)
+    prefix = "a loop of 1000 reads of 4 KiB, 1 ms of computing each"
+    shares = [found[loop.name]["ahead_cpu_s"] / found[loop.name]["time_s"] for found in rounds]
+    metric = f"{prefix}: processor time of the loop ahead over the loop's time"
+    yield row(metric, "ratio", shares, below(0.01))
+    speed_up = _over(rounds, PLAIN.name, loop.name)
+    yield row(f"{prefix}: speed-up over pread", "ratio", speed_up)
+
+
+# ---- The paper's programs
+
+Round = Mapping[str, Figures]
+
+
+def _loop_rounds(runner: Runner, loop: Loop, modes: Sequence[str], count: int) -> list[Round]:
+    return list(alternate({mode: partial(runner.run, loop, mode) for mode in modes}, count))
+
+
+def _loop_rows(
+    runner: Runner, prefix: str, loop: Loop, rounds: Sequence[Round], *, alone: bool
+) -> Iterator[Row]:
+    """Of a cell. `alone`: one process on a processor of its own, and nobody else on the device."""
+
+    def times_over(mode: str, other: str) -> list[float]:
+        return [found[mode].total_s / found[other].total_s for found in rounds]
+
+    yield row(
+        f"{prefix}: PPIS, time over normal's", "ratio", times_over(PPIS, NORMAL), at_most(1.02)
+    )
+    yield row(f"{prefix}: PPIS, time over PP's", "ratio", times_over(PPIS, PP), at_most(1.02))
+    yield row(
+        f"{prefix}: auto, time over normal's", "ratio", times_over(AUTO, NORMAL), at_most(1.02)
+    )
+    over_model = [found[PPIS].total_s / runner.model_s(loop, found[NORMAL]) for found in rounds]
+    bar = at_most(1.05) if alone else None
+    yield row(f"{prefix}: PPIS, time over the model's", "ratio", over_model, bar)
+    for mode in MODES:
+        who = f"{prefix}: {CALLED[mode]}"
+        yield row(f"{who}: time", "s", [found[mode].total_s for found in rounds])
+        yield row(f"{who}: I/O latency", "s", [found[mode].read_s for found in rounds])
+        rates = [found[mode].bytes_per_s / 1e6 for found in rounds]
+        yield row(f"{who}: sustained bandwidth", "MB/s", rates)
+
+
+def _medians(rounds: Sequence[Round], mode: str, key: str) -> float:
+    return float(statistics.median(getattr(found[mode], key) for found in rounds))
+
+
+def _draw_modes(
+    session: Session, called: str, x_label: str, cells: Mapping[int, Sequence[Round]]
+) -> None:
+    """The paper's figures of execution time and I/O latency, over what `cells` are of."""
+    kinds = {"total_s": "execution time", "read_s": "I/O latency"}
+    pictures = []
+    for key, what in kinds.items():
+        lines = {
+            CALLED[mode]: [_medians(rounds, mode, key) for rounds in cells.values()]
+            for mode in MODES
+        }
+        chart = line_chart.Chart(f"{called}: {what}", x_label, f"{what} (s)", tuple(cells), lines)
+        pictures.append((chart.title, partial(line_chart.draw, chart)))
+    draw(session, "ppis", pictures)
+
+
+def _draw_removed(session: Session, called: str, cells: Mapping[int, Sequence[Round]]) -> None:
+    """The paper's figure of the I/O latency removed, with the bound 1 - 1/n."""
+    lines = {
+        CALLED[mode]: [statistics.median(_removed(rounds, mode)) for rounds in cells.values()]
+        for mode in (PP, PPIS, AUTO)
+    }
+    lines["bound"] = [1 - 1 / count for count in cells]
+    chart = line_chart.Chart(
+        f"{called}: I/O latency removed", "chunks", "part of normal's", tuple(cells), lines
+    )
+    draw(session, "ppis", [(chart.title, partial(line_chart.draw, chart))])
+
+
+def _removed(rounds: Sequence[Round], mode: str) -> list[float]:
+    return [1 - found[mode].read_s / found[NORMAL].read_s for found in rounds]
+
+
+def _fitted_speed(session: Session, data: Path) -> slowfs.Speed:
+    """Of a device from which Hill reads about as long as it computes there."""
+    size = data.stat().st_size
+    loop = hill(size // 8, size, HILL_ROUNDS)
+    speed = slowfs.Speed(read_mb_s=LIMIT_MB_S, write_mb_s=LIMIT_MB_S, latency_us=200)
+    for _ in range(2):
+        with on_slowfs(session, data, speed=speed) as place:
+            compute_s = Runner(session, place, data.name).run(loop, PPIS).compute_s
+        rate = size / 1e6 / compute_s * COMPUTE_OVER_READ
+        speed = replace(speed, read_mb_s=round(rate), write_mb_s=round(rate))
+    return speed
+
+
+def _check_programs(runner: Runner, size: int) -> None:
+    """Every mode writes what `hill` writes. Nothing is measured.
+
+    Raises:
+        ProgramFailed: One of them wrote something else.
+    """
+    folder = runner.session.folder
+    wanted, found = folder / "wanted", folder / "found"
+    source = runner.place.folder / runner.data
+    words = ["--encrypt", f"--rounds={HILL_ROUNDS}", str(source), str(wanted)]
+    process.run([str(runner.session.program("hill")), *words])
+    for mode in MODES:
+        for ranks in (1, 2):
+            runner.run(
+                hill(size // 4 // 65536 * 65536, size, HILL_ROUNDS, ranks), mode, output=found
+            )
+            filecmp.clear_cache()
+            if not filecmp.cmp(wanted, found, shallow=False):
+                raise ProgramFailed(f"hill_mpi, {CALLED[mode]}, {ranks} ranks: wrong output")
+            found.unlink()
+    wanted.unlink()
+
+
+def _chunk_bytes(size: int, chunks: int) -> int:
+    """So that there are so many chunks, the last one perhaps smaller."""
+    return -(-size // chunks // 65536) * 65536
+
+
+def _chunks(session: Session, effort: Effort) -> Iterator[Row]:
+    """Hill where it computes about as long as it reads: the paper's figure 12."""
+    size = effort.file_mib * MIB
+    data = random_file(session.folder / "text", size)
+    speed = _fitted_speed(session, data)
+    with on_slowfs(session, data, speed=speed) as place:
+        runner = Runner(session, place, data.name)
+        _check_programs(runner, size)
+        cells = {}
+        for count in effort.chunks:
+            loop = hill(_chunk_bytes(size, count), size, HILL_ROUNDS)
+            session.progress(f"{place.name}: Hill, R about C, {loop.chunks} chunks")
+            rounds = cells[loop.chunks] = _loop_rounds(runner, loop, MODES, effort.rounds)
+            prefix = f"Hill on slowfs, R about C, n = {loop.chunks}"
+            yield row(
+                f"{prefix}: R over C",
+                "ratio",
+                [found[NORMAL].read_s / found[PPIS].compute_s for found in rounds],
+            )
+            least = 0.95 * (1 - 1 / loop.chunks)
+            metric = f"{prefix}: I/O latency removed by PPIS"
+            yield row(metric, "part", _removed(rounds, PPIS), at_least(least))
+            yield row(f"{prefix}: I/O latency removed by PP", "part", _removed(rounds, PP))
+            speed_up = [found[NORMAL].total_s / found[PPIS].total_s for found in rounds]
+            bar: Bar | None = at_least(1.85) if loop.chunks >= 50 else None
+            yield row(f"{prefix}: PPIS, speed-up over normal", "ratio", speed_up, bar)
+            yield from _loop_rows(runner, prefix, loop, rounds, alone=True)
+        _draw_removed(session, "Hill on slowfs, R about C", cells)
+
+
+def _writes(session: Session, effort: Effort) -> Iterator[Row]:
+    """Reads and writes overlapped, on devices of their own."""
+    size = effort.file_mib * MIB
+    data = random_file(session.folder / "plaintext", size)
+    speed = _fitted_speed(session, data)
+    loop = hill(size // 64 // 65536 * 65536, size, HILL_ROUNDS)
+    woven = replace(loop, words=(*loop.words, "--write-behind"))
+    nothing = random_file(session.folder / "nothing", 4096)
+    with (
+        on_slowfs(session, data, speed=speed) as place,
+        on_slowfs(
+            session,
+            nothing,
+            speed=replace(speed, write_mb_s=speed.write_mb_s + 1, read_mb_s=speed.read_mb_s + 1),
+        ) as other,
+    ):
+        runner = Runner(session, place, data.name)
+        output = other.folder / "ciphertext"
+        session.progress(f"{place.name}: Hill, reads and writes overlapped")
+
+        def run(which: Loop, mode: str) -> Figures:
+            output.unlink(missing_ok=True)
+            return runner.run(which, mode, output=output)
+
+        acts = {"normal": partial(run, loop, NORMAL), "woven": partial(run, woven, PPIS)}
+        rounds = list(alternate(acts, effort.rounds))
+    prefix = f"Hill, writes to a second device, n = {loop.chunks}"
+    ratios = []
+    for found in rounds:
+        plain = found["normal"]
+        longest = max(plain.read_s, plain.compute_s, plain.write_s)
+        ratios.append(found["woven"].total_s / longest)
+    metric = f"{prefix}: time over the longest of R, C and W"
+    yield row(metric, "ratio", ratios, at_most(1.10))
+    speed_up = [found["normal"].total_s / found["woven"].total_s for found in rounds]
+    yield row(f"{prefix}: speed-up over normal", "ratio", speed_up)
+    for key, what in (("read_s", "R"), ("compute_s", "C"), ("write_s", "W"), ("total_s", "time")):
+        found_s = [getattr(found["normal"], key) for found in rounds]
+        yield row(f"{prefix}: normal: {what}", "s", found_s)
+    yield row(f"{prefix}: woven: time", "s", [found["woven"].total_s for found in rounds])
+
+
+@contextlib.contextmanager
+def _at(session: Session, name: str, data: Path) -> Iterator[Place]:
+    opened = on_slowfs(session, data) if name == "slowfs" else on_limited_disk(session, data)
+    with opened as place:
+        yield place
+
+
+def _by_ranks(session: Session, effort: Effort, name: str, part: str, data: Path) -> Iterator[Row]:
+    """One of the programs by several ranks, beside light and heavy I/O."""
+    size = data.stat().st_size
+    with _at(session, name, data) as place:
+        runner = Runner(session, place, data.name)
+        if part == "search":
+            found = {
+                tuple(runner.found(search(size, ranks), mode)) for mode in MODES for ranks in (1, 2)
+            }
+            if len(found) != 1:
+                raise ProgramFailed("matrix_search finds different items in different modes")
+        for heavy in effort.loads:
+            cells = {}
+            for ranks in effort.ranks:
+                if part == "search":
+                    loop, called = search(size, ranks), "matrix search"
+                else:
+                    loop, called = hill(_chunk_bytes(size, 8), size, HILL_ROUNDS, ranks), "Hill"
+                kind = "heavy" if heavy else "light"
+                prefix = f"{called} on {name}, {kind} I/O, {ranks} ranks"
+                session.progress(prefix)
+                with runner.load() if heavy else contextlib.nullcontext():
+                    rounds = cells[ranks] = _loop_rounds(runner, loop, MODES, effort.rounds)
+                yield row(f"{prefix}: I/O latency removed by PPIS", "part", _removed(rounds, PPIS))
+                yield from _loop_rows(runner, prefix, loop, rounds, alone=ranks == 1 and not heavy)
+            _draw_modes(session, f"{called} on {name}, {kind} I/O", "processes", cells)
+
+
+def _made(session: Session, part: str, effort: Effort) -> Path:
+    """The input of a program."""
+    if part == "ranks":
+        return random_file(session.folder / "message", effort.file_mib * MIB)
+    matrix = session.folder / "matrix"
+    words = [f"--make={effort.file_mib}M", str(matrix)]
+    process.run([str(session.program("matrix_search")), *words])
+    return matrix
+
+
+def run(session: Session) -> Iterator[Row]:
+    """All of it; without a place that this machine cannot have, which is noted.
+
+    Raises:
+        Unsuitable: No room for the files, no such place or part, or no MPI.
+    """
+    effort = QUICK if session.quick else FULL
+    if session.selection.pairs is not None:
+        effort = replace(effort, rounds=min(session.selection.pairs, effort.rounds))
+    names = selected(PLACES, session.selection.places)
+    parts = selected(PARTS, session.selection.programs)
+    if not names or not parts:
+        raise Unsuitable(f"there are the places {', '.join(PLACES)}, the parts {', '.join(PARTS)}")
+    session.need_space((5 * effort.file_mib + 1024) * MIB)
+    alone = {
+        "random": _random,
+        "wrong": _wrong,
+        "shadow": _shadow,
+        "chunks": _chunks,
+        "writes": _writes,
+    }
+    wanted = [alone[part](session, effort) for part in parts if part in alone and "slowfs" in names]
+    for part in ("ranks", "search"):
+        if part in parts:
+            data = _made(session, part, effort)
+            wanted += [_by_ranks(session, effort, name, part, data) for name in names]
+    for rows in wanted:
+        try:
+            yield from rows
+        except PlaceUnavailable as error:
+            session.note(str(error))

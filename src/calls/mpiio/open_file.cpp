@@ -1,0 +1,250 @@
+#include "calls/mpiio/open_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "stream/plan/file_state.hpp"
+
+namespace ioweave::calls {
+namespace {
+
+/// A sequence is foretold in so many bytes at least.
+constexpr int64_t kLeastUnit = 1 << 20;
+/// Gaps up to here do not interrupt a sequence.
+constexpr int64_t kMostGap = 64 << 10;
+constexpr int64_t kLeastReach = 2;
+constexpr int64_t kMostReach = 256;
+/// Ranges of one access; with more it is left alone.
+constexpr size_t kMostRanges = 256;
+/// A read that is faster came from the page cache.
+constexpr uint64_t kMostCachedNs = 50'000;
+constexpr uint64_t kCachedBytesPerNs = 1;
+
+}  // namespace
+
+OpenFile::OpenFile(Descriptor fd, PlanKeeper& keeper, int64_t most_ahead, bool is_eager) noexcept
+    : fd_(std::move(fd)), keeper_(keeper), most_ahead_(most_ahead), is_eager_(is_eager) {}
+
+OpenFile::~OpenFile() {
+  if (plan_ != nullptr) {
+    static_cast<void>(plan_->forget(fd_.get()));
+  }
+}
+
+void OpenFile::set_view(FileView view) noexcept {
+  const std::lock_guard guard(lock_);
+  drop_ahead();
+  view_ = std::move(view);
+}
+
+/// Of a view with elements.
+Access OpenFile::access_of(int64_t offset, uint64_t bytes) const noexcept {
+  const auto element = static_cast<uint64_t>(view_.element_bytes());
+  return {offset, static_cast<int64_t>((bytes + element - 1) / element)};
+}
+
+void OpenFile::forget() noexcept {
+  const std::lock_guard guard(lock_);
+  drop_ahead();
+}
+
+void OpenFile::drop_ahead() noexcept {
+  if (ahead_ != Ahead::nothing) {
+    static_cast<void>(plan_->drop_file(fd_.get()));
+  }
+  ahead_ = Ahead::nothing;
+  pattern_.forget();
+  was_slow_.store(false, std::memory_order_relaxed);
+}
+
+void OpenFile::note_time(uint64_t bytes, uint64_t passed_ns) noexcept {
+  if (passed_ns > kMostCachedNs + bytes / kCachedBytesPerNs) {
+    was_slow_.store(true, std::memory_order_relaxed);
+  }
+}
+
+bool OpenFile::begin_read(int64_t offset, uint64_t bytes, bool waits) noexcept {
+  Ranges awaited;
+  stream::Plan* plan = nullptr;
+  try {
+    const std::lock_guard guard(lock_);
+    if (view_.element_bytes() == 0) {
+      return false;  // nothing is known of it
+    }
+    follow(access_of(offset, bytes), awaited);
+    plan = plan_;
+  } catch (const std::bad_alloc&) {
+    return false;  // it is read without us
+  }
+  bool is_there = !awaited.empty();
+  for (const FileRange& range : awaited) {
+    const auto length = static_cast<uint64_t>(range.bytes);
+    if (waits) {
+      is_there = plan->await(fd_.get(), range.offset, length) && is_there;
+    } else {
+      plan->pass(fd_.get(), range.offset, length);
+    }
+  }
+  return is_there;
+}
+
+/// Notes an access. `awaited` gets what is to be awaited before it.
+void OpenFile::follow(const Access& access, Ranges& awaited) {
+  if (ahead_ == Ahead::nothing) {
+    pattern_.note(access);
+    if (pattern_.is_regular() && (is_eager_ || was_slow_.load(std::memory_order_relaxed))) {
+      begin_ahead(access);
+    }
+    return;
+  }
+  Ranges ranges;
+  if (!view_.find_ranges(access, kMostRanges, ranges)) {
+    drop_ahead();
+    return;
+  }
+  if (ahead_ == Ahead::planned) {
+    awaited = std::move(ranges);
+    return;
+  }
+  if (ahead_ == Ahead::sequence) {
+    const int64_t begin = ranges.front().offset;
+    if (ranges.size() == 1 && begin >= end_ && begin - end_ <= kMostGap) {
+      follow_sequence(ranges.front(), awaited);
+      return;
+    }
+    drop_ahead();
+  } else if (ahead_ == Ahead::steps) {
+    if (access == pattern_.next(1)) {
+      pattern_.note(access);
+      --planned_;
+      awaited = ranges;
+      lengthen_reach(access.count * view_.element_bytes());
+      plan_steps();
+      return;
+    }
+    drop_ahead();
+  }
+  pattern_.note(access);
+}
+
+void OpenFile::follow_sequence(const FileRange& range, Ranges& awaited) {
+  end_ = range.offset + range.bytes;
+  if (end_ <= awaited_end_) {
+    return;
+  }
+  // As much as is foretold at a time, so that small reads have it behind them at once.
+  const int64_t begin = std::max(awaited_end_, range.offset);
+  awaited_end_ = std::max(end_, std::min(begin + unit_, planned_end_));
+  awaited.push_back({begin, awaited_end_ - begin});
+  planned_end_ = std::max(planned_end_, awaited_end_);
+  lengthen_reach(unit_);
+  plan_sequence();
+}
+
+void OpenFile::begin_ahead(const Access& access) {
+  Ranges now;
+  Ranges next;
+  plan_ = plan_ != nullptr ? plan_ : keeper_.open_plan();
+  if (plan_ == nullptr || !view_.find_ranges(access, kMostRanges, now) ||
+      !view_.find_ranges(pattern_.next(1), kMostRanges, next)) {
+    pattern_.forget();  // to be tried again after some more accesses
+    return;
+  }
+  reach_ = kLeastReach;
+  planned_ = 0;
+  const FileRange range = now.front();
+  const int64_t gap =
+      now.size() == 1 && next.size() == 1 ? next.front().offset - (range.offset + range.bytes) : -1;
+  if (gap < 0 || gap > kMostGap) {
+    ahead_ = Ahead::steps;
+    lengthen_reach(access.count * view_.element_bytes());
+    plan_steps();
+    return;
+  }
+  ahead_ = Ahead::sequence;
+  unit_ = std::max(range.bytes + gap, kLeastUnit);
+  end_ = awaited_end_ = planned_end_ = range.offset + range.bytes;
+  lengthen_reach(unit_);
+  plan_sequence();
+}
+
+/// What is foretold grows while it comes true.
+void OpenFile::lengthen_reach(int64_t bytes) noexcept {
+  const int64_t most = most_ahead_ / std::max<int64_t>(bytes, 1);
+  reach_ = std::clamp<int64_t>(2 * reach_, 1, std::clamp<int64_t>(most, 1, kMostReach));
+}
+
+void OpenFile::plan_sequence() {
+  while (planned_end_ - awaited_end_ < reach_ * unit_ && is_inside(planned_end_)) {
+    const int64_t bytes = std::min(unit_, bytes_ - planned_end_);
+    if (!add({{planned_end_, bytes}})) {
+      return;
+    }
+    planned_end_ += bytes;
+  }
+}
+
+void OpenFile::plan_steps() {
+  planned_ = std::max<int64_t>(planned_, 0);
+  while (planned_ < reach_) {
+    const Access next = pattern_.next(planned_ + 1);
+    Ranges ranges;
+    if (next.offset < 0 || !view_.find_ranges(next, kMostRanges, ranges) ||
+        !is_inside(ranges.front().offset) || !add(ranges)) {
+      return;
+    }
+    ++planned_;
+  }
+}
+
+int OpenFile::add_planned(int64_t offset, uint64_t bytes) noexcept {
+  try {
+    const std::lock_guard guard(lock_);
+    Ranges ranges;
+    if (view_.element_bytes() == 0 || bytes == 0 || offset < 0) {
+      return -EINVAL;
+    }
+    if (!view_.find_ranges(access_of(offset, bytes), kMostRanges, ranges)) {
+      return -E2BIG;
+    }
+    plan_ = plan_ != nullptr ? plan_ : keeper_.open_plan();
+    if (plan_ == nullptr) {
+      return -ENOTSUP;
+    }
+    if (ahead_ != Ahead::planned) {
+      drop_ahead();
+      ahead_ = Ahead::planned;
+    }
+    return add(ranges) ? 0 : -ENOBUFS;
+  } catch (const std::bad_alloc&) {
+    return -ENOMEM;
+  }
+}
+
+/// Whether the file has a byte there.
+bool OpenFile::is_inside(int64_t offset) noexcept {
+  if (offset >= 0 && offset >= bytes_) {
+    stream::FileState state;
+    bytes_ = stream::find_state(fd_.get(), state) == 0 ? state.stamp.bytes : 0;
+  }
+  return offset >= 0 && offset < bytes_;
+}
+
+/// Adds them to the plan; false if there is no place for one.
+bool OpenFile::add(const Ranges& ranges) noexcept {
+  for (const FileRange& range : ranges) {
+    try {
+      if (range.offset < 0 || range.bytes <= 0 ||
+          plan_->add_strided(fd_.get(), range.offset, static_cast<uint64_t>(range.bytes), 0, 1) !=
+              0) {
+        return false;
+      }
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace ioweave::calls

@@ -1,0 +1,94 @@
+#pragma once
+
+// What the library keeps of its process: the files that are open, and one plan for all of them.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "calls/mpiio/mpi.hpp"
+#include "calls/mpiio/open_file.hpp"
+#include "calls/mpiio/settings.hpp"
+#include "calls/report_file.hpp"
+#include "service/service.hpp"
+#include "stream/plan/plan.hpp"
+
+namespace ioweave::calls {
+
+/// Why a file, or some of its reads, are left to MPI alone.
+enum class LeftAlone : uint8_t {
+  write_only,       ///< a file
+  sequential,       ///< a file: MPI_MODE_SEQUENTIAL
+  not_regular,      ///< a file
+  in_memory,        ///< a file
+  other_machines,   ///< a file that ranks of other machines may write
+  not_opened,       ///< a file that could not be opened once more
+  view,             ///< a view that nothing is foretold of
+  shared_position,  ///< a read
+  count,
+};
+inline constexpr std::array<std::string_view, static_cast<size_t>(LeftAlone::count)>
+    kLeftAloneNames{"write_only",     "sequential", "not_regular", "in_memory",
+                    "other_machines", "not_opened", "view",        "shared_position"};
+
+struct MpiioCounts {
+  std::atomic<uint64_t> files{0};
+  std::atomic<uint64_t> reads{0};
+  std::array<std::atomic<uint64_t>, static_cast<size_t>(LeftAlone::count)> left_alone{};
+
+  void leave_alone(LeftAlone why) noexcept {
+    left_alone[static_cast<size_t>(why)].fetch_add(1, std::memory_order_relaxed);
+  }
+};
+
+/// Thread-safe. Never destroyed: a program may read to its very end.
+class Session final : private PlanKeeper {
+ public:
+  /// Opened at the first call. Null where nothing is to be done: without memory, in a forked child,
+  /// in a program with other privileges than its user's.
+  [[nodiscard]] static Session* get() noexcept;
+
+  /// MPI has opened a file by this name.
+  void enter(MPI_File file, const char* name, int mode) noexcept;
+  /// Null for a file that is left alone.
+  [[nodiscard]] std::shared_ptr<OpenFile> find(MPI_File file) noexcept;
+  void leave(MPI_File file) noexcept;
+  /// Forgets all files, and says what became of them. Nothing is read ahead after that.
+  void finish() noexcept;
+
+  /// For a read, write or the like of the program's; null while nothing has been read ahead.
+  [[nodiscard]] stream::Plan* plan() const noexcept {
+    return shown_plan_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] MpiioCounts& counts() noexcept { return counts_; }
+
+ private:
+  Session();
+  [[nodiscard]] stream::Plan* open_plan() noexcept override;
+  void open_plan_once();
+  [[nodiscard]] Descriptor open_again(const char* name, int mode) noexcept;
+  [[nodiscard]] bool is_local(int fd, int mode) const noexcept;
+
+  std::string warnings_;
+  const MpiioSettings settings_;
+  const ReportFile report_;
+  const uint32_t born_;
+  MpiioCounts counts_;
+
+  std::mutex plan_lock_;  ///< of the next four
+  service::Service::Owner service_;
+  stream::Plan::Owner plan_;
+  bool was_opened_ = false;  ///< the plan, or it cannot be
+  std::string why_without_;
+
+  std::mutex lock_;  ///< of the files
+  std::unordered_map<MPI_File, std::shared_ptr<OpenFile>> files_;
+  std::atomic<stream::Plan*> shown_plan_{nullptr};
+};
+
+}  // namespace ioweave::calls

@@ -1,0 +1,102 @@
+#pragma once
+
+// The functions of MPI that the library stands before, by what it has to know of each:
+//
+//   CALL(name, (parameters), (arguments))
+//
+// They are exported by both of their names, MPI_... and PMPI_...: Open MPI's Fortran bindings and
+// tools that stand before us call the latter.
+
+// Their parameters and arguments, from what is read or written on: (file, [offset], these, result).
+#define IOWEAVE_MPI_INTO void *buffer, int count, MPI_Datatype type
+#define IOWEAVE_MPI_FROM const void *buffer, int count, MPI_Datatype type
+#define IOWEAVE_MPI_MEMORY buffer, count, type
+
+#define IOWEAVE_MPI_READ_AT(CALL, name)                                                 \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_INTO, MPI_Status * status), \
+       (file, offset, IOWEAVE_MPI_MEMORY, status))
+#define IOWEAVE_MPI_READ(CALL, name)                                 \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_INTO, MPI_Status * status), \
+       (file, IOWEAVE_MPI_MEMORY, status))
+#define IOWEAVE_MPI_IREAD_AT(CALL, name)                                                  \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_INTO, MPI_Request * request), \
+       (file, offset, IOWEAVE_MPI_MEMORY, request))
+#define IOWEAVE_MPI_IREAD(CALL, name)                                  \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_INTO, MPI_Request * request), \
+       (file, IOWEAVE_MPI_MEMORY, request))
+#define IOWEAVE_MPI_READ_BEGIN(CALL, name) \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_INTO), (file, IOWEAVE_MPI_MEMORY))
+#define IOWEAVE_MPI_WRITE_AT(CALL, name)                                                \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM, MPI_Status * status), \
+       (file, offset, IOWEAVE_MPI_MEMORY, status))
+#define IOWEAVE_MPI_WRITE(CALL, name)                                \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_FROM, MPI_Status * status), \
+       (file, IOWEAVE_MPI_MEMORY, status))
+
+#define IOWEAVE_MPI_READS_AT(CALL)        \
+  IOWEAVE_MPI_READ_AT(CALL, File_read_at) \
+  IOWEAVE_MPI_READ_AT(CALL, File_read_at_all)
+
+#define IOWEAVE_MPI_READS(CALL)     \
+  IOWEAVE_MPI_READ(CALL, File_read) \
+  IOWEAVE_MPI_READ(CALL, File_read_all)
+
+/// Reads that return before they have ended.
+#define IOWEAVE_MPI_BEGINS_AT(CALL)                                                  \
+  IOWEAVE_MPI_IREAD_AT(CALL, File_iread_at)                                          \
+  IOWEAVE_MPI_IREAD_AT(CALL, File_iread_at_all)                                      \
+  CALL(File_read_at_all_begin, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_INTO), \
+       (file, offset, IOWEAVE_MPI_MEMORY))
+
+#define IOWEAVE_MPI_BEGINS(CALL)          \
+  IOWEAVE_MPI_IREAD(CALL, File_iread)     \
+  IOWEAVE_MPI_IREAD(CALL, File_iread_all) \
+  IOWEAVE_MPI_READ_BEGIN(CALL, File_read_all_begin)
+
+/// Reads at the position that all ranks share. Where they read, their order decides.
+#define IOWEAVE_MPI_SHARED_READS(CALL)       \
+  IOWEAVE_MPI_READ(CALL, File_read_shared)   \
+  IOWEAVE_MPI_READ(CALL, File_read_ordered)  \
+  IOWEAVE_MPI_IREAD(CALL, File_iread_shared) \
+  IOWEAVE_MPI_READ_BEGIN(CALL, File_read_ordered_begin)
+
+#define IOWEAVE_MPI_WRITES(CALL)                \
+  IOWEAVE_MPI_WRITE_AT(CALL, File_write_at)     \
+  IOWEAVE_MPI_WRITE_AT(CALL, File_write_at_all) \
+  IOWEAVE_MPI_WRITE(CALL, File_write)           \
+  IOWEAVE_MPI_WRITE(CALL, File_write_all)       \
+  IOWEAVE_MPI_WRITE(CALL, File_write_shared)    \
+  IOWEAVE_MPI_WRITE(CALL, File_write_ordered)   \
+  CALL(File_sync, (MPI_File file), (file))
+
+/// What changes a file or how it is seen, and the life of files and of MPI.
+#define IOWEAVE_MPI_CHANGES(CALL)                                                             \
+  CALL(File_open, (MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* file), \
+       (comm, name, mode, info, file))                                                        \
+  CALL(File_close, (MPI_File * file), (file))                                                 \
+  CALL(File_set_size, (MPI_File file, MPI_Offset bytes), (file, bytes))                       \
+  CALL(File_set_view,                                                                         \
+       (MPI_File file, MPI_Offset offset, MPI_Datatype etype, MPI_Datatype filetype,          \
+        const char* representation, MPI_Info info),                                           \
+       (file, offset, etype, filetype, representation, info))                                 \
+  CALL(Finalize, (void), ())
+
+#define IOWEAVE_MPI_WRAPPED(CALL) \
+  IOWEAVE_MPI_READS_AT(CALL)      \
+  IOWEAVE_MPI_READS(CALL)         \
+  IOWEAVE_MPI_BEGINS_AT(CALL)     \
+  IOWEAVE_MPI_BEGINS(CALL)        \
+  IOWEAVE_MPI_SHARED_READS(CALL)  \
+  IOWEAVE_MPI_WRITES(CALL)        \
+  IOWEAVE_MPI_CHANGES(CALL)
+
+/// What the library asks of MPI itself.
+#define IOWEAVE_MPI_ASKED(CALL)                                                       \
+  CALL(File_get_position, (MPI_File file, MPI_Offset * offset), (file, offset))       \
+  CALL(File_get_byte_offset, (MPI_File file, MPI_Offset offset, MPI_Offset * bytes),  \
+       (file, offset, bytes))                                                         \
+  CALL(Type_size_x, (MPI_Datatype type, MPI_Count * bytes), (type, bytes))            \
+  CALL(Type_get_extent_x, (MPI_Datatype type, MPI_Count * lower, MPI_Count * extent), \
+       (type, lower, extent))                                                         \
+  CALL(Comm_size, (MPI_Comm comm, int* size), (comm, size))                           \
+  CALL(Comm_rank, (MPI_Comm comm, int* rank), (comm, rank))

@@ -1,0 +1,37 @@
+#pragma once
+
+// The settings of libioweave_mpiio_*.so, which it reads from the environment of its program, and
+// what it and the command know of MPIs.
+
+#include <array>
+#include <string_view>
+
+namespace ioweave::config {
+
+inline constexpr const char* kMpiioScheduleVariable = "IOWEAVE_MPIIO_SCHEDULE";
+inline constexpr const char* kMpiioBudgetVariable = "IOWEAVE_MPIIO_BUDGET";
+inline constexpr const char* kMpiioDepthVariable = "IOWEAVE_MPIIO_DEPTH";
+/// Foretells reads although the last ones were quick: they come from the page cache, as a rule.
+inline constexpr const char* kMpiioEagerVariable = "IOWEAVE_MPIIO_EAGER";
+inline constexpr const char* kMpiioReportVariable = "IOWEAVE_MPIIO_REPORT";
+inline constexpr std::array<std::string_view, 5> kMpiioVariables{
+    kMpiioScheduleVariable, kMpiioBudgetVariable, kMpiioDepthVariable, kMpiioEagerVariable,
+    kMpiioReportVariable};
+
+/// In the order of iow_plan_schedule.
+inline constexpr std::array<std::string_view, 5> kScheduleNames{"auto", "normal", "pp", "ppis",
+                                                                "weighted"};
+
+inline constexpr const char* kOpenMpiLibrary = "libmpi.so.40";
+inline constexpr const char* kMpichLibrary = "libmpich.so.12";
+
+/// What a launcher tells the ranks that it starts: how many there are, and how many of them on this
+/// machine.
+struct RankVariables {
+  const char* all;
+  const char* local;
+};
+inline constexpr RankVariables kOpenMpiRanks{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+inline constexpr RankVariables kMpichRanks{"PMI_SIZE", "MPI_LOCALNRANKS"};
+
+}  // namespace ioweave::config

@@ -1,0 +1,120 @@
+#include "device/read_rate.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/clock.hpp"
+#include "base/descriptor.hpp"
+
+namespace ioweave::device {
+namespace {
+
+constexpr uint64_t kPieceBytes = 1u << 20;
+constexpr uint64_t kLeastBytes = 16u << 20;
+constexpr size_t kCopiedBytes = 32u << 20;
+constexpr uint64_t kLeastCachedBytes = 4u << 20;
+constexpr uint64_t kMostCachedBytes = 64u << 20;
+constexpr uint64_t kLongestNs = 500'000'000;
+constexpr size_t kAlignment = 4096;
+
+using Buffer = std::unique_ptr<void, void (*)(void*)>;
+
+Buffer make_buffer() {
+  return {std::aligned_alloc(kAlignment, kPieceBytes), &std::free};
+}
+
+/// What readers that take pieces in turn have read, and when.
+struct Progress {
+  const uint64_t pieces;
+  const uint64_t begin_ns = now_ns();
+  std::atomic<uint64_t> next{0};
+  std::atomic<uint64_t> bytes{0};
+  std::atomic<uint64_t> early_bytes{0};  ///< read within the first half of the time
+};
+
+void read_pieces(int fd, Progress& progress) {
+  const Buffer buffer = make_buffer();
+  if (buffer == nullptr) return;
+  while (true) {
+    const uint64_t piece = progress.next.fetch_add(1);
+    if (piece >= progress.pieces) return;
+    const ssize_t got =
+        pread(fd, buffer.get(), kPieceBytes, static_cast<off_t>(piece * kPieceBytes));
+    if (got <= 0) return;
+    const uint64_t passed_ns = now_ns() - progress.begin_ns;
+    progress.bytes.fetch_add(static_cast<uint64_t>(got));
+    if (passed_ns <= kLongestNs / 2) progress.early_bytes.fetch_add(static_cast<uint64_t>(got));
+    if (passed_ns >= kLongestNs) return;
+  }
+}
+
+}  // namespace
+
+std::optional<double> device_read_rate(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!file.is_open() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      static_cast<uint64_t>(status.st_size) < kLeastBytes) {
+    return std::nullopt;
+  }
+  Progress progress{static_cast<uint64_t>(status.st_size) / kPieceBytes};
+  std::array<std::thread, 4> readers;
+  try {
+    for (std::thread& reader : readers) {
+      reader = std::thread([&] { read_pieces(file.get(), progress); });
+    }
+  } catch (const std::system_error&) {
+    // With fewer threads the rate is lower, and no wrong one.
+  }
+  for (std::thread& reader : readers) {
+    if (reader.joinable()) reader.join();
+  }
+  const uint64_t passed_ns = now_ns() - progress.begin_ns;
+  const uint64_t bytes = progress.bytes.load();
+  if (bytes < kLeastBytes / 2) return std::nullopt;
+  const bool is_long = passed_ns >= kLongestNs;
+  const uint64_t counted = is_long ? bytes - progress.early_bytes.load() : bytes;
+  const uint64_t counted_ns = is_long ? passed_ns - kLongestNs / 2 : passed_ns;
+  return static_cast<double>(counted) / (static_cast<double>(counted_ns) * 1e-9);
+}
+
+double copy_time() {
+  std::vector<std::byte> from(kCopiedBytes, std::byte{1});
+  std::vector<std::byte> to(kCopiedBytes);
+  const uint64_t begin = now_ns();
+  std::memcpy(to.data(), from.data(), kCopiedBytes);
+  const uint64_t end = now_ns();
+  const volatile std::byte* const last = &to[kCopiedBytes - 1];
+  static_cast<void>(*last);  // so that the copy is not optimized away
+  return static_cast<double>(end - begin) * 1e-9 / static_cast<double>(kCopiedBytes);
+}
+
+std::optional<double> cached_read_time(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const Buffer buffer = make_buffer();
+  if (!file.is_open() || buffer == nullptr) return std::nullopt;
+  uint64_t bytes = 0;
+  const uint64_t begin = now_ns();
+  while (bytes < kMostCachedBytes) {
+    const iovec piece{buffer.get(), kPieceBytes};
+    const ssize_t got = preadv2(file.get(), &piece, 1, static_cast<off_t>(bytes), RWF_NOWAIT);
+    if (got <= 0) break;
+    bytes += static_cast<uint64_t>(got);
+  }
+  if (bytes < kLeastCachedBytes) return std::nullopt;
+  return static_cast<double>(now_ns() - begin) * 1e-9 / static_cast<double>(bytes);
+}
+
+}  // namespace ioweave::device

@@ -1,0 +1,25 @@
+#include "stream/plan/file_state.hpp"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+namespace ioweave::stream {
+
+int find_state(int fd, FileState& state) noexcept {
+  struct statx found {};
+  constexpr unsigned kWanted = STATX_TYPE | STATX_INO | STATX_SIZE | STATX_MTIME | STATX_CTIME;
+  if (::statx(fd, "", AT_EMPTY_PATH, kWanted, &found) != 0) {
+    return -errno;
+  }
+  const auto ns = [](const statx_timestamp& time) {
+    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
+  state.id = {uint64_t{found.stx_dev_major} << 32 | found.stx_dev_minor, found.stx_ino};
+  state.stamp = {static_cast<int64_t>(found.stx_size), ns(found.stx_mtime), ns(found.stx_ctime)};
+  state.is_regular = S_ISREG(found.stx_mode);
+  return 0;
+}
+
+}  // namespace ioweave::stream

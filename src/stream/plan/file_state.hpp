@@ -1,0 +1,34 @@
+#pragma once
+
+// Which file a descriptor is of, and what tells of changes to it.
+
+#include <compare>
+#include <cstdint>
+
+namespace ioweave::stream {
+
+struct FileId {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  auto operator<=>(const FileId&) const = default;
+};
+
+/// What changes where a file does.
+struct FileStamp {
+  int64_t bytes = 0;
+  int64_t modified_ns = 0;
+  int64_t changed_ns = 0;
+  bool operator==(const FileStamp&) const = default;
+};
+
+struct FileState {
+  FileId id;
+  FileStamp stamp;
+  bool is_regular = false;
+};
+
+/// Fills in `state`. Returns 0, or -errno of statx(2). The time of the last access is not asked
+/// for: file systems over a network or FUSE would ask their server for it after each read.
+[[nodiscard]] int find_state(int fd, FileState& state) noexcept;
+
+}  // namespace ioweave::stream

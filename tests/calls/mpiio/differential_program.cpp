@@ -1,0 +1,459 @@
+// A plain MPI program, which knows nothing of Ioweave. It makes a random series of calls to MPI-IO
+// by a seed, and each rank notes in a file of its own what they returned: results, counts,
+// positions, and what was read. What they read, MPI's rules determine: ranks write apart from each
+// other, and a sync, a barrier and a sync are between a write and reads of it by others.
+//
+// Usage: mpirun -n RANKS mpiio_program FOLDER SEED ROUNDS [threads] [shared]
+//   threads: ranks read by several threads
+//   shared:  and at the position that they share, at which Open MPI 4.1.4's OMPIO hangs
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <mpi.h>
+
+namespace {
+
+using Bytes = std::vector<unsigned char>;
+
+constexpr MPI_Offset kFileBytes = 3 << 20;
+constexpr size_t kMostRead = 300'000;
+
+uint64_t hash_of(const Bytes& bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const unsigned char byte : bytes) {
+    hash = (hash ^ byte) * 0x100000001b3;
+  }
+  return hash;
+}
+
+/// The same numbers in every rank, or others in each, by its seed.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : random_(seed) {}
+  /// 0 to `end` - 1
+  int64_t below(int64_t end) {
+    return static_cast<int64_t>(random_() % static_cast<uint64_t>(end));
+  }
+  bool throws(int of) { return below(of) == 0; }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+class Program {
+ public:
+  Program(const std::string& folder, uint64_t seed, bool has_threads, bool reads_shared)
+      : name_(folder + "/data"),
+        shared_(seed),
+        own_(0),
+        has_threads_(has_threads),
+        reads_shared_(reads_shared) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
+    own_ = Dice(seed * 1000 + static_cast<uint64_t>(rank_) + 1);
+    log_ = std::fopen((folder + "/log." + std::to_string(rank_)).c_str(), "w");
+    if (log_ == nullptr) {
+      MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+  }
+  ~Program() { std::fclose(log_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void run(int rounds) {
+    try_what_fails();
+    fill();
+    for (int i = 0; i < rounds; ++i) {
+      const bool is_read_only = shared_.throws(3);
+      open(is_read_only ? MPI_MODE_RDONLY : MPI_MODE_RDWR);
+      for (int64_t phases = 1 + shared_.below(5); phases > 0; --phases) {
+        set_view();
+        change(is_read_only);
+        read_some();
+        if (!is_read_only) {
+          write_some();
+        }
+      }
+      close();
+    }
+  }
+
+ private:
+  void note(const char* what, int result) {
+    int kind = MPI_SUCCESS;
+    if (result != MPI_SUCCESS) {
+      MPI_Error_class(result, &kind);
+    }
+    std::fprintf(log_, "%s %d\n", what, kind);
+  }
+  void note_read(const char* what, int result, MPI_Status* status, MPI_Datatype type,
+                 const Bytes& bytes) {
+    int count = -1;
+    if (result == MPI_SUCCESS && status != nullptr) {
+      MPI_Get_elements(status, type, &count);
+    }
+    std::fprintf(log_, "%s %d %d %016llx\n", what, result != MPI_SUCCESS, count,
+                 static_cast<unsigned long long>(hash_of(bytes)));
+  }
+  void note_position() {
+    MPI_Offset at = -1;
+    MPI_File_get_position(file_, &at);
+    MPI_Offset bytes = -1;
+    MPI_File_get_size(file_, &bytes);
+    std::fprintf(log_, "at %lld of %lld\n", static_cast<long long>(at),
+                 static_cast<long long>(bytes));
+  }
+
+  void try_what_fails() {
+    MPI_File none;
+    note("open of nothing", MPI_File_open(MPI_COMM_WORLD, (name_ + "-none").c_str(),
+                                          MPI_MODE_RDONLY, MPI_INFO_NULL, &none));
+    const std::string other = name_ + "-write-only";
+    note("open to write", MPI_File_open(MPI_COMM_WORLD, other.c_str(),
+                                        MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL, &none));
+    int value = 7;
+    MPI_Status status;
+    note("read of what is written only", MPI_File_read_at(none, 0, &value, 1, MPI_INT, &status));
+    note("read of a number below 0", MPI_File_read_at(none, 0, &value, -1, MPI_INT, &status));
+    note("read without a type", MPI_File_read_at(none, 0, &value, 1, MPI_DATATYPE_NULL, &status));
+    note("close", MPI_File_close(&none));
+    std::fprintf(log_, "value %d\n", value);
+    note("delete", rank_ == 0 ? MPI_File_delete(other.c_str(), MPI_INFO_NULL) : MPI_SUCCESS);
+  }
+
+  void fill() {
+    if (rank_ == 0) {
+      Bytes bytes(kFileBytes);
+      std::mt19937_64 random(4711);
+      for (unsigned char& byte : bytes) {
+        byte = static_cast<unsigned char>(random());
+      }
+      std::FILE* const out = std::fopen(name_.c_str(), "w");
+      if (out == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), out) != bytes.size()) {
+        MPI_Abort(MPI_COMM_WORLD, 2);
+      }
+      std::fclose(out);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+  void open(int mode) {
+    note("open", MPI_File_open(MPI_COMM_WORLD, name_.c_str(), mode, MPI_INFO_NULL, &file_));
+    etype_ = MPI_BYTE;
+    has_gaps_ = false;
+    element_ = 1;
+  }
+  void close() { note("close", MPI_File_close(&file_)); }
+
+  /// One of the ways in which a file may be seen. Etypes of one byte or of four.
+  void set_view() {
+    const MPI_Datatype etype = shared_.throws(2) ? MPI_BYTE : MPI_INT;
+    element_ = etype == MPI_BYTE ? 1 : 4;
+    MPI_Datatype type = etype;
+    const int way = static_cast<int>(shared_.below(7));
+    const int blocks = static_cast<int>(1 + shared_.below(6));
+    const int length = static_cast<int>(1 + shared_.below(5000));
+    const int gap = static_cast<int>(shared_.below(9000));
+    switch (way) {
+      case 0: {
+        MPI_Type_vector(blocks, length, length + gap, etype, &type);
+        break;
+      }
+      case 1: {  // a part of each row for each rank
+        const int sizes[2] = {blocks, length * ranks_};
+        const int parts[2] = {blocks, length};
+        const int begins[2] = {0, length * rank_};
+        MPI_Type_create_subarray(2, sizes, parts, begins, MPI_ORDER_C, etype, &type);
+        break;
+      }
+      case 2: {
+        std::vector<int> lengths;
+        std::vector<int> places;
+        for (int i = 0; i < blocks; ++i) {
+          lengths.push_back(1 + length / (i + 1));
+          places.push_back(i * (length + gap + 1));
+        }
+        MPI_Type_indexed(blocks, lengths.data(), places.data(), etype, &type);
+        break;
+      }
+      case 3: {  // the ranks' blocks in turn
+        MPI_Datatype block;
+        MPI_Type_contiguous(length, etype, &block);
+        MPI_Type_create_resized(block, 0, MPI_Aint{length} * element_ * ranks_, &type);
+        MPI_Type_free(&block);
+        break;
+      }
+      case 4: {
+        const int sizes[1] = {blocks * length * ranks_};
+        const int kinds[1] = {MPI_DISTRIBUTE_CYCLIC};
+        const int pieces[1] = {length};
+        const int places[1] = {ranks_};
+        MPI_Type_create_darray(ranks_, rank_, 1, sizes, kinds, pieces, places, MPI_ORDER_C, etype,
+                               &type);
+        break;
+      }
+      default:
+        break;  // without gaps
+    }
+    if (type != etype) {
+      MPI_Type_commit(&type);
+    }
+    const MPI_Offset begin = shared_.below(1000) * 4;
+    note("view", MPI_File_set_view(file_, begin, etype, type, "native", MPI_INFO_NULL));
+    etype_ = etype;
+    has_gaps_ = type != etype;
+    if (type != etype) {
+      MPI_Type_free(&type);
+    }
+  }
+
+  void change(bool is_read_only) {
+    if (is_read_only) {
+      return;
+    }
+    switch (shared_.below(8)) {
+      case 0:
+        note("size", MPI_File_set_size(file_, kFileBytes / 2 + shared_.below(kFileBytes)));
+        break;
+      case 1:
+        note("preallocate", MPI_File_preallocate(file_, kFileBytes + shared_.below(100'000)));
+        break;
+      case 2:
+        note("atomicity", MPI_File_set_atomicity(file_, shared_.throws(2)));
+        break;
+      default:
+        break;
+    }
+    sync();
+  }
+
+  void sync() {
+    note("sync", MPI_File_sync(file_));
+    MPI_Barrier(MPI_COMM_WORLD);
+    note("sync", MPI_File_sync(file_));
+  }
+
+  void read_some() {
+    note("seek", MPI_File_seek(file_, shared_.below(1000), MPI_SEEK_SET));
+    // Patterns that can be foretold, and others.
+    const int way = static_cast<int>(shared_.below(8));
+    const int64_t reads = 1 + shared_.below(24);
+    const int count = static_cast<int>(1 + shared_.below(kMostRead / 4 / 4));
+    MPI_Offset at = shared_.below(100'000) + rank_ * own_.below(10'000);
+    const int64_t stride = shared_.below(2) == 0 ? count : shared_.below(200'000) - 50'000;
+    for (int64_t i = 0; i < reads; ++i) {
+      read_at(way, std::max<MPI_Offset>(at, 0), count);
+      at += own_.throws(20) ? own_.below(50'000) : stride;
+    }
+    note_position();
+    if (has_threads_) {
+      read_in_threads(count);
+    }
+  }
+
+  /// By the way of this number. Collective ones are so for all ranks.
+  void read_at(int way, MPI_Offset at, int count) {
+    if (!may_read(way, at, count)) {
+      count = 0;
+    }
+    // Sometimes with gaps in memory, which must stay as they are.
+    MPI_Datatype type = etype_;
+    const bool has_gaps = own_.throws(4) && count != 0;
+    if (has_gaps) {
+      MPI_Type_vector(1 + count / 100, 50, 100, etype_, &type);
+      MPI_Type_commit(&type);
+      count = 1;
+    }
+    Bytes bytes(kMostRead + 1000, 0xee);
+    MPI_Status status;
+    MPI_Request request;
+    int result = MPI_SUCCESS;
+    switch (way) {
+      case 0:
+        result = MPI_File_read_at(file_, at, bytes.data(), count, type, &status);
+        break;
+      case 1:
+        result = MPI_File_read(file_, bytes.data(), count, type, &status);
+        break;
+      case 2:
+        result = MPI_File_read_at_all(file_, at, bytes.data(), count, type, &status);
+        break;
+      case 3:
+        result = MPI_File_read_all(file_, bytes.data(), count, type, &status);
+        break;
+      case 4:
+        result = MPI_File_iread_at(file_, at, bytes.data(), count, type, &request);
+        if (result == MPI_SUCCESS) {
+          result = MPI_Wait(&request, &status);
+        }
+        break;
+      case 5:
+        result = MPI_File_iread(file_, bytes.data(), count, type, &request);
+        if (result == MPI_SUCCESS) {
+          result = MPI_Wait(&request, &status);
+        }
+        break;
+      case 6:
+        result = MPI_File_read_at_all_begin(file_, at, bytes.data(), count, type);
+        if (result == MPI_SUCCESS) {
+          result = MPI_File_read_at_all_end(file_, bytes.data(), &status);
+        }
+        break;
+      default:
+        result = MPI_File_read_all_begin(file_, bytes.data(), count, type);
+        if (result == MPI_SUCCESS) {
+          result = MPI_File_read_all_end(file_, bytes.data(), &status);
+        }
+        break;
+    }
+    note_read("read", result, &status, etype_, bytes);
+    if (has_gaps) {
+      MPI_Type_free(&type);
+    }
+  }
+
+  /// Behind the end of the file ROMIO's collective reads, and those of a view with gaps, find what
+  /// was in memory.
+  bool may_read(int way, MPI_Offset at, int count) {
+    const bool is_collective = way == 2 || way == 3 || way >= 6;
+    const bool has_offset = way % 2 == 0;
+    MPI_Offset position = at;
+    MPI_Offset end = 0;
+    MPI_Offset bytes = 0;
+    if (!has_offset) {
+      MPI_File_get_position(file_, &position);
+    }
+    MPI_File_get_byte_offset(file_, position + count + 50, &end);
+    MPI_File_get_size(file_, &bytes);
+    return end <= bytes || (!is_collective && !has_gaps_);
+  }
+
+  void read_in_threads(int count) {
+    if (!may_read(2, MPI_Offset{count} * 18, 0)) {
+      return;
+    }
+    constexpr int kThreads = 3;
+    std::vector<Bytes> bytes(kThreads, Bytes(kMostRead, 0xdd));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        for (int j = 0; j < 6; ++j) {
+          MPI_File_read_at(file_, (i * 6 + j) * MPI_Offset{count},
+                           bytes[static_cast<size_t>(i)].data(), count, etype_, MPI_STATUS_IGNORE);
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (const Bytes& each : bytes) {
+      note_read("thread", MPI_SUCCESS, nullptr, etype_, each);
+    }
+  }
+
+  /// Each rank writes a part of the file of its own, through a view of bytes.
+  void write_some() {
+    sync();
+    note("view", MPI_File_set_view(file_, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    etype_ = MPI_BYTE;
+    has_gaps_ = false;
+    element_ = 1;
+    const int way = static_cast<int>(shared_.below(4));
+    for (int64_t writes = shared_.below(6); writes > 0; --writes) {
+      const MPI_Offset part = kFileBytes / ranks_;
+      const int count = static_cast<int>(1 + own_.below(60'000));
+      const MPI_Offset at = rank_ * part + own_.below(part - count);
+      Bytes bytes(static_cast<size_t>(count), static_cast<unsigned char>(own_.below(256)));
+      MPI_Status status;
+      MPI_Request request;
+      int result = MPI_SUCCESS;
+      switch (way) {
+        case 0:
+          result = MPI_File_write_at(file_, at, bytes.data(), count, MPI_BYTE, &status);
+          break;
+        case 1:
+          result = MPI_File_write_at_all(file_, at, bytes.data(), count, MPI_BYTE, &status);
+          break;
+        case 2:
+          result = MPI_File_iwrite_at(file_, at, bytes.data(), count, MPI_BYTE, &request);
+          if (result == MPI_SUCCESS) {
+            result = MPI_Wait(&request, &status);
+          }
+          break;
+        default:
+          MPI_File_seek(file_, at, MPI_SEEK_SET);
+          result = MPI_File_write(file_, bytes.data(), count, MPI_BYTE, &status);
+          break;
+      }
+      note_read("write", result, &status, MPI_BYTE, bytes);
+      // One's own writes are seen at once.
+      if (way != 1) {
+        Bytes back(static_cast<size_t>(count), 0xcc);
+        result = MPI_File_read_at(file_, at, back.data(), count, MPI_BYTE, &status);
+        note_read("back", result, &status, MPI_BYTE, back);
+        if (back != bytes) {
+          std::fprintf(log_, "WRONG\n");
+        }
+      }
+    }
+    if (shared_.throws(3) && reads_shared_) {
+      read_shared();
+    }
+    sync();
+  }
+
+  void read_shared() {
+    sync();
+    note("seek", MPI_File_seek_shared(file_, shared_.below(100'000), MPI_SEEK_SET));
+    for (int i = 0; i < 3; ++i) {
+      Bytes bytes(10'000, 0xbb);
+      MPI_Status status;
+      const int result = MPI_File_read_ordered(file_, bytes.data(), 10'000, MPI_BYTE, &status);
+      note_read("ordered", result, &status, MPI_BYTE, bytes);
+    }
+  }
+
+  const std::string name_;
+  Dice shared_;
+  Dice own_;
+  const bool has_threads_;
+  const bool reads_shared_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  std::FILE* log_ = nullptr;
+  MPI_File file_ = MPI_FILE_NULL;
+  MPI_Datatype etype_ = MPI_BYTE;
+  int element_ = 1;
+  bool has_gaps_ = false;  ///< the view
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) {
+    std::fprintf(stderr, "Usage: %s FOLDER SEED ROUNDS [threads] [shared]\n", argv[0]);
+    return 2;
+  }
+  const std::vector<std::string> words(argv + 4, argv + argc);
+  const auto has = [&](const char* word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  int level = 0;
+  MPI_Init_thread(&argc, &argv, has("threads") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+  {
+    Program program(argv[1], std::strtoull(argv[2], nullptr, 10),
+                    has("threads") && level == MPI_THREAD_MULTIPLE, has("shared"));
+    program.run(std::atoi(argv[3]));
+  }
+  MPI_Finalize();
+  return 0;
+}

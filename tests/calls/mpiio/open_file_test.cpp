@@ -1,0 +1,127 @@
+// What is read ahead of a file of bytes, by the numbers of the plan.
+
+#include "calls/mpiio/open_file.hpp"
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+
+#include <gtest/gtest.h>
+
+#include "support/temp_file.hpp"
+
+namespace {
+
+using namespace ioweave;
+using calls::OpenFile;
+
+constexpr int64_t kFileBytes = 32 << 20;
+constexpr int64_t kMostAhead = 8 << 20;
+
+class OpenFileTest : public testing::Test, public calls::PlanKeeper {
+ protected:
+  void SetUp() override {
+    std::string why;
+    int error = 0;
+    service_ = service::Service::open({}, error, why);
+    ASSERT_NE(service_, nullptr) << why;
+    stream::PlanOptions options;
+    options.only_cache = true;
+    plan_ = stream::Plan::open(*service_, options, error, why);
+    ASSERT_NE(plan_, nullptr) << why;
+    open(true);
+  }
+  void open(bool is_eager) {
+    open_ = std::make_unique<OpenFile>(Descriptor(::open(file_.path().c_str(), O_RDONLY)), *this,
+                                       kMostAhead, is_eager);
+  }
+  void read(int64_t offset, int64_t bytes) {
+    static_cast<void>(open_->begin_read(offset, static_cast<uint64_t>(bytes), true));
+  }
+  stream::Plan* open_plan() noexcept override { return plan_.get(); }
+  [[nodiscard]] iow_plan_stats stats() const { return plan_->statistics(); }
+
+  test::TempFile file_{kFileBytes};
+  service::Service::Owner service_;
+  stream::Plan::Owner plan_;
+  std::unique_ptr<OpenFile> open_;
+};
+
+TEST_F(OpenFileTest, ForetellsASequenceAndStepsOfIt) {
+  for (int64_t i = 0; i < 8; ++i) {
+    read(i << 20, 1 << 20);
+  }
+  EXPECT_GE(stats().planned_bytes, 8u << 20);
+  EXPECT_GE(stats().hit_bytes + stats().own_bytes, 5u << 20);
+  EXPECT_GT(stats().hit_bytes, 0u);
+  EXPECT_EQ(stats().unplanned_reads, 0u);
+}
+
+TEST_F(OpenFileTest, ForetellsAtMostSoManyBytes) {
+  for (int64_t i = 0; i < 6; ++i) {
+    read(i * 4096, 4096);
+  }
+  EXPECT_LE(stats().planned_bytes, static_cast<uint64_t>(kMostAhead) + (2 << 20));
+}
+
+TEST_F(OpenFileTest, ForetellsStepsBackwards) {
+  for (int64_t i = 0; i < 10; ++i) {
+    read((30 - i * 2) << 20, 64 << 10);
+  }
+  EXPECT_GE(stats().planned_reads, 7u);
+  EXPECT_EQ(stats().unplanned_reads, 0u);
+}
+
+TEST_F(OpenFileTest, ForetellsNothingOfRandomReads) {
+  for (const int64_t at : {5, 11, 3, 29, 17, 2, 23}) {
+    read(at << 20, 4096);
+  }
+  EXPECT_EQ(stats().planned_reads, 0u);
+}
+
+TEST_F(OpenFileTest, ForetellsNothingWhileReadsAreQuick) {
+  open(false);
+  for (int64_t i = 0; i < 6; ++i) {
+    read(i << 20, 1 << 20);
+    open_->note_time(1 << 20, 1000);
+  }
+  EXPECT_EQ(stats().planned_reads, 0u);
+  open_->note_time(1 << 20, 50'000'000);
+  read(6 << 20, 1 << 20);
+  EXPECT_GT(stats().planned_reads, 0u);
+}
+
+TEST_F(OpenFileTest, ForetellsNothingBehindTheEnd) {
+  for (int64_t i = 4; i > 0; --i) {
+    read(kFileBytes - (i << 20), 1 << 20);
+  }
+  EXPECT_LE(stats().planned_bytes, 2u << 20);
+}
+
+TEST_F(OpenFileTest, ReadsWhatTheProgramPlans) {
+  ASSERT_EQ(open_->add_planned(5 << 20, 4096), 0);
+  ASSERT_EQ(open_->add_planned(1 << 20, 4096), 0);
+  EXPECT_EQ(open_->add_planned(0, 0), -EINVAL);
+  EXPECT_EQ(open_->add_planned(-1, 10), -EINVAL);
+  read(5 << 20, 4096);
+  read(1 << 20, 4096);
+  EXPECT_EQ(stats().planned_reads, 2u);
+  EXPECT_EQ(stats().reads, 2u);
+  EXPECT_EQ(stats().unplanned_reads, 0u);
+}
+
+TEST_F(OpenFileTest, ForgetsWhatItForetoldWithTheView) {
+  for (int64_t i = 0; i < 4; ++i) {
+    read(i << 20, 1 << 20);
+  }
+  ASSERT_GT(stats().planned_reads, 0u);
+  open_->set_view({});
+  const uint64_t before = stats().reads;
+  read(4 << 20, 1 << 20);
+  EXPECT_EQ(stats().reads, before) << "no pattern is known any more";
+}
+
+}  // namespace
