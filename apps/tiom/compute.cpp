@@ -50,13 +50,18 @@ std::vector<double> time_pieces(unsigned threads, double seconds, uint64_t turns
   }
 }
 
-Calibration calibrate(unsigned threads, double seconds) {
-  // The median leaves out the pieces during which the thread was taken off its core.
-  const Quartiles piece = quartiles(time_pieces(threads, seconds, kPieceTurns));
+Calibration calibration_of(unsigned threads, uint64_t turns, const std::vector<double>& pieces_ns) {
+  const Quartiles piece = quartiles(pieces_ns);
   Calibration calibration;
   calibration.threads = threads;
-  calibration.turns_per_ms = static_cast<double>(kPieceTurns) * 1e6 / piece.median;
+  calibration.turns_per_ms = static_cast<double>(turns) * 1e6 / piece.median;
   calibration.spread = (piece.third - piece.first) / piece.median;
+  return calibration;
+}
+
+Calibration calibrate(unsigned threads, double seconds) {
+  Calibration calibration =
+      calibration_of(threads, kPieceTurns, time_pieces(threads, seconds, kPieceTurns));
   calibration.checked_ms =
       median(time_pieces(threads, seconds / 3, calibration.turns(1'000'000))) / 1e6;
   return calibration;

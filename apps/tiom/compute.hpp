@@ -6,6 +6,7 @@
 // two processors of the system may share a core.
 
 #include <cstdint>
+#include <vector>
 
 namespace tiom {
 
@@ -22,6 +23,10 @@ struct Calibration {
     return static_cast<uint64_t>(turns_per_ms * static_cast<double>(ns) / 1e6);
   }
 };
+
+/// What pieces of `turns` turns tell that took so many nanoseconds; `checked_ms` is left open. The
+/// median leaves out the pieces during which a thread was taken off its core.
+Calibration calibration_of(unsigned threads, uint64_t turns, const std::vector<double>& pieces_ns);
 
 /// Takes about `seconds`, and a third of that again to check.
 Calibration calibrate(unsigned threads, double seconds = 0.3);

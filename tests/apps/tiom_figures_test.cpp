@@ -107,17 +107,23 @@ TEST(TiomCalibration, CountsTurnsInProportion) {
   EXPECT_EQ(calibration.turns(0), 0u);
 }
 
-TEST(TiomCalibration, FindsAUnitThatTakesAboutAMillisecond) {
+TEST(TiomCalibration, LeavesOutWhatAnotherProgramTook) {
+  // Pieces of 100 turns; one of them was off its core for a while.
+  const Calibration measured = calibration_of(2, 100, {1000, 900, 1100, 50'000, 1000});
+  EXPECT_EQ(measured.threads, 2u);
+  EXPECT_DOUBLE_EQ(measured.turns_per_ms, 1e5);
+  EXPECT_DOUBLE_EQ(measured.spread, 0.1) << "between the quartiles, as a part of the median";
+}
+
+TEST(TiomCalibration, MeasuresThisMachine) {
   const Calibration measured = calibrate(2, 0.06);
   EXPECT_EQ(measured.threads, 2u);
-  // A turn is a multiplication and an addition that wait for each other: cycles, not microseconds.
-  EXPECT_GT(measured.turns_per_ms, 1e4);
+  // A turn is a multiplication and an addition that wait for each other: cycles, not microseconds,
+  // on whatever core and beside whatever else.
+  EXPECT_GT(measured.turns_per_ms, 1e3);
   EXPECT_LT(measured.turns_per_ms, 1e7);
   EXPECT_GE(measured.spread, 0);
-  EXPECT_LT(measured.spread, 2) << "between the quartiles, as a part of the median";
-  // A factor and not a time: where other programs run beside it, half of the units are longer.
-  EXPECT_GT(measured.checked_ms, 0.2);
-  EXPECT_LT(measured.checked_ms, 20);
+  EXPECT_GT(measured.checked_ms, 0);
 }
 
 AdviceInput input_of(Mode mode, uint64_t block, double compute_us) {
