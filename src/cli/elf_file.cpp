@@ -270,7 +270,7 @@ ElfFacts read_elf_facts(const std::string& path) {
   return facts;
 }
 
-ElfDynamic read_elf_dynamic(const std::string& path) {
+ElfDynamic read_elf_dynamic(const std::string& path, Imports imports) {
   ElfDynamic dynamic;
   const File file(path);
   Header header{};
@@ -280,7 +280,7 @@ ElfDynamic read_elf_dynamic(const std::string& path) {
   dynamic.rpath = section.text(DT_RPATH);
   dynamic.runpath = section.text(DT_RUNPATH);
   dynamic.needed = section.texts(DT_NEEDED);
-  dynamic.imports = section.imports();
+  if (imports == Imports::read) dynamic.imports = section.imports();
   return dynamic;
 }
 

@@ -31,7 +31,11 @@ struct ElfDynamic {
   std::vector<std::string> imports;  ///< symbols that others define
 };
 
+/// Reading the imports takes several times as long as all else.
+enum class Imports : uint8_t { leave_out, read };
+
 /// Returns an empty result if the file is not for this machine, or has no dynamic section.
-[[nodiscard]] ElfDynamic read_elf_dynamic(const std::string& path);
+[[nodiscard]] ElfDynamic read_elf_dynamic(const std::string& path,
+                                          Imports imports = Imports::read);
 
 }  // namespace ioweave::cli

@@ -75,9 +75,10 @@ std::vector<std::pair<std::string, std::string>> read_cache(const std::string& f
 
 class Loader {
  public:
-  Loader(const std::string& program, const LoaderVariables& variables)
-      : library_path_(split(variables.library_path, ":;")), cache_(read_cache(variables.cache)) {
-    scope_.push_back({program, program, read_elf_dynamic(program), 0});
+  Loader(const std::string& program, const LoaderVariables& variables, Imports imports)
+      : imports_(imports), library_path_(split(variables.library_path, ":;")),
+        cache_(read_cache(variables.cache)) {
+    scope_.push_back({program, program, read_elf_dynamic(program, imports_), 0});
   }
 
   /// Adds what the file at `by` asks for, unless it is there.
@@ -87,7 +88,7 @@ class Loader {
     };
     if (name.empty() || std::ranges::any_of(scope_, is_it) || scope_.size() >= kMostFiles) return;
     LoadedFile file{name, find(name, by), {}, by};
-    if (!file.path.empty()) file.dynamic = read_elf_dynamic(file.path);
+    if (!file.path.empty()) file.dynamic = read_elf_dynamic(file.path, imports_);
     scope_.push_back(std::move(file));
   }
 
@@ -140,6 +141,7 @@ class Loader {
   }
 
   std::vector<LoadedFile> scope_;
+  const Imports imports_;
   const std::vector<std::string> library_path_;
   const std::vector<std::pair<std::string, std::string>> cache_;
 };
@@ -153,8 +155,9 @@ LoaderVariables LoaderVariables::of_this_process() {
   return variables;
 }
 
-std::vector<LoadedFile> lookup_scope(const std::string& program, const LoaderVariables& variables) {
-  Loader loader(program, variables);
+std::vector<LoadedFile> lookup_scope(const std::string& program, const LoaderVariables& variables,
+                                     Imports imports) {
+  Loader loader(program, variables, imports);
   for (const std::string& name : split(variables.preload, ": ")) loader.load(name, 0);
   return loader.take_all();
 }

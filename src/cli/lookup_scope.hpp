@@ -35,6 +35,7 @@ struct LoaderVariables {
 
 /// The program first. Folders for certain processors (glibc-hwcaps) are not looked into.
 [[nodiscard]] std::vector<LoadedFile> lookup_scope(const std::string& program,
-                                                   const LoaderVariables& variables);
+                                                   const LoaderVariables& variables,
+                                                   Imports imports = Imports::read);
 
 }  // namespace ioweave::cli

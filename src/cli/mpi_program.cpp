@@ -51,7 +51,7 @@ Mpi find_launcher(const std::string& path) {
 
 Mpi find_mpi(const Program& program, const LoaderVariables& variables) {
   if (const Mpi found = find_launcher(program.path); found != Mpi::none) return found;
-  const Mpi found = find_library(lookup_scope(program.runs(), variables));
+  const Mpi found = find_library(lookup_scope(program.runs(), variables, Imports::leave_out));
   if (found != Mpi::none) return found;
   for (const Known& known : kVariables) {
     if (std::getenv(known.name.data()) != nullptr) return known.mpi;

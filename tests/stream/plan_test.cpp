@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <list>
 #include <memory>
 #include <random>
@@ -784,6 +785,171 @@ TEST_P(PlanUnderFaults, ThreadsReadAtTheSameTime) {
     thread.join();
   }
   EXPECT_EQ(wrong, 0);
+}
+
+/// A thread that plans, reads, leases, writes and invalidates at random. It writes to a part of the
+/// file that is its own, and knows what must be there; what it plans may be anywhere.
+class RandomUser {
+ public:
+  RandomUser(Plan& plan, int fd, uint64_t begin, uint64_t bytes, uint64_t whole, uint64_t seed)
+      : plan_(plan), fd_(fd), begin_(begin), whole_(whole), model_(pattern(begin, bytes)),
+        random_(seed) {}
+
+  /// What was wrong first, or nothing.
+  std::string run(int steps) {
+    for (int step = 0; step < steps && wrong_.empty(); ++step) {
+      take_step(static_cast<std::byte>(step));
+    }
+    while (!leases_.empty()) {
+      end_oldest_lease();
+    }
+    return wrong_;
+  }
+
+ private:
+  struct Held {
+    LeasedMemory* memory;
+    std::vector<std::byte> wanted;
+  };
+
+  uint64_t below(uint64_t most) { return random_() % most; }
+
+  void take_step(std::byte value) {
+    uint64_t at = begin_ + below(model_.size());
+    uint64_t bytes =
+        std::min(1 + below(below(4) == 0 ? 200'000 : 20'000), begin_ + model_.size() - at);
+    const auto signed_at = static_cast<int64_t>(at);
+    const uint64_t kind = below(16);
+    if (kind < 4) {
+      note(plan_.add_strided(fd_, signed_at, bytes, 0, 1), 0, "add");
+      planned_.emplace_back(at, bytes);
+    } else if (kind == 4) {
+      const auto anywhere = static_cast<int64_t>(below(whole_));
+      note(plan_.add_strided(fd_, anywhere, 30'000, 10'000, below(4)), 0, "add to others");
+    } else if (kind < 7) {
+      bytes = std::min<uint64_t>(bytes, 5000);
+      const std::vector<std::byte> data(bytes, value);
+      note(plan_.write(fd_, data.data(), bytes, signed_at), static_cast<int64_t>(bytes), "write");
+      std::copy(data.begin(), data.end(), model_.begin() + to_model(at));
+    } else if (kind == 7) {
+      note(plan_.invalidate(fd_, static_cast<int64_t>(below(whole_)), below(100'000)), 0,
+           "invalidate");
+    } else if (kind == 8 && below(20) == 0) {
+      note(plan_.forget(fd_), 0, "forget");
+    } else {
+      if (kind > 10 && !planned_.empty()) {
+        std::tie(at, bytes) = planned_.front();
+        planned_.pop_front();
+      }
+      kind % 3 == 0 ? lease(at, bytes) : read(at, bytes);
+    }
+  }
+
+  void read(uint64_t at, uint64_t bytes) {
+    std::vector<std::byte> got(bytes);
+    note(plan_.read(fd_, got.data(), bytes, static_cast<int64_t>(at)), static_cast<int64_t>(bytes),
+         "read");
+    compare(got.data(), wanted(at, bytes), "read");
+  }
+
+  /// Leases stay for a while, and are looked at again before they end: their memory is nobody
+  /// else's meanwhile.
+  void lease(uint64_t at, uint64_t bytes) {
+    LeasedMemory* memory = nullptr;
+    note(plan_.lease(fd_, bytes, static_cast<int64_t>(at), memory), static_cast<int64_t>(bytes),
+         "lease");
+    if (memory == nullptr) {
+      wrong_ += "; no memory";
+      return;
+    }
+    leases_.push_back({memory, wanted(at, bytes)});
+    compare(memory->memory.data(), leases_.back().wanted, "lease");
+    if (leases_.size() > 3) {
+      end_oldest_lease();
+    }
+  }
+
+  void end_oldest_lease() {
+    const Held& held = leases_.front();
+    compare(held.memory->memory.data(), held.wanted, "lease held for a while");
+    plan_.end_lease(held.memory);
+    leases_.pop_front();
+  }
+
+  [[nodiscard]] std::ptrdiff_t to_model(uint64_t at) const {
+    return static_cast<std::ptrdiff_t>(at - begin_);
+  }
+  [[nodiscard]] std::vector<std::byte> wanted(uint64_t at, uint64_t bytes) const {
+    return {model_.begin() + to_model(at), model_.begin() + to_model(at + bytes)};
+  }
+  void note(int64_t got, int64_t wanted, const char* what) {
+    if (got != wanted && wrong_.empty()) {
+      wrong_ = std::string(what) + " returned " + std::to_string(got);
+    }
+  }
+  void compare(const std::byte* got, const std::vector<std::byte>& wanted, const char* what) {
+    if (wrong_.empty() && !std::equal(wanted.begin(), wanted.end(), got)) {
+      wrong_ = std::string("wrong bytes in a ") + what;
+    }
+  }
+
+  Plan& plan_;
+  const int fd_;
+  const uint64_t begin_;
+  const uint64_t whole_;
+  std::vector<std::byte> model_;
+  std::mt19937_64 random_;
+  std::deque<std::pair<uint64_t, uint64_t>> planned_;
+  std::deque<Held> leases_;
+  std::string wrong_;
+};
+
+TEST_P(PlanUnderFaults, ThreadsOfOnePlanDisturbNobody) {
+  const auto [schedule, engine, seed] = GetParam();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  test::FaultOptions wanted;
+  wanted.seed = seed;
+  wanted.short_transfer = 0.1;
+  wanted.interrupted = 0.05;
+  wanted.again = 0.05;
+  wanted.io_error = schedule == IOW_PLAN_WEIGHTED ? 0 : 0.1;
+  wanted.delay = 0.3;
+  wanted.reorder = true;
+  constexpr uint64_t kPart = 512 << 10;
+  constexpr uint64_t kUsers = 4;
+  const TempFile& file = add_file(kUsers * kPart);
+  make_old(file.fd());
+  PlanOptions options = small_plan(schedule);
+  options.budget_bytes = 512 << 10;
+  options.depth = seed % 2 == 0 ? 32 : 0;
+  open(options, &wanted, engine);
+  std::array<std::string, kUsers> wrong;
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < kUsers; ++i) {
+    threads.emplace_back([&, i] {
+      RandomUser user(*plan, file.fd(), i * kPart, kPart, kUsers * kPart, seed * kUsers + i);
+      wrong[i] = user.run(500);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::string& text : wrong) {
+    EXPECT_EQ(text, "");
+  }
+
+  // Nothing of it has stayed in the budget: all of that can be read ahead, as at first.
+  ASSERT_EQ(plan->forget(file.fd()), 0);
+  const TempFile& other = add_file(2 * options.budget_bytes);
+  make_old(other.fd());
+  const uint64_t before = plan->statistics().ahead_bytes;
+  ASSERT_EQ(plan->add_strided(other.fd(), 0, 16 << 10, 16 << 10, 64), 0);
+  for (uint64_t at = 0; at < options.budget_bytes; at += 16 << 10) {
+    ASSERT_EQ(read(other.fd(), at, 16 << 10), pattern(at, 16 << 10));
+  }
+  if (wanted.io_error == 0) {  // what could not be read ahead does not count
+    wait_ahead(before + options.budget_bytes);
+  }
 }
 
 }  // namespace

@@ -8,38 +8,17 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 
-#include "support/shell.hpp"
+#include "calls/mpiio/mpi_runs.hpp"
 #include "support/temp_dir.hpp"
 
+namespace ioweave::test {
 namespace {
-
-using ioweave::test::run_in_shell;
-using ioweave::test::ShellResult;
-
-constexpr int kMostSeconds = 20;
-constexpr int kTimedOut = 124;  ///< the status of timeout(1)
-
-/// The launcher behind `before`, words of its environment. `words`: for the ranks.
-std::string mpirun(int ranks, const std::string& before, const std::string& words) {
-  return std::string(ioweave::test::kOpenMpiWords) + "OMPI_MCA_mpi_yield_when_idle=1 " + before +
-         " timeout -k 1 " + std::to_string(kMostSeconds) + " " + IOWEAVE_MPIRUN + " -n " +
-         std::to_string(ranks) + " env " + words + " ";
-}
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// Where two texts part, by lines.
 std::string difference(const std::string& plain, const std::string& other) {
@@ -61,28 +40,12 @@ uint64_t number_of(const char* variable, uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// Of a report line, the sum of a number over the ranks.
-uint64_t reported(const std::string& report, const std::string& name) {
-  uint64_t sum = 0;
-  const std::string key = "\"" + name + "\":";
-  for (size_t at = report.find(key); at != std::string::npos; at = report.find(key, at + 1)) {
-    sum += std::strtoull(report.c_str() + at + key.size(), nullptr, 10);
-  }
-  return sum;
-}
-
 /// Which part of Open MPI makes the transfers; MPICH has one.
 class MpiioDifferential : public testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:
-  [[nodiscard]] static std::string environment() {
-    return std::string(std::get<0>(GetParam())).empty()
-               ? ""
-               : std::string("OMPI_MCA_io=") + std::get<0>(GetParam());
-  }
-  [[nodiscard]] static std::string with_library(const std::string& report) {
-    return std::string("LD_PRELOAD=") + IOWEAVE_MPIIO_LIBRARY +
-           " IOWEAVE_MPIIO_EAGER=1 IOWEAVE_MPIIO_SCHEDULE=" + std::get<1>(GetParam()) +
-           " IOWEAVE_MPIIO_REPORT=" + report;
+  [[nodiscard]] static std::string environment() { return choose_part(std::get<0>(GetParam())); }
+  [[nodiscard]] static std::string words(const std::string& report) {
+    return with_library(std::get<1>(GetParam()), report);
   }
 };
 
@@ -106,7 +69,7 @@ class MpiioSeed {
                (reads_shared ? " shared" : "")) {}
 
   [[nodiscard]] Outcome outcome(const std::string& words) const {
-    const ioweave::test::TempDir dir;
+    const TempDir dir;
     Outcome outcome;
     outcome.ended = run_in_shell(mpirun(2, environment_, words) + IOWEAVE_MPI_PROGRAM + " " +
                                  dir.path() + words_);
@@ -130,7 +93,7 @@ TEST_P(MpiioDifferential, ReadsTheSame) {
   uint64_t same = 0;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const ioweave::test::TempDir dir;
+    const TempDir dir;
     const std::string report = dir.file("report");
     const MpiioSeed program(seed, environment(), std::string(std::get<0>(GetParam())) != "ompio");
     const Outcome plain = program.outcome("");
@@ -145,7 +108,7 @@ TEST_P(MpiioDifferential, ReadsTheSame) {
     bool is_same = false;
     bool is_steady = true;
     for (int i = 0; i < 3 && !is_same && is_steady; ++i) {
-      other = program.outcome(with_library(report));
+      other = program.outcome(words(report));
       is_same = plain == other;
       is_steady = is_same || program.outcome("") == plain;
     }
@@ -166,27 +129,24 @@ TEST_P(MpiioDifferential, ReadsTheSame) {
 
 /// A rank that aborts takes the others with it, and none hangs.
 TEST_P(MpiioDifferential, ProgramsThatAbortEnd) {
-  const ioweave::test::TempDir dir;
+  const TempDir dir;
   const std::string missing = dir.path() + "/there/is/no/such/folder";
   const ShellResult ended =
-      run_in_shell(mpirun(2, environment(), with_library(dir.file("report"))) +
+      run_in_shell(mpirun(2, environment(), words(dir.file("report"))) +
                    IOWEAVE_MPI_PROGRAM + " " + missing + " 1 1");
   EXPECT_GT(ended.exit_code, 0) << ended.text;
   EXPECT_NE(ended.exit_code, kTimedOut);
 }
 
-const auto kParts = [] {
-  return std::string(IOWEAVE_MPI) == "openmpi" ? std::vector<const char*>{"ompio", "romio321"}
-                                               : std::vector<const char*>{""};
-};
 std::string name_of(const testing::TestParamInfo<MpiioDifferential::ParamType>& param) {
   const std::string part = std::get<0>(param.param);
   return (part.empty() ? "mpich" : part) + "_" + std::get<1>(param.param);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MpiioDifferential,
-                         testing::Combine(testing::ValuesIn(kParts()),
+                         testing::Combine(testing::ValuesIn(mpiio_parts()),
                                           testing::Values("auto", "pp", "ppis", "weighted")),
                          name_of);
 
 }  // namespace
+}  // namespace ioweave::test
