@@ -13,10 +13,12 @@ inline constexpr const char* kMpiioBudgetVariable = "IOWEAVE_MPIIO_BUDGET";
 inline constexpr const char* kMpiioDepthVariable = "IOWEAVE_MPIIO_DEPTH";
 /// Foretells reads although the last ones were quick: they come from the page cache, as a rule.
 inline constexpr const char* kMpiioEagerVariable = "IOWEAVE_MPIIO_EAGER";
+/// Memory for writes that MPI_File_write_at() returns from before they are made.
+inline constexpr const char* kMpiioWriteBehindVariable = "IOWEAVE_MPIIO_WRITE_BEHIND";
 inline constexpr const char* kMpiioReportVariable = "IOWEAVE_MPIIO_REPORT";
-inline constexpr std::array<std::string_view, 5> kMpiioVariables{
-    kMpiioScheduleVariable, kMpiioBudgetVariable, kMpiioDepthVariable, kMpiioEagerVariable,
-    kMpiioReportVariable};
+inline constexpr std::array<std::string_view, 6> kMpiioVariables{
+    kMpiioScheduleVariable, kMpiioBudgetVariable,      kMpiioDepthVariable,
+    kMpiioEagerVariable,    kMpiioWriteBehindVariable, kMpiioReportVariable};
 
 /// In the order of iow_plan_schedule.
 inline constexpr std::array<std::string_view, 5> kScheduleNames{"auto", "normal", "pp", "ppis",

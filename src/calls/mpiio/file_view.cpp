@@ -84,11 +84,13 @@ bool FileView::find_blocks() {
 
 void FileView::find_gaps() noexcept {
   is_solid_ = true;
+  has_no_gap_ = true;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const int64_t end = blocks_[i].offset + blocks_[i].elements * element_bytes_;
     const int64_t next =
         i + 1 < blocks_.size() ? blocks_[i + 1].offset : blocks_[0].offset + tile_extent_;
     is_solid_ = is_solid_ && next >= end && next - end < kLeastGap;
+    has_no_gap_ = has_no_gap_ && next == end;
   }
 }
 
@@ -126,6 +128,18 @@ bool FileView::find_ranges(const Access& access, size_t most, std::vector<FileRa
     at += elements;
   }
   return true;
+}
+
+std::optional<FileRange> FileView::find_solid_range(const Access& access) {
+  if (element_bytes_ == 0 || !find_blocks()) {
+    return std::nullopt;
+  }
+  const Block& block = block_of(access.offset);
+  const int64_t left = block.first + block.elements - access.offset % tile_elements_;
+  if (!has_no_gap_ && left < access.count) {
+    return std::nullopt;
+  }
+  return FileRange{offset_of(access.offset, block), access.count * element_bytes_};
 }
 
 }  // namespace ioweave::calls

@@ -3,6 +3,7 @@
 // Where in a file the elements of a view lie.
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,9 @@ class FileView {
   /// one. False, if there would be more than `most` of them, or MPI cannot tell: none were added
   /// then. May throw std::bad_alloc.
   [[nodiscard]] bool find_ranges(const Access& access, size_t most, std::vector<FileRange>& ranges);
+  /// The bytes of an access and no others, if they lie behind each other; otherwise nothing. May
+  /// throw std::bad_alloc.
+  [[nodiscard]] std::optional<FileRange> find_solid_range(const Access& access);
 
  private:
   /// Elements of a tile without a gap between them.
@@ -55,6 +59,7 @@ class FileView {
   int64_t tile_extent_ = 1;  ///< bytes from one tile to the next
   std::vector<Block> blocks_{Block{0, 1, 0}};
   bool is_solid_ = true;  ///< no gap is worth leaving out
+  bool has_no_gap_ = true;
 };
 
 }  // namespace ioweave::calls

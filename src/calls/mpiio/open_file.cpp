@@ -198,6 +198,19 @@ void OpenFile::plan_steps() {
   }
 }
 
+std::optional<FileRange> OpenFile::find_written(int64_t offset, uint64_t bytes) noexcept {
+  try {
+    const std::lock_guard guard(lock_);
+    const auto element = static_cast<uint64_t>(view_.element_bytes());
+    if (element == 0 || bytes % element != 0) {
+      return std::nullopt;
+    }
+    return view_.find_solid_range(access_of(offset, bytes));
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
+}
+
 int OpenFile::add_planned(int64_t offset, uint64_t bytes) noexcept {
   try {
     const std::lock_guard guard(lock_);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,8 @@ class OpenFile {
   [[nodiscard]] bool begin_read(int64_t offset, uint64_t bytes, bool waits) noexcept;
   /// It has read so many bytes, by itself.
   void note_time(uint64_t bytes, uint64_t passed_ns) noexcept;
+  /// Where a write of so many bytes of the view goes, if to bytes behind each other.
+  [[nodiscard]] std::optional<FileRange> find_written(int64_t offset, uint64_t bytes) noexcept;
   /// The program plans a read; from now on nothing is foretold. Returns 0 or -errno.
   [[nodiscard]] int add_planned(int64_t offset, uint64_t bytes) noexcept;
   /// The file is about to change its size, and its view may stay.

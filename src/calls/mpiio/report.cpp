@@ -17,6 +17,8 @@ std::string format_mpiio_report(int rank, const MpiioCounts& counts, const iow_p
   line.append(",\"schedule\":");
   append_json_string(line, config::name_at(config::kScheduleNames, stats.schedule));
   add("depth", stats.depth);
+  add("behind_writes", counts.behind_writes.load(std::memory_order_relaxed));
+  add("behind_bytes", counts.behind_bytes.load(std::memory_order_relaxed));
   add("planned_reads", stats.planned_reads);
   add("planned_bytes", stats.planned_bytes);
   add("ahead_bytes", stats.ahead_bytes);

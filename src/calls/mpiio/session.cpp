@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include <fcntl.h>
@@ -23,6 +24,8 @@ namespace {
 
 /// Threads that fill the page cache.
 constexpr uint32_t kThreads = 16;
+constexpr uint64_t kMostBufferBytes = 4 << 20;
+constexpr uint64_t kMostBuffers = 1024;
 
 bool is_one_machine() noexcept {
   if (const auto told = are_ranks_on_one_machine()) {
@@ -34,18 +37,27 @@ bool is_one_machine() noexcept {
 
 }  // namespace
 
+std::atomic<Session*> Session::only_{nullptr};
+
+Session* Session::opened() noexcept {
+  Session* const session = only_.load(std::memory_order_acquire);
+  return session != nullptr ? session->unless_inherited() : nullptr;
+}
+
 Session* Session::get() noexcept {
   static Session* const session = []() -> Session* {
     if (::getauxval(AT_SECURE) != 0 || !real_mpi().is_ours) {
       return nullptr;
     }
     try {
-      return new Session;
+      auto* const opened = new Session;
+      only_.store(opened, std::memory_order_release);
+      return opened;
     } catch (const std::bad_alloc&) {
       return nullptr;
     }
   }();
-  return session != nullptr && session->born_ == service::fork_generation() ? session : nullptr;
+  return session != nullptr ? session->unless_inherited() : nullptr;
 }
 
 Session::Session()
@@ -71,12 +83,18 @@ stream::Plan* Session::open_plan() noexcept {
   return plan_.get();
 }
 
-void Session::open_plan_once() {
-  service::Options options;
-  options.threads = kThreads;
-  int error = 0;
-  service_ = service::Service::open(options, error, why_without_);
+bool Session::open_service() {
   if (service_ == nullptr) {
+    service::Options options;
+    options.threads = kThreads;
+    int error = 0;
+    service_ = service::Service::open(options, error, why_without_);
+  }
+  return service_ != nullptr;
+}
+
+void Session::open_plan_once() {
+  if (!open_service()) {
     return;
   }
   stream::PlanOptions wanted;
@@ -85,23 +103,49 @@ void Session::open_plan_once() {
   wanted.slice_bytes = std::min<uint64_t>(1 << 20, settings_.budget_bytes / 4);
   wanted.depth = settings_.depth;
   wanted.only_cache = true;
+  int error = 0;
   plan_ = stream::Plan::open(*service_, wanted, error, why_without_);
 }
 
+stream::WriteStream* Session::open_stream() {
+  const std::lock_guard guard(plan_lock_);
+  if (stream_ == nullptr && open_service()) {
+    stream::WriteStreamOptions options;
+    options.path = IOW_PATH_BUFFERED;  // others may read and write the file by MPI's own means
+    const uint64_t quarter = settings_.write_behind_bytes / 4;
+    options.buffer_bytes = std::min(kMostBufferBytes, quarter - quarter % stream::kPageBytes);
+    options.buffers = static_cast<uint32_t>(
+        std::min(settings_.write_behind_bytes / options.buffer_bytes, kMostBuffers));
+    options.depth = options.buffers;
+    stream_ = stream::WriteStream::open(*service_, options);
+  }
+  return stream_.get();
+}
+
 void Session::enter(MPI_File file, const char* name, int mode) noexcept {
-  if (settings_.schedule == IOW_PLAN_NORMAL) {
+  const bool may_write = writes_behind() && (mode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0;
+  if (settings_.schedule == IOW_PLAN_NORMAL && !writes_behind()) {
     return;
   }
   Descriptor fd = open_again(name, mode);
-  if (!fd.is_open()) {
+  stream::FileState state;
+  if (!fd.is_open() || stream::find_state(fd.get(), state) != 0) {
     return;
   }
   try {
+    Tracked tracked;
+    tracked.id = state.id;
+    stream::WriteStream* const stream = may_write ? open_stream() : nullptr;
+    tracked.writer = stream != nullptr ? writers_.share(state.id, fd.get(), *stream) : nullptr;
+    if (may_write && tracked.writer == nullptr) {
+      counts_.leave_alone(LeftAlone::not_opened);
+    }
     PlanKeeper& keeper = *this;
-    const std::lock_guard guard(lock_);
-    files_[file] = std::make_shared<OpenFile>(std::move(fd), keeper,
+    tracked.file = std::make_shared<OpenFile>(std::move(fd), keeper,
                                               static_cast<int64_t>(settings_.budget_bytes / 2),
                                               settings_.is_eager);
+    const std::lock_guard guard(lock_);
+    files_[file] = std::move(tracked);
     counts_.files.fetch_add(1, std::memory_order_relaxed);
   } catch (const std::bad_alloc&) {
     counts_.leave_alone(LeftAlone::not_opened);
@@ -110,7 +154,8 @@ void Session::enter(MPI_File file, const char* name, int mode) noexcept {
 
 /// The library's own descriptor of the file; none if the file is to be left alone.
 Descriptor Session::open_again(const char* name, int mode) noexcept {
-  if ((mode & MPI_MODE_WRONLY) != 0) {
+  const bool is_write_only = (mode & MPI_MODE_WRONLY) != 0;
+  if (is_write_only && !writes_behind()) {
     counts_.leave_alone(LeftAlone::write_only);
     return Descriptor();
   }
@@ -132,7 +177,7 @@ Descriptor Session::open_again(const char* name, int mode) noexcept {
     counts_.leave_alone(LeftAlone::not_regular);  // to open it might do something
     return Descriptor();
   }
-  Descriptor fd(make_descriptor_private(::open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY),
+  Descriptor fd(make_descriptor_private(::open(name, (is_write_only ? O_WRONLY : O_RDONLY) | O_CLOEXEC | O_NOCTTY),
                                         [](auto... words) { return ::syscall(words...); }));
   if (!fd.is_open()) {
     counts_.leave_alone(LeftAlone::not_opened);
@@ -158,23 +203,62 @@ bool Session::is_local(int fd, int mode) const noexcept {
 std::shared_ptr<OpenFile> Session::find(MPI_File file) noexcept {
   const std::lock_guard guard(lock_);
   const auto found = files_.find(file);
-  return found != files_.end() ? found->second : nullptr;
+  return found != files_.end() ? found->second.file : nullptr;
 }
 
-void Session::leave(MPI_File file) noexcept {
-  std::shared_ptr<OpenFile> left;  // its end may wait, outside of the lock
-  const std::lock_guard guard(lock_);
-  if (const auto found = files_.find(file); found != files_.end()) {
+int Session::leave(MPI_File file) noexcept {
+  Tracked left;  // its end may wait, outside of the lock
+  {
+    const std::lock_guard guard(lock_);
+    const auto found = files_.find(file);
+    if (found == files_.end()) {
+      return 0;
+    }
     left = std::move(found->second);
     files_.erase(found);
+  }
+  return left.writer != nullptr ? left.writer->take_error() : 0;
+}
+
+std::shared_ptr<WriteBehind> Session::find_writer(MPI_File file) noexcept {
+  if (!writers_.has_any()) {
+    return nullptr;
+  }
+  const std::lock_guard guard(lock_);
+  const auto found = files_.find(file);
+  return found != files_.end() ? found->second.writer : nullptr;
+}
+
+void Session::settle(MPI_File file) noexcept {
+  if (!writers_.has_any()) {
+    return;
+  }
+  std::optional<stream::FileId> id;
+  {
+    const std::lock_guard guard(lock_);
+    if (const auto found = files_.find(file); found != files_.end()) {
+      id = found->second.id;
+    }
+  }
+  if (id.has_value()) {
+    writers_.settle(*id);  // another handle of the same file may have written
+  } else {
+    writers_.settle_all();  // which file it is of is not known
   }
 }
 
 void Session::finish() noexcept {
-  std::unordered_map<MPI_File, std::shared_ptr<OpenFile>> left;
+  std::unordered_map<MPI_File, Tracked> left;
   {
     const std::lock_guard guard(lock_);
     left.swap(files_);
+  }
+  for (const auto& [handle, tracked] : left) {
+    const int error = tracked.writer != nullptr ? tracked.writer->take_error() : 0;
+    if (error != 0) {  // and no close will tell
+      report_.print("ioweave: a write behind the program failed, to a file that was not closed: " +
+                    std::string(std::strerror(-error)) + "\n");
+    }
   }
   left.clear();
   const std::lock_guard guard(plan_lock_);

@@ -14,9 +14,12 @@
 #include "calls/mpiio/mpi.hpp"
 #include "calls/mpiio/open_file.hpp"
 #include "calls/mpiio/settings.hpp"
+#include "calls/mpiio/write_behind.hpp"
 #include "calls/report_file.hpp"
 #include "service/service.hpp"
+#include "stream/plan/file_state.hpp"
 #include "stream/plan/plan.hpp"
+#include "stream/write/write_stream.hpp"
 
 namespace ioweave::calls {
 
@@ -30,15 +33,19 @@ enum class LeftAlone : uint8_t {
   not_opened,       ///< a file that could not be opened once more
   view,             ///< a view that nothing is foretold of
   shared_position,  ///< a read
+  write,            ///< one that cannot be made behind the program, where that is wanted
   count,
 };
 inline constexpr std::array<std::string_view, static_cast<size_t>(LeftAlone::count)>
     kLeftAloneNames{"write_only",     "sequential", "not_regular", "in_memory",
-                    "other_machines", "not_opened", "view",        "shared_position"};
+                    "other_machines", "not_opened", "view",        "shared_position",
+                    "write"};
 
 struct MpiioCounts {
   std::atomic<uint64_t> files{0};
   std::atomic<uint64_t> reads{0};
+  std::atomic<uint64_t> behind_writes{0};  ///< made behind the program
+  std::atomic<uint64_t> behind_bytes{0};
   std::array<std::atomic<uint64_t>, static_cast<size_t>(LeftAlone::count)> left_alone{};
 
   void leave_alone(LeftAlone why) noexcept {
@@ -52,14 +59,28 @@ class Session final : private PlanKeeper {
   /// Opened at the first call. Null where nothing is to be done: without memory, in a forked child,
   /// in a program with other privileges than its user's.
   [[nodiscard]] static Session* get() noexcept;
+  /// Null also where none was opened.
+  [[nodiscard]] static Session* opened() noexcept;
 
   /// MPI has opened a file by this name.
   void enter(MPI_File file, const char* name, int mode) noexcept;
   /// Null for a file that is left alone.
   [[nodiscard]] std::shared_ptr<OpenFile> find(MPI_File file) noexcept;
-  void leave(MPI_File file) noexcept;
+  /// Returns 0, or -errno of a write behind the program that failed.
+  [[nodiscard]] int leave(MPI_File file) noexcept;
   /// Forgets all files, and says what became of them. Nothing is read ahead after that.
   void finish() noexcept;
+
+  // Writes behind the program.
+
+  /// Null where there are none of this file.
+  [[nodiscard]] std::shared_ptr<WriteBehind> find_writer(MPI_File file) noexcept;
+  /// Before anything else is done to the file.
+  void settle(MPI_File file) noexcept;
+  void settle_all() noexcept { writers_.settle_all(); }
+  [[nodiscard]] bool writes_behind() const noexcept {
+    return settings_.write_behind_bytes != 0;
+  }
 
   /// For a read, write or the like of the program's; null while nothing has been read ahead.
   [[nodiscard]] stream::Plan* plan() const noexcept {
@@ -68,26 +89,42 @@ class Session final : private PlanKeeper {
   [[nodiscard]] MpiioCounts& counts() noexcept { return counts_; }
 
  private:
+  /// A file as a handle knows it.
+  struct Tracked {
+    stream::FileId id;
+    std::shared_ptr<OpenFile> file;
+    std::shared_ptr<WriteBehind> writer;
+  };
+
   Session();
+  [[nodiscard]] Session* unless_inherited() noexcept {
+    return born_ == service::fork_generation() ? this : nullptr;
+  }
   [[nodiscard]] stream::Plan* open_plan() noexcept override;
   void open_plan_once();
+  [[nodiscard]] bool open_service();
+  [[nodiscard]] stream::WriteStream* open_stream();
   [[nodiscard]] Descriptor open_again(const char* name, int mode) noexcept;
   [[nodiscard]] bool is_local(int fd, int mode) const noexcept;
 
   std::string warnings_;
   const MpiioSettings settings_;
   const ReportFile report_;
+  static std::atomic<Session*> only_;
   const uint32_t born_;
   MpiioCounts counts_;
 
-  std::mutex plan_lock_;  ///< of the next four
+  std::mutex plan_lock_;  ///< of the next five
   service::Service::Owner service_;
   stream::Plan::Owner plan_;
+  stream::WriteStream::Owner stream_;
   bool was_opened_ = false;  ///< the plan, or it cannot be
   std::string why_without_;
 
+  Writers writers_;
+
   std::mutex lock_;  ///< of the files
-  std::unordered_map<MPI_File, std::shared_ptr<OpenFile>> files_;
+  std::unordered_map<MPI_File, Tracked> files_;
   std::atomic<stream::Plan*> shown_plan_{nullptr};
 };
 

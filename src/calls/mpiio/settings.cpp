@@ -28,6 +28,9 @@ MpiioSettings mpiio_settings(std::string& warnings) {
           .value_or(settings.budget_bytes);
   settings.is_eager =
       config::chosen_in_environment(config::kMpiioEagerVariable, kOffOrOn, "", warnings) == 1;
+  settings.write_behind_bytes = config::size_in_environment(config::kMpiioWriteBehindVariable,
+                                                            kLeastBudget, kMostBudget, warnings)
+                                    .value_or(0);
   if (const char* const path = std::getenv(config::kMpiioReportVariable)) {
     settings.report = path;
   }

@@ -13,6 +13,7 @@ struct MpiioSettings {
   uint64_t budget_bytes = 256 << 20;  ///< of a process, read ahead and not yet read
   uint32_t depth = 0;                 ///< reads ahead at once; 0: found while reading
   bool is_eager = false;              ///< foretells quick reads, too
+  uint64_t write_behind_bytes = 0;    ///< of memory for writes behind the program; 0: none
   std::string report;                 ///< the file that gets a line of JSON for each process
 };
 

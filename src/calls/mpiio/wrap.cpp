@@ -1,6 +1,9 @@
 // The functions of MPI that the library stands before. Each makes the call that the program made,
 // with its arguments, and returns what it returns. Before that, reads are noted: what has been read
 // ahead is in the page cache, and what the program will read next is foretold and read ahead.
+//
+// Where writes behind the program are wanted, MPI_File_write_at() may leave them to a stream, and
+// all else that depends on what a file holds settles it first.
 
 #include <cerrno>
 #include <memory>
@@ -50,6 +53,7 @@ class Read {
       return;
     }
     session->counts().reads.fetch_add(1, std::memory_order_relaxed);
+    session->settle(handle);
     file_ = session->find(handle);
     if (file_ == nullptr) {
       return;
@@ -82,9 +86,14 @@ class Read {
 /// A transfer of another kind, which reads ahead let go first.
 class OtherTransfer {
  public:
-  OtherTransfer() noexcept {
+  explicit OtherTransfer(MPI_File file) noexcept {
+    const ThreadErrnoKept kept;
     Session* const session = Session::get();
-    if (stream::Plan* const plan = session != nullptr ? session->plan() : nullptr) {
+    if (session == nullptr) {
+      return;
+    }
+    session->settle(file);
+    if (stream::Plan* const plan = session->plan()) {
       activity_.emplace(*plan);
     }
   }
@@ -96,6 +105,71 @@ class OtherTransfer {
 std::shared_ptr<OpenFile> find_file(MPI_File handle) noexcept {
   Session* const session = Session::get();
   return session != nullptr ? session->find(handle) : nullptr;
+}
+
+void settle(MPI_File handle) noexcept {
+  const ThreadErrnoKept kept;
+  if (Session* const session = Session::get()) {
+    session->settle(handle);
+  }
+}
+
+/// Whether memory of this type is its bytes, one behind the other.
+bool is_plain(MPI_Datatype type, MPI_Count bytes) noexcept {
+  const RealMpi& real = real_mpi();
+  int count[3] = {};
+  int combiner = 0;
+  MPI_Count lower = 0;
+  MPI_Count extent = 0;
+  return real.Type_get_envelope(type, &count[0], &count[1], &count[2], &combiner) == MPI_SUCCESS &&
+         combiner == MPI_COMBINER_NAMED &&
+         real.Type_get_extent_x(type, &lower, &extent) == MPI_SUCCESS && lower == 0 &&
+         extent == bytes;
+}
+
+/// Leaves a write of the program's to the stream. False if the program must make it.
+bool write_behind(MPI_File handle, MPI_Offset offset, const void* buffer, int count,
+                  MPI_Datatype type, MPI_Status* status) noexcept {
+  const ThreadErrnoKept kept;
+  Session* const session = Session::get();
+  if (session == nullptr || !session->writes_behind()) {
+    return false;
+  }
+  const auto writer = session->find_writer(handle);
+  const auto file = session->find(handle);
+  const auto moved = find_moved(handle, offset, count, type);
+  if (writer == nullptr || file == nullptr || !moved.has_value()) {
+    return false;
+  }
+  const auto range = is_plain(type, static_cast<MPI_Count>(moved->bytes) / count)
+                         ? file->find_written(moved->offset, moved->bytes)
+                         : std::nullopt;
+  if (!range.has_value() || range->offset > INT64_MAX - range->bytes) {
+    session->counts().leave_alone(LeftAlone::write);
+    return false;
+  }
+  if (!writer->take(*range, buffer)) {
+    return false;
+  }
+  session->counts().behind_writes.fetch_add(1, std::memory_order_relaxed);
+  session->counts().behind_bytes.fetch_add(moved->bytes, std::memory_order_relaxed);
+  if (status != MPI_STATUS_IGNORE) {
+    real_mpi().Status_set_cancelled(status, 0);
+    real_mpi().Status_set_elements(status, type, count);
+  }
+  return true;
+}
+
+/// Reports a write behind the program that failed, as MPI would have reported it.
+int report_error(MPI_File file, int error) noexcept {
+  int code = MPI_ERR_IO;
+  if (error == -ENOSPC) {
+    code = MPI_ERR_NO_SPACE;
+  } else if (error == -EDQUOT) {
+    code = MPI_ERR_QUOTA;
+  }
+  real_mpi().File_call_errhandler(file, code);
+  return code;
 }
 
 void note_view(MPI_File handle, MPI_Offset offset, MPI_Datatype etype, MPI_Datatype filetype,
@@ -110,6 +184,14 @@ void note_view(MPI_File handle, MPI_Offset offset, MPI_Datatype etype, MPI_Datat
     Session::get()->counts().leave_alone(LeftAlone::view);
   }
   file->set_view(std::move(view));
+}
+
+/// What was written before is there, whoever looks for it now.
+void settle_all() noexcept {
+  const ThreadErrnoKept kept;
+  if (Session* const session = Session::opened()) {
+    session->settle_all();
+  }
 }
 
 /// A function that is exported by both of its names.
@@ -138,13 +220,26 @@ void note_view(MPI_File handle, MPI_Offset offset, MPI_Datatype etype, MPI_Datat
     if (Session* const session = Session::get()) {                \
       session->counts().leave_alone(LeftAlone::shared_position);  \
     }                                                             \
-    const OtherTransfer transfer;                                 \
+    const OtherTransfer transfer(file);                                 \
     return real_mpi().name arguments;                             \
   }
 #define IOWEAVE_MPI_WRAP_WRITE(name, parameters, arguments) \
   IOWEAVE_MPI_WRAP(name, parameters) {                      \
-    const OtherTransfer transfer;                           \
+    const OtherTransfer transfer(file);                           \
     return real_mpi().name arguments;                       \
+  }
+
+#define IOWEAVE_MPI_WRAP_LOOK(name, parameters, arguments) \
+  IOWEAVE_MPI_WRAP(name, parameters) {                     \
+    settle(file);                                          \
+    return real_mpi().name arguments;                      \
+  }
+#define IOWEAVE_MPI_WRAP_SEEK(name, parameters, arguments) \
+  IOWEAVE_MPI_WRAP(name, parameters) {                     \
+    if (whence == MPI_SEEK_END) {                          \
+      settle(file);                                        \
+    }                                                      \
+    return real_mpi().name arguments;                      \
   }
 
 IOWEAVE_MPI_READS_AT(IOWEAVE_MPI_WRAP_READ_AT)
@@ -153,9 +248,46 @@ IOWEAVE_MPI_BEGINS_AT(IOWEAVE_MPI_WRAP_BEGIN_AT)
 IOWEAVE_MPI_BEGINS(IOWEAVE_MPI_WRAP_BEGIN)
 IOWEAVE_MPI_SHARED_READS(IOWEAVE_MPI_WRAP_SHARED_READ)
 IOWEAVE_MPI_WRITES(IOWEAVE_MPI_WRAP_WRITE)
+IOWEAVE_MPI_LOOKS(IOWEAVE_MPI_WRAP_LOOK)
+IOWEAVE_MPI_SEEKS(IOWEAVE_MPI_WRAP_SEEK)
+
+IOWEAVE_MPI_WRAP(File_write_at, (MPI_File file, MPI_Offset offset, const void* buffer, int count,
+                                 MPI_Datatype type, MPI_Status* status)) {
+  if (write_behind(file, offset, buffer, count, type, status)) {
+    return MPI_SUCCESS;
+  }
+  const OtherTransfer transfer(file);
+  return real_mpi().File_write_at(file, offset, buffer, count, type, status);
+}
+
+IOWEAVE_MPI_WRAP(File_sync, (MPI_File file)) {
+  int error = 0;
+  {
+    const ThreadErrnoKept kept;
+    Session* const session = Session::get();
+    if (const auto writer = session != nullptr ? session->find_writer(file) : nullptr) {
+      error = writer->take_error();
+    }
+  }
+  const OtherTransfer transfer(file);
+  const int result = real_mpi().File_sync(file);
+  return error != 0 && result == MPI_SUCCESS ? report_error(file, error) : result;
+}
+
+IOWEAVE_MPI_WRAP(File_set_atomicity, (MPI_File file, int is_atomic)) {
+  {
+    const ThreadErrnoKept kept;
+    Session* const session = Session::get();
+    if (const auto writer = session != nullptr ? session->find_writer(file) : nullptr) {
+      writer->set_atomic(is_atomic != 0);
+    }
+  }
+  return real_mpi().File_set_atomicity(file, is_atomic);
+}
 
 IOWEAVE_MPI_WRAP(File_open,
                  (MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* file)) {
+  settle_all();  // it may be a file that is open already
   const int result = real_mpi().File_open(comm, name, mode, info, file);
   if (result == MPI_SUCCESS) {
     const ThreadErrnoKept kept;
@@ -167,13 +299,17 @@ IOWEAVE_MPI_WRAP(File_open,
 }
 
 IOWEAVE_MPI_WRAP(File_close, (MPI_File * file)) {
+  int error = 0;
   if (file != nullptr) {
     const ThreadErrnoKept kept;
     if (Session* const session = Session::get()) {
-      session->leave(*file);
+      error = session->leave(*file);
     }
   }
-  return real_mpi().File_close(file);
+  // While there is a file to report it of.
+  const int code = error != 0 ? report_error(*file, error) : MPI_SUCCESS;
+  const int result = real_mpi().File_close(file);
+  return result == MPI_SUCCESS ? code : result;
 }
 
 IOWEAVE_MPI_WRAP(File_set_size, (MPI_File file, MPI_Offset bytes)) {
@@ -183,6 +319,7 @@ IOWEAVE_MPI_WRAP(File_set_size, (MPI_File file, MPI_Offset bytes)) {
       found->forget();
     }
   }
+  settle(file);
   return real_mpi().File_set_size(file, bytes);
 }
 
@@ -194,6 +331,14 @@ IOWEAVE_MPI_WRAP(File_set_view,
     note_view(file, offset, etype, filetype, representation);
   }
   return result;
+}
+
+/// A program may end without MPI_Finalize().
+__attribute__((destructor)) void settle_at_exit() { settle_all(); }
+
+IOWEAVE_MPI_WRAP(Abort, (MPI_Comm comm, int code)) {
+  settle_all();
+  return real_mpi().Abort(comm, code);
 }
 
 IOWEAVE_MPI_WRAP(Finalize, (void)) {

@@ -29,6 +29,14 @@
 #define IOWEAVE_MPI_WRITE_AT(CALL, name)                                                \
   CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM, MPI_Status * status), \
        (file, offset, IOWEAVE_MPI_MEMORY, status))
+#define IOWEAVE_MPI_IWRITE_AT(CALL, name)                                                 \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM, MPI_Request * request), \
+       (file, offset, IOWEAVE_MPI_MEMORY, request))
+#define IOWEAVE_MPI_IWRITE(CALL, name)                                 \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_FROM, MPI_Request * request), \
+       (file, IOWEAVE_MPI_MEMORY, request))
+#define IOWEAVE_MPI_WRITE_BEGIN(CALL, name) \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_FROM), (file, IOWEAVE_MPI_MEMORY))
 #define IOWEAVE_MPI_WRITE(CALL, name)                                \
   CALL(name, (MPI_File file, IOWEAVE_MPI_FROM, MPI_Status * status), \
        (file, IOWEAVE_MPI_MEMORY, status))
@@ -60,25 +68,46 @@
   IOWEAVE_MPI_IREAD(CALL, File_iread_shared) \
   IOWEAVE_MPI_READ_BEGIN(CALL, File_read_ordered_begin)
 
-#define IOWEAVE_MPI_WRITES(CALL)                \
-  IOWEAVE_MPI_WRITE_AT(CALL, File_write_at)     \
-  IOWEAVE_MPI_WRITE_AT(CALL, File_write_at_all) \
-  IOWEAVE_MPI_WRITE(CALL, File_write)           \
-  IOWEAVE_MPI_WRITE(CALL, File_write_all)       \
-  IOWEAVE_MPI_WRITE(CALL, File_write_shared)    \
-  IOWEAVE_MPI_WRITE(CALL, File_write_ordered)   \
-  CALL(File_sync, (MPI_File file), (file))
+#define IOWEAVE_MPI_WRITES(CALL)                                                         \
+  IOWEAVE_MPI_WRITE_AT(CALL, File_write_at_all)                                          \
+  IOWEAVE_MPI_WRITE(CALL, File_write)                                                    \
+  IOWEAVE_MPI_WRITE(CALL, File_write_all)                                                \
+  IOWEAVE_MPI_WRITE(CALL, File_write_shared)                                             \
+  IOWEAVE_MPI_WRITE(CALL, File_write_ordered)                                            \
+  IOWEAVE_MPI_IWRITE_AT(CALL, File_iwrite_at)                                            \
+  IOWEAVE_MPI_IWRITE_AT(CALL, File_iwrite_at_all)                                        \
+  IOWEAVE_MPI_IWRITE(CALL, File_iwrite)                                                  \
+  IOWEAVE_MPI_IWRITE(CALL, File_iwrite_all)                                              \
+  IOWEAVE_MPI_IWRITE(CALL, File_iwrite_shared)                                           \
+  CALL(File_write_at_all_begin, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM),    \
+       (file, offset, IOWEAVE_MPI_MEMORY))                                               \
+  IOWEAVE_MPI_WRITE_BEGIN(CALL, File_write_all_begin)                                    \
+  IOWEAVE_MPI_WRITE_BEGIN(CALL, File_write_ordered_begin)
 
-/// What changes a file or how it is seen, and the life of files and of MPI.
-#define IOWEAVE_MPI_CHANGES(CALL)                                                             \
+/// What only has to find the file as the process has written it.
+#define IOWEAVE_MPI_LOOKS(CALL)                                            \
+  CALL(File_preallocate, (MPI_File file, MPI_Offset bytes), (file, bytes)) \
+  CALL(File_get_size, (MPI_File file, MPI_Offset * bytes), (file, bytes))
+
+/// The same, where they count from the end of the file.
+#define IOWEAVE_MPI_SEEKS(CALL)                                                           \
+  CALL(File_seek, (MPI_File file, MPI_Offset offset, int whence), (file, offset, whence)) \
+  CALL(File_seek_shared, (MPI_File file, MPI_Offset offset, int whence), (file, offset, whence))
+
+/// What each needs a word of its own for.
+#define IOWEAVE_MPI_OTHERS(CALL)                                                              \
   CALL(File_open, (MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* file), \
        (comm, name, mode, info, file))                                                        \
   CALL(File_close, (MPI_File * file), (file))                                                 \
+  IOWEAVE_MPI_WRITE_AT(CALL, File_write_at)                                                   \
+  CALL(File_sync, (MPI_File file), (file))                                                    \
+  CALL(File_set_atomicity, (MPI_File file, int is_atomic), (file, is_atomic))                 \
   CALL(File_set_size, (MPI_File file, MPI_Offset bytes), (file, bytes))                       \
   CALL(File_set_view,                                                                         \
        (MPI_File file, MPI_Offset offset, MPI_Datatype etype, MPI_Datatype filetype,          \
         const char* representation, MPI_Info info),                                           \
        (file, offset, etype, filetype, representation, info))                                 \
+  CALL(Abort, (MPI_Comm comm, int code), (comm, code))                                        \
   CALL(Finalize, (void), ())
 
 #define IOWEAVE_MPI_WRAPPED(CALL) \
@@ -88,7 +117,9 @@
   IOWEAVE_MPI_BEGINS(CALL)        \
   IOWEAVE_MPI_SHARED_READS(CALL)  \
   IOWEAVE_MPI_WRITES(CALL)        \
-  IOWEAVE_MPI_CHANGES(CALL)
+  IOWEAVE_MPI_LOOKS(CALL)         \
+  IOWEAVE_MPI_SEEKS(CALL)         \
+  IOWEAVE_MPI_OTHERS(CALL)
 
 /// What the library asks of MPI itself.
 #define IOWEAVE_MPI_ASKED(CALL)                                                       \
@@ -98,5 +129,13 @@
   CALL(Type_size_x, (MPI_Datatype type, MPI_Count * bytes), (type, bytes))            \
   CALL(Type_get_extent_x, (MPI_Datatype type, MPI_Count * lower, MPI_Count * extent), \
        (type, lower, extent))                                                         \
+  CALL(File_call_errhandler, (MPI_File file, int error), (file, error))               \
+  CALL(Type_get_envelope,                                                             \
+       (MPI_Datatype type, int* integers, int* addresses, int* types, int* combiner), \
+       (type, integers, addresses, types, combiner))                                  \
+  CALL(Status_set_elements, (MPI_Status * status, MPI_Datatype type, int count),      \
+       (status, type, count))                                                         \
+  CALL(Status_set_cancelled, (MPI_Status * status, int is_cancelled),                 \
+       (status, is_cancelled))                                                        \
   CALL(Comm_size, (MPI_Comm comm, int* size), (comm, size))                           \
   CALL(Comm_rank, (MPI_Comm comm, int* rank), (comm, rank))

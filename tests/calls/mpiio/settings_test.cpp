@@ -14,7 +14,7 @@ using testing::HasSubstr;
 class MpiioSettingsTest : public testing::Test {
  protected:
   ~MpiioSettingsTest() override {
-    for (const char* const name : {"SCHEDULE", "BUDGET", "DEPTH", "EAGER", "REPORT"}) {
+    for (const char* const name : {"SCHEDULE", "BUDGET", "DEPTH", "EAGER", "WRITE_BEHIND", "REPORT"}) {
       ::unsetenv((std::string("IOWEAVE_MPIIO_") + name).c_str());
     }
   }
@@ -31,6 +31,7 @@ TEST_F(MpiioSettingsTest, AreReadFromTheEnvironment) {
   EXPECT_EQ(settings_with("BUDGET", "64M").budget_bytes, 64u << 20);
   EXPECT_EQ(settings_with("DEPTH", "7").depth, 7u);
   EXPECT_TRUE(settings_with("EAGER", "1").is_eager);
+  EXPECT_EQ(settings_with("WRITE_BEHIND", "64M").write_behind_bytes, 64u << 20);
   EXPECT_EQ(settings_with("REPORT", "/tmp/there").report, "/tmp/there");
   EXPECT_EQ(warnings, "");
 }
@@ -41,6 +42,9 @@ TEST_F(MpiioSettingsTest, ThatAreWrongAreIgnoredWithAWord) {
   ::unsetenv("IOWEAVE_MPIIO_SCHEDULE");
   EXPECT_EQ(settings_with("BUDGET", "12").budget_bytes, 256u << 20);
   EXPECT_THAT(warnings, HasSubstr("IOWEAVE_MPIIO_BUDGET=12 is ignored"));
+  ::unsetenv("IOWEAVE_MPIIO_BUDGET");
+  EXPECT_EQ(settings_with("WRITE_BEHIND", "yes").write_behind_bytes, 0u);
+  EXPECT_THAT(warnings, HasSubstr("IOWEAVE_MPIIO_WRITE_BEHIND=yes is ignored"));
 }
 
 }  // namespace

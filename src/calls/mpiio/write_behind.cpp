@@ -1,0 +1,170 @@
+#include "calls/mpiio/write_behind.hpp"
+
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace ioweave::calls {
+namespace {
+
+/// More ranges apart from each other are settled.
+constexpr size_t kMostRanges = 4096;
+
+/// Whether the process has opened the file to write, besides by `ours`.
+bool is_open_to_write(const stream::FileId& id, int ours) {
+  struct Close {
+    void operator()(DIR* folder) const noexcept { ::closedir(folder); }
+  };
+  const std::unique_ptr<DIR, Close> folder(::opendir("/proc/self/fd"));
+  while (const dirent* const entry = folder != nullptr ? ::readdir(folder.get()) : nullptr) {
+    int fd = -1;
+    std::from_chars(entry->d_name, entry->d_name + std::strlen(entry->d_name), fd);
+    const int flags = fd >= 0 && fd != ours ? ::fcntl(fd, F_GETFL) : -1;
+    stream::FileState state;
+    if (flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY &&
+        stream::find_state(fd, state) == 0 && state.id == id) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+WriteBehind::~WriteBehind() {
+  try {
+    std::string why;
+    static_cast<void>(stream_.end(file_, false, why));
+  } catch (const std::bad_alloc&) {
+    // The stream's end ends it.
+  }
+}
+
+bool WriteBehind::take(const FileRange& range, const void* data) noexcept {
+  const std::lock_guard guard(lock_);
+  if (has_failed_ || is_atomic_) {
+    return false;
+  }
+  try {
+    // The stream writes in any order, so what overlaps must have ended.
+    if (outstanding_.size() >= kMostRanges || !outstanding_.add(range)) {
+      settle_locked();
+      static_cast<void>(outstanding_.add(range));
+    }
+  } catch (const std::bad_alloc&) {
+    settle_locked();
+    return false;
+  }
+  is_dirty_.store(true, std::memory_order_release);
+  const int error = stream_.copy(file_, static_cast<const std::byte*>(data),
+                                 static_cast<uint64_t>(range.bytes), range.offset);
+  note(error);
+  // What the stream did not take because of an earlier failure, the program writes by itself.
+  return error == 0;
+}
+
+void WriteBehind::settle() noexcept {
+  if (is_dirty_.load(std::memory_order_acquire)) {
+    const std::lock_guard guard(lock_);
+    settle_locked();
+  }
+}
+
+void WriteBehind::settle_locked() noexcept {
+  for (bool has_ended = false; !has_ended;) {
+    try {
+      note(stream_.flush(file_));
+      has_ended = true;
+    } catch (const std::bad_alloc&) {
+      ::usleep(1000);  // what comes behind must not come before
+    }
+  }
+  outstanding_.clear();
+  is_dirty_.store(false, std::memory_order_release);
+}
+
+void WriteBehind::note(int error) noexcept {
+  if (error != 0 && error_ == 0 && !has_failed_) {
+    error_ = error;
+  }
+  has_failed_ = has_failed_ || error != 0;
+}
+
+int WriteBehind::take_error() noexcept {
+  const std::lock_guard guard(lock_);
+  settle_locked();
+  const int error = error_;
+  error_ = 0;
+  return error;
+}
+
+void WriteBehind::set_atomic(bool is_atomic) noexcept {
+  const std::lock_guard guard(lock_);
+  settle_locked();
+  is_atomic_ = is_atomic;
+}
+
+std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id, int fd,
+                                            stream::WriteStream& stream) {
+  const std::lock_guard guard(lock_);
+  std::erase_if(writers_, [](const auto& writer) { return writer.second.expired(); });
+  if (const auto found = writers_.find(id); found != writers_.end()) {
+    if (auto writer = found->second.lock()) {
+      return writer;
+    }
+  }
+  if (!is_open_to_write(id, fd)) {
+    return nullptr;
+  }
+  iow_write_file_options options{};
+  options.keep = 1;
+  std::string why;
+  // What the descriptor is of, whatever the name has become since.
+  const int number = stream.create("/proc/self/fd/" + std::to_string(fd), options, why);
+  if (number < 0) {
+    return nullptr;
+  }
+  auto writer = std::make_shared<WriteBehind>(stream, number);
+  writers_[id] = writer;
+  has_any_.store(true, std::memory_order_release);
+  return writer;
+}
+
+std::shared_ptr<WriteBehind> Writers::find(const stream::FileId& id) noexcept {
+  const std::lock_guard guard(lock_);
+  const auto found = writers_.find(id);
+  return found != writers_.end() ? found->second.lock() : nullptr;
+}
+
+void Writers::settle(const stream::FileId& id) noexcept {
+  if (const auto writer = find(id)) {
+    writer->settle();
+  }
+}
+
+void Writers::settle_all() noexcept {
+  stream::FileId last;  // no file has the inode 0
+  while (true) {
+    std::shared_ptr<WriteBehind> writer;
+    {
+      const std::lock_guard guard(lock_);
+      auto next = writers_.upper_bound(last);
+      while (next != writers_.end() && (writer = next->second.lock()) == nullptr) {
+        ++next;
+      }
+      if (writer == nullptr) {
+        return;
+      }
+      last = next->first;
+    }
+    writer->settle();
+  }
+}
+
+}  // namespace ioweave::calls
