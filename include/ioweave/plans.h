@@ -38,11 +38,15 @@
  * back to one if they slow each other down, and tries more while the device gets faster.
  *
  * Files that change. iow_plan_write() and iow_plan_invalidate() drop what was read ahead of the
- * bytes they name. What others write is found by the file's size and times: before bytes are handed
- * out, these are compared with what they were before the read ahead. A file whose bytes were
- * changed less than 10 ms ago by others is not read ahead yet, since its times may not tell of one
- * more change. Stores to memory that maps the file may change it without changing its times at
- * once: name them by iow_plan_invalidate().
+ * bytes they name. Every other write is found by the file's size and times: before bytes are handed
+ * out, these are compared with what they were before the read ahead. They do not tell who wrote, so
+ * a write of the plan's own makes all that was read ahead of its file useless, unless the plan was
+ * opened as the `sole_writer` of its files: a loop that writes where it reads needs that. A file
+ * that was changed less than 10 ms ago (2 s, where its times are whole seconds) is not read ahead
+ * yet, since its times may not tell of one more change. Not found are stores to memory that maps
+ * the file, which may change it without changing its times at once, and, where another machine's
+ * clock sets the times, a second change within the time that this clock is behind: name them by
+ * iow_plan_invalidate().
  *
  * Errors. A read ahead that fails is forgotten: the program's read of these bytes makes the same
  * read again, and returns its result.
@@ -86,7 +90,8 @@ typedef struct iow_plan_options {
   uint32_t flow;
   uint32_t own_flow;
   uint32_t small_pages; /* nonzero: memory in pages of the usual size, not in huge ones */
-  uint32_t reserved[8];
+  uint32_t sole_writer; /* nonzero: nobody but iow_plan_write() of this plan writes to its files */
+  uint32_t reserved[7];
 } iow_plan_options;
 
 /*
@@ -162,7 +167,8 @@ IOW_API void iow_plan_lease_end(iow_plan* plan, iow_plan_lease* lease) IOW_NOEXC
 
 /*
  * As iow_pwrite(). What was read ahead of these bytes is dropped, and read again where it is
- * planned to be read later.
+ * planned to be read later; so is what was read ahead of others of the file, where the plan is not
+ * the sole writer.
  */
 IOW_API ssize_t iow_plan_write(iow_plan* plan, int fd, const void* buffer, size_t bytes,
                                off_t offset) IOW_NOEXCEPT;

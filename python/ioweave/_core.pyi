@@ -820,6 +820,7 @@ class Plan:
         slice_bytes: int = 0,
         depth: int = 0,
         schedule: str = "auto",
+        sole_writer: bool = False,
     ) -> None: ...
     def add(self, file: Any, offset: int, nbytes: int, stride: int = 0, count: int = 1) -> None: ...
     def add_all(self, reads: list[tuple[Any, int, int]]) -> None:

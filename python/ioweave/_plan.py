@@ -90,8 +90,8 @@ class Plan:
     A file is an `ioweave.File`, a descriptor, or an object with `fileno()`, open for reading; only
     regular files can be planned. `read()` copies what was read ahead, waits for what is under way,
     and reads everything else itself. So it always returns what the file holds: reads may come in
-    another order than planned, in other sizes, or not at all. What other processes write is found
-    by the size and the times of the file; changes by a memory map must be named by `invalidate()`.
+    another order than planned, in other sizes, or not at all. What others write is found by the
+    size and the times of the file; changes by a memory map must be named by `invalidate()`.
 
     A plan reads ahead from a descriptor of its own for each file, so you may close yours at any
     time. For the system the file stays open, with its flock(2), until `forget()` or `close()`; the
@@ -112,6 +112,10 @@ class Plan:
             and writes nothing by this service. "weighted": both at once; if more than eight are
             under way, they take turns by bytes, 16 to 1. "auto": "ppis", and then "pp" where it
             turns out that reads at the same time do not slow each other down.
+        sole_writer: Nobody but `write()` of this plan writes to its files. What was read ahead then
+            stays of use while the plan writes elsewhere in the file, as a loop that writes where it
+            reads needs it. Without it, the times of a file do not tell others' writes from the
+            plan's, and what was read ahead before a write is read again.
 
     Raises:
         ValueError: An option is out of range; the text names it.
@@ -125,6 +129,7 @@ class Plan:
         slice_bytes: int = 0,
         depth: int = 0,
         schedule: Literal["auto", "normal", "pp", "ppis", "weighted"] = "auto",
+        sole_writer: bool = False,
     ) -> None:
         self._plan = _core.Plan(
             service or default_service(),
@@ -132,6 +137,7 @@ class Plan:
             slice_bytes=slice_bytes,
             depth=depth,
             schedule=schedule,
+            sole_writer=sole_writer,
         )
 
     def add(self, file: AnyFile, offset: int, nbytes: int) -> None:

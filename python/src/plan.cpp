@@ -85,6 +85,7 @@ struct PlanSettings {
   int64_t slice_bytes;
   uint32_t depth;
   std::string schedule;
+  bool sole_writer;
 };
 
 /// Any thread. A call keeps it open until it has returned.
@@ -269,6 +270,7 @@ OpenPlan::OpenPlan(nb::object service, const PlanSettings& settings)
   options.budget_bytes = static_cast<uint64_t>(settings.budget_bytes);
   options.slice_bytes = static_cast<uint64_t>(settings.slice_bytes);
   options.depth = settings.depth;
+  options.sole_writer = settings.sole_writer ? 1 : 0;
   char* text = nullptr;
   const int error =
       iow_plan_open(nb::cast<OpenService&>(service_kept_).raw(), &plan_, &options, &text);
@@ -612,12 +614,12 @@ void bind_plans(nb::module_& module) {
   plan.def(
       "__init__",
       [](OpenPlan* self, nb::object service, int64_t budget_bytes, int64_t slice_bytes,
-         uint32_t depth, std::string schedule) {
-        new (self)
-            OpenPlan(std::move(service), {budget_bytes, slice_bytes, depth, std::move(schedule)});
+         uint32_t depth, std::string schedule, bool sole_writer) {
+        new (self) OpenPlan(std::move(service), {budget_bytes, slice_bytes, depth,
+                                                 std::move(schedule), sole_writer});
       },
       nb::arg("service"), nb::kw_only(), nb::arg("budget_bytes") = 0, nb::arg("slice_bytes") = 0,
-      nb::arg("depth") = 0, nb::arg("schedule") = "auto");
+      nb::arg("depth") = 0, nb::arg("schedule") = "auto", nb::arg("sole_writer") = false);
   plan.def("add", &OpenPlan::add, nb::arg("file"), nb::arg("offset"), nb::arg("nbytes"),
            nb::arg("stride") = 0, nb::arg("count") = 1);
   plan.def("add_all", &OpenPlan::add_all, nb::arg("reads"));

@@ -155,7 +155,7 @@ class Contents(Plans):
 
 class Changes(Plans):
     def test_own_writes_are_seen_and_spare_the_rest(self) -> None:
-        plan = self.plan()
+        plan = self.plan(sole_writer=True)
         plan.add_sequential(self.fd, PAGE)
         self.wait_ahead(plan, len(self.data))
         self.assertEqual(plan.write(self.fd, 10 * PAGE + 5, np.full(3, 7, np.uint8)), 3)

@@ -43,6 +43,23 @@ TEST(DepthTrial, FollowsADeviceOfLatencyToItsLimit) {
   EXPECT_NEAR(trial.gain_of_two(), 2, 0.05);
 }
 
+/// A bound that comes and goes, as it does where the last slice of a read is a small one.
+TEST(DepthTrial, IsNeverNoneWhateverBoundsIt) {
+  for (uint32_t low = 2; low <= 16; ++low) {
+    for (uint32_t high = low; high <= 64; ++high) {
+      DepthTrial trial(0);
+      double now = 1000;
+      for (int ends = 0; ends < 2000 && !trial.is_settled(); ++ends) {
+        now += static_cast<double>(kSlice) / (0.01 * std::min(trial.depth(), 4u));
+        trial.note_end(kSlice, static_cast<uint64_t>(now));
+        trial.limit(ends % 7 == 0 ? high : low);
+        ASSERT_GE(trial.depth(), 1u) << low << ' ' << high;
+      }
+      EXPECT_GE(trial.depth(), 2u) << low << ' ' << high;
+    }
+  }
+}
+
 TEST(DepthTrial, StopsAtTheMostThereMayBe) {
   DepthTrial trial(0);
   drive(trial, [](uint32_t depth) { return 0.01 * depth; });

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +98,15 @@ PlanOptions small_plan(iow_plan_schedule schedule = IOW_PLAN_PPIS) {
   options.budget_bytes = 1 << 20;
   options.slice_bytes = 16 << 10;
   return options;
+}
+
+service::Call call_of(int fd, std::byte& byte) {
+  service::Call call;
+  call.op = engine::Op::read;
+  call.fd = fd;
+  call.buffer = &byte;
+  call.bytes = SIZE_MAX;
+  return call;
 }
 
 /// What a lease says, or nothing.
@@ -330,7 +340,9 @@ TEST_F(PlanTest, AFileJustChangedIsNotReadAheadYet) {
 TEST_F(PlanTest, OwnWritesAreSeenAndSpareTheRest) {
   const TempFile& file = add_file(256 << 10);
   make_old(file.fd());
-  open(small_plan());
+  PlanOptions options = small_plan();
+  options.is_sole_writer = true;
+  open(options);
   ASSERT_EQ(plan->add_strided(file.fd(), 0, 64 << 10, 64 << 10, 4), 0);
   wait_ahead(256 << 10);
   const std::vector<std::byte> other(10, std::byte{0x5a});
@@ -344,6 +356,105 @@ TEST_F(PlanTest, OwnWritesAreSeenAndSpareTheRest) {
   }
   EXPECT_EQ(plan->statistics().stale_bytes, 64u << 10);
   EXPECT_GE(plan->statistics().hit_bytes, 192u << 10);
+}
+
+/// What another writes while the plan writes is not taken for the plan's own doing.
+TEST_F(PlanTest, WhatOthersWriteBesideOwnWritesIsSeen) {
+  const TempFile& file = add_file(256 << 10);
+  open(small_plan());
+  const uint64_t theirs = 128 << 10;
+  for (int round = 0; round < 40; ++round) {
+    make_old(file.fd());
+    ASSERT_EQ(plan->add_strided(file.fd(), static_cast<int64_t>(theirs), 64 << 10, 0, 1), 0);
+    const uint64_t before = plan->statistics().ahead_bytes;
+    wait_ahead(before + (64 << 10));
+    const auto value = static_cast<std::byte>(round);
+    const std::vector<std::byte> other(64 << 10, value);
+    std::atomic<bool> is_over{false};
+    std::thread writer([&] {
+      const std::vector<std::byte> own(32 << 10, value);
+      while (!is_over) {
+        EXPECT_EQ(plan->write(file.fd(), own.data(), own.size(), 0), 32 << 10);
+      }
+    });
+    EXPECT_EQ(::pwrite(file.fd(), other.data(), other.size(), theirs), 64 << 10);
+    is_over = true;
+    writer.join();
+    EXPECT_EQ(read(file.fd(), theirs, 64 << 10), other) << "round " << round;
+    ASSERT_EQ(plan->forget(file.fd()), 0);
+  }
+}
+
+/// Also where the gate holds them back and nobody will let them go.
+TEST_F(PlanTest, ForgetAndCloseTakeBackWhatIsHeld) {
+  const TempFile& file = add_file(1 << 20);
+  make_old(file.fd());
+  open(small_plan());
+  const int64_t admission = service->admit(0, 1 << 20);  // the program's own, which goes on
+  ASSERT_GT(admission, 0);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(plan->add_strided(file.fd(), 0, 64 << 10, 64 << 10, 16), 0);
+    if (i == 0) {
+      ASSERT_EQ(plan->forget(file.fd()), 0);
+    }
+  }
+  EXPECT_EQ(plan->statistics().ahead_bytes, 0u) << "nothing was held";
+  plan.reset();
+  EXPECT_EQ(service->finish(admission, 1 << 20), 0);
+}
+
+TEST_F(PlanTest, InvalidatedReadsKeepTheirPlace) {
+  const TempFile& file = add_file(4 << 20);
+  make_old(file.fd());
+  open(small_plan());
+  ASSERT_EQ(plan->add_strided(file.fd(), 0, 4096, 4096, 1000), 0);
+  wait_ahead(100 * 4096);
+  for (uint64_t at = 0; at < 400 * 4096; at += 4096) {
+    ASSERT_EQ(read(file.fd(), at, 4096), pattern(at, 4096));
+    if (at % (40 * 4096) == 0) {
+      ASSERT_EQ(plan->invalidate(file.fd(), 0, 0), 0);
+    }
+  }
+  EXPECT_EQ(plan->statistics().unplanned_reads, 0u);
+  const uint64_t before = plan->statistics().ahead_bytes;
+  wait_ahead(before + 50 * 4096);
+}
+
+/// One read far ahead of the others does not make these passed by.
+TEST_F(PlanTest, AReadFarAheadLosesNothing) {
+  const TempFile& file = add_file(4 << 20);
+  make_old(file.fd());
+  PlanOptions options = small_plan();
+  options.budget_bytes = 128 << 10;
+  open(options);
+  ASSERT_EQ(plan->add_strided(file.fd(), 0, 4096, 4096, 1000), 0);
+  EXPECT_EQ(read(file.fd(), 999 * 4096, 4096), pattern(999 * 4096, 4096));
+  for (uint64_t at = 0; at < 500 * 4096; at += 4096) {
+    ASSERT_EQ(read(file.fd(), at, 4096), pattern(at, 4096));
+  }
+  EXPECT_EQ(plan->statistics().unplanned_reads, 0u);
+  EXPECT_LT(plan->statistics().unread_bytes, 32u * 4096);
+}
+
+TEST_F(PlanTest, ReadsThatAreTooLargeAreRefused) {
+  const TempFile& file = add_file(4096);
+  open(small_plan());
+  EXPECT_EQ(plan->add_strided(file.fd(), 0, INT64_MAX, 0, 1), -ENOBUFS);
+  std::byte byte{};
+  EXPECT_EQ(plan->read(file.fd(), &byte, SIZE_MAX, 0), service->transfer(call_of(file.fd(), byte)));
+}
+
+/// Times of another clock tell nothing, and keep no other file waiting.
+TEST_F(PlanTest, AFileFromTheFutureIsReadAhead) {
+  const TempFile& file = add_file(64 << 10);
+  make_old(file.fd());
+  const std::array<timespec, 2> times{timespec{8'000'000'000, 5}, timespec{8'000'000'000, 5}};
+  ASSERT_EQ(::futimens(file.fd(), times.data()), 0);
+  ::usleep(25'000);
+  open(small_plan());
+  ASSERT_EQ(plan->add_strided(file.fd(), 0, 64 << 10, 0, 1), 0);
+  wait_ahead(64 << 10);
+  EXPECT_EQ(read(file.fd(), 0, 64 << 10), pattern(0, 64 << 10));
 }
 
 TEST_F(PlanTest, InvalidatedBytesAreReadAnew) {

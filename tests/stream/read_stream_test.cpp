@@ -79,6 +79,35 @@ TEST_F(ReadStreamTest, ReadsPlainFilesBlockByBlock) {
   }
 }
 
+/// Who closes may free what a callback uses.
+TEST_F(ReadStreamTest, CloseReturnsBehindTheLastCallback) {
+  write_items(20);
+  struct Told {
+    std::atomic<int> begun{0};
+    std::atomic<int> ended{0};
+  };
+  for (int i = 0; i < 20; ++i) {
+    const auto service = open_service(engine::Kind::threads, {});
+    const auto read = open_read(*service, manifest);
+    Told told;
+    const iow_read_done done = [](iow_read_lease lease, int, void* user) {
+      Told& of = *static_cast<Told*>(user);
+      ++of.begun;
+      ::usleep(5000);
+      if (lease.internal[0] != nullptr) {
+        end(lease);
+      }
+      ++of.ended;
+    };
+    int asked = 0;
+    while (asked < 8 && read->next_async(done, &told) == 0) {
+      ++asked;
+    }
+    read->close();
+    EXPECT_EQ(told.begun, told.ended);
+  }
+}
+
 /// Each item of the target is tried, and each tells its error once; the others are there.
 TEST_F(ReadStreamTest, AnErrorOfOneTargetIsToldAtItsItems) {
   write_items(40);

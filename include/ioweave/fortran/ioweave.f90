@@ -270,7 +270,8 @@ module ioweave
     integer(c_int32_t) :: flow = 0
     integer(c_int32_t) :: own_flow = 0
     integer(c_int32_t) :: small_pages = 0
-    integer(c_int32_t) :: reserved(8) = 0
+    integer(c_int32_t) :: sole_writer = 0
+    integer(c_int32_t) :: reserved(7) = 0
   end type
 
   ! A read to come, of `bytes` bytes from `offset` on.

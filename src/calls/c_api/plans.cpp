@@ -93,6 +93,7 @@ bool to_plan_options(const iow_plan_options& given, service::Service& service,
   options.schedule = given.schedule;
   options.depth = given.depth;
   options.huge_pages = given.small_pages == 0;
+  options.is_sole_writer = given.sole_writer != 0;
   return to_bytes(given, options, why) && to_flows(given, service, options, why);
 }
 

@@ -9,6 +9,7 @@ namespace ioweave::stream {
 /// What is to be done once the lock is free.
 struct Plan::Aftermath {
   LinkedList<SliceWait> ended;
+  Slice* unwanted = nullptr;       ///< of dropped entries, which are pinned: the gate may hold them
   std::vector<PageMemory> memory;  ///< to be given back to the system
 };
 

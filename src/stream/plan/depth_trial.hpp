@@ -32,6 +32,7 @@ class DepthTrial {
     most_ = most < kMost ? most : kMost;
     if (depth_ > most_) {
       depth_ = most_;
+      step_ = 1;  // what it had grown by is no way back any more
       interrupt();
     }
   }

@@ -78,6 +78,7 @@ struct Slice {
   LinkedList<SliceWait> waits;
   Slice* next = nullptr;  ///< in a list of what is to be submitted
   Slice* previous = nullptr;
+  Slice* next_unwanted = nullptr;  ///< in a chain of what is to be taken back
   iow_request request{};
 };
 

@@ -32,6 +32,9 @@ constexpr size_t kMostPlanned = 1 << 20;
 constexpr size_t kMostPassed = 1 << 14;
 /// The least difference between times of a file that tell of different changes, before Linux 6.13.
 constexpr int64_t kTimeGrainNs = 10'000'000;
+/// The same where a file system keeps whole seconds, or every second one.
+constexpr int64_t kSecondsGrainNs = 2'010'000'000;
+constexpr int64_t kSecondNs = 1'000'000'000;
 /// An entry that nobody reads makes room for others when so many reads have come in its stead.
 constexpr uint64_t kPatience = 16;
 /// So many reads that were not planned, one behind the other, stop reading ahead, unless as many
@@ -51,11 +54,17 @@ constexpr uint32_t kMarkers = 4;
 /// `pp` is worth it if two slices at once are so much faster than one.
 constexpr double kSharedWithoutLoss = 1.3;
 
+/// Whether another change could leave the file with the same times. Times that are far from ours
+/// are another clock's, or somebody has set them: they tell nothing.
 bool is_just_changed(const FileStamp& stamp) noexcept {
   timespec now{};
   clock_gettime(CLOCK_REALTIME_COARSE, &now);
-  const int64_t now_ns = int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-  return now_ns - std::max(stamp.modified_ns, stamp.changed_ns) < kTimeGrainNs;
+  const int64_t now_ns = int64_t{now.tv_sec} * kSecondNs + now.tv_nsec;
+  const bool has_whole_seconds =
+      stamp.modified_ns % kSecondNs == 0 && stamp.changed_ns % kSecondNs == 0;
+  const int64_t grain = has_whole_seconds ? kSecondsGrainNs : kTimeGrainNs;
+  const auto is_recent = [&](int64_t time_ns) { return std::abs(now_ns - time_ns) < grain; };
+  return is_recent(stamp.modified_ns) || is_recent(stamp.changed_ns);
 }
 
 int find_file(int fd, FileState& state) noexcept {
@@ -158,6 +167,9 @@ int Plan::find_flows(std::string& why) {
 }
 
 void Plan::Closer::operator()(Plan* plan) const noexcept {
+  if (plan->is_inherited()) {
+    return;  // the parent's threads may have left it half-changed
+  }
   plan->close();
   delete plan;
 }
@@ -165,18 +177,10 @@ void Plan::Closer::operator()(Plan* plan) const noexcept {
 Plan::~Plan() = default;
 
 void Plan::close() noexcept {
-  if (is_inherited()) {
-    return;
-  }
-  {
-    const std::lock_guard guard(lock_);
-    is_closed_ = true;
-  }
-  IdleWait wait(*this, nullptr);
-  static_cast<void>(service_.wait_for(wait, -1));
   Aftermath after;
   {
     const std::lock_guard guard(lock_);
+    is_closed_ = true;
     while (Entry* const entry = begun_.first()) {
       drop(*entry, after);
     }
@@ -186,7 +190,9 @@ void Plan::close() noexcept {
       }
     }
   }
-  finish(after);
+  finish(after);  // what the gate holds is taken back: it might hold it for ever
+  IdleWait wait(*this, nullptr);
+  static_cast<void>(service_.wait_for(wait, -1));
 }
 
 iow_plan_stats Plan::statistics() const noexcept {
@@ -199,11 +205,31 @@ iow_plan_stats Plan::statistics() const noexcept {
   return stats;
 }
 
+/// The plan may be gone afterwards.
 void Plan::finish(Aftermath& after) noexcept {
   after.memory.clear();
+  if (Slice* const unwanted = std::exchange(after.unwanted, nullptr)) {
+    take_back(unwanted);
+  }
   while (SliceWait* const wait = after.ended.pop_front()) {
     wait->end();
   }
+}
+
+/// Cancels slices that nobody wants if the gate still holds them, and unpins their entries.
+void Plan::take_back(Slice* unwanted) noexcept {
+  for (Slice* slice = unwanted; slice != nullptr; slice = slice->next_unwanted) {
+    static_cast<void>(service_.cancel_if_held(slice->request));
+  }
+  Aftermath after;
+  {
+    const std::lock_guard guard(lock_);
+    while (unwanted != nullptr) {
+      Slice* const slice = std::exchange(unwanted, unwanted->next_unwanted);
+      unpin(*slice->entry, after);  // it may be gone
+    }
+  }
+  finish(after);
 }
 
 // ---- Planning
@@ -229,7 +255,7 @@ int Plan::add_strided(int fd, int64_t offset, uint64_t bytes, int64_t stride, ui
   source.count = count;
   {
     const std::lock_guard guard(lock_);
-    if (planned_.count + sources_.size() >= kMostPlanned) {
+    if (planned_.count + sources_.size() + (bytes - 1) / most_of_entry() >= kMostPlanned) {
       return -ENOBUFS;
     }
     if (options_.schedule == IOW_PLAN_NORMAL) {
@@ -300,6 +326,7 @@ void Plan::unroll_one(std::unique_lock<std::mutex>& guard) {
   FileState state;
   const bool is_good = generator.next(&read, generator.user) == 1 && read.bytes != 0 &&
                        read.offset >= 0 && read.bytes <= INT64_MAX - uint64_t(read.offset) &&
+                       (read.bytes - 1) / most_of_entry() < kMostPlanned &&
                        find_file(read.fd, state) == 0;
   guard.lock();
   if (!is_good) {
@@ -314,28 +341,33 @@ void Plan::unroll_one(std::unique_lock<std::mutex>& guard) {
   add_read(source);
 }
 
+/// Half of the budget, in whole slices.
+uint64_t Plan::most_of_entry() const noexcept {
+  return std::max(options_.slice_bytes,
+                  options_.budget_bytes / 2 / options_.slice_bytes * options_.slice_bytes);
+}
+
 /// An entry for the next read of the source, or some for a very large one.
 void Plan::add_read(const Source& source) {
-  const uint64_t most =
-      std::max(options_.slice_bytes,
-               options_.budget_bytes / 2 / options_.slice_bytes * options_.slice_bytes);
+  const uint64_t most = most_of_entry();
   ++stats_.planned_reads;
   stats_.planned_bytes += source.bytes;
   for (uint64_t done = 0; done < source.bytes;) {
     const uint64_t bytes = std::min(most, source.bytes - done);
-    enter_planned(new_entry(source.file, source.fd, source.offset + done, bytes), false);
+    enter_planned(
+        new_entry(source.file, source.fd, source.offset + done, bytes, next_number_++), false);
     done += bytes;
   }
 }
 
-Entry& Plan::new_entry(FileId id, int fd, uint64_t offset, uint64_t bytes) {
+Entry& Plan::new_entry(FileId id, int fd, uint64_t offset, uint64_t bytes, uint64_t number) {
   auto entry = std::make_unique<Entry>();
   File& file = files_.try_emplace(id, this, id).first->second;
   entry->file = &file;
   entry->fd = fd;
   entry->offset = offset;
   entry->bytes = bytes;
-  entry->number = next_number_++;
+  entry->number = number;
   file.entries.emplace(offset, entry.get());  // a file without entries is harmless
   file.longest = std::max(file.longest, bytes);
   ++file.users;
@@ -581,7 +613,8 @@ bool Plan::may_advise(const Entry& entry) const noexcept {
 /// forgotten.
 void Plan::defer_passed(Aftermath& after) noexcept {
   for (Entry* entry = planned_.entries.first();
-       entry != nullptr && entry->number + kPatience + 2 * begun_count_ < last_taken_;
+       entry != nullptr &&
+       entry->number + kPatience + 2 * begun_count_ < furthest_taken_.back();
        entry = planned_.entries.first()) {
     leave_planned(*entry);
     entry->has_passed = true;

@@ -56,6 +56,7 @@ struct PlanOptions {
   uint32_t own_flow = 0;
   bool has_flows = false;
   bool huge_pages = true;
+  bool is_sole_writer = false;  ///< nobody but the plan writes to its files
   bool only_cache = false;  ///< read ahead into the page cache alone, for who reads by other means
 };
 
@@ -194,13 +195,16 @@ class Plan {
   ~Plan();
   void close() noexcept;
   [[nodiscard]] int find_flows(std::string& why);
-  static void finish(Aftermath& after) noexcept;
+  void finish(Aftermath& after) noexcept;
+  void take_back(Slice* unwanted) noexcept;
 
   // Planning. Under the lock: unroll_one() to new_entry().
   void unroll() noexcept;
   void unroll_one(std::unique_lock<std::mutex>& guard);
   void add_read(const Source& source);
-  [[nodiscard]] Entry& new_entry(FileId id, int fd, uint64_t offset, uint64_t bytes);
+  [[nodiscard]] Entry& new_entry(FileId id, int fd, uint64_t offset, uint64_t bytes,
+                                 uint64_t number);
+  [[nodiscard]] uint64_t most_of_entry() const noexcept;
 
   // Reading ahead. Under the lock: take_slices() to begin().
   void drive() noexcept;
@@ -229,6 +233,7 @@ class Plan {
     return entry.has_passed ? passed_ : planned_;
   }
   [[nodiscard]] static Entry* find_entry(File& file, uint64_t at) noexcept;
+  void note_taken(const Entry& entry) noexcept;
   void take(Entry& entry, uint64_t bytes, Aftermath& after) noexcept;
   void take_planned(Entry& entry, uint64_t begin, uint64_t bytes, Aftermath& after) noexcept;
   void rekey(Entry& entry, uint64_t offset, uint64_t bytes) noexcept;
@@ -289,7 +294,9 @@ class Plan {
   size_t begun_count_ = 0;
   Entry* current_ = nullptr;  ///< the one begun whose slices come next
   uint64_t next_number_ = 0;
-  uint64_t last_taken_ = 0;  ///< the highest number of an entry that the program has read of
+  /// The highest numbers of entries that the program has read of, the highest first. The last of
+  /// them says how far it is: a few reads may be far ahead.
+  std::array<uint64_t, 4> furthest_taken_{};
   std::vector<PageMemory> spare_;
   uint64_t spare_bytes_ = 0;
   uint64_t used_bytes_ = 0;  ///< of entries

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -61,9 +62,22 @@ Entry* Plan::find_entry(File& file, uint64_t at) noexcept {
   return found;
 }
 
+/// How far the program is, as its reads tell but the few that are far ahead of all others.
+void Plan::note_taken(const Entry& entry) noexcept {
+  uint64_t number = entry.number;
+  for (uint64_t& taken : furthest_taken_) {
+    if (taken == number) {
+      return;
+    }
+    if (taken < number) {
+      std::swap(taken, number);
+    }
+  }
+}
+
 /// The program has read so many bytes of the entry.
 void Plan::take(Entry& entry, uint64_t bytes, Aftermath& after) noexcept {
-  last_taken_ = std::max(last_taken_, entry.number);
+  note_taken(entry);
   entry.taken += bytes;
   if (entry.taken >= entry.bytes && !entry.is_dropped) {
     drop(entry, after);
@@ -77,7 +91,7 @@ void Plan::take_planned(Entry& entry, uint64_t begin, uint64_t bytes, Aftermath&
       !(is_front || begin + bytes == entry.end())) {
     return take(entry, bytes, after);
   }
-  last_taken_ = std::max(last_taken_, entry.number);
+  note_taken(entry);
   waiting_with(entry).bytes -= bytes;
   rekey(entry, is_front ? begin + bytes : entry.offset, entry.bytes - bytes);
 }
@@ -95,6 +109,15 @@ void Plan::drop(Entry& entry, Aftermath& after) noexcept {
   IOW_ASSERT(!entry.is_dropped);
   entry.is_dropped = true;
   entry.file->entries.erase(place_of(entry));
+  for (Slice& slice : entry.slices) {
+    if (slice.state != Slice::State::under_way || std::exchange(slice.is_wanted, true)) {
+      continue;
+    }
+    if (slice.is_submitted) {  // else whoever submits it takes it back
+      ++entry.pins;
+      slice.next_unwanted = std::exchange(after.unwanted, &slice);
+    }
+  }
   if (entry.is_begun()) {
     begun_.remove(entry);
     --begun_count_;
@@ -116,6 +139,7 @@ void Plan::drop_unread(Entry& entry, bool is_stale, Aftermath& after) noexcept {
 /// anew.
 void Plan::drop_range(File& file, uint64_t begin, uint64_t end, Aftermath& after) noexcept {
   ++file.users;  // it would go with its last entry
+  std::vector<Entry*> anew;
   const uint64_t first = begin - std::min(begin, file.longest);
   for (auto place = file.entries.lower_bound(first);
        place != file.entries.end() && place->first < end;) {
@@ -128,14 +152,21 @@ void Plan::drop_range(File& file, uint64_t begin, uint64_t end, Aftermath& after
     const int fd = entry.fd;
     const uint64_t offset = entry.offset;
     const uint64_t bytes = entry.bytes;
+    const uint64_t number = entry.number;
     drop_unread(entry, true, after);  // it may be gone
     if (is_untouched) {
       try {
-        enter_planned(new_entry(file.id, fd, offset, bytes), true);
+        anew.reserve(anew.size() + 1);
+        anew.push_back(&new_entry(file.id, fd, offset, bytes, number));
       } catch (const std::bad_alloc&) {
         // The program reads it by itself.
       }
     }
+  }
+  // They have been begun before all others, and are again.
+  std::ranges::sort(anew, std::greater{}, &Entry::number);
+  for (Entry* const entry : anew) {
+    enter_planned(*entry, true);
   }
   release(file);
 }

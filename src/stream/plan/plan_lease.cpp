@@ -151,13 +151,14 @@ int64_t Plan::complete(Entry& entry, const Reading& reading, ReadCounts& counts)
       }
     }
   }
-  if (!is_stale) {
-    return static_cast<int64_t>(sum);
-  }
+  // Nothing may be read into memory that is the caller's.
   for (Slice& slice : entry.slices) {
     if (!wait_for(slice, counts)) {
       return kCannotWait;
     }
+  }
+  if (!is_stale) {
+    return static_cast<int64_t>(sum);
   }
   {
     const std::lock_guard guard(lock_);

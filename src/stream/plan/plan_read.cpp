@@ -140,9 +140,13 @@ int64_t Plan::move_own(engine::Op op, int fd, std::byte* buffer, uint64_t bytes,
   call.buffer = buffer;
   call.bytes = bytes;
   call.offset = offset;
+  if (offset < 0) {
+    return service_.transfer(call);  // which refuses it
+  }
   const bool is_divided = op == engine::Op::read && bytes > options_.slice_bytes &&
+                          bytes <= INT64_MAX - static_cast<uint64_t>(offset) &&
                           options_.schedule != IOW_PLAN_NORMAL;
-  if ((own_flow_ == 0 && !is_divided) || offset < 0 || is_inherited()) {
+  if ((own_flow_ == 0 && !is_divided) || is_inherited()) {
     return service_.transfer(call);
   }
   iow_request request = service::request_for(call);
@@ -522,13 +526,19 @@ int64_t Plan::write(int fd, const void* buffer, uint64_t bytes, int64_t offset) 
   FileState state;
   if (find_state(fd, state) == 0) {
     const Restamp restamp{before.stamp, state.stamp};
-    drop_written(before.id, begin, begin + bytes, &restamp);
+    if (options_.is_sole_writer) {
+      drop_written(before.id, begin, begin + bytes, &restamp);
+    } else {
+      drop_written(before.id, 0, INT64_MAX, nullptr);
+    }
   }
   drive();  // not before the bytes are written
   return result;
 }
 
-/// What was read ahead of these bytes may be of before the write; all else is as it was.
+/// What was read ahead of these bytes may be of before the write. All else is as it was where there
+/// is no other writer; where there may be one, the file's times do not tell his writes from ours,
+/// and what was read before them all is not used any more.
 void Plan::drop_written(FileId id, uint64_t begin, uint64_t end, const Restamp* restamp) noexcept {
   Aftermath after;
   {
@@ -571,7 +581,7 @@ int Plan::forget(int fd) noexcept {
   if (const int error = find_state(fd, state); error != 0) {
     return error;
   }
-  drop_file(state.id);
+  drop_file(state.id);  // which takes back what the gate holds: it might do so for ever
   IdleWait wait(*this, &state.id);
   static_cast<void>(service_.wait_for(wait, -1));
   drive();

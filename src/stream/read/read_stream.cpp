@@ -311,11 +311,17 @@ void ReadStream::end_read(Buffer& buffer, int error) noexcept {
     stats_.read_bytes += error == 0 ? buffer.piece.bytes : 0;
     stats_.direct_bytes += error == 0 ? buffer.direct_bytes : 0;
     hand_out(after);
-    if (--reading_ == 0 && closing_ != nullptr) {
-      after.ended.push_back(*std::exchange(closing_, nullptr));
-    }
   }
   finish(after);
+  // Only now: close() returns behind the last callback.
+  Aftermath last;
+  {
+    const std::lock_guard guard(lock_);
+    if (--reading_ == 0 && closing_ != nullptr) {
+      last.ended.push_back(*std::exchange(closing_, nullptr));
+    }
+  }
+  finish(last);
   drop_reference();
 }
 
