@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <new>
 
+#include <fcntl.h>
+
 #include "stream/plan/file_state.hpp"
 
 namespace ioweave::calls {
@@ -23,13 +25,35 @@ constexpr uint64_t kCachedBytesPerNs = 1;
 
 }  // namespace
 
-OpenFile::OpenFile(Descriptor fd, PlanKeeper& keeper, int64_t most_ahead, bool is_eager) noexcept
-    : fd_(std::move(fd)), keeper_(keeper), most_ahead_(most_ahead), is_eager_(is_eager) {}
+Descriptor open_known(const NamedFile& file, int access) noexcept {
+  // What has the name now may be one that waits for somebody who writes.
+  Descriptor fd(::open(file.path.c_str(), access | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  stream::FileState state;
+  if (!fd.is_open() || stream::find_state(fd.get(), state) != 0 || state.id != file.id ||
+      ::fcntl(fd.get(), F_SETFL, access) != 0) {
+    return Descriptor();
+  }
+  return fd;
+}
+
+OpenFile::OpenFile(NamedFile name, PlanKeeper& keeper, int64_t most_ahead, bool is_eager) noexcept
+    : name_(std::move(name)), keeper_(keeper), most_ahead_(most_ahead), is_eager_(is_eager) {}
 
 OpenFile::~OpenFile() {
-  if (plan_ != nullptr) {
+  if (fd_.is_open()) {
     static_cast<void>(plan_->forget(fd_.get()));
+    fd_ = Descriptor();
+    keeper_.note_closed();
   }
+}
+
+/// Makes ready to read ahead of the file.
+bool OpenFile::open_ahead() noexcept {
+  plan_ = plan_ != nullptr ? plan_ : keeper_.open_plan();
+  if (plan_ != nullptr && !fd_.is_open()) {
+    fd_ = keeper_.open_file(name_);
+  }
+  return fd_.is_open();
 }
 
 void OpenFile::set_view(FileView view) noexcept {
@@ -100,7 +124,9 @@ void OpenFile::follow(const Access& access, Ranges& awaited) {
   }
   Ranges ranges;
   if (!view_.find_ranges(access, kMostRanges, ranges)) {
-    drop_ahead();
+    if (ahead_ != Ahead::planned) {
+      drop_ahead();
+    }
     return;
   }
   if (ahead_ == Ahead::planned) {
@@ -145,9 +171,9 @@ void OpenFile::follow_sequence(const FileRange& range, Ranges& awaited) {
 void OpenFile::begin_ahead(const Access& access) {
   Ranges now;
   Ranges next;
-  plan_ = plan_ != nullptr ? plan_ : keeper_.open_plan();
-  if (plan_ == nullptr || !view_.find_ranges(access, kMostRanges, now) ||
-      !view_.find_ranges(pattern_.next(1), kMostRanges, next)) {
+  const Access following = pattern_.next(1);
+  if (following.offset < 0 || !open_ahead() || !view_.find_ranges(access, kMostRanges, now) ||
+      !view_.find_ranges(following, kMostRanges, next)) {
     pattern_.forget();  // to be tried again after some more accesses
     return;
   }
@@ -221,8 +247,7 @@ int OpenFile::add_planned(int64_t offset, uint64_t bytes) noexcept {
     if (!view_.find_ranges(access_of(offset, bytes), kMostRanges, ranges)) {
       return -E2BIG;
     }
-    plan_ = plan_ != nullptr ? plan_ : keeper_.open_plan();
-    if (plan_ == nullptr) {
+    if (!open_ahead()) {
       return -ENOTSUP;
     }
     if (ahead_ != Ahead::planned) {

@@ -7,21 +7,36 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/descriptor.hpp"
 #include "calls/mpiio/access_pattern.hpp"
 #include "calls/mpiio/file_view.hpp"
+#include "stream/plan/file_state.hpp"
 #include "stream/plan/plan.hpp"
 
 namespace ioweave::calls {
+
+/// A file by its name, and which one that was.
+struct NamedFile {
+  std::string path;
+  stream::FileId id;
+};
+
+/// Opens the file, if its name still is that of this one; otherwise there is no descriptor.
+[[nodiscard]] Descriptor open_known(const NamedFile& file, int access) noexcept;
 
 /// Who has the plan of the process.
 class PlanKeeper {
  public:
   /// Opens it at the first call. Null where there can be none.
   [[nodiscard]] virtual stream::Plan* open_plan() noexcept = 0;
+  /// A descriptor to read the file by; none if it is another one by now, or there are too many.
+  [[nodiscard]] virtual Descriptor open_file(const NamedFile& file) noexcept = 0;
+  /// One that open_file() gave was closed.
+  virtual void note_closed() noexcept = 0;
 
  protected:
   ~PlanKeeper() = default;
@@ -31,8 +46,8 @@ class PlanKeeper {
 /// cache need not be read ahead.
 class OpenFile {
  public:
-  /// `fd` is the library's own, `most_ahead` the most bytes that are foretold at a time.
-  OpenFile(Descriptor fd, PlanKeeper& keeper, int64_t most_ahead, bool is_eager) noexcept;
+  /// `most_ahead`: the most bytes that are foretold at a time.
+  OpenFile(NamedFile name, PlanKeeper& keeper, int64_t most_ahead, bool is_eager) noexcept;
   ~OpenFile();
 
   /// Forgets what was foretold, too.
@@ -63,6 +78,7 @@ class OpenFile {
   [[nodiscard]] Access access_of(int64_t offset, uint64_t bytes) const noexcept;
   void follow(const Access& access, Ranges& awaited);
   void follow_sequence(const FileRange& range, Ranges& awaited);
+  [[nodiscard]] bool open_ahead() noexcept;
   void begin_ahead(const Access& access);
   void plan_sequence();
   void plan_steps();
@@ -71,7 +87,7 @@ class OpenFile {
   [[nodiscard]] bool is_inside(int64_t offset) noexcept;
   [[nodiscard]] bool add(const Ranges& ranges) noexcept;
 
-  const Descriptor fd_;
+  const NamedFile name_;
   PlanKeeper& keeper_;
   const int64_t most_ahead_;
   const bool is_eager_;
@@ -79,6 +95,7 @@ class OpenFile {
 
   std::mutex lock_;
   stream::Plan* plan_ = nullptr;  ///< null until something is to be read ahead
+  Descriptor fd_;                 ///< the library's own, with the plan
   FileView view_;
   AccessPattern pattern_;
   int64_t bytes_ = 0;  ///< the file's size, as last seen

@@ -21,6 +21,10 @@ struct RealMpi {
 /// Found at the first call, by a program that calls MPI.
 [[nodiscard]] const RealMpi& real_mpi() noexcept;
 
+/// Functions of a tool that stands behind this library and before MPI, as profilers do: null but
+/// for those that it has. They call MPI by its functions' other names, PMPI_..., so they come back.
+[[nodiscard]] const RealMpi& tool_mpi() noexcept;
+
 /// Whether asking MPI of this datatype is harmless: questions about one that is none end in the
 /// error handler of MPI_COMM_WORLD, and not in the file's.
 [[nodiscard]] inline bool is_plausible(MPI_Datatype type) noexcept {

@@ -1,6 +1,7 @@
 #include "calls/mpiio/session.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -9,12 +10,11 @@
 
 #include <fcntl.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/file_system_kind.hpp"
-#include "base/private_descriptors.hpp"
 #include "calls/mpiio/ranks.hpp"
 #include "calls/mpiio/real_mpi.hpp"
 #include "calls/mpiio/report.hpp"
@@ -26,13 +26,27 @@ namespace {
 constexpr uint32_t kThreads = 16;
 constexpr uint64_t kMostBufferBytes = 4 << 20;
 constexpr uint64_t kMostBuffers = 1024;
+constexpr rlim_t kMostOpen = 256;
 
-bool is_one_machine() noexcept {
-  if (const auto told = are_ranks_on_one_machine()) {
-    return *told;
-  }
+int count_ranks(MPI_Comm comm) noexcept {
   int ranks = 0;
-  return real_mpi().Comm_size(real_mpi().world, &ranks) == MPI_SUCCESS && ranks == 1;
+  return real_mpi().Comm_size(comm, &ranks) == MPI_SUCCESS ? ranks : 0;
+}
+
+/// Whether all who open a file by this communicator run on this machine.
+bool is_on_one_machine(MPI_Comm comm) noexcept {
+  const int ranks = count_ranks(comm);
+  const int all = count_ranks(real_mpi().world);
+  // With more than that, some were started later, or by others.
+  return ranks == 1 ||
+         (ranks <= all && are_ranks_on_one_machine(kRankVariables, all).value_or(false));
+}
+
+/// A part of what the program may open.
+uint32_t most_open_files() noexcept {
+  rlimit limit{};
+  const bool is_known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0;
+  return is_known ? static_cast<uint32_t>(std::min<rlim_t>(limit.rlim_cur / 8, kMostOpen)) : 0;
 }
 
 }  // namespace
@@ -63,13 +77,17 @@ Session* Session::get() noexcept {
 Session::Session()
     : settings_(mpiio_settings(warnings_)),
       report_(settings_.report),
-      born_(service::fork_generation()) {
+      born_(service::fork_generation()),
+      most_open_(most_open_files()) {
   if (!warnings_.empty()) {
     report_.print(warnings_);
   }
 }
 
 stream::Plan* Session::open_plan() noexcept {
+  if (settings_.schedule == IOW_PLAN_NORMAL) {
+    return nullptr;
+  }
   const std::lock_guard guard(plan_lock_);
   if (!was_opened_) {
     was_opened_ = true;
@@ -122,26 +140,26 @@ stream::WriteStream* Session::open_stream() {
   return stream_.get();
 }
 
-void Session::enter(MPI_File file, const char* name, int mode) noexcept {
-  const bool may_write = writes_behind() && (mode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0;
+void Session::enter(MPI_File file, MPI_Comm comm, const char* name, int mode) noexcept {
   if (settings_.schedule == IOW_PLAN_NORMAL && !writes_behind()) {
     return;
   }
-  Descriptor fd = open_again(name, mode);
-  stream::FileState state;
-  if (!fd.is_open() || stream::find_state(fd.get(), state) != 0) {
-    return;
-  }
   try {
+    NamedFile named;
+    if (!find_file(name, comm, mode, named)) {
+      return;
+    }
     Tracked tracked;
-    tracked.id = state.id;
-    stream::WriteStream* const stream = may_write ? open_stream() : nullptr;
-    tracked.writer = stream != nullptr ? writers_.share(state.id, fd.get(), *stream) : nullptr;
-    if (may_write && tracked.writer == nullptr) {
-      counts_.leave_alone(LeftAlone::not_opened);
+    tracked.id = named.id;
+    if (writes_behind() && (mode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0) {
+      stream::WriteStream* const stream = open_stream();
+      tracked.writer = stream != nullptr ? writers_.share(named.id, *stream) : nullptr;
+      if (tracked.writer == nullptr) {
+        counts_.leave_alone(LeftAlone::not_opened);
+      }
     }
     PlanKeeper& keeper = *this;
-    tracked.file = std::make_shared<OpenFile>(std::move(fd), keeper,
+    tracked.file = std::make_shared<OpenFile>(std::move(named), keeper,
                                               static_cast<int64_t>(settings_.budget_bytes / 2),
                                               settings_.is_eager);
     const std::lock_guard guard(lock_);
@@ -152,16 +170,17 @@ void Session::enter(MPI_File file, const char* name, int mode) noexcept {
   }
 }
 
-/// The library's own descriptor of the file; none if the file is to be left alone.
-Descriptor Session::open_again(const char* name, int mode) noexcept {
-  const bool is_write_only = (mode & MPI_MODE_WRONLY) != 0;
-  if (is_write_only && !writes_behind()) {
-    counts_.leave_alone(LeftAlone::write_only);
-    return Descriptor();
+/// False if the file is to be left alone.
+bool Session::find_file(const char* name, MPI_Comm comm, int mode, NamedFile& file) {
+  const auto leave_alone = [&](LeftAlone why) {
+    counts_.leave_alone(why);
+    return false;
+  };
+  if ((mode & MPI_MODE_WRONLY) != 0 && !writes_behind()) {
+    return leave_alone(LeftAlone::write_only);
   }
   if ((mode & MPI_MODE_SEQUENTIAL) != 0) {
-    counts_.leave_alone(LeftAlone::sequential);
-    return Descriptor();
+    return leave_alone(LeftAlone::sequential);
   }
   // What stands before a colon may be a file system's name for MPI.
   const char* const colon = std::strchr(name, ':');
@@ -169,35 +188,46 @@ Descriptor Session::open_again(const char* name, int mode) noexcept {
   if (::stat(name, &found) != 0 && colon != nullptr) {
     name = colon + 1;
   }
-  if (::stat(name, &found) != 0) {
-    counts_.leave_alone(LeftAlone::not_opened);
-    return Descriptor();
+  // To open it for nothing but its place does nothing to it, and its end to nobody's locks.
+  const Descriptor place(::open(name, O_PATH | O_CLOEXEC));
+  stream::FileState state;
+  if (!place.is_open() || stream::find_state(place.get(), state) != 0) {
+    return leave_alone(LeftAlone::not_opened);
   }
-  if (!S_ISREG(found.st_mode)) {
-    counts_.leave_alone(LeftAlone::not_regular);  // to open it might do something
-    return Descriptor();
+  if (!state.is_regular) {
+    return leave_alone(LeftAlone::not_regular);
   }
-  Descriptor fd(make_descriptor_private(::open(name, (is_write_only ? O_WRONLY : O_RDONLY) | O_CLOEXEC | O_NOCTTY),
-                                        [](auto... words) { return ::syscall(words...); }));
-  if (!fd.is_open()) {
-    counts_.leave_alone(LeftAlone::not_opened);
-    return Descriptor();
+  if (is_memory_file_system(place.get())) {
+    return leave_alone(LeftAlone::in_memory);
   }
-  if (is_memory_file_system(fd.get())) {
-    counts_.leave_alone(LeftAlone::in_memory);
-    return Descriptor();
+  // Whether all who may write it share its page cache. Else what is read ahead could be older than
+  // what the program would have read.
+  if ((mode & MPI_MODE_RDONLY) == 0 && !is_local_file_system(place.get()) &&
+      !is_on_one_machine(comm)) {
+    return leave_alone(LeftAlone::other_machines);
   }
-  if (!is_local(fd.get(), mode)) {
-    counts_.leave_alone(LeftAlone::other_machines);
-    return Descriptor();
+  file.id = state.id;
+  char folder[PATH_MAX];
+  if (name[0] != '/' && ::getcwd(folder, sizeof folder) != nullptr) {
+    file.path.append(folder).append("/");  // the program may go elsewhere
   }
-  return fd;
+  file.path.append(name);
+  return true;
 }
 
-/// Whether all who may write the file share its page cache. Else what is read ahead could be older
-/// than what the program would have read.
-bool Session::is_local(int fd, int mode) const noexcept {
-  return (mode & MPI_MODE_RDONLY) != 0 || is_local_file_system(fd) || is_one_machine();
+/// It keeps the number that it has got, although the program might want that: to move it would be
+/// to close one, and take the process's locks on the file.
+Descriptor Session::open_file(const NamedFile& file) noexcept {
+  if (open_files_.fetch_add(1, std::memory_order_relaxed) >= most_open_) {
+    note_closed();
+    return Descriptor();
+  }
+  Descriptor fd = open_known(file, O_RDONLY);
+  if (!fd.is_open()) {
+    note_closed();
+    counts_.leave_alone(LeftAlone::not_opened);
+  }
+  return fd;
 }
 
 std::shared_ptr<OpenFile> Session::find(MPI_File file) noexcept {
@@ -206,18 +236,20 @@ std::shared_ptr<OpenFile> Session::find(MPI_File file) noexcept {
   return found != files_.end() ? found->second.file : nullptr;
 }
 
-int Session::leave(MPI_File file) noexcept {
-  Tracked left;  // its end may wait, outside of the lock
+Session::Left Session::leave(MPI_File file) noexcept {
+  Left left;
   {
     const std::lock_guard guard(lock_);
     const auto found = files_.find(file);
     if (found == files_.end()) {
-      return 0;
+      return left;
     }
-    left = std::move(found->second);
+    left.file = std::move(found->second.file);
+    left.writer = std::move(found->second.writer);
     files_.erase(found);
   }
-  return left.writer != nullptr ? left.writer->take_error() : 0;
+  left.error = left.writer != nullptr ? left.writer->take_error() : 0;
+  return left;
 }
 
 std::shared_ptr<WriteBehind> Session::find_writer(MPI_File file) noexcept {

@@ -63,11 +63,17 @@ class Session final : private PlanKeeper {
   [[nodiscard]] static Session* opened() noexcept;
 
   /// MPI has opened a file by this name.
-  void enter(MPI_File file, const char* name, int mode) noexcept;
+  void enter(MPI_File file, MPI_Comm comm, const char* name, int mode) noexcept;
   /// Null for a file that is left alone.
   [[nodiscard]] std::shared_ptr<OpenFile> find(MPI_File file) noexcept;
-  /// Returns 0, or -errno of a write behind the program that failed.
-  [[nodiscard]] int leave(MPI_File file) noexcept;
+  /// What is left of a file. Its end closes descriptors, which takes all locks of fcntl(2) on the
+  /// file from the process, so it has to come behind MPI's own end.
+  struct Left {
+    std::shared_ptr<OpenFile> file;
+    std::shared_ptr<WriteBehind> writer;
+    int error = 0;  ///< -errno of a write behind the program that failed
+  };
+  [[nodiscard]] Left leave(MPI_File file) noexcept;
   /// Forgets all files, and says what became of them. Nothing is read ahead after that.
   void finish() noexcept;
 
@@ -104,14 +110,17 @@ class Session final : private PlanKeeper {
   void open_plan_once();
   [[nodiscard]] bool open_service();
   [[nodiscard]] stream::WriteStream* open_stream();
-  [[nodiscard]] Descriptor open_again(const char* name, int mode) noexcept;
-  [[nodiscard]] bool is_local(int fd, int mode) const noexcept;
+  [[nodiscard]] Descriptor open_file(const NamedFile& file) noexcept override;
+  void note_closed() noexcept override { open_files_.fetch_sub(1, std::memory_order_relaxed); }
+  [[nodiscard]] bool find_file(const char* name, MPI_Comm comm, int mode, NamedFile& file);
 
   std::string warnings_;
   const MpiioSettings settings_;
   const ReportFile report_;
   static std::atomic<Session*> only_;
   const uint32_t born_;
+  const uint32_t most_open_;            ///< descriptors of files that are read ahead
+  std::atomic<uint32_t> open_files_{0};
   MpiioCounts counts_;
 
   std::mutex plan_lock_;  ///< of the next five

@@ -30,23 +30,24 @@ struct Moved {
 };
 
 /// Nothing for a read that MPI will refuse.
-std::optional<Moved> find_moved(MPI_File handle, Where offset, int count,
+std::optional<Moved> find_moved(MPI_File handle, Where offset, MPI_Count count,
                                 MPI_Datatype type) noexcept {
   const RealMpi& real = real_mpi();
   MPI_Count size = 0;
+  uint64_t bytes = 0;
   if (count <= 0 || !is_plausible(type) || real.Type_size_x(type, &size) != MPI_SUCCESS ||
       size <= 0 ||
       (!offset.has_value() && real.File_get_position(handle, &offset.emplace()) != MPI_SUCCESS) ||
-      *offset < 0) {
+      *offset < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > INT64_MAX) {
     return std::nullopt;
   }
-  return Moved{*offset, static_cast<uint64_t>(count) * static_cast<uint64_t>(size)};
+  return Moved{*offset, bytes};
 }
 
 /// A read of the program's, from before MPI makes it until it has.
 class Read {
  public:
-  Read(MPI_File handle, Where offset, int count, MPI_Datatype type, bool waits) noexcept {
+  Read(MPI_File handle, Where offset, MPI_Count count, TypeWord type, bool waits) noexcept {
     const ThreadErrnoKept kept;
     Session* const session = Session::get();
     if (session == nullptr) {
@@ -58,15 +59,16 @@ class Read {
     if (file_ == nullptr) {
       return;
     }
-    const auto moved = find_moved(handle, offset, count, type);
-    if (!moved.has_value() || file_->begin_read(moved->offset, moved->bytes, waits) || !waits) {
+    const auto moved = find_moved(handle, offset, count, static_cast<MPI_Datatype>(type));
+    if (!moved.has_value() || file_->begin_read(moved->offset, moved->bytes, waits)) {
       return;
     }
     bytes_ = moved->bytes;
-    if (stream::Plan* const plan = session->plan()) {
+    stream::Plan* const plan = session->plan();
+    if (plan != nullptr && waits) {
       activity_.emplace(*plan);
     }
-    begin_ns_ = now_ns();
+    begin_ns_ = now_ns();  // also of one that should return at once: some MPIs' do not
   }
   ~Read() {
     if (begin_ns_ != 0) {
@@ -128,13 +130,14 @@ bool is_plain(MPI_Datatype type, MPI_Count bytes) noexcept {
 }
 
 /// Leaves a write of the program's to the stream. False if the program must make it.
-bool write_behind(MPI_File handle, MPI_Offset offset, const void* buffer, int count,
-                  MPI_Datatype type, MPI_Status* status) noexcept {
+bool write_behind(MPI_File handle, MPI_Offset offset, const void* buffer, MPI_Count count,
+                  TypeWord word, MPI_Status* status) noexcept {
   const ThreadErrnoKept kept;
   Session* const session = Session::get();
   if (session == nullptr || !session->writes_behind()) {
     return false;
   }
+  const auto type = static_cast<MPI_Datatype>(word);
   const auto writer = session->find_writer(handle);
   const auto file = session->find(handle);
   const auto moved = find_moved(handle, offset, count, type);
@@ -155,7 +158,7 @@ bool write_behind(MPI_File handle, MPI_Offset offset, const void* buffer, int co
   session->counts().behind_bytes.fetch_add(moved->bytes, std::memory_order_relaxed);
   if (status != MPI_STATUS_IGNORE) {
     real_mpi().Status_set_cancelled(status, 0);
-    real_mpi().Status_set_elements(status, type, count);
+    real_mpi().Status_set_elements_x(status, type, count);
   }
   return true;
 }
@@ -172,14 +175,15 @@ int report_error(MPI_File file, int error) noexcept {
   return code;
 }
 
-void note_view(MPI_File handle, MPI_Offset offset, MPI_Datatype etype, MPI_Datatype filetype,
+void note_view(MPI_File handle, MPI_Offset offset, TypeWord etype, TypeWord filetype,
                const char* representation) noexcept {
   const ThreadErrnoKept kept;
   const auto file = find_file(handle);
   if (file == nullptr) {
     return;
   }
-  FileView view(handle, offset, etype, filetype, representation);
+  FileView view(handle, offset, static_cast<MPI_Datatype>(etype),
+                static_cast<MPI_Datatype>(filetype), representation);
   if (view.element_bytes() == 0) {
     Session::get()->counts().leave_alone(LeftAlone::view);
   }
@@ -194,16 +198,21 @@ void settle_all() noexcept {
   }
 }
 
-/// A function that is exported by both of its names.
-#define IOWEAVE_MPI_WRAP(name, parameters)                                                        \
-  extern "C" int wrapped_P##name parameters __asm__("PMPI_" #name)                                \
-      __attribute__((visibility("default"), alias("MPI_" #name)));                                \
-  extern "C"                                                                                      \
-      __attribute__((visibility("default"))) int wrapped_##name parameters __asm__("MPI_" #name); \
-  extern "C" int wrapped_##name parameters
+/// A function that is exported by both of its names. By the one that programs use it may be a tool's
+/// first.
+#define IOWEAVE_MPI_WRAP(name, parameters, arguments)                                              \
+  extern "C"                                                                                       \
+      __attribute__((visibility("default"))) int wrapped_P##name parameters __asm__("PMPI_" #name); \
+  extern "C"                                                                                       \
+      __attribute__((visibility("default"))) int wrapped_##name parameters __asm__("MPI_" #name);  \
+  extern "C" int wrapped_##name parameters {                                                       \
+    const auto tool = tool_mpi().name;                                                             \
+    return tool != nullptr ? tool arguments : wrapped_P##name arguments;                           \
+  }                                                                                                \
+  extern "C" int wrapped_P##name parameters
 
 #define IOWEAVE_MPI_NOTE(name, parameters, arguments, where, waits) \
-  IOWEAVE_MPI_WRAP(name, parameters) {                              \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                              \
     const Read read(file, where, count, type, waits);               \
     return real_mpi().name arguments;                               \
   }
@@ -216,7 +225,7 @@ void settle_all() noexcept {
 #define IOWEAVE_MPI_WRAP_BEGIN(name, parameters, arguments) \
   IOWEAVE_MPI_NOTE(name, parameters, arguments, std::nullopt, false)
 #define IOWEAVE_MPI_WRAP_SHARED_READ(name, parameters, arguments) \
-  IOWEAVE_MPI_WRAP(name, parameters) {                            \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                            \
     if (Session* const session = Session::get()) {                \
       session->counts().leave_alone(LeftAlone::shared_position);  \
     }                                                             \
@@ -224,18 +233,26 @@ void settle_all() noexcept {
     return real_mpi().name arguments;                             \
   }
 #define IOWEAVE_MPI_WRAP_WRITE(name, parameters, arguments) \
-  IOWEAVE_MPI_WRAP(name, parameters) {                      \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                      \
     const OtherTransfer transfer(file);                           \
     return real_mpi().name arguments;                       \
   }
 
+#define IOWEAVE_MPI_WRAP_WRITE_AT(name, parameters, arguments)     \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                  \
+    if (write_behind(file, offset, buffer, count, type, status)) { \
+      return MPI_SUCCESS;                                          \
+    }                                                              \
+    const OtherTransfer transfer(file);                            \
+    return real_mpi().name arguments;                              \
+  }
 #define IOWEAVE_MPI_WRAP_LOOK(name, parameters, arguments) \
-  IOWEAVE_MPI_WRAP(name, parameters) {                     \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                     \
     settle(file);                                          \
     return real_mpi().name arguments;                      \
   }
 #define IOWEAVE_MPI_WRAP_SEEK(name, parameters, arguments) \
-  IOWEAVE_MPI_WRAP(name, parameters) {                     \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                     \
     if (whence == MPI_SEEK_END) {                          \
       settle(file);                                        \
     }                                                      \
@@ -247,20 +264,12 @@ IOWEAVE_MPI_READS(IOWEAVE_MPI_WRAP_READ)
 IOWEAVE_MPI_BEGINS_AT(IOWEAVE_MPI_WRAP_BEGIN_AT)
 IOWEAVE_MPI_BEGINS(IOWEAVE_MPI_WRAP_BEGIN)
 IOWEAVE_MPI_SHARED_READS(IOWEAVE_MPI_WRAP_SHARED_READ)
+IOWEAVE_MPI_WRITES_AT(IOWEAVE_MPI_WRAP_WRITE_AT)
 IOWEAVE_MPI_WRITES(IOWEAVE_MPI_WRAP_WRITE)
 IOWEAVE_MPI_LOOKS(IOWEAVE_MPI_WRAP_LOOK)
 IOWEAVE_MPI_SEEKS(IOWEAVE_MPI_WRAP_SEEK)
 
-IOWEAVE_MPI_WRAP(File_write_at, (MPI_File file, MPI_Offset offset, const void* buffer, int count,
-                                 MPI_Datatype type, MPI_Status* status)) {
-  if (write_behind(file, offset, buffer, count, type, status)) {
-    return MPI_SUCCESS;
-  }
-  const OtherTransfer transfer(file);
-  return real_mpi().File_write_at(file, offset, buffer, count, type, status);
-}
-
-IOWEAVE_MPI_WRAP(File_sync, (MPI_File file)) {
+IOWEAVE_MPI_WRAP(File_sync, (MPI_File file), (file)) {
   int error = 0;
   {
     const ThreadErrnoKept kept;
@@ -274,7 +283,7 @@ IOWEAVE_MPI_WRAP(File_sync, (MPI_File file)) {
   return error != 0 && result == MPI_SUCCESS ? report_error(file, error) : result;
 }
 
-IOWEAVE_MPI_WRAP(File_set_atomicity, (MPI_File file, int is_atomic)) {
+IOWEAVE_MPI_WRAP(File_set_atomicity, (MPI_File file, int is_atomic), (file, is_atomic)) {
   {
     const ThreadErrnoKept kept;
     Session* const session = Session::get();
@@ -286,33 +295,36 @@ IOWEAVE_MPI_WRAP(File_set_atomicity, (MPI_File file, int is_atomic)) {
 }
 
 IOWEAVE_MPI_WRAP(File_open,
-                 (MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* file)) {
+                 (CommWord comm, const char* name, int mode, InfoWord info, MPI_File* file),
+                 (comm, name, mode, info, file)) {
   settle_all();  // it may be a file that is open already
   const int result = real_mpi().File_open(comm, name, mode, info, file);
   if (result == MPI_SUCCESS) {
     const ThreadErrnoKept kept;
     if (Session* const session = Session::get()) {
-      session->enter(*file, name, mode);
+      session->enter(*file, static_cast<MPI_Comm>(comm), name, mode);
     }
   }
   return result;
 }
 
-IOWEAVE_MPI_WRAP(File_close, (MPI_File * file)) {
-  int error = 0;
+IOWEAVE_MPI_WRAP(File_close, (MPI_File * file), (file)) {
+  Session::Left left;
   if (file != nullptr) {
     const ThreadErrnoKept kept;
     if (Session* const session = Session::get()) {
-      error = session->leave(*file);
+      left = session->leave(*file);
     }
   }
   // While there is a file to report it of.
-  const int code = error != 0 ? report_error(*file, error) : MPI_SUCCESS;
+  const int code = left.error != 0 ? report_error(*file, left.error) : MPI_SUCCESS;
   const int result = real_mpi().File_close(file);
+  const ThreadErrnoKept kept;
+  left = {};
   return result == MPI_SUCCESS ? code : result;
 }
 
-IOWEAVE_MPI_WRAP(File_set_size, (MPI_File file, MPI_Offset bytes)) {
+IOWEAVE_MPI_WRAP(File_set_size, (MPI_File file, MPI_Offset bytes), (file, bytes)) {
   {
     const ThreadErrnoKept kept;
     if (const auto found = find_file(file)) {
@@ -324,8 +336,9 @@ IOWEAVE_MPI_WRAP(File_set_size, (MPI_File file, MPI_Offset bytes)) {
 }
 
 IOWEAVE_MPI_WRAP(File_set_view,
-                 (MPI_File file, MPI_Offset offset, MPI_Datatype etype, MPI_Datatype filetype,
-                  const char* representation, MPI_Info info)) {
+                 (MPI_File file, MPI_Offset offset, TypeWord etype, TypeWord filetype,
+                  const char* representation, InfoWord info),
+                 (file, offset, etype, filetype, representation, info)) {
   const int result = real_mpi().File_set_view(file, offset, etype, filetype, representation, info);
   if (result == MPI_SUCCESS) {
     note_view(file, offset, etype, filetype, representation);
@@ -336,12 +349,12 @@ IOWEAVE_MPI_WRAP(File_set_view,
 /// A program may end without MPI_Finalize().
 __attribute__((destructor)) void settle_at_exit() { settle_all(); }
 
-IOWEAVE_MPI_WRAP(Abort, (MPI_Comm comm, int code)) {
+IOWEAVE_MPI_WRAP(Abort, (CommWord comm, int code), (comm, code)) {
   settle_all();
   return real_mpi().Abort(comm, code);
 }
 
-IOWEAVE_MPI_WRAP(Finalize, (void)) {
+IOWEAVE_MPI_WRAP(Finalize, (void), ()) {
   {
     const ThreadErrnoKept kept;
     if (Session* const session = Session::get()) {

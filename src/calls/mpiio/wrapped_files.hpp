@@ -1,5 +1,7 @@
 #pragma once
 
+#include "calls/mpiio/mpi.hpp"
+
 // The functions of MPI that the library stands before, by what it has to know of each:
 //
 //   CALL(name, (parameters), (arguments))
@@ -8,81 +10,97 @@
 // tools that stand before us call the latter.
 
 // Their parameters and arguments, from what is read or written on: (file, [offset], these, result).
-#define IOWEAVE_MPI_INTO void *buffer, int count, MPI_Datatype type
-#define IOWEAVE_MPI_FROM const void *buffer, int count, MPI_Datatype type
+// Where an MPI has them, those with a large count are there, too: their names end in _c.
+#define IOWEAVE_MPI_INTO(number) void *buffer, number count, TypeWord type
+#define IOWEAVE_MPI_FROM(number) const void *buffer, number count, TypeWord type
 #define IOWEAVE_MPI_MEMORY buffer, count, type
 
-#define IOWEAVE_MPI_READ_AT(CALL, name)                                                 \
-  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_INTO, MPI_Status * status), \
+#if MPI_VERSION >= 4
+#define IOWEAVE_MPI_BOTH(CALL, row, name) \
+  row(CALL, name, int) row(CALL, name##_c, MPI_Count)
+#else
+#define IOWEAVE_MPI_BOTH(CALL, row, name) row(CALL, name, int)
+#endif
+
+#define IOWEAVE_MPI_READ_AT_BY(CALL, name, number)                                              \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_INTO(number), MPI_Status * status), \
        (file, offset, IOWEAVE_MPI_MEMORY, status))
-#define IOWEAVE_MPI_READ(CALL, name)                                 \
-  CALL(name, (MPI_File file, IOWEAVE_MPI_INTO, MPI_Status * status), \
+#define IOWEAVE_MPI_READ_BY(CALL, name, number)                              \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_INTO(number), MPI_Status * status), \
        (file, IOWEAVE_MPI_MEMORY, status))
-#define IOWEAVE_MPI_IREAD_AT(CALL, name)                                                  \
-  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_INTO, MPI_Request * request), \
+#define IOWEAVE_MPI_IREAD_AT_BY(CALL, name, number)                                               \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_INTO(number), MPI_Request * request), \
        (file, offset, IOWEAVE_MPI_MEMORY, request))
-#define IOWEAVE_MPI_IREAD(CALL, name)                                  \
-  CALL(name, (MPI_File file, IOWEAVE_MPI_INTO, MPI_Request * request), \
+#define IOWEAVE_MPI_IREAD_BY(CALL, name, number)                               \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_INTO(number), MPI_Request * request), \
        (file, IOWEAVE_MPI_MEMORY, request))
-#define IOWEAVE_MPI_READ_BEGIN(CALL, name) \
-  CALL(name, (MPI_File file, IOWEAVE_MPI_INTO), (file, IOWEAVE_MPI_MEMORY))
-#define IOWEAVE_MPI_WRITE_AT(CALL, name)                                                \
-  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM, MPI_Status * status), \
+#define IOWEAVE_MPI_READ_AT_BEGIN_BY(CALL, name, number)                   \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_INTO(number)), \
+       (file, offset, IOWEAVE_MPI_MEMORY))
+#define IOWEAVE_MPI_READ_BEGIN_BY(CALL, name, number) \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_INTO(number)), (file, IOWEAVE_MPI_MEMORY))
+#define IOWEAVE_MPI_WRITE_AT_BY(CALL, name, number)                                             \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM(number), MPI_Status * status), \
        (file, offset, IOWEAVE_MPI_MEMORY, status))
-#define IOWEAVE_MPI_IWRITE_AT(CALL, name)                                                 \
-  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM, MPI_Request * request), \
-       (file, offset, IOWEAVE_MPI_MEMORY, request))
-#define IOWEAVE_MPI_IWRITE(CALL, name)                                 \
-  CALL(name, (MPI_File file, IOWEAVE_MPI_FROM, MPI_Request * request), \
-       (file, IOWEAVE_MPI_MEMORY, request))
-#define IOWEAVE_MPI_WRITE_BEGIN(CALL, name) \
-  CALL(name, (MPI_File file, IOWEAVE_MPI_FROM), (file, IOWEAVE_MPI_MEMORY))
-#define IOWEAVE_MPI_WRITE(CALL, name)                                \
-  CALL(name, (MPI_File file, IOWEAVE_MPI_FROM, MPI_Status * status), \
+#define IOWEAVE_MPI_WRITE_BY(CALL, name, number)                             \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_FROM(number), MPI_Status * status), \
        (file, IOWEAVE_MPI_MEMORY, status))
+#define IOWEAVE_MPI_IWRITE_AT_BY(CALL, name, number)                                              \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM(number), MPI_Request * request), \
+       (file, offset, IOWEAVE_MPI_MEMORY, request))
+#define IOWEAVE_MPI_IWRITE_BY(CALL, name, number)                              \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_FROM(number), MPI_Request * request), \
+       (file, IOWEAVE_MPI_MEMORY, request))
+#define IOWEAVE_MPI_WRITE_AT_BEGIN_BY(CALL, name, number)                  \
+  CALL(name, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM(number)), \
+       (file, offset, IOWEAVE_MPI_MEMORY))
+#define IOWEAVE_MPI_WRITE_BEGIN_BY(CALL, name, number) \
+  CALL(name, (MPI_File file, IOWEAVE_MPI_FROM(number)), (file, IOWEAVE_MPI_MEMORY))
 
 #define IOWEAVE_MPI_READS_AT(CALL)        \
-  IOWEAVE_MPI_READ_AT(CALL, File_read_at) \
-  IOWEAVE_MPI_READ_AT(CALL, File_read_at_all)
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_READ_AT_BY, File_read_at) \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_READ_AT_BY, File_read_at_all)
 
 #define IOWEAVE_MPI_READS(CALL)     \
-  IOWEAVE_MPI_READ(CALL, File_read) \
-  IOWEAVE_MPI_READ(CALL, File_read_all)
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_READ_BY, File_read) \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_READ_BY, File_read_all)
 
 /// Reads that return before they have ended.
 #define IOWEAVE_MPI_BEGINS_AT(CALL)                                                  \
-  IOWEAVE_MPI_IREAD_AT(CALL, File_iread_at)                                          \
-  IOWEAVE_MPI_IREAD_AT(CALL, File_iread_at_all)                                      \
-  CALL(File_read_at_all_begin, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_INTO), \
-       (file, offset, IOWEAVE_MPI_MEMORY))
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IREAD_AT_BY, File_iread_at)                                          \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IREAD_AT_BY, File_iread_at_all)                                      \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_READ_AT_BEGIN_BY, File_read_at_all_begin)
 
 #define IOWEAVE_MPI_BEGINS(CALL)          \
-  IOWEAVE_MPI_IREAD(CALL, File_iread)     \
-  IOWEAVE_MPI_IREAD(CALL, File_iread_all) \
-  IOWEAVE_MPI_READ_BEGIN(CALL, File_read_all_begin)
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IREAD_BY, File_iread)     \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IREAD_BY, File_iread_all) \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_READ_BEGIN_BY, File_read_all_begin)
 
 /// Reads at the position that all ranks share. Where they read, their order decides.
 #define IOWEAVE_MPI_SHARED_READS(CALL)       \
-  IOWEAVE_MPI_READ(CALL, File_read_shared)   \
-  IOWEAVE_MPI_READ(CALL, File_read_ordered)  \
-  IOWEAVE_MPI_IREAD(CALL, File_iread_shared) \
-  IOWEAVE_MPI_READ_BEGIN(CALL, File_read_ordered_begin)
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_READ_BY, File_read_shared)   \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_READ_BY, File_read_ordered)  \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IREAD_BY, File_iread_shared) \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_READ_BEGIN_BY, File_read_ordered_begin)
+
+/// Writes that may be made behind the program.
+#define IOWEAVE_MPI_WRITES_AT(CALL) \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_WRITE_AT_BY, File_write_at)
 
 #define IOWEAVE_MPI_WRITES(CALL)                                                         \
-  IOWEAVE_MPI_WRITE_AT(CALL, File_write_at_all)                                          \
-  IOWEAVE_MPI_WRITE(CALL, File_write)                                                    \
-  IOWEAVE_MPI_WRITE(CALL, File_write_all)                                                \
-  IOWEAVE_MPI_WRITE(CALL, File_write_shared)                                             \
-  IOWEAVE_MPI_WRITE(CALL, File_write_ordered)                                            \
-  IOWEAVE_MPI_IWRITE_AT(CALL, File_iwrite_at)                                            \
-  IOWEAVE_MPI_IWRITE_AT(CALL, File_iwrite_at_all)                                        \
-  IOWEAVE_MPI_IWRITE(CALL, File_iwrite)                                                  \
-  IOWEAVE_MPI_IWRITE(CALL, File_iwrite_all)                                              \
-  IOWEAVE_MPI_IWRITE(CALL, File_iwrite_shared)                                           \
-  CALL(File_write_at_all_begin, (MPI_File file, MPI_Offset offset, IOWEAVE_MPI_FROM),    \
-       (file, offset, IOWEAVE_MPI_MEMORY))                                               \
-  IOWEAVE_MPI_WRITE_BEGIN(CALL, File_write_all_begin)                                    \
-  IOWEAVE_MPI_WRITE_BEGIN(CALL, File_write_ordered_begin)
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_WRITE_AT_BY, File_write_at_all)                                          \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_WRITE_BY, File_write)                                                    \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_WRITE_BY, File_write_all)                                                \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_WRITE_BY, File_write_shared)                                             \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_WRITE_BY, File_write_ordered)                                            \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IWRITE_AT_BY, File_iwrite_at)                                            \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IWRITE_AT_BY, File_iwrite_at_all)                                        \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IWRITE_BY, File_iwrite)                                                  \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IWRITE_BY, File_iwrite_all)                                              \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_IWRITE_BY, File_iwrite_shared)                                           \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_WRITE_AT_BEGIN_BY, File_write_at_all_begin) \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_WRITE_BEGIN_BY, File_write_all_begin)                                    \
+  IOWEAVE_MPI_BOTH(CALL, IOWEAVE_MPI_WRITE_BEGIN_BY, File_write_ordered_begin)
 
 /// What only has to find the file as the process has written it.
 #define IOWEAVE_MPI_LOOKS(CALL)                                            \
@@ -96,18 +114,17 @@
 
 /// What each needs a word of its own for.
 #define IOWEAVE_MPI_OTHERS(CALL)                                                              \
-  CALL(File_open, (MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* file), \
+  CALL(File_open, (CommWord comm, const char* name, int mode, InfoWord info, MPI_File* file), \
        (comm, name, mode, info, file))                                                        \
   CALL(File_close, (MPI_File * file), (file))                                                 \
-  IOWEAVE_MPI_WRITE_AT(CALL, File_write_at)                                                   \
   CALL(File_sync, (MPI_File file), (file))                                                    \
   CALL(File_set_atomicity, (MPI_File file, int is_atomic), (file, is_atomic))                 \
   CALL(File_set_size, (MPI_File file, MPI_Offset bytes), (file, bytes))                       \
   CALL(File_set_view,                                                                         \
-       (MPI_File file, MPI_Offset offset, MPI_Datatype etype, MPI_Datatype filetype,          \
-        const char* representation, MPI_Info info),                                           \
+       (MPI_File file, MPI_Offset offset, TypeWord etype, TypeWord filetype,                  \
+        const char* representation, InfoWord info),                                           \
        (file, offset, etype, filetype, representation, info))                                 \
-  CALL(Abort, (MPI_Comm comm, int code), (comm, code))                                        \
+  CALL(Abort, (CommWord comm, int code), (comm, code))                                        \
   CALL(Finalize, (void), ())
 
 #define IOWEAVE_MPI_WRAPPED(CALL) \
@@ -116,6 +133,7 @@
   IOWEAVE_MPI_BEGINS_AT(CALL)     \
   IOWEAVE_MPI_BEGINS(CALL)        \
   IOWEAVE_MPI_SHARED_READS(CALL)  \
+  IOWEAVE_MPI_WRITES_AT(CALL)     \
   IOWEAVE_MPI_WRITES(CALL)        \
   IOWEAVE_MPI_LOOKS(CALL)         \
   IOWEAVE_MPI_SEEKS(CALL)         \
@@ -133,8 +151,8 @@
   CALL(Type_get_envelope,                                                             \
        (MPI_Datatype type, int* integers, int* addresses, int* types, int* combiner), \
        (type, integers, addresses, types, combiner))                                  \
-  CALL(Status_set_elements, (MPI_Status * status, MPI_Datatype type, int count),      \
-       (status, type, count))                                                         \
+  CALL(Status_set_elements_x,                                                         \
+       (MPI_Status * status, MPI_Datatype type, MPI_Count count), (status, type, count)) \
   CALL(Status_set_cancelled, (MPI_Status * status, int is_cancelled),                 \
        (status, is_cancelled))                                                        \
   CALL(Comm_size, (MPI_Comm comm, int* size), (comm, size))                           \

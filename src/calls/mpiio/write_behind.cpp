@@ -16,8 +16,8 @@ namespace {
 /// More ranges apart from each other are settled.
 constexpr size_t kMostRanges = 4096;
 
-/// Whether the process has opened the file to write, besides by `ours`.
-bool is_open_to_write(const stream::FileId& id, int ours) {
+/// A descriptor by which the process has the file open to write; -1: none.
+int find_open_to_write(const stream::FileId& id) {
   struct Close {
     void operator()(DIR* folder) const noexcept { ::closedir(folder); }
   };
@@ -25,14 +25,14 @@ bool is_open_to_write(const stream::FileId& id, int ours) {
   while (const dirent* const entry = folder != nullptr ? ::readdir(folder.get()) : nullptr) {
     int fd = -1;
     std::from_chars(entry->d_name, entry->d_name + std::strlen(entry->d_name), fd);
-    const int flags = fd >= 0 && fd != ours ? ::fcntl(fd, F_GETFL) : -1;
+    const int flags = fd >= 0 ? ::fcntl(fd, F_GETFL) : -1;
     stream::FileState state;
     if (flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY &&
         stream::find_state(fd, state) == 0 && state.id == id) {
-      return true;
+      return fd;
     }
   }
-  return false;
+  return -1;
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ void WriteBehind::set_atomic(bool is_atomic) noexcept {
   is_atomic_ = is_atomic;
 }
 
-std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id, int fd,
+std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id,
                                             stream::WriteStream& stream) {
   const std::lock_guard guard(lock_);
   std::erase_if(writers_, [](const auto& writer) { return writer.second.expired(); });
@@ -119,13 +119,14 @@ std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id, int fd,
       return writer;
     }
   }
-  if (!is_open_to_write(id, fd)) {
+  const int fd = find_open_to_write(id);
+  if (fd < 0) {
     return nullptr;
   }
   iow_write_file_options options{};
   options.keep = 1;
   std::string why;
-  // What the descriptor is of, whatever the name has become since.
+  // What MPI has opened, whatever its name has become since.
   const int number = stream.create("/proc/self/fd/" + std::to_string(fd), options, why);
   if (number < 0) {
     return nullptr;

@@ -58,9 +58,9 @@ class WriteBehind {
 /// Those of the process. Thread-safe.
 class Writers {
  public:
-  /// The writer of a file that the library has opened as `fd`. Null where MPI has not opened that
-  /// very file to write, or the stream cannot. May throw std::bad_alloc.
-  [[nodiscard]] std::shared_ptr<WriteBehind> share(const stream::FileId& id, int fd,
+  /// The writer of a file. Null where the process has not opened that very file to write, or the
+  /// stream cannot. May throw std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<WriteBehind> share(const stream::FileId& id,
                                                    stream::WriteStream& stream);
   void settle(const stream::FileId& id) noexcept;
   void settle_all() noexcept;

@@ -3,6 +3,7 @@
 #include "calls/mpiio/open_file.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,20 +36,66 @@ class OpenFileTest : public testing::Test, public calls::PlanKeeper {
     open(true);
   }
   void open(bool is_eager) {
-    open_ = std::make_unique<OpenFile>(Descriptor(::open(file_.path().c_str(), O_RDONLY)), *this,
-                                       kMostAhead, is_eager);
+    stream::FileState state;
+    ASSERT_EQ(stream::find_state(file_.fd(), state), 0);
+    open_ = std::make_unique<OpenFile>(calls::NamedFile{file_.path(), state.id}, *this, kMostAhead,
+                                       is_eager);
   }
   void read(int64_t offset, int64_t bytes) {
     static_cast<void>(open_->begin_read(offset, static_cast<uint64_t>(bytes), true));
   }
   stream::Plan* open_plan() noexcept override { return plan_.get(); }
+  Descriptor open_file(const calls::NamedFile& file) noexcept override {
+    ++opened_;
+    return may_open_ ? calls::open_known(file, O_RDONLY) : Descriptor();
+  }
+  void note_closed() noexcept override { --opened_; }
   [[nodiscard]] iow_plan_stats stats() const { return plan_->statistics(); }
 
   test::TempFile file_{kFileBytes};
   service::Service::Owner service_;
   stream::Plan::Owner plan_;
   std::unique_ptr<OpenFile> open_;
+  int opened_ = 0;
+  bool may_open_ = true;
 };
+
+TEST_F(OpenFileTest, HasADescriptorOnlyWhileItReadsAhead) {
+  read(0, 1 << 20);
+  EXPECT_EQ(opened_, 0);
+  for (int64_t i = 1; i < 4; ++i) {
+    read(i << 20, 1 << 20);
+  }
+  EXPECT_EQ(opened_, 1);
+  open_ = nullptr;
+  EXPECT_EQ(opened_, 0);
+}
+
+TEST_F(OpenFileTest, GoesWithoutADescriptorThatCannotBeHad) {
+  may_open_ = false;
+  for (int64_t i = 0; i < 8; ++i) {
+    read(i << 20, 1 << 20);
+  }
+  EXPECT_EQ(stats().planned_reads, 0u);
+  EXPECT_EQ(open_->add_planned(0, 4096), -ENOTSUP);
+}
+
+TEST_F(OpenFileTest, AFileOfTheSameNameIsAnother) {
+  const test::TempFile other(4096);
+  ASSERT_EQ(std::rename(other.path().c_str(), file_.path().c_str()), 0);
+  for (int64_t i = 0; i < 8; ++i) {
+    read(i << 20, 1 << 20);
+  }
+  EXPECT_EQ(stats().planned_reads, 0u);
+}
+
+/// The next step of a pattern that runs backwards may be before the file, and before its view.
+TEST_F(OpenFileTest, ForetellsNothingBeforeTheBeginning) {
+  for (const int64_t at : {6, 3, 0}) {
+    read(at << 20, 4096);
+  }
+  EXPECT_EQ(stats().planned_reads, 0u);
+}
 
 TEST_F(OpenFileTest, ForetellsASequenceAndStepsOfIt) {
   for (int64_t i = 0; i < 8; ++i) {

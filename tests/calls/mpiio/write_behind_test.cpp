@@ -73,10 +73,9 @@ class WriteBehindTest : public testing::Test {
   }
   std::shared_ptr<WriteBehind> share() {
     stream::FileState state;
-    const Descriptor again(::open(file_.path().c_str(), O_RDONLY));
-    EXPECT_EQ(stream::find_state(again.get(), state), 0);
+    EXPECT_EQ(stream::find_state(file_.fd(), state), 0);
     id_ = state.id;
-    return writers_.share(state.id, again.get(), *stream_);
+    return writers_.share(state.id, *stream_);
   }
   [[nodiscard]] std::vector<std::byte> read(uint64_t at, uint64_t bytes) const {
     std::vector<std::byte> found(bytes);
@@ -174,9 +173,8 @@ TEST_F(WriteBehindTest, AFileThatIsNotOpenToWriteHasNone) {
   open({});
   const test::TempFile other(4096, O_RDONLY);
   stream::FileState state;
-  const Descriptor again(::open(other.path().c_str(), O_RDWR));
-  ASSERT_EQ(stream::find_state(again.get(), state), 0);
-  EXPECT_EQ(writers_.share(state.id, again.get(), *stream_), nullptr);
+  ASSERT_EQ(stream::find_state(other.fd(), state), 0);
+  EXPECT_EQ(writers_.share(state.id, *stream_), nullptr);
 }
 
 }  // namespace
