@@ -8,6 +8,7 @@ if(CCACHE_PROGRAM)
     if(NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER)
       set(CMAKE_${language}_COMPILER_LAUNCHER
           ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+          CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
           ${CCACHE_PROGRAM})
     endif()
   endforeach()

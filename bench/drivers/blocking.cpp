@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 
 #include "base/clock.hpp"
 #include "driver.hpp"
+#include "options.hpp"
 #include "ioweave/ioweave.h"
 
 namespace {
@@ -77,14 +77,14 @@ void measure(const Settings& settings) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"iow_pread() and pread(2) in turn"};
-  app.add_option("--file", settings.path)->required();
+  Options app("iow_pread() and pread(2) in turn");
+  app.add("--file", settings.path).required();
   app.add_flag("--direct", settings.direct, "open it with O_DIRECT");
-  app.add_option("--bytes", settings.block_bytes, "of one read")->check(CLI::PositiveNumber);
-  app.add_option("--rounds", settings.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--seconds", settings.seconds, "per contender and round")
-      ->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  app.add("--bytes", settings.block_bytes, "of one read").positive();
+  app.add("--rounds", settings.rounds).positive();
+  app.add("--seconds", settings.seconds, "per contender and round")
+      .positive();
+  app.parse(argc, argv);
   measure(settings);
   return 0;
 }

@@ -11,10 +11,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 
 #include "base/clock.hpp"
 #include "driver.hpp"
+#include "options.hpp"
 
 namespace {
 
@@ -70,15 +70,19 @@ int run(int argc, char** argv) {
   uint64_t calls = 10'000;
   size_t bytes = 4096;
   bool direct = false;
-  CLI::App app{"Calls of a size; prints the median over batches of nanoseconds per call"};
-  app.add_option("--file", path, "of at least 64 times --block; pwrite overwrites its content")
-      ->required();
-  app.add_option("--call", name)->check(CLI::IsMember(&kCalls));
-  app.add_option("--batches", batches)->check(CLI::PositiveNumber);
-  app.add_option("--calls", calls, "per batch")->check(CLI::PositiveNumber);
-  app.add_option("--block", bytes, "bytes of a call")->check(CLI::PositiveNumber);
+  Options app("Calls of a size; prints the median over batches of nanoseconds per call");
+  app.add("--file", path, "of at least 64 times --block; pwrite overwrites its content")
+      .required();
+  std::vector<std::string> names;
+  for (const auto& [known, call] : kCalls) {
+    names.push_back(known);
+  }
+  app.add("--call", name).one_of(names);
+  app.add("--batches", batches).positive();
+  app.add("--calls", calls, "per batch").positive();
+  app.add("--block", bytes, "bytes of a call").positive();
   app.add_flag("--direct", direct, "past the page cache (O_DIRECT)");
-  CLI11_PARSE(app, argc, argv);
+  app.parse(argc, argv);
 
   const Call call = kCalls.at(name);
   const File file(path, (name == "pwrite" ? O_RDWR : O_RDONLY) | (direct ? O_DIRECT : 0));

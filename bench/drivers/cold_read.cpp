@@ -6,9 +6,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 
 #include "driver.hpp"
+#include "options.hpp"
 
 namespace {
 
@@ -17,10 +17,10 @@ using namespace ioweave::bench;
 int run(int argc, char** argv) {
   std::string path;
   size_t chunk_bytes = 4u << 20;
-  CLI::App app{"Reads a file chunk by chunk; prints the seconds inside read(2) and the bytes"};
-  app.add_option("--file", path)->required();
-  app.add_option("--chunk", chunk_bytes, "bytes per read(2)")->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  Options app("Reads a file chunk by chunk; prints the seconds inside read(2) and the bytes");
+  app.add("--file", path).required();
+  app.add("--chunk", chunk_bytes, "bytes per read(2)").positive();
+  app.parse(argc, argv);
 
   const File file(path, O_RDONLY);
   const Buffer buffer(chunk_bytes);

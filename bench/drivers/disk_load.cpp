@@ -14,10 +14,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 
 #include "base/clock.hpp"
 #include "driver.hpp"
+#include "options.hpp"
 
 namespace {
 
@@ -67,15 +67,17 @@ uint64_t read_on(const Settings& settings, unsigned number) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"Loads a device with large sequential reads until it is told to end"};
-  app.add_option("--directory", settings.directory, "where its files are")
-      ->required()
-      ->check(CLI::ExistingDirectory);
-  app.add_option("--streams", settings.streams)->check(CLI::Range(1, 64));
-  app.add_option("--file-bytes", settings.file_bytes, "of each file, whole pieces");
-  app.add_option("--piece-bytes", settings.piece_bytes)->check(CLI::Range(4096, 1 << 30));
+  Options app("Loads a device with large sequential reads until it is told to end");
+  std::string directory;
+  app.add("--directory", directory, "where its files are")
+      .required()
+      .existing_directory();
+  app.add("--streams", settings.streams).between(1, 64);
+  app.add("--file-bytes", settings.file_bytes, "of each file, whole pieces");
+  app.add("--piece-bytes", settings.piece_bytes).between(4096, 1 << 30);
   app.add_flag("--prepare", settings.prepare_only, "make the files, and end");
-  CLI11_PARSE(app, argc, argv);
+  app.parse(argc, argv);
+  settings.directory = directory;
   if (settings.file_bytes == 0 || settings.file_bytes % settings.piece_bytes != 0) {
     die("--file-bytes must be a multiple of --piece-bytes");
   }

@@ -2,9 +2,9 @@
 // prefetching, and with write-behind by the given buffers and devices. So the harness has no
 // formula of its own, and bench/demo needs no Python package to ask.
 
-#include <CLI/CLI.hpp>
 
 #include "driver.hpp"
+#include "options.hpp"
 #include "model/overlap.hpp"
 
 namespace {
@@ -14,16 +14,16 @@ using namespace ioweave::bench;
 
 int run(int argc, char** argv) {
   model::Items chunks;
-  CLI::App app{"Prints the times of the overlap model, from those of one chunk"};
-  app.add_option("--chunks", chunks.count)->required();
-  app.add_option("--read-s", chunks.read_s)->required()->check(CLI::NonNegativeNumber);
-  app.add_option("--compute-s", chunks.compute_s)->required()->check(CLI::NonNegativeNumber);
-  app.add_option("--write-s", chunks.write_s)->required()->check(CLI::NonNegativeNumber);
+  Options app("Prints the times of the overlap model, from those of one chunk");
+  app.add("--chunks", chunks.count).required();
+  app.add("--read-s", chunks.read_s).required().not_negative();
+  app.add("--compute-s", chunks.compute_s).required().not_negative();
+  app.add("--write-s", chunks.write_s).required().not_negative();
   uint32_t buffers = 2;
   uint32_t devices = 1;
-  app.add_option("--buffers", buffers, "of write-behind")->check(CLI::PositiveNumber);
-  app.add_option("--devices", devices, "of write-behind")->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  app.add("--buffers", buffers, "of write-behind").positive();
+  app.add("--devices", devices, "of write-behind").positive();
+  app.parse(argc, argv);
 
   print_result({{"overlapped_s", model::prefetch_s(chunks)},
                 {"hideable_s", model::hideable_read_s(chunks)},

@@ -15,10 +15,10 @@
 
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
-#include <CLI/CLI.hpp>
 #include <mpi.h>
 
 #include "driver.hpp"
+#include "options.hpp"
 
 namespace {
 
@@ -89,15 +89,15 @@ int run_reads(const Settings& settings) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"Reads blocks of a file at random by MPI_File_iread_at"};
-  app.add_option("--file", settings.file)->required()->check(CLI::ExistingFile);
-  app.add_option("--reads", settings.reads)->check(CLI::Range(1, 1 << 20));
-  app.add_option("--bytes", settings.block_bytes)->check(CLI::Range(512, 1 << 30));
-  app.add_option("--seed", settings.seed);
-  app.add_option("--window", settings.window, "requests at once")->check(CLI::Range(1, 4096));
-  app.add_option("--handles", settings.handles, "of the file, taken in turn")
-      ->check(CLI::Range(1, 1024));
-  CLI11_PARSE(app, argc, argv);
+  Options app("Reads blocks of a file at random by MPI_File_iread_at");
+  app.add("--file", settings.file).required().existing_file();
+  app.add("--reads", settings.reads).between(1, 1 << 20);
+  app.add("--bytes", settings.block_bytes).between(512, 1 << 30);
+  app.add("--seed", settings.seed);
+  app.add("--window", settings.window, "requests at once").between(1, 4096);
+  app.add("--handles", settings.handles, "of the file, taken in turn")
+      .between(1, 1024);
+  app.parse(argc, argv);
   check_mpi(MPI_Init(&argc, &argv), "MPI_Init");
   const int result = run_reads(settings);
   MPI_Finalize();

@@ -5,9 +5,9 @@
 
 #include <liburing.h>
 
-#include <CLI/CLI.hpp>
 
 #include "driver.hpp"
+#include "options.hpp"
 #include "ioweave/ioweave.h"
 
 namespace {
@@ -138,12 +138,12 @@ int run(int argc, char** argv) {
   unsigned depth = 32;
   unsigned rounds = 10;
   uint64_t requests = 500'000;
-  CLI::App app{"No-op requests through the service and on a bare ring, in turn"};
-  app.add_option("--depth", depth, "requests in flight")->check(CLI::Range(1, 4096));
-  app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
-  app.add_option("--requests", requests, "per contender and round")
-      ->check(CLI::Range(4096, 1 << 30));
-  CLI11_PARSE(app, argc, argv);
+  Options app("No-op requests through the service and on a bare ring, in turn");
+  app.add("--depth", depth, "requests in flight").between(1, 4096);
+  app.add("--rounds", rounds).positive();
+  app.add("--requests", requests, "per contender and round")
+      .between(4096, 1 << 30);
+  app.parse(argc, argv);
 
   ServiceNops service(depth);
   BareNops bare(depth);

@@ -23,11 +23,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <time.h>
 
 #include "base/clock.hpp"
 #include "driver.hpp"
+#include "options.hpp"
 
 namespace {
 
@@ -239,20 +239,20 @@ OfPlan read_in(Program& program, const Settings& settings) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"Reads blocks of a file at random, in one of several ways, and computes on each"};
-  app.add_option("--how", settings.how, "a schedule of a plan is a way, too")
-      ->required()
-      ->check(CLI::IsMember({"plain", "fadvise", "readahead", "normal", "pp", "ppis", "weighted",
-                             "auto", "wrong", "loop"}));
-  app.add_option("--file", settings.file)->required()->check(CLI::ExistingFile);
-  app.add_option("--reads", settings.reads)->check(CLI::Range(1, 1 << 20));
-  app.add_option("--bytes", settings.block_bytes, "of a block")->check(CLI::Range(512, 1 << 30));
-  app.add_option("--seed", settings.seed, "which blocks");
-  app.add_option("--compute-ns", settings.compute_ns, "least time of computing on a block");
-  app.add_option("--ahead", settings.ahead, "blocks that advice goes ahead");
-  app.add_option("--threads", settings.threads, "that call readahead")->check(CLI::Range(1, 1024));
-  app.add_option("--depth", settings.depth, "slices of a plan at once; 0: found while reading");
-  CLI11_PARSE(app, argc, argv);
+  Options app("Reads blocks of a file at random, in one of several ways, and computes on each");
+  app.add("--how", settings.how, "a schedule of a plan is a way, too")
+      .required()
+      .one_of({"plain", "fadvise", "readahead", "normal", "pp", "ppis", "weighted",
+                             "auto", "wrong", "loop"});
+  app.add("--file", settings.file).required().existing_file();
+  app.add("--reads", settings.reads).between(1, 1 << 20);
+  app.add("--bytes", settings.block_bytes, "of a block").between(512, 1 << 30);
+  app.add("--seed", settings.seed, "which blocks");
+  app.add("--compute-ns", settings.compute_ns, "least time of computing on a block");
+  app.add("--ahead", settings.ahead, "blocks that advice goes ahead");
+  app.add("--threads", settings.threads, "that call readahead").between(1, 1024);
+  app.add("--depth", settings.depth, "slices of a plan at once; 0: found while reading");
+  app.parse(argc, argv);
 
   Program program(settings);
   const Usage before = Usage::now();

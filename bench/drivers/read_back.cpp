@@ -13,10 +13,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 
 #include "base/clock.hpp"
 #include "driver.hpp"
+#include "options.hpp"
 #include "ioweave/read_streams.hpp"
 #include "ioweave/spread.hpp"
 #include "stream_work.hpp"
@@ -149,20 +149,22 @@ void measure(const Settings& settings) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"Reads the items of a spread, in one of several ways, and computes on each"};
-  app.add_option("--how", settings.how)
-      ->required()
-      ->check(CLI::IsMember({"plain", "cached", "stream"}));
-  app.add_option("--items", settings.items)->check(CLI::PositiveNumber);
-  app.add_option("--bytes", settings.item_bytes, "of an item; a multiple of 4096")
-      ->check(CLI::Range(4096, 1 << 30));
-  app.add_option("--work", settings.work, "of an item: what bench_streams --calibrate printed");
-  app.add_option("--buffers", settings.buffers)->check(CLI::Range(1, 1024));
-  app.add_option("--directory", settings.directories, "repeated: items lie in each in turn")
-      ->required();
+  Options app("Reads the items of a spread, in one of several ways, and computes on each");
+  app.add("--how", settings.how)
+      .required()
+      .one_of({"plain", "cached", "stream"});
+  app.add("--items", settings.items).positive();
+  app.add("--bytes", settings.item_bytes, "of an item; a multiple of 4096")
+      .between(4096, 1 << 30);
+  app.add("--work", settings.work, "of an item: what bench_streams --calibrate printed");
+  app.add("--buffers", settings.buffers).between(1, 1024);
+  std::vector<std::string> directories;
+  app.add("--directory", directories, "repeated: items lie in each in turn")
+      .required();
   app.add_flag("--read-only", settings.read_only, "compute nothing");
   app.add_flag("--verify", settings.verify, "compare what was read");
-  CLI11_PARSE(app, argc, argv);
+  app.parse(argc, argv);
+  settings.directories.assign(directories.begin(), directories.end());
   if (settings.item_bytes % StreamWork::kBlockBytes != 0) {
     die("--bytes must be a multiple of 4096");
   }

@@ -11,10 +11,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 
 #include "base/clock.hpp"
 #include "driver.hpp"
+#include "options.hpp"
 #include "stream_contenders.hpp"
 #include "stream_work.hpp"
 
@@ -208,27 +208,27 @@ int run(int argc, char** argv) {
   bool calibrate = false;
   bool one_file = false;
   bool list = false;
-  CLI::App app{"Computes items and writes each, in one of several ways"};
-  app.add_option("--how", settings.how)->check(CLI::IsMember(stream_contenders()));
-  app.add_option("--items", settings.items)->check(CLI::PositiveNumber);
-  app.add_option("--bytes", settings.item_bytes, "of an item; a multiple of 4096")
-      ->check(CLI::Range(4096, 1 << 30));
-  auto* time = app.add_option("--compute-ms", settings.compute_ms, "of an item; measured first")
-                   ->check(CLI::NonNegativeNumber);
-  app.add_option("--work", settings.work, "of an item, instead: what --calibrate printed")
-      ->excludes(time);
-  app.add_option("--buffers", settings.buffers)->check(CLI::Range(1, 1024));
-  app.add_option("--directory", settings.directories, "repeated: items go to each in turn");
-  app.add_option("--path", settings.path)->check(CLI::IsMember({"direct", "buffered"}));
-  auto* each = app.add_flag("--file-each", settings.file_each, "each item has a file of its own");
-  app.add_flag("--one-file", one_file, "in each directory (the default)")->excludes(each);
+  Options app("Computes items and writes each, in one of several ways");
+  app.add("--how", settings.how).one_of(stream_contenders());
+  app.add("--items", settings.items).positive();
+  app.add("--bytes", settings.item_bytes, "of an item; a multiple of 4096")
+      .between(4096, 1 << 30);
+  const Option time = app.add("--compute-ms", settings.compute_ms, "of an item; measured first")
+                   .not_negative();
+  app.add("--work", settings.work, "of an item, instead: what --calibrate printed")
+      .excludes(time);
+  app.add("--buffers", settings.buffers).between(1, 1024);
+  app.add("--directory", settings.directories, "repeated: items go to each in turn");
+  app.add("--path", settings.path).one_of({"direct", "buffered"});
+  const Option each = app.add_flag("--file-each", settings.file_each, "each item has a file of its own");
+  app.add_flag("--one-file", one_file, "in each directory (the default)").excludes(each);
   app.add_flag("--write-only", settings.write_only, "compute nothing");
-  app.add_option("--alone", settings.alone, "compute so many items before and after, for alone_s");
-  app.add_option("--spend-mib", settings.spend_mib, "write so much before the clock starts");
+  app.add("--alone", settings.alone, "compute so many items before and after, for alone_s");
+  app.add("--spend-mib", settings.spend_mib, "write so much before the clock starts");
   app.add_flag("--verify", settings.verify, "read all back and compare");
   app.add_flag("--calibrate", calibrate, "only print the work that takes --compute-ms");
   app.add_flag("--list", list, "only print the names for --how");
-  CLI11_PARSE(app, argc, argv);
+  app.parse(argc, argv);
   if (list) {
     for (const std::string& name : stream_contenders()) {
       std::printf("%s\n", name.c_str());

@@ -7,10 +7,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 
 #include "base/clock.hpp"
 #include "driver.hpp"
+#include "options.hpp"
 #include "ioweave/openmp.h"
 
 namespace {
@@ -104,14 +104,14 @@ void compare(const Settings& settings, iow_service* service) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"storage I/O inside OpenMP tasks"};
-  app.add_option("--file", settings.path)->required();
-  app.add_option("--what", settings.what)->check(CLI::IsMember({"cached"}))->required();
-  app.add_option("--rounds", settings.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--calls", settings.calls, "per round")->check(CLI::PositiveNumber);
-  app.add_option("--per-task", settings.per_task, "calls in each task")->check(CLI::PositiveNumber);
-  app.add_option("--workers", settings.workers)->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  Options app("storage I/O inside OpenMP tasks");
+  app.add("--file", settings.path).required();
+  app.add("--what", settings.what).one_of({"cached"}).required();
+  app.add("--rounds", settings.rounds).positive();
+  app.add("--calls", settings.calls, "per round").positive();
+  app.add("--per-task", settings.per_task, "calls in each task").positive();
+  app.add("--workers", settings.workers).positive();
+  app.parse(argc, argv);
   const char* why = nullptr;
   if (iow_omp_check(&why) != 0) {
     die(why);

@@ -12,13 +12,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_group.h>
 
 #include "base/clock.hpp"
 #include "driver.hpp"
+#include "options.hpp"
 #include "ioweave/tasks.h"
 
 namespace {
@@ -114,13 +114,13 @@ void pend(const Settings& settings, iow_service* service) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"storage I/O inside oneTBB tasks"};
-  app.add_option("--file", settings.path)->required();
-  app.add_option("--what", settings.what)->check(CLI::IsMember({"cached", "pause", "pending"}));
-  app.add_option("--rounds", settings.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--calls", settings.calls, "per round")->check(CLI::PositiveNumber);
-  app.add_option("--workers", settings.workers)->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  Options app("storage I/O inside oneTBB tasks");
+  app.add("--file", settings.path).required();
+  app.add("--what", settings.what).one_of({"cached", "pause", "pending"});
+  app.add("--rounds", settings.rounds).positive();
+  app.add("--calls", settings.calls, "per round").positive();
+  app.add("--workers", settings.workers).positive();
+  app.parse(argc, argv);
   const oneapi::tbb::global_control limit(oneapi::tbb::global_control::max_allowed_parallelism,
                                           settings.workers);
   iow_options options{};

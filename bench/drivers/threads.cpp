@@ -23,9 +23,9 @@
 #include <fcntl.h>
 #include <liburing.h>
 
-#include <CLI/CLI.hpp>
 
 #include "driver.hpp"
+#include "options.hpp"
 #include "ioweave/ioweave.h"
 
 namespace {
@@ -322,15 +322,15 @@ class Race {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"Random 4 KiB O_DIRECT reads by many threads: bare rings and the service in turn"};
-  app.add_option("--file", settings.path)->required();
-  app.add_option("--threads", settings.threads)->check(CLI::Range(1, 1024));
-  app.add_option("--in-flight", settings.in_flight, "per thread")->check(CLI::Range(1, 1024));
-  app.add_option("--bytes", settings.block_bytes, "of one read")->check(CLI::PositiveNumber);
-  app.add_option("--rounds", settings.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--seconds", settings.seconds, "per contender and round")
-      ->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  Options app("Random 4 KiB O_DIRECT reads by many threads: bare rings and the service in turn");
+  app.add("--file", settings.path).required();
+  app.add("--threads", settings.threads).between(1, 1024);
+  app.add("--in-flight", settings.in_flight, "per thread").between(1, 1024);
+  app.add("--bytes", settings.block_bytes, "of one read").positive();
+  app.add("--rounds", settings.rounds).positive();
+  app.add("--seconds", settings.seconds, "per contender and round")
+      .positive();
+  app.parse(argc, argv);
 
   Race race(settings);
   for (size_t contender = 0; contender < kContenders.size(); ++contender) {

@@ -10,10 +10,10 @@
 
 #include <fcntl.h>
 
-#include <CLI/CLI.hpp>
 
 #include "base/clock.hpp"
 #include "driver.hpp"
+#include "options.hpp"
 #include "ioweave/ioweave.h"
 
 namespace {
@@ -162,16 +162,16 @@ void measure(const Settings& settings) {
 
 int run(int argc, char** argv) {
   Settings settings;
-  CLI::App app{"Random O_DIRECT transfers through the C interface of Ioweave"};
-  app.add_option("--file", settings.path, "an existing file; --op write overwrites its content")
-      ->required();
-  app.add_option("--op", settings.operation)->check(CLI::IsMember({"read", "write"}));
-  app.add_option("--bytes", settings.block_bytes, "of one transfer")->check(CLI::PositiveNumber);
-  app.add_option("--depth", settings.depth, "requests in flight")->check(CLI::Range(1, 4096));
-  app.add_option("--batch", settings.batch, "completions to wait for")->check(CLI::Range(1, 4096));
-  app.add_option("--seconds", settings.seconds)->check(CLI::PositiveNumber);
-  app.add_option("--warm-up", settings.warm_up_seconds)->check(CLI::NonNegativeNumber);
-  CLI11_PARSE(app, argc, argv);
+  Options app("Random O_DIRECT transfers through the C interface of Ioweave");
+  app.add("--file", settings.path, "an existing file; --op write overwrites its content")
+      .required();
+  app.add("--op", settings.operation).one_of({"read", "write"});
+  app.add("--bytes", settings.block_bytes, "of one transfer").positive();
+  app.add("--depth", settings.depth, "requests in flight").between(1, 4096);
+  app.add("--batch", settings.batch, "completions to wait for").between(1, 4096);
+  app.add("--seconds", settings.seconds).positive();
+  app.add("--warm-up", settings.warm_up_seconds).not_negative();
+  app.parse(argc, argv);
   measure(settings);
   return 0;
 }

@@ -111,7 +111,9 @@ TEST(CubeExpression, SaysWhatItDoesNotKnow) {
 TEST(CubeExpression, BoundsItsSize) {
   const auto parse = [](const std::string& text) { return [text] { Expression{text}; }; };
   EXPECT_THAT(parse(std::string(10000, '(')), ThrowsMessage<CubeError>(HasSubstr("nested")));
-  EXPECT_THAT(parse(std::string(10000, '-') + "1"), ThrowsMessage<CubeError>(HasSubstr("nested")));
+  std::string signs(10000, '-');
+  signs.push_back('1');
+  EXPECT_THAT(parse(signs), ThrowsMessage<CubeError>(HasSubstr("nested")));
   std::string sum = "1";
   for (int i = 0; i < 5000; ++i) sum += "+1";
   EXPECT_THAT(parse(sum), ThrowsMessage<CubeError>(HasSubstr("4096 steps")));
