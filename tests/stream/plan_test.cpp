@@ -365,8 +365,8 @@ TEST_F(PlanTest, WhatOthersWriteBesideOwnWritesIsSeen) {
   const uint64_t theirs = 128 << 10;
   for (int round = 0; round < 40; ++round) {
     make_old(file.fd());
-    ASSERT_EQ(plan->add_strided(file.fd(), static_cast<int64_t>(theirs), 64 << 10, 0, 1), 0);
     const uint64_t before = plan->statistics().ahead_bytes;
+    ASSERT_EQ(plan->add_strided(file.fd(), static_cast<int64_t>(theirs), 64 << 10, 0, 1), 0);
     wait_ahead(before + (64 << 10));
     const auto value = static_cast<std::byte>(round);
     const std::vector<std::byte> other(64 << 10, value);
