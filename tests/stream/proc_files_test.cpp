@@ -198,6 +198,9 @@ TEST_F(ProcFiles, ThePositionFollowsTheReader) {
   EXPECT_EQ(offset(), 0u);
   EXPECT_TRUE(file.position()->buffered_read);
   EXPECT_FALSE(file.position()->leased);
+  struct stat found {};
+  ASSERT_EQ(::stat(path.c_str(), &found), 0);
+  EXPECT_EQ(file.position()->inode, found.st_ino);
   child.go();
   EXPECT_EQ(offset(), 1000u);
   child.go();

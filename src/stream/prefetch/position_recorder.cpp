@@ -220,6 +220,9 @@ class PositionRecorder::Thread {
   static uint64_t advance(Reader& reader) {
     const std::optional<Position> position = reader.position.position();
     if (!position.has_value() || !position->buffered_read) return 0;
+    if (position->inode != 0 && position->inode != reader.inode) {
+      return 0;  // the descriptor is another file's by now, which the next scan will find
+    }
     const uint64_t now = position->offset;
     const uint64_t before = std::exchange(reader.offset, now);
     return now > before ? now - before : 0;

@@ -316,7 +316,8 @@ std::optional<Position> ProcFile::position() const {
   if (!offset || !flags) return std::nullopt;
   const auto mode = static_cast<int>(*flags);
   return Position{*offset, (mode & O_ACCMODE) != O_WRONLY && (mode & (O_DIRECT | O_PATH)) == 0,
-                  text.find("LEASE") != std::string_view::npos};
+                  text.find("LEASE") != std::string_view::npos,
+                  static_cast<ino_t>(number_after(text, "ino:", 10).value_or(0))};
 }
 
 std::optional<ReadTotals> ProcFile::totals() const {

@@ -51,6 +51,7 @@ struct Position {
   uint64_t offset = 0;
   bool buffered_read = false;  ///< it is open for reading, and not with O_DIRECT
   bool leased = false;         ///< opening it would notify somebody (fcntl F_SETLEASE)
+  ino_t inode = 0;             ///< 0: the kernel does not tell, before Linux 5.14
 };
 
 /// All that a process has read, by any call.
