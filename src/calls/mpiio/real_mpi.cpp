@@ -55,6 +55,15 @@ void* find_library(bool& is_ours) noexcept {
   }
 }
 
+#if defined(OPEN_MPI)
+/// The linker may have moved an object of the library into the program (a copy relocation), and the
+/// library uses that one, too.
+void* find_object(const char* name, void* library) noexcept {
+  void* const found = ::dlsym(RTLD_DEFAULT, name);
+  return found != nullptr ? found : ::dlsym(library, name);
+}
+#endif
+
 RealMpi find() noexcept {
   RealMpi real;
   void* const where = find_library(real.is_ours);
@@ -64,8 +73,8 @@ RealMpi find() noexcept {
   IOWEAVE_MPI_ASKED(IOWEAVE_MPI_FIND)
 #undef IOWEAVE_MPI_FIND
 #if defined(OPEN_MPI)
-  real.world = static_cast<MPI_Comm>(::dlsym(where, "ompi_mpi_comm_world"));
-  real.no_type = static_cast<MPI_Datatype>(::dlsym(where, "ompi_mpi_datatype_null"));
+  real.world = static_cast<MPI_Comm>(find_object("ompi_mpi_comm_world", where));
+  real.no_type = static_cast<MPI_Datatype>(find_object("ompi_mpi_datatype_null", where));
 #else
   real.world = MPI_COMM_WORLD;
   real.no_type = MPI_DATATYPE_NULL;

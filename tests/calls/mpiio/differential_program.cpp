@@ -368,10 +368,14 @@ class Program {
     has_gaps_ = false;
     element_ = 1;
     const int way = static_cast<int>(shared_.below(4));
-    for (int64_t writes = shared_.below(6); writes > 0; --writes) {
+    MPI_Offset last = 0;
+    for (int64_t writes = shared_.below(12); writes > 0; --writes) {
       const MPI_Offset part = kFileBytes / ranks_;
       const int count = static_cast<int>(1 + own_.below(60'000));
-      const MPI_Offset at = rank_ * part + own_.below(part - count);
+      // Now and then over what was just written.
+      const MPI_Offset at =
+          rank_ * part + (own_.throws(3) ? std::min(last, part - count) : own_.below(part - count));
+      last = at - rank_ * part + own_.below(1000);
       Bytes bytes(static_cast<size_t>(count), static_cast<unsigned char>(own_.below(256)));
       MPI_Status status;
       MPI_Request request;
@@ -396,7 +400,7 @@ class Program {
       }
       note_read("write", result, &status, MPI_BYTE, bytes);
       // One's own writes are seen at once.
-      if (way != 1) {
+      if (way != 1 && own_.throws(2)) {
         Bytes back(static_cast<size_t>(count), 0xcc);
         result = MPI_File_read_at(file_, at, back.data(), count, MPI_BYTE, &status);
         note_read("back", result, &status, MPI_BYTE, back);
