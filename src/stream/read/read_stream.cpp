@@ -311,13 +311,16 @@ void ReadStream::end_read(Buffer& buffer, int error) noexcept {
     stats_.read_bytes += error == 0 ? buffer.piece.bytes : 0;
     stats_.direct_bytes += error == 0 ? buffer.direct_bytes : 0;
     hand_out(after);
+    --reading_;
+    ++ending_;
   }
   finish(after);
   // Only now: close() returns behind the last callback.
   Aftermath last;
   {
     const std::lock_guard guard(lock_);
-    if (--reading_ == 0 && closing_ != nullptr) {
+    --ending_;
+    if (is_idle() && closing_ != nullptr) {
       last.ended.push_back(*std::exchange(closing_, nullptr));
     }
   }
@@ -507,7 +510,7 @@ class ReadStream::CloseWait final : public ListedWait {
 
   bool begin() noexcept override {
     const std::lock_guard guard(stream_.lock_);
-    if (stream_.reading_ == 0) {
+    if (stream_.is_idle()) {
       return true;
     }
     stream_.closing_ = this;

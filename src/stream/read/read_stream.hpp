@@ -115,6 +115,8 @@ class ReadStream {
   void end_request(Buffer& buffer) noexcept;
   void end_read(Buffer& buffer, int error) noexcept;
   void finish(Aftermath& after) noexcept;
+  /// Under the lock: nothing of the stream runs but what callers call.
+  [[nodiscard]] bool is_idle() const noexcept { return reading_ == 0 && ending_ == 0; }
 
   service::Service& service_;
   const ReadStreamOptions options_;
@@ -143,6 +145,7 @@ class ReadStream {
   LinkedList<Buffer> order_;   ///< being read, or read and not leased yet
   LinkedList<Callback> asks_;  ///< each an Ask
   uint32_t reading_ = 0;
+  uint32_t ending_ = 0;  ///< reads that have ended, whose callbacks have not returned
   bool closed_ = false;
   ListedWait* closing_ = nullptr;
   iow_read_stream_stats stats_{};
