@@ -786,7 +786,7 @@ INSTANTIATE_TEST_SUITE_P(, PlanUnderFaults,
                                                               IOW_PLAN_PPIS, IOW_PLAN_WEIGHTED),
                                             ::testing::Values(engine::Kind::threads,
                                                               engine::Kind::uring),
-                                            ::testing::Range<uint64_t>(1, 6)));
+                                            ::testing::Range<uint64_t>(1, 4)));
 
 /// Random plans, reads, writes and changes by others, beside errors of reads ahead: every read
 /// returns what the file holds.
