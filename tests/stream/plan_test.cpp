@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <list>
 #include <memory>
 #include <random>
@@ -401,6 +402,47 @@ TEST_F(PlanTest, ForgetAndCloseTakeBackWhatIsHeld) {
   EXPECT_EQ(plan->statistics().ahead_bytes, 0u) << "nothing was held";
   plan.reset();
   EXPECT_EQ(service->finish(admission, 1 << 20), 0);
+}
+
+/// So does a program that reads by itself, and waits for nothing.
+TEST_F(PlanTest, ForgetTakesBackWhatWasPassed) {
+  const TempFile& file = add_file(1 << 20);
+  make_old(file.fd());
+  PlanOptions options = small_plan();
+  options.only_cache = true;
+  open(options);
+  const Plan::Activity activity(*plan);
+  ASSERT_EQ(plan->add_strided(file.fd(), 0, 64 << 10, 64 << 10, 16), 0);
+  plan->pass(file.fd(), 0, 1 << 20);
+  ASSERT_EQ(plan->forget(file.fd()), 0);  // or it would wait for the end of the activity
+}
+
+/// Bytes of address space.
+uint64_t mapped_bytes() {
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// Also what a thread is about to begin.
+TEST_F(PlanTest, CloseFreesAllMemory) {
+  const TempFile& file = add_file(16 << 20);
+  make_old(file.fd());
+  PlanOptions options = small_plan();
+  options.budget_bytes = 64 << 20;
+  open(options);
+  const uint64_t before = mapped_bytes();
+  for (int round = 0; round < 1000; ++round) {
+    int error = 0;
+    std::string why;
+    const auto one = Plan::open(*service, options, error, why);
+    ASSERT_NE(one, nullptr) << why;
+    ASSERT_EQ(one->add_strided(file.fd(), 0, 4 << 20, 1 << 20, 12), 0);
+    if (round % 3 != 0) {
+      ::usleep(static_cast<unsigned>(round % 50) * 20);
+    }
+  }
+  EXPECT_LT(mapped_bytes(), before + (128 << 20));
 }
 
 TEST_F(PlanTest, InvalidatedReadsKeepTheirPlace) {

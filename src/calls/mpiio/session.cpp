@@ -146,14 +146,20 @@ void Session::enter(MPI_File file, MPI_Comm comm, const char* name, int mode) no
   }
   try {
     NamedFile named;
-    if (!find_file(name, comm, mode, named)) {
+    const bool is_followed = find_file(name, comm, mode, named);
+    if (!is_followed && !writes_behind()) {
       return;
     }
     Tracked tracked;
     tracked.id = named.id;
+    if (!is_followed) {
+      const std::lock_guard guard(lock_);
+      files_[file] = std::move(tracked);  // so that it is known which writes it is not of
+      return;
+    }
     if (writes_behind() && (mode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0) {
       stream::WriteStream* const stream = open_stream();
-      tracked.writer = stream != nullptr ? writers_.share(named.id, *stream) : nullptr;
+      tracked.writer = stream != nullptr ? writers_.share(named.id, *stream, most_open_) : nullptr;
       if (tracked.writer == nullptr) {
         counts_.leave_alone(LeftAlone::not_opened);
       }
@@ -179,9 +185,6 @@ bool Session::find_file(const char* name, MPI_Comm comm, int mode, NamedFile& fi
   if ((mode & MPI_MODE_WRONLY) != 0 && !writes_behind()) {
     return leave_alone(LeftAlone::write_only);
   }
-  if ((mode & MPI_MODE_SEQUENTIAL) != 0) {
-    return leave_alone(LeftAlone::sequential);
-  }
   // What stands before a colon may be a file system's name for MPI.
   const char* const colon = std::strchr(name, ':');
   struct stat found {};
@@ -193,6 +196,10 @@ bool Session::find_file(const char* name, MPI_Comm comm, int mode, NamedFile& fi
   stream::FileState state;
   if (!place.is_open() || stream::find_state(place.get(), state) != 0) {
     return leave_alone(LeftAlone::not_opened);
+  }
+  file.id = state.id;
+  if ((mode & MPI_MODE_SEQUENTIAL) != 0) {
+    return leave_alone(LeftAlone::sequential);
   }
   if (!state.is_regular) {
     return leave_alone(LeftAlone::not_regular);
@@ -206,7 +213,6 @@ bool Session::find_file(const char* name, MPI_Comm comm, int mode, NamedFile& fi
       !is_on_one_machine(comm)) {
     return leave_alone(LeftAlone::other_machines);
   }
-  file.id = state.id;
   char folder[PATH_MAX];
   if (name[0] != '/' && ::getcwd(folder, sizeof folder) != nullptr) {
     file.path.append(folder).append("/");  // the program may go elsewhere
@@ -258,7 +264,38 @@ std::shared_ptr<WriteBehind> Session::find_writer(MPI_File file) noexcept {
   }
   const std::lock_guard guard(lock_);
   const auto found = files_.find(file);
-  return found != files_.end() ? found->second.writer : nullptr;
+  return found != files_.end() && !found->second.is_atomic ? found->second.writer : nullptr;
+}
+
+int Session::take_error(MPI_File file) noexcept {
+  std::shared_ptr<WriteBehind> writer;
+  if (writers_.has_any()) {
+    const std::lock_guard guard(lock_);
+    const auto found = files_.find(file);
+    writer = found != files_.end() ? found->second.writer : nullptr;
+  }
+  return writer != nullptr ? writer->take_error() : 0;
+}
+
+void Session::set_atomic(MPI_File file, bool is_atomic) noexcept {
+  settle(file);
+  const std::lock_guard guard(lock_);
+  if (const auto found = files_.find(file); found != files_.end()) {
+    found->second.is_atomic = is_atomic;
+  }
+}
+
+void Session::end_writes() noexcept {
+  const int error = writers_.take_errors();
+  if (error == 0) {
+    return;
+  }
+  try {
+    report_.print("ioweave: a write behind the program failed, to a file that was not closed: " +
+                  std::string(std::strerror(-error)) + "\n");
+  } catch (const std::bad_alloc&) {
+    // It goes without.
+  }
 }
 
 void Session::settle(MPI_File file) noexcept {
@@ -280,17 +317,11 @@ void Session::settle(MPI_File file) noexcept {
 }
 
 void Session::finish() noexcept {
+  end_writes();
   std::unordered_map<MPI_File, Tracked> left;
   {
     const std::lock_guard guard(lock_);
     left.swap(files_);
-  }
-  for (const auto& [handle, tracked] : left) {
-    const int error = tracked.writer != nullptr ? tracked.writer->take_error() : 0;
-    if (error != 0) {  // and no close will tell
-      report_.print("ioweave: a write behind the program failed, to a file that was not closed: " +
-                    std::string(std::strerror(-error)) + "\n");
-    }
   }
   left.clear();
   const std::lock_guard guard(plan_lock_);

@@ -81,9 +81,15 @@ class Session final : private PlanKeeper {
 
   /// Null where there are none of this file.
   [[nodiscard]] std::shared_ptr<WriteBehind> find_writer(MPI_File file) noexcept;
+  /// Settles the file. Returns 0, or -errno of a write of it that failed, once.
+  [[nodiscard]] int take_error(MPI_File file) noexcept;
+  /// In atomic mode nothing that is written by this handle waits.
+  void set_atomic(MPI_File file, bool is_atomic) noexcept;
   /// Before anything else is done to the file.
   void settle(MPI_File file) noexcept;
   void settle_all() noexcept { writers_.settle_all(); }
+  /// Before the process ends: settles all, and prints an error that no call can tell any more.
+  void end_writes() noexcept;
   [[nodiscard]] bool writes_behind() const noexcept {
     return settings_.write_behind_bytes != 0;
   }
@@ -98,8 +104,9 @@ class Session final : private PlanKeeper {
   /// A file as a handle knows it.
   struct Tracked {
     stream::FileId id;
-    std::shared_ptr<OpenFile> file;
-    std::shared_ptr<WriteBehind> writer;
+    std::shared_ptr<OpenFile> file;       ///< null: nothing is read ahead of it
+    std::shared_ptr<WriteBehind> writer;  ///< null: what is written is written at once
+    bool is_atomic = false;
   };
 
   Session();

@@ -163,8 +163,17 @@ bool write_behind(MPI_File handle, MPI_Offset offset, const void* buffer, MPI_Co
   return true;
 }
 
+/// What was written before is there, whoever looks for it now.
+void settle_all() noexcept {
+  const ThreadErrnoKept kept;
+  if (Session* const session = Session::opened()) {
+    session->settle_all();
+  }
+}
+
 /// Reports a write behind the program that failed, as MPI would have reported it.
 int report_error(MPI_File file, int error) noexcept {
+  settle_all();  // the handler may end the process
   int code = MPI_ERR_IO;
   if (error == -ENOSPC) {
     code = MPI_ERR_NO_SPACE;
@@ -188,14 +197,6 @@ void note_view(MPI_File handle, MPI_Offset offset, TypeWord etype, TypeWord file
     Session::get()->counts().leave_alone(LeftAlone::view);
   }
   file->set_view(std::move(view));
-}
-
-/// What was written before is there, whoever looks for it now.
-void settle_all() noexcept {
-  const ThreadErrnoKept kept;
-  if (Session* const session = Session::opened()) {
-    session->settle_all();
-  }
 }
 
 /// A function that is exported by both of its names. By the one that programs use it may be a tool's
@@ -251,13 +252,6 @@ void settle_all() noexcept {
     settle(file);                                          \
     return real_mpi().name arguments;                      \
   }
-#define IOWEAVE_MPI_WRAP_SEEK(name, parameters, arguments) \
-  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                     \
-    if (whence == MPI_SEEK_END) {                          \
-      settle(file);                                        \
-    }                                                      \
-    return real_mpi().name arguments;                      \
-  }
 
 IOWEAVE_MPI_READS_AT(IOWEAVE_MPI_WRAP_READ_AT)
 IOWEAVE_MPI_READS(IOWEAVE_MPI_WRAP_READ)
@@ -267,15 +261,32 @@ IOWEAVE_MPI_SHARED_READS(IOWEAVE_MPI_WRAP_SHARED_READ)
 IOWEAVE_MPI_WRITES_AT(IOWEAVE_MPI_WRAP_WRITE_AT)
 IOWEAVE_MPI_WRITES(IOWEAVE_MPI_WRAP_WRITE)
 IOWEAVE_MPI_LOOKS(IOWEAVE_MPI_WRAP_LOOK)
-IOWEAVE_MPI_SEEKS(IOWEAVE_MPI_WRAP_SEEK)
+
+IOWEAVE_MPI_WRAP(File_seek, (MPI_File file, MPI_Offset offset, int whence),
+                 (file, offset, whence)) {
+  if (whence == MPI_SEEK_END) {
+    settle(file);
+  }
+  return real_mpi().File_seek(file, offset, whence);
+}
+
+IOWEAVE_MPI_WRAP(File_seek_shared, (MPI_File file, MPI_Offset offset, int whence),
+                 (file, offset, whence)) {
+  Session* const session = Session::get();
+  if (whence == MPI_SEEK_END && session != nullptr && session->writes_behind()) {
+    settle(file);
+    // One rank looks for the end for all: not before all have settled. MPIs leave this call together.
+    static_cast<void>(real_mpi().File_seek_shared(file, 0, MPI_SEEK_SET));
+  }
+  return real_mpi().File_seek_shared(file, offset, whence);
+}
 
 IOWEAVE_MPI_WRAP(File_sync, (MPI_File file), (file)) {
   int error = 0;
   {
     const ThreadErrnoKept kept;
-    Session* const session = Session::get();
-    if (const auto writer = session != nullptr ? session->find_writer(file) : nullptr) {
-      error = writer->take_error();
+    if (Session* const session = Session::get()) {
+      error = session->take_error(file);
     }
   }
   const OtherTransfer transfer(file);
@@ -287,8 +298,8 @@ IOWEAVE_MPI_WRAP(File_set_atomicity, (MPI_File file, int is_atomic), (file, is_a
   {
     const ThreadErrnoKept kept;
     Session* const session = Session::get();
-    if (const auto writer = session != nullptr ? session->find_writer(file) : nullptr) {
-      writer->set_atomic(is_atomic != 0);
+    if (session != nullptr && session->writes_behind()) {
+      session->set_atomic(file, is_atomic != 0);
     }
   }
   return real_mpi().File_set_atomicity(file, is_atomic);
@@ -347,10 +358,15 @@ IOWEAVE_MPI_WRAP(File_set_view,
 }
 
 /// A program may end without MPI_Finalize().
-__attribute__((destructor)) void settle_at_exit() { settle_all(); }
+__attribute__((destructor)) void end_writes() {
+  const ThreadErrnoKept kept;
+  if (Session* const session = Session::opened()) {
+    session->end_writes();
+  }
+}
 
 IOWEAVE_MPI_WRAP(Abort, (CommWord comm, int code), (comm, code)) {
-  settle_all();
+  end_writes();
   return real_mpi().Abort(comm, code);
 }
 

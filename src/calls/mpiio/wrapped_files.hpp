@@ -107,16 +107,14 @@
   CALL(File_preallocate, (MPI_File file, MPI_Offset bytes), (file, bytes)) \
   CALL(File_get_size, (MPI_File file, MPI_Offset * bytes), (file, bytes))
 
-/// The same, where they count from the end of the file.
-#define IOWEAVE_MPI_SEEKS(CALL)                                                           \
-  CALL(File_seek, (MPI_File file, MPI_Offset offset, int whence), (file, offset, whence)) \
-  CALL(File_seek_shared, (MPI_File file, MPI_Offset offset, int whence), (file, offset, whence))
-
 /// What each needs a word of its own for.
 #define IOWEAVE_MPI_OTHERS(CALL)                                                              \
   CALL(File_open, (CommWord comm, const char* name, int mode, InfoWord info, MPI_File* file), \
        (comm, name, mode, info, file))                                                        \
   CALL(File_close, (MPI_File * file), (file))                                                 \
+  CALL(File_seek, (MPI_File file, MPI_Offset offset, int whence), (file, offset, whence))     \
+  CALL(File_seek_shared, (MPI_File file, MPI_Offset offset, int whence),                      \
+       (file, offset, whence))                                                                \
   CALL(File_sync, (MPI_File file), (file))                                                    \
   CALL(File_set_atomicity, (MPI_File file, int is_atomic), (file, is_atomic))                 \
   CALL(File_set_size, (MPI_File file, MPI_Offset bytes), (file, bytes))                       \
@@ -136,7 +134,6 @@
   IOWEAVE_MPI_WRITES_AT(CALL)     \
   IOWEAVE_MPI_WRITES(CALL)        \
   IOWEAVE_MPI_LOOKS(CALL)         \
-  IOWEAVE_MPI_SEEKS(CALL)         \
   IOWEAVE_MPI_OTHERS(CALL)
 
 /// What the library asks of MPI itself.

@@ -48,7 +48,7 @@ WriteBehind::~WriteBehind() {
 
 bool WriteBehind::take(const FileRange& range, const void* data) noexcept {
   const std::lock_guard guard(lock_);
-  if (has_failed_ || is_atomic_) {
+  if (has_failed_) {
     return false;
   }
   try {
@@ -104,14 +104,8 @@ int WriteBehind::take_error() noexcept {
   return error;
 }
 
-void WriteBehind::set_atomic(bool is_atomic) noexcept {
-  const std::lock_guard guard(lock_);
-  settle_locked();
-  is_atomic_ = is_atomic;
-}
-
 std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id,
-                                            stream::WriteStream& stream) {
+                                            stream::WriteStream& stream, size_t most) {
   const std::lock_guard guard(lock_);
   std::erase_if(writers_, [](const auto& writer) { return writer.second.expired(); });
   if (const auto found = writers_.find(id); found != writers_.end()) {
@@ -119,7 +113,7 @@ std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id,
       return writer;
     }
   }
-  const int fd = find_open_to_write(id);
+  const int fd = writers_.size() < most ? find_open_to_write(id) : -1;
   if (fd < 0) {
     return nullptr;
   }
@@ -149,23 +143,33 @@ void Writers::settle(const stream::FileId& id) noexcept {
   }
 }
 
-void Writers::settle_all() noexcept {
-  stream::FileId last;  // no file has the inode 0
-  while (true) {
-    std::shared_ptr<WriteBehind> writer;
-    {
-      const std::lock_guard guard(lock_);
-      auto next = writers_.upper_bound(last);
-      while (next != writers_.end() && (writer = next->second.lock()) == nullptr) {
-        ++next;
-      }
-      if (writer == nullptr) {
-        return;
-      }
+/// The first one behind `last`, which becomes its file; null behind all. No file has the inode 0.
+std::shared_ptr<WriteBehind> Writers::find_next(stream::FileId& last) noexcept {
+  const std::lock_guard guard(lock_);
+  for (auto next = writers_.upper_bound(last); next != writers_.end(); ++next) {
+    if (auto writer = next->second.lock()) {
       last = next->first;
+      return writer;
     }
+  }
+  return nullptr;
+}
+
+void Writers::settle_all() noexcept {
+  stream::FileId last;
+  while (const auto writer = find_next(last)) {
     writer->settle();
   }
+}
+
+int Writers::take_errors() noexcept {
+  int first = 0;
+  stream::FileId last;
+  while (const auto writer = find_next(last)) {
+    const int error = writer->take_error();
+    first = first != 0 ? first : error;
+  }
+  return first;
 }
 
 }  // namespace ioweave::calls

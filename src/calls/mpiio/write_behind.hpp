@@ -32,14 +32,12 @@ class WriteBehind {
   WriteBehind& operator=(const WriteBehind&) = delete;
 
   /// Takes the bytes of a range, to be written soon. False, where the program must write by itself:
-  /// a write has failed before, or the file is in atomic mode.
+  /// a write has failed before.
   [[nodiscard]] bool take(const FileRange& range, const void* data) noexcept;
   /// Waits until all that was taken has been written or has failed.
   void settle() noexcept;
   /// Settles. Returns 0, or -errno of the first write that failed, once.
   [[nodiscard]] int take_error() noexcept;
-  /// Settles. In atomic mode nothing is taken.
-  void set_atomic(bool is_atomic) noexcept;
 
  private:
   void settle_locked() noexcept;
@@ -52,23 +50,25 @@ class WriteBehind {
   RangeSet outstanding_;
   int error_ = 0;  ///< not yet told
   bool has_failed_ = false;
-  bool is_atomic_ = false;
 };
 
 /// Those of the process. Thread-safe.
 class Writers {
  public:
-  /// The writer of a file. Null where the process has not opened that very file to write, or the
-  /// stream cannot. May throw std::bad_alloc.
+  /// The writer of a file. Null where the process has not opened that very file to write, the
+  /// stream cannot, or there are `most` writers. May throw std::bad_alloc.
   [[nodiscard]] std::shared_ptr<WriteBehind> share(const stream::FileId& id,
-                                                   stream::WriteStream& stream);
+                                                   stream::WriteStream& stream, size_t most);
   void settle(const stream::FileId& id) noexcept;
   void settle_all() noexcept;
+  /// Settles all. Returns an error that nobody was told, or 0.
+  [[nodiscard]] int take_errors() noexcept;
   /// Or there has been one.
   [[nodiscard]] bool has_any() const noexcept { return has_any_.load(std::memory_order_acquire); }
 
  private:
   [[nodiscard]] std::shared_ptr<WriteBehind> find(const stream::FileId& id) noexcept;
+  [[nodiscard]] std::shared_ptr<WriteBehind> find_next(stream::FileId& last) noexcept;
 
   std::atomic<bool> has_any_{false};
   std::mutex lock_;  ///< of what follows

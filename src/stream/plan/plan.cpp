@@ -177,10 +177,20 @@ void Plan::Closer::operator()(Plan* plan) const noexcept {
 Plan::~Plan() = default;
 
 void Plan::close() noexcept {
-  Aftermath after;
   {
     const std::lock_guard guard(lock_);
     is_closed_ = true;
+  }
+  drop_all();  // what the gate holds is taken back: it might hold it for ever
+  IdleWait wait(*this, nullptr);
+  static_cast<void>(service_.wait_for(wait, -1));
+  drop_all();  // what was being prepared meanwhile
+}
+
+void Plan::drop_all() noexcept {
+  Aftermath after;
+  {
+    const std::lock_guard guard(lock_);
     while (Entry* const entry = begun_.first()) {
       drop(*entry, after);
     }
@@ -190,9 +200,7 @@ void Plan::close() noexcept {
       }
     }
   }
-  finish(after);  // what the gate holds is taken back: it might hold it for ever
-  IdleWait wait(*this, nullptr);
-  static_cast<void>(service_.wait_for(wait, -1));
+  finish(after);
 }
 
 iow_plan_stats Plan::statistics() const noexcept {

@@ -189,6 +189,7 @@ class Plan {
     uint64_t bytes;
     FileId file;
     FileStamp stamp;
+    bool waits = true;  ///< for what is under way
   };
 
   Plan(service::Service& service, const PlanOptions& options) noexcept;
@@ -226,7 +227,7 @@ class Plan {
   void begin(Entry& entry, std::vector<Slice> slices, const FileStamp& stamp) noexcept;
   void enter_begun(Entry& entry) noexcept;
 
-  // Entries. Under the lock, but for drop_file().
+  // Entries. Under the lock, but for drop_file() and drop_all().
   void enter_planned(Entry& entry, bool at_front) noexcept;
   void leave_planned(Entry& entry) noexcept;
   [[nodiscard]] Waiting& waiting_with(const Entry& entry) noexcept {
@@ -240,6 +241,7 @@ class Plan {
   void drop(Entry& entry, Aftermath& after) noexcept;
   void drop_unread(Entry& entry, bool is_stale, Aftermath& after) noexcept;
   void drop_file(FileId id) noexcept;
+  void drop_all() noexcept;
   void drop_range(File& file, uint64_t begin, uint64_t end, Aftermath& after) noexcept;
   void unpin(Entry& entry, Aftermath& after) noexcept;
   void destroy_if_unused(Entry& entry, Aftermath& after) noexcept;
@@ -251,7 +253,7 @@ class Plan {
                                   Reading& reading) const noexcept;
   void find_parts(const Reading& reading, uint64_t done, Parts& parts, ReadCounts& counts,
                   Aftermath& after) noexcept;
-  void find_part(File& file, uint64_t at, Part& part, ReadCounts& counts,
+  void find_part(File& file, uint64_t at, bool waits, Part& part, ReadCounts& counts,
                  Aftermath& after) noexcept;
   [[nodiscard]] int64_t fill(const Reading& reading, const Parts& parts,
                              ReadCounts& counts) noexcept;

@@ -244,7 +244,7 @@ void Plan::find_parts(const Reading& reading, uint64_t done, Parts& parts, ReadC
     Part part{.begin = begin, .bytes = reading.bytes - begin};
     // The file goes with its last entry.
     if (found != files_.end() && files_.contains(reading.file)) {
-      find_part(found->second, reading.offset + begin, part, counts, after);
+      find_part(found->second, reading.offset + begin, reading.waits, part, counts, after);
     }
     Part* const last = parts.count != 0 ? &parts.part[parts.count - 1] : nullptr;
     if (part.slice == nullptr && last != nullptr && last->slice == nullptr &&
@@ -259,7 +259,7 @@ void Plan::find_parts(const Reading& reading, uint64_t done, Parts& parts, ReadC
 
 /// Cuts `part`, which begins at byte `at` of the file, to what lies together, and says where it
 /// lies.
-void Plan::find_part(File& file, uint64_t at, Part& part, ReadCounts& counts,
+void Plan::find_part(File& file, uint64_t at, bool waits, Part& part, ReadCounts& counts,
                      Aftermath& after) noexcept {
   Entry* const entry = find_entry(file, at);
   if (entry == nullptr) {
@@ -290,7 +290,7 @@ void Plan::find_part(File& file, uint64_t at, Part& part, ReadCounts& counts,
     return take(*entry, part.bytes, after);
   }
   counts.is_late = counts.is_late || slice.state == Slice::State::under_way;
-  slice.is_wanted = slice.is_wanted || slice.state == Slice::State::under_way;
+  slice.is_wanted = slice.is_wanted || (waits && slice.state == Slice::State::under_way);
   part.slice = &slice;
   ++entry->pins;
 }
@@ -476,6 +476,7 @@ bool Plan::hand_over(int fd, int64_t offset, uint64_t bytes, bool waits) noexcep
   if (!find_reading(fd, nullptr, bytes, offset, reading)) {
     return false;
   }
+  reading.waits = waits;
   unroll();
   ReadCounts counts;
   for (uint64_t done = 0; done < bytes;) {

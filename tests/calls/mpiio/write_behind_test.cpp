@@ -75,7 +75,7 @@ class WriteBehindTest : public testing::Test {
     stream::FileState state;
     EXPECT_EQ(stream::find_state(file_.fd(), state), 0);
     id_ = state.id;
-    return writers_.share(state.id, *stream_);
+    return writers_.share(state.id, *stream_, 8);
   }
   [[nodiscard]] std::vector<std::byte> read(uint64_t at, uint64_t bytes) const {
     std::vector<std::byte> found(bytes);
@@ -148,17 +148,6 @@ TEST_F(WriteBehindTest, AnErrorThatASettleMeetsIsKept) {
   EXPECT_EQ(writer_->take_error(), -EIO);
 }
 
-TEST_F(WriteBehindTest, AtomicModeTakesNothing) {
-  open({});
-  const std::vector<std::byte> data(4096, std::byte{7});
-  ASSERT_TRUE(writer_->take({0, 4096}, data.data()));
-  writer_->set_atomic(true);
-  EXPECT_EQ(read(0, 4096), data);
-  EXPECT_FALSE(writer_->take({0, 4096}, data.data()));
-  writer_->set_atomic(false);
-  EXPECT_TRUE(writer_->take({0, 4096}, data.data()));
-}
-
 TEST_F(WriteBehindTest, AFileHasOneWriterAndItsEndSettles) {
   open({});
   EXPECT_EQ(share(), writer_);
@@ -169,12 +158,32 @@ TEST_F(WriteBehindTest, AFileHasOneWriterAndItsEndSettles) {
   EXPECT_NE(share(), nullptr);
 }
 
+TEST_F(WriteBehindTest, ThereAreNoMoreThanAllowed) {
+  open({});
+  const test::TempFile other(4096);
+  stream::FileState state;
+  ASSERT_EQ(stream::find_state(other.fd(), state), 0);
+  EXPECT_EQ(writers_.share(state.id, *stream_, 1), nullptr);
+  EXPECT_NE(writers_.share(state.id, *stream_, 2), nullptr);
+}
+
+TEST_F(WriteBehindTest, ErrorsThatNobodyAskedForAreFound) {
+  test::FaultOptions wanted;
+  wanted.seed = 1;
+  wanted.no_space = 1;
+  open(wanted);
+  const std::vector<std::byte> data(4096, std::byte{7});
+  ASSERT_TRUE(writer_->take({0, 4096}, data.data()));
+  EXPECT_EQ(writers_.take_errors(), -ENOSPC);
+  EXPECT_EQ(writers_.take_errors(), 0);
+}
+
 TEST_F(WriteBehindTest, AFileThatIsNotOpenToWriteHasNone) {
   open({});
   const test::TempFile other(4096, O_RDONLY);
   stream::FileState state;
   ASSERT_EQ(stream::find_state(other.fd(), state), 0);
-  EXPECT_EQ(writers_.share(state.id, *stream_), nullptr);
+  EXPECT_EQ(writers_.share(state.id, *stream_, 8), nullptr);
 }
 
 }  // namespace
