@@ -5,11 +5,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-
 #include "base/clock.hpp"
 #include "driver.hpp"
-#include "options.hpp"
 #include "ioweave/ioweave.h"
+#include "options.hpp"
 
 namespace {
 
@@ -82,8 +81,7 @@ int run(int argc, char** argv) {
   app.add_flag("--direct", settings.direct, "open it with O_DIRECT");
   app.add("--bytes", settings.block_bytes, "of one read").positive();
   app.add("--rounds", settings.rounds).positive();
-  app.add("--seconds", settings.seconds, "per contender and round")
-      .positive();
+  app.add("--seconds", settings.seconds, "per contender and round").positive();
   app.parse(argc, argv);
   measure(settings);
   return 0;

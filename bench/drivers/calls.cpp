@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-
 #include "base/clock.hpp"
 #include "driver.hpp"
 #include "options.hpp"
@@ -71,9 +70,9 @@ int run(int argc, char** argv) {
   size_t bytes = 4096;
   bool direct = false;
   Options app("Calls of a size; prints the median over batches of nanoseconds per call");
-  app.add("--file", path, "of at least 64 times --block; pwrite overwrites its content")
-      .required();
+  app.add("--file", path, "of at least 64 times --block; pwrite overwrites its content").required();
   std::vector<std::string> names;
+  names.reserve(kCalls.size());
   for (const auto& [known, call] : kCalls) {
     names.push_back(known);
   }

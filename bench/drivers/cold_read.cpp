@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-
 #include "driver.hpp"
 #include "options.hpp"
 

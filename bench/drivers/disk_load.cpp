@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-
 #include "base/clock.hpp"
 #include "driver.hpp"
 #include "options.hpp"
@@ -69,9 +68,7 @@ int run(int argc, char** argv) {
   Settings settings;
   Options app("Loads a device with large sequential reads until it is told to end");
   std::string directory;
-  app.add("--directory", directory, "where its files are")
-      .required()
-      .existing_directory();
+  app.add("--directory", directory, "where its files are").required().existing_directory();
   app.add("--streams", settings.streams).between(1, 64);
   app.add("--file-bytes", settings.file_bytes, "of each file, whole pieces");
   app.add("--piece-bytes", settings.piece_bytes).between(4096, 1 << 30);

@@ -2,10 +2,9 @@
 // prefetching, and with write-behind by the given buffers and devices. So the harness has no
 // formula of its own, and bench/demo needs no Python package to ask.
 
-
 #include "driver.hpp"
-#include "options.hpp"
 #include "model/overlap.hpp"
+#include "options.hpp"
 
 namespace {
 

@@ -95,8 +95,7 @@ int run(int argc, char** argv) {
   app.add("--bytes", settings.block_bytes).between(512, 1 << 30);
   app.add("--seed", settings.seed);
   app.add("--window", settings.window, "requests at once").between(1, 4096);
-  app.add("--handles", settings.handles, "of the file, taken in turn")
-      .between(1, 1024);
+  app.add("--handles", settings.handles, "of the file, taken in turn").between(1, 1024);
   app.parse(argc, argv);
   check_mpi(MPI_Init(&argc, &argv), "MPI_Init");
   const int result = run_reads(settings);

@@ -5,10 +5,9 @@
 
 #include <liburing.h>
 
-
 #include "driver.hpp"
-#include "options.hpp"
 #include "ioweave/ioweave.h"
+#include "options.hpp"
 
 namespace {
 
@@ -141,8 +140,7 @@ int run(int argc, char** argv) {
   Options app("No-op requests through the service and on a bare ring, in turn");
   app.add("--depth", depth, "requests in flight").between(1, 4096);
   app.add("--rounds", rounds).positive();
-  app.add("--requests", requests, "per contender and round")
-      .between(4096, 1 << 30);
+  app.add("--requests", requests, "per contender and round").between(4096, 1 << 30);
   app.parse(argc, argv);
 
   ServiceNops service(depth);

@@ -73,9 +73,10 @@ Option Options::add_flag(const std::string& name, bool& value, const std::string
 Option Options::add_number(const std::string& name, std::unique_ptr<Integer> number,
                            const std::string& help) {
   Integer& to = *parser_->numbers.emplace_back(std::move(number));
-  const std::function<void(const int64_t&)> set = [&to, name](const int64_t& value) {
+  to.name = name;
+  const std::function<void(const int64_t&)> set = [&to](const int64_t& value) {
     if (!to.set(value)) {
-      throw CLI::ValidationError(name, std::to_string(value) + " is out of range");
+      throw CLI::ValidationError(to.name, std::to_string(value) + " is out of range");
     }
   };
   CLI::Option* const option = parser_->app.add_option_function<int64_t>(name, set, help);

@@ -61,6 +61,7 @@ class Options {
     /// False if it does not fit.
     virtual bool set(int64_t number) = 0;
     [[nodiscard]] virtual int64_t get() const = 0;
+    std::string name;  ///< of the option
   };
   template <std::integral Number>
   struct NumberInto final : Integer {

@@ -242,8 +242,8 @@ int run(int argc, char** argv) {
   Options app("Reads blocks of a file at random, in one of several ways, and computes on each");
   app.add("--how", settings.how, "a schedule of a plan is a way, too")
       .required()
-      .one_of({"plain", "fadvise", "readahead", "normal", "pp", "ppis", "weighted",
-                             "auto", "wrong", "loop"});
+      .one_of({"plain", "fadvise", "readahead", "normal", "pp", "ppis", "weighted", "auto", "wrong",
+               "loop"});
   app.add("--file", settings.file).required().existing_file();
   app.add("--reads", settings.reads).between(1, 1 << 20);
   app.add("--bytes", settings.block_bytes, "of a block").between(512, 1 << 30);

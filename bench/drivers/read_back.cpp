@@ -13,12 +13,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-
 #include "base/clock.hpp"
 #include "driver.hpp"
-#include "options.hpp"
 #include "ioweave/read_streams.hpp"
 #include "ioweave/spread.hpp"
+#include "options.hpp"
 #include "stream_work.hpp"
 
 namespace {
@@ -150,17 +149,13 @@ void measure(const Settings& settings) {
 int run(int argc, char** argv) {
   Settings settings;
   Options app("Reads the items of a spread, in one of several ways, and computes on each");
-  app.add("--how", settings.how)
-      .required()
-      .one_of({"plain", "cached", "stream"});
+  app.add("--how", settings.how).required().one_of({"plain", "cached", "stream"});
   app.add("--items", settings.items).positive();
-  app.add("--bytes", settings.item_bytes, "of an item; a multiple of 4096")
-      .between(4096, 1 << 30);
+  app.add("--bytes", settings.item_bytes, "of an item; a multiple of 4096").between(4096, 1 << 30);
   app.add("--work", settings.work, "of an item: what bench_streams --calibrate printed");
   app.add("--buffers", settings.buffers).between(1, 1024);
   std::vector<std::string> directories;
-  app.add("--directory", directories, "repeated: items lie in each in turn")
-      .required();
+  app.add("--directory", directories, "repeated: items lie in each in turn").required();
   app.add_flag("--read-only", settings.read_only, "compute nothing");
   app.add_flag("--verify", settings.verify, "compare what was read");
   app.parse(argc, argv);

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-
 #include "base/clock.hpp"
 #include "driver.hpp"
 #include "options.hpp"
@@ -211,16 +210,15 @@ int run(int argc, char** argv) {
   Options app("Computes items and writes each, in one of several ways");
   app.add("--how", settings.how).one_of(stream_contenders());
   app.add("--items", settings.items).positive();
-  app.add("--bytes", settings.item_bytes, "of an item; a multiple of 4096")
-      .between(4096, 1 << 30);
-  const Option time = app.add("--compute-ms", settings.compute_ms, "of an item; measured first")
-                   .not_negative();
-  app.add("--work", settings.work, "of an item, instead: what --calibrate printed")
-      .excludes(time);
+  app.add("--bytes", settings.item_bytes, "of an item; a multiple of 4096").between(4096, 1 << 30);
+  const Option time =
+      app.add("--compute-ms", settings.compute_ms, "of an item; measured first").not_negative();
+  app.add("--work", settings.work, "of an item, instead: what --calibrate printed").excludes(time);
   app.add("--buffers", settings.buffers).between(1, 1024);
   app.add("--directory", settings.directories, "repeated: items go to each in turn");
   app.add("--path", settings.path).one_of({"direct", "buffered"});
-  const Option each = app.add_flag("--file-each", settings.file_each, "each item has a file of its own");
+  const Option each =
+      app.add_flag("--file-each", settings.file_each, "each item has a file of its own");
   app.add_flag("--one-file", one_file, "in each directory (the default)").excludes(each);
   app.add_flag("--write-only", settings.write_only, "compute nothing");
   app.add("--alone", settings.alone, "compute so many items before and after, for alone_s");

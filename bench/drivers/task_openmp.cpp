@@ -7,11 +7,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-
 #include "base/clock.hpp"
 #include "driver.hpp"
-#include "options.hpp"
 #include "ioweave/openmp.h"
+#include "options.hpp"
 
 namespace {
 

@@ -18,8 +18,8 @@
 
 #include "base/clock.hpp"
 #include "driver.hpp"
-#include "options.hpp"
 #include "ioweave/tasks.h"
+#include "options.hpp"
 
 namespace {
 

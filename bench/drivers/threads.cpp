@@ -23,10 +23,9 @@
 #include <fcntl.h>
 #include <liburing.h>
 
-
 #include "driver.hpp"
-#include "options.hpp"
 #include "ioweave/ioweave.h"
+#include "options.hpp"
 
 namespace {
 
@@ -328,8 +327,7 @@ int run(int argc, char** argv) {
   app.add("--in-flight", settings.in_flight, "per thread").between(1, 1024);
   app.add("--bytes", settings.block_bytes, "of one read").positive();
   app.add("--rounds", settings.rounds).positive();
-  app.add("--seconds", settings.seconds, "per contender and round")
-      .positive();
+  app.add("--seconds", settings.seconds, "per contender and round").positive();
   app.parse(argc, argv);
 
   Race race(settings);

@@ -10,11 +10,10 @@
 
 #include <fcntl.h>
 
-
 #include "base/clock.hpp"
 #include "driver.hpp"
-#include "options.hpp"
 #include "ioweave/ioweave.h"
+#include "options.hpp"
 
 namespace {
 

@@ -615,8 +615,8 @@ void bind_plans(nb::module_& module) {
       "__init__",
       [](OpenPlan* self, nb::object service, int64_t budget_bytes, int64_t slice_bytes,
          uint32_t depth, std::string schedule, bool sole_writer) {
-        new (self) OpenPlan(std::move(service), {budget_bytes, slice_bytes, depth,
-                                                 std::move(schedule), sole_writer});
+        new (self) OpenPlan(std::move(service),
+                            {budget_bytes, slice_bytes, depth, std::move(schedule), sole_writer});
       },
       nb::arg("service"), nb::kw_only(), nb::arg("budget_bytes") = 0, nb::arg("slice_bytes") = 0,
       nb::arg("depth") = 0, nb::arg("schedule") = "auto", nb::arg("sole_writer") = false);

@@ -35,7 +35,6 @@ struct ElfDynamic {
 enum class Imports : uint8_t { leave_out, read };
 
 /// Returns an empty result if the file is not for this machine, or has no dynamic section.
-[[nodiscard]] ElfDynamic read_elf_dynamic(const std::string& path,
-                                          Imports imports = Imports::read);
+[[nodiscard]] ElfDynamic read_elf_dynamic(const std::string& path, Imports imports = Imports::read);
 
 }  // namespace ioweave::cli

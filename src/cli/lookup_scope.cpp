@@ -76,7 +76,8 @@ std::vector<std::pair<std::string, std::string>> read_cache(const std::string& f
 class Loader {
  public:
   Loader(const std::string& program, const LoaderVariables& variables, Imports imports)
-      : imports_(imports), library_path_(split(variables.library_path, ":;")),
+      : imports_(imports),
+        library_path_(split(variables.library_path, ":;")),
         cache_(read_cache(variables.cache)) {
     scope_.push_back({program, program, read_elf_dynamic(program, imports_), 0});
   }

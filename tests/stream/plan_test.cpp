@@ -950,7 +950,11 @@ TEST_P(PlanUnderFaults, ThreadsReadAtTheSameTime) {
 class RandomUser {
  public:
   RandomUser(Plan& plan, int fd, uint64_t begin, uint64_t bytes, uint64_t whole, uint64_t seed)
-      : plan_(plan), fd_(fd), begin_(begin), whole_(whole), model_(pattern(begin, bytes)),
+      : plan_(plan),
+        fd_(fd),
+        begin_(begin),
+        whole_(whole),
+        model_(pattern(begin, bytes)),
         random_(seed) {}
 
   /// What was wrong first, or nothing.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <dlfcn.h>
+
 #include <link.h>
 
 namespace ioweave::calls {
@@ -29,8 +30,7 @@ void* find_another() {
       },
       &names);
   for (const std::string& name : names) {
-    void* const library =
-        name.empty() ? nullptr : ::dlopen(name.c_str(), RTLD_NOLOAD | RTLD_LAZY);
+    void* const library = name.empty() ? nullptr : ::dlopen(name.c_str(), RTLD_NOLOAD | RTLD_LAZY);
     const void* const found = library != nullptr ? ::dlsym(library, "PMPI_File_open") : nullptr;
     if (found != nullptr && !is_ours(found)) {
       return library;
@@ -86,10 +86,10 @@ RealMpi find_tool() noexcept {
   RealMpi tool;
   bool is_ours = false;
   void* const mpi = find_library(is_ours);
-#define IOWEAVE_MPI_FIND(name, parameters, arguments)                                     \
-  if (void* const next = ::dlsym(RTLD_NEXT, "MPI_" #name);                                \
-      mpi != RTLD_NEXT && next != ::dlsym(mpi, "MPI_" #name)) {                           \
-    tool.name = reinterpret_cast<decltype(tool.name)>(next);                              \
+#define IOWEAVE_MPI_FIND(name, parameters, arguments)           \
+  if (void* const next = ::dlsym(RTLD_NEXT, "MPI_" #name);      \
+      mpi != RTLD_NEXT && next != ::dlsym(mpi, "MPI_" #name)) { \
+    tool.name = reinterpret_cast<decltype(tool.name)>(next);    \
   }
   IOWEAVE_MPI_WRAPPED(IOWEAVE_MPI_FIND)
 #undef IOWEAVE_MPI_FIND

@@ -37,9 +37,8 @@ enum class LeftAlone : uint8_t {
   count,
 };
 inline constexpr std::array<std::string_view, static_cast<size_t>(LeftAlone::count)>
-    kLeftAloneNames{"write_only",     "sequential", "not_regular", "in_memory",
-                    "other_machines", "not_opened", "view",        "shared_position",
-                    "write"};
+    kLeftAloneNames{"write_only", "sequential", "not_regular",     "in_memory", "other_machines",
+                    "not_opened", "view",       "shared_position", "write"};
 
 struct MpiioCounts {
   std::atomic<uint64_t> files{0};
@@ -90,9 +89,7 @@ class Session final : private PlanKeeper {
   void settle_all() noexcept { writers_.settle_all(); }
   /// Before the process ends: settles all, and prints an error that no call can tell any more.
   void end_writes() noexcept;
-  [[nodiscard]] bool writes_behind() const noexcept {
-    return settings_.write_behind_bytes != 0;
-  }
+  [[nodiscard]] bool writes_behind() const noexcept { return settings_.write_behind_bytes != 0; }
 
   /// For a read, write or the like of the program's; null while nothing has been read ahead.
   [[nodiscard]] stream::Plan* plan() const noexcept {
@@ -126,7 +123,7 @@ class Session final : private PlanKeeper {
   const ReportFile report_;
   static std::atomic<Session*> only_;
   const uint32_t born_;
-  const uint32_t most_open_;            ///< descriptors of files that are read ahead
+  const uint32_t most_open_;  ///< descriptors of files that are read ahead
   std::atomic<uint32_t> open_files_{0};
   MpiioCounts counts_;
 

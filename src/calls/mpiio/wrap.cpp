@@ -199,21 +199,21 @@ void note_view(MPI_File handle, MPI_Offset offset, TypeWord etype, TypeWord file
   file->set_view(std::move(view));
 }
 
-/// A function that is exported by both of its names. By the one that programs use it may be a tool's
-/// first.
-#define IOWEAVE_MPI_WRAP(name, parameters, arguments)                                              \
-  extern "C"                                                                                       \
-      __attribute__((visibility("default"))) int wrapped_P##name parameters __asm__("PMPI_" #name); \
-  extern "C"                                                                                       \
-      __attribute__((visibility("default"))) int wrapped_##name parameters __asm__("MPI_" #name);  \
-  extern "C" int wrapped_##name parameters {                                                       \
-    const auto tool = tool_mpi().name;                                                             \
-    return tool != nullptr ? tool arguments : wrapped_P##name arguments;                           \
-  }                                                                                                \
+/// A function that is exported by both of its names. By the one that programs use it may be a
+/// tool's first.
+#define IOWEAVE_MPI_WRAP(name, parameters, arguments)                                             \
+  extern "C" __attribute__((visibility("default"))) int wrapped_P##name parameters __asm__(       \
+      "PMPI_" #name);                                                                             \
+  extern "C"                                                                                      \
+      __attribute__((visibility("default"))) int wrapped_##name parameters __asm__("MPI_" #name); \
+  extern "C" int wrapped_##name parameters {                                                      \
+    const auto tool = tool_mpi().name;                                                            \
+    return tool != nullptr ? tool arguments : wrapped_P##name arguments;                          \
+  }                                                                                               \
   extern "C" int wrapped_P##name parameters
 
 #define IOWEAVE_MPI_NOTE(name, parameters, arguments, where, waits) \
-  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                              \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                   \
     const Read read(file, where, count, type, waits);               \
     return real_mpi().name arguments;                               \
   }
@@ -226,16 +226,16 @@ void note_view(MPI_File handle, MPI_Offset offset, TypeWord etype, TypeWord file
 #define IOWEAVE_MPI_WRAP_BEGIN(name, parameters, arguments) \
   IOWEAVE_MPI_NOTE(name, parameters, arguments, std::nullopt, false)
 #define IOWEAVE_MPI_WRAP_SHARED_READ(name, parameters, arguments) \
-  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                            \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                 \
     if (Session* const session = Session::get()) {                \
       session->counts().leave_alone(LeftAlone::shared_position);  \
     }                                                             \
-    const OtherTransfer transfer(file);                                 \
+    const OtherTransfer transfer(file);                           \
     return real_mpi().name arguments;                             \
   }
 #define IOWEAVE_MPI_WRAP_WRITE(name, parameters, arguments) \
-  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                      \
-    const OtherTransfer transfer(file);                           \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {           \
+    const OtherTransfer transfer(file);                     \
     return real_mpi().name arguments;                       \
   }
 
@@ -248,7 +248,7 @@ void note_view(MPI_File handle, MPI_Offset offset, TypeWord etype, TypeWord file
     return real_mpi().name arguments;                              \
   }
 #define IOWEAVE_MPI_WRAP_LOOK(name, parameters, arguments) \
-  IOWEAVE_MPI_WRAP(name, parameters, arguments) {                     \
+  IOWEAVE_MPI_WRAP(name, parameters, arguments) {          \
     settle(file);                                          \
     return real_mpi().name arguments;                      \
   }
@@ -275,7 +275,8 @@ IOWEAVE_MPI_WRAP(File_seek_shared, (MPI_File file, MPI_Offset offset, int whence
   Session* const session = Session::get();
   if (whence == MPI_SEEK_END && session != nullptr && session->writes_behind()) {
     settle(file);
-    // One rank looks for the end for all: not before all have settled. MPIs leave this call together.
+    // One rank looks for the end for all: not before all have settled. MPIs leave this call
+    // together.
     static_cast<void>(real_mpi().File_seek_shared(file, 0, MPI_SEEK_SET));
   }
   return real_mpi().File_seek_shared(file, offset, whence);

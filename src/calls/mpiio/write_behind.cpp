@@ -6,9 +6,10 @@
 #include <new>
 #include <string>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
+
+#include <dirent.h>
 
 namespace ioweave::calls {
 namespace {
@@ -104,8 +105,8 @@ int WriteBehind::take_error() noexcept {
   return error;
 }
 
-std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id,
-                                            stream::WriteStream& stream, size_t most) {
+std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id, stream::WriteStream& stream,
+                                            size_t most) {
   const std::lock_guard guard(lock_);
   std::erase_if(writers_, [](const auto& writer) { return writer.second.expired(); });
   if (const auto found = writers_.find(id); found != writers_.end()) {

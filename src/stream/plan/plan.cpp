@@ -362,8 +362,8 @@ void Plan::add_read(const Source& source) {
   stats_.planned_bytes += source.bytes;
   for (uint64_t done = 0; done < source.bytes;) {
     const uint64_t bytes = std::min(most, source.bytes - done);
-    enter_planned(
-        new_entry(source.file, source.fd, source.offset + done, bytes, next_number_++), false);
+    enter_planned(new_entry(source.file, source.fd, source.offset + done, bytes, next_number_++),
+                  false);
     done += bytes;
   }
 }
@@ -621,8 +621,7 @@ bool Plan::may_advise(const Entry& entry) const noexcept {
 /// forgotten.
 void Plan::defer_passed(Aftermath& after) noexcept {
   for (Entry* entry = planned_.entries.first();
-       entry != nullptr &&
-       entry->number + kPatience + 2 * begun_count_ < furthest_taken_.back();
+       entry != nullptr && entry->number + kPatience + 2 * begun_count_ < furthest_taken_.back();
        entry = planned_.entries.first()) {
     leave_planned(*entry);
     entry->has_passed = true;

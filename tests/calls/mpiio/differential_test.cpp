@@ -109,8 +109,8 @@ TEST_P(MpiioDifferential, ReadsTheSame) {
     bool is_steady = true;
     for (int i = 0; i < 3 && !is_same && is_steady; ++i) {
       // Writes are made behind the program by every second seed.
-      other = program.outcome(words(report) +
-                              (seed % 2 == 0 ? " IOWEAVE_MPIIO_WRITE_BEHIND=1M" : ""));
+      other =
+          program.outcome(words(report) + (seed % 2 == 0 ? " IOWEAVE_MPIIO_WRITE_BEHIND=1M" : ""));
       is_same = plain == other;
       is_steady = is_same || program.outcome("") == plain;
     }
@@ -133,9 +133,8 @@ TEST_P(MpiioDifferential, ReadsTheSame) {
 TEST_P(MpiioDifferential, ProgramsThatAbortEnd) {
   const TempDir dir;
   const std::string missing = dir.path() + "/there/is/no/such/folder";
-  const ShellResult ended =
-      run_in_shell(mpirun(2, environment(), words(dir.file("report"))) +
-                   IOWEAVE_MPI_PROGRAM + " " + missing + " 1 1");
+  const ShellResult ended = run_in_shell(mpirun(2, environment(), words(dir.file("report"))) +
+                                         IOWEAVE_MPI_PROGRAM + " " + missing + " 1 1");
   EXPECT_GT(ended.exit_code, 0) << ended.text;
   EXPECT_NE(ended.exit_code, kTimedOut);
 }

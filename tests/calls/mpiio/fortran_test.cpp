@@ -1,6 +1,6 @@
-// A Fortran program (fortran_program.F90) by each of Fortran's interfaces to MPI, without the library
-// and with it, by two ranks: what its calls return and read must be the same, and the library must
-// have seen its reads.
+// A Fortran program (fortran_program.F90) by each of Fortran's interfaces to MPI, without the
+// library and with it, by two ranks: what its calls return and read must be the same, and the
+// library must have seen its reads.
 
 #include <string>
 #include <tuple>
@@ -17,8 +17,8 @@ namespace {
 std::string run_fortran(const std::string& program, const std::string& part,
                         const std::string& words) {
   const TempDir dir;
-  const ShellResult ended = run_in_shell(mpirun(2, choose_part(part), words) + program + " " +
-                                         dir.path());
+  const ShellResult ended =
+      run_in_shell(mpirun(2, choose_part(part), words) + program + " " + dir.path());
   EXPECT_EQ(ended.exit_code, 0) << ended.text;
   return content(dir.file("log.0")) + "rank 1\n" + content(dir.file("log.1"));
 }

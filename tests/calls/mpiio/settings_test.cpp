@@ -14,7 +14,8 @@ using testing::HasSubstr;
 class MpiioSettingsTest : public testing::Test {
  protected:
   ~MpiioSettingsTest() override {
-    for (const char* const name : {"SCHEDULE", "BUDGET", "DEPTH", "EAGER", "WRITE_BEHIND", "REPORT"}) {
+    for (const char* const name :
+         {"SCHEDULE", "BUDGET", "DEPTH", "EAGER", "WRITE_BEHIND", "REPORT"}) {
       ::unsetenv((std::string("IOWEAVE_MPIIO_") + name).c_str());
     }
   }

@@ -111,8 +111,8 @@ TEST_F(WriteBehindTest, WritesAreMadeInTheProgramsOrder) {
       const uint64_t at = random() % ((1 << 20) - 100'000);
       const uint64_t bytes = 1 + random() % (step % 4 == 0 ? 100'000 : 3000);
       const std::vector<std::byte> data(bytes, static_cast<std::byte>(random()));
-      ASSERT_TRUE(writer_->take({static_cast<int64_t>(at), static_cast<int64_t>(bytes)},
-                                data.data()));
+      ASSERT_TRUE(
+          writer_->take({static_cast<int64_t>(at), static_cast<int64_t>(bytes)}, data.data()));
       std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(at));
       if (step % 50 == 49) {
         step % 100 == 99 ? writers_.settle_all() : writers_.settle(id_);
