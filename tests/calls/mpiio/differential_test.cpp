@@ -139,6 +139,24 @@ TEST_P(MpiioDifferential, ProgramsThatAbortEnd) {
   EXPECT_NE(ended.exit_code, kTimedOut);
 }
 
+/// A profiling tool sees what the program calls, whether it stands before the library or behind it.
+TEST(MpiioTools, SeeTheProgramsCalls) {
+  const std::string library = IOWEAVE_MPIIO_LIBRARY;
+  const std::string tool = IOWEAVE_MPI_TOOL;
+  for (const std::string& preloaded : {library + ":" + tool, tool + ":" + library}) {
+    const TempDir dir;
+    const std::string report = dir.file("report");
+    const std::string words =
+        "LD_PRELOAD=" + preloaded + " TOOL_REPORT=" + report + " IOWEAVE_MPIIO_REPORT=" + report;
+    const ShellResult ended =
+        run_in_shell(mpirun(2, "", words) + IOWEAVE_MPI_PROGRAM + " " + dir.path() + " 3 3");
+    ASSERT_EQ(ended.exit_code, 0) << ended.text;
+    const std::string lines = content(report);
+    EXPECT_GT(reported(lines, "tool_reads"), 0u) << lines;
+    EXPECT_GE(reported(lines, "reads"), reported(lines, "tool_reads")) << lines;
+  }
+}
+
 std::string name_of(const testing::TestParamInfo<MpiioDifferential::ParamType>& param) {
   const std::string part = std::get<0>(param.param);
   return (part.empty() ? "mpich" : part) + "_" + std::get<1>(param.param);
