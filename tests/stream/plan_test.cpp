@@ -830,11 +830,7 @@ INSTANTIATE_TEST_SUITE_P(, PlanUnderFaults,
                                                               engine::Kind::uring),
                                             ::testing::Range<uint64_t>(1, 4)));
 
-/// Random plans, reads, writes and changes by others, beside errors of reads ahead: every read
-/// returns what the file holds.
-TEST_P(PlanUnderFaults, ReadsReturnWhatTheFileHolds) {
-  const auto [schedule, engine, seed] = GetParam();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+test::FaultOptions all_faults(iow_plan_schedule schedule, uint64_t seed) {
   test::FaultOptions wanted;
   wanted.seed = seed;
   wanted.short_transfer = 0.1;
@@ -843,6 +839,15 @@ TEST_P(PlanUnderFaults, ReadsReturnWhatTheFileHolds) {
   wanted.io_error = schedule == IOW_PLAN_WEIGHTED ? 0 : 0.1;  // own reads meet them there, too
   wanted.delay = 0.3;
   wanted.reorder = true;
+  return wanted;
+}
+
+/// Random plans, reads, writes and changes by others, beside errors of reads ahead: every read
+/// returns what the file holds.
+TEST_P(PlanUnderFaults, ReadsReturnWhatTheFileHolds) {
+  const auto [schedule, engine, seed] = GetParam();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  const test::FaultOptions wanted = all_faults(schedule, seed);
   PlanOptions options = small_plan(schedule);
   options.budget_bytes = 512 << 10;
   options.depth = seed % 2 == 0 ? 32 : 0;  // so that the kernel is advised of small ones
@@ -1069,14 +1074,7 @@ class RandomUser {
 TEST_P(PlanUnderFaults, ThreadsOfOnePlanDisturbNobody) {
   const auto [schedule, engine, seed] = GetParam();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  test::FaultOptions wanted;
-  wanted.seed = seed;
-  wanted.short_transfer = 0.1;
-  wanted.interrupted = 0.05;
-  wanted.again = 0.05;
-  wanted.io_error = schedule == IOW_PLAN_WEIGHTED ? 0 : 0.1;
-  wanted.delay = 0.3;
-  wanted.reorder = true;
+  const test::FaultOptions wanted = all_faults(schedule, seed);
   constexpr uint64_t kPart = 512 << 10;
   constexpr uint64_t kUsers = 4;
   const TempFile& file = add_file(kUsers * kPart);

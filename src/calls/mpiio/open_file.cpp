@@ -25,12 +25,12 @@ constexpr uint64_t kCachedBytesPerNs = 1;
 
 }  // namespace
 
-Descriptor open_known(const NamedFile& file, int access) noexcept {
+Descriptor open_known(const NamedFile& file) noexcept {
   // What has the name now may be one that waits for somebody who writes.
-  Descriptor fd(::open(file.path.c_str(), access | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  Descriptor fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   stream::FileState state;
   if (!fd.is_open() || stream::find_state(fd.get(), state) != 0 || state.id != file.id ||
-      ::fcntl(fd.get(), F_SETFL, access) != 0) {
+      ::fcntl(fd.get(), F_SETFL, O_RDONLY) != 0) {
     return Descriptor();
   }
   return fd;

@@ -25,8 +25,8 @@ struct NamedFile {
   stream::FileId id;
 };
 
-/// Opens the file, if its name still is that of this one; otherwise there is no descriptor.
-[[nodiscard]] Descriptor open_known(const NamedFile& file, int access) noexcept;
+/// Opens the file to read, if its name still is that of this one; otherwise there is no descriptor.
+[[nodiscard]] Descriptor open_known(const NamedFile& file) noexcept;
 
 /// Who has the plan of the process.
 class PlanKeeper {

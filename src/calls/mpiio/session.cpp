@@ -228,7 +228,7 @@ Descriptor Session::open_file(const NamedFile& file) noexcept {
     note_closed();
     return Descriptor();
   }
-  Descriptor fd = open_known(file, O_RDONLY);
+  Descriptor fd = open_known(file);
   if (!fd.is_open()) {
     note_closed();
     counts_.leave_alone(LeftAlone::not_opened);
@@ -236,43 +236,45 @@ Descriptor Session::open_file(const NamedFile& file) noexcept {
   return fd;
 }
 
+Session::Tracked* Session::look_up(MPI_File file) noexcept {
+  const auto found = files_.find(file);
+  return found != files_.end() ? &found->second : nullptr;
+}
+
 std::shared_ptr<OpenFile> Session::find(MPI_File file) noexcept {
   const std::lock_guard guard(lock_);
-  const auto found = files_.find(file);
-  return found != files_.end() ? found->second.file : nullptr;
+  const Tracked* const tracked = look_up(file);
+  return tracked != nullptr ? tracked->file : nullptr;
 }
 
 Session::Left Session::leave(MPI_File file) noexcept {
   Left left;
   {
     const std::lock_guard guard(lock_);
-    const auto found = files_.find(file);
-    if (found == files_.end()) {
-      return left;
+    if (Tracked* const tracked = look_up(file)) {
+      left.tracked = std::move(*tracked);
+      files_.erase(file);
     }
-    left.file = std::move(found->second.file);
-    left.writer = std::move(found->second.writer);
-    files_.erase(found);
   }
-  left.error = left.writer != nullptr ? left.writer->take_error() : 0;
+  left.error = left.tracked.writer != nullptr ? left.tracked.writer->take_error() : 0;
   return left;
 }
 
-std::shared_ptr<WriteBehind> Session::find_writer(MPI_File file) noexcept {
+Session::Tracked Session::find_to_write(MPI_File file) noexcept {
   if (!writers_.has_any()) {
-    return nullptr;
+    return {};
   }
   const std::lock_guard guard(lock_);
-  const auto found = files_.find(file);
-  return found != files_.end() && !found->second.is_atomic ? found->second.writer : nullptr;
+  const Tracked* const tracked = look_up(file);
+  return tracked != nullptr && !tracked->is_atomic ? *tracked : Tracked{};
 }
 
 int Session::take_error(MPI_File file) noexcept {
   std::shared_ptr<WriteBehind> writer;
   if (writers_.has_any()) {
     const std::lock_guard guard(lock_);
-    const auto found = files_.find(file);
-    writer = found != files_.end() ? found->second.writer : nullptr;
+    const Tracked* const tracked = look_up(file);
+    writer = tracked != nullptr ? tracked->writer : nullptr;
   }
   return writer != nullptr ? writer->take_error() : 0;
 }
@@ -280,8 +282,8 @@ int Session::take_error(MPI_File file) noexcept {
 void Session::set_atomic(MPI_File file, bool is_atomic) noexcept {
   settle(file);
   const std::lock_guard guard(lock_);
-  if (const auto found = files_.find(file); found != files_.end()) {
-    found->second.is_atomic = is_atomic;
+  if (Tracked* const tracked = look_up(file)) {
+    tracked->is_atomic = is_atomic;
   }
 }
 
@@ -305,8 +307,8 @@ void Session::settle(MPI_File file) noexcept {
   std::optional<stream::FileId> id;
   {
     const std::lock_guard guard(lock_);
-    if (const auto found = files_.find(file); found != files_.end()) {
-      id = found->second.id;
+    if (const Tracked* const tracked = look_up(file)) {
+      id = tracked->id;
     }
   }
   if (id.has_value()) {

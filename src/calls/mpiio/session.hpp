@@ -55,6 +55,14 @@ struct MpiioCounts {
 /// Thread-safe. Never destroyed: a program may read to its very end.
 class Session final : private PlanKeeper {
  public:
+  /// A file as a handle knows it.
+  struct Tracked {
+    stream::FileId id;
+    std::shared_ptr<OpenFile> file;       ///< null: nothing is read ahead of it
+    std::shared_ptr<WriteBehind> writer;  ///< null: what is written is written at once
+    bool is_atomic = false;
+  };
+
   /// Opened at the first call. Null where nothing is to be done: without memory, in a forked child,
   /// in a program with other privileges than its user's.
   [[nodiscard]] static Session* get() noexcept;
@@ -68,8 +76,7 @@ class Session final : private PlanKeeper {
   /// What is left of a file. Its end closes descriptors, which takes all locks of fcntl(2) on the
   /// file from the process, so it has to come behind MPI's own end.
   struct Left {
-    std::shared_ptr<OpenFile> file;
-    std::shared_ptr<WriteBehind> writer;
+    Tracked tracked;
     int error = 0;  ///< -errno of a write behind the program that failed
   };
   [[nodiscard]] Left leave(MPI_File file) noexcept;
@@ -78,8 +85,8 @@ class Session final : private PlanKeeper {
 
   // Writes behind the program.
 
-  /// Null where there are none of this file.
-  [[nodiscard]] std::shared_ptr<WriteBehind> find_writer(MPI_File file) noexcept;
+  /// Of a handle whose writes may be left to a writer; otherwise without one.
+  [[nodiscard]] Tracked find_to_write(MPI_File file) noexcept;
   /// Settles the file. Returns 0, or -errno of a write of it that failed, once.
   [[nodiscard]] int take_error(MPI_File file) noexcept;
   /// In atomic mode nothing that is written by this handle waits.
@@ -98,15 +105,8 @@ class Session final : private PlanKeeper {
   [[nodiscard]] MpiioCounts& counts() noexcept { return counts_; }
 
  private:
-  /// A file as a handle knows it.
-  struct Tracked {
-    stream::FileId id;
-    std::shared_ptr<OpenFile> file;       ///< null: nothing is read ahead of it
-    std::shared_ptr<WriteBehind> writer;  ///< null: what is written is written at once
-    bool is_atomic = false;
-  };
-
   Session();
+  [[nodiscard]] Tracked* look_up(MPI_File file) noexcept;  // under the lock of the files
   [[nodiscard]] Session* unless_inherited() noexcept {
     return born_ == service::fork_generation() ? this : nullptr;
   }

@@ -138,20 +138,22 @@ bool write_behind(MPI_File handle, MPI_Offset offset, const void* buffer, MPI_Co
     return false;
   }
   const auto type = static_cast<MPI_Datatype>(word);
-  const auto writer = session->find_writer(handle);
-  const auto file = session->find(handle);
+  const Session::Tracked tracked = session->find_to_write(handle);
+  if (tracked.writer == nullptr) {
+    return false;
+  }
   const auto moved = find_moved(handle, offset, count, type);
-  if (writer == nullptr || file == nullptr || !moved.has_value()) {
+  if (!moved.has_value()) {
     return false;
   }
   const auto range = is_plain(type, static_cast<MPI_Count>(moved->bytes) / count)
-                         ? file->find_written(moved->offset, moved->bytes)
+                         ? tracked.file->find_written(moved->offset, moved->bytes)
                          : std::nullopt;
   if (!range.has_value() || range->offset > INT64_MAX - range->bytes) {
     session->counts().leave_alone(LeftAlone::write);
     return false;
   }
-  if (!writer->take(*range, buffer)) {
+  if (!tracked.writer->take(*range, buffer)) {
     return false;
   }
   session->counts().behind_writes.fetch_add(1, std::memory_order_relaxed);

@@ -47,7 +47,7 @@ class OpenFileTest : public testing::Test, public calls::PlanKeeper {
   stream::Plan* open_plan() noexcept override { return plan_.get(); }
   Descriptor open_file(const calls::NamedFile& file) noexcept override {
     ++opened_;
-    return may_open_ ? calls::open_known(file, O_RDONLY) : Descriptor();
+    return may_open_ ? calls::open_known(file) : Descriptor();
   }
   void note_closed() noexcept override { --opened_; }
   [[nodiscard]] iow_plan_stats stats() const { return plan_->statistics(); }
