@@ -36,10 +36,32 @@ TEST(DepthTrial, StaysAtOneWhereTwoSlowEachOtherDown) {
   EXPECT_NEAR(trial.gain_of_two(), 0.75, 0.02);
 }
 
+/// What a device serves in 20 ms is spare, at most 16 slices, and never less than the depth.
+TEST(DepthTrial, SpareSlicesKeepADeviceAtWorkThatSharesItsBandwidth) {
+  struct Case {
+    double bytes_per_ns;
+    uint32_t depth;
+  };
+  for (const Case& each : {Case{0.02, 2}, Case{0.2, 4}, Case{0.4, 8}, Case{4, 16}}) {
+    DepthTrial trial(0);
+    trial.limit(2);
+    drive(trial, [&](uint32_t) { return each.bytes_per_ns; });
+    EXPECT_EQ(trial.depth(), 2u);
+    EXPECT_EQ(trial.depth_with_spare(), each.depth) << each.bytes_per_ns;
+  }
+}
+
+TEST(DepthTrial, NoSpareSlicesWhereTwoSlowEachOtherDown) {
+  DepthTrial trial(0);
+  drive(trial, [](uint32_t depth) { return depth == 1 ? 0.4 : 0.3; });
+  EXPECT_EQ(trial.depth_with_spare(), 1u);
+}
+
 TEST(DepthTrial, FollowsADeviceOfLatencyToItsLimit) {
   DepthTrial trial(0);
   drive(trial, [](uint32_t depth) { return 0.01 * std::min(depth, 32u); });
   EXPECT_EQ(trial.depth(), 32u);
+  EXPECT_EQ(trial.depth_with_spare(), 32u);
   EXPECT_NEAR(trial.gain_of_two(), 2, 0.05);
 }
 
@@ -93,6 +115,7 @@ TEST(DepthTrial, AGivenDepthIsKept) {
     trial.note_end(kSlice, now * 1000);
   }
   EXPECT_EQ(trial.depth(), 7u);
+  EXPECT_EQ(trial.depth_with_spare(), 7u);
   EXPECT_EQ(trial.gain_of_two(), 0);
 }
 

@@ -8,6 +8,10 @@
 // while one ends and another begins, and compares them with one: they stay unless they slow each
 // other down. From there on the depth doubles while that brings at least a tenth, and grows
 // fourfold where the last step brought nearly all that it could; the last depth that did stays.
+//
+// Such a depth is the least that keeps the device at work while ends are noticed at once. On a
+// machine whose processors compute, whoever notices them may get one late, by a time slice of the
+// kernel's scheduler or more: spare slices keep the device at work until then.
 
 #include <cstdint>
 
@@ -23,6 +27,10 @@ class DepthTrial {
       : depth_(fixed != 0 ? fixed : 2), is_settled_(fixed != 0) {}
 
   [[nodiscard]] uint32_t depth() const noexcept { return depth_; }
+  /// The same with spare slices, where nobody minds to wait for them.
+  [[nodiscard]] uint32_t depth_with_spare() const noexcept {
+    return depth_ > spare_depth_ ? depth_ : spare_depth_;
+  }
   [[nodiscard]] bool is_settled() const noexcept { return is_settled_; }
   /// Throughput with two slices at once over that with one; 0 while it is unknown.
   [[nodiscard]] double gain_of_two() const noexcept { return gain_of_two_; }
@@ -58,7 +66,11 @@ class DepthTrial {
     if (counted % depth_ != 0 || !is_enough || passed_ns == 0) {
       return;
     }
-    judge(static_cast<double>(bytes_) / static_cast<double>(now_ns - begin_ns_));
+    judge(static_cast<double>(bytes_) / static_cast<double>(passed_ns));
+    if (is_settled_ && depth_ > 1) {
+      const uint64_t served = (counted * kLateNs + passed_ns - 1) / passed_ns;
+      spare_depth_ = served < kMostWithSpare ? static_cast<uint32_t>(served) : kMostWithSpare;
+    }
     ends_ = 0;
   }
 
@@ -69,6 +81,8 @@ class DepthTrial {
   static constexpr double kWorthIt = 1.1;
   static constexpr double kNoWorse = 0.95;
   static constexpr double kNearlyAll = 0.8;  ///< of what a step could bring
+  static constexpr uint64_t kLateNs = 20'000'000;
+  static constexpr uint32_t kMostWithSpare = 16;
 
   void judge(double throughput) noexcept {
     if (throughput_ == 0) {  // of two
@@ -102,6 +116,7 @@ class DepthTrial {
   uint32_t most_ = kMost;
   uint32_t step_ = 1;  ///< by which it grew last
   bool is_settled_;
+  uint32_t spare_depth_ = 0;
   uint32_t ends_ = 0;      ///< in this epoch, those that do not count included
   uint64_t begin_ns_ = 0;  ///< the last end that did not count
   uint64_t bytes_ = 0;     ///< since then

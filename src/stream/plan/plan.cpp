@@ -206,7 +206,7 @@ void Plan::drop_all() noexcept {
 iow_plan_stats Plan::statistics() const noexcept {
   const std::lock_guard guard(lock_);
   iow_plan_stats stats = stats_;
-  stats.depth = trial_.depth();
+  stats.depth = depth();
   stats.schedule = schedule_;
   stats.gain_of_two = trial_.gain_of_two();
   stats.is_settled = trial_.is_settled() ? 1 : 0;
@@ -404,7 +404,7 @@ void Plan::drive() noexcept {
       fresh = choose_entry(after);
       if (slices.empty() && fresh == nullptr && !std::exchange(drive_again_, false)) {
         is_driving_ = false;
-        if (under_way_ < trial_.depth()) {
+        if (under_way_ < depth()) {
           trial_.interrupt();
         }
         return;
@@ -420,7 +420,7 @@ void Plan::drive() noexcept {
 
 /// The slices that come next, of the entry that was begun last.
 void Plan::take_slices(LinkedList<Slice>& slices) noexcept {
-  while (current_ != nullptr && under_way_ < trial_.depth() && !is_closed_ && is_followed()) {
+  while (current_ != nullptr && under_way_ < depth() && !is_closed_ && is_followed()) {
     Entry& entry = *current_;
     while (entry.next_slice < entry.slices.size() &&
            entry.slices[entry.next_slice].state != Slice::State::waiting) {
@@ -566,7 +566,7 @@ Entry* Plan::choose_entry(Aftermath& after) noexcept {
   defer_passed(after);
   Waiting& waiting = planned_.count != 0 ? planned_ : passed_;
   Entry* const entry = waiting.entries.first();
-  if (entry == nullptr || current_ != nullptr || under_way_ >= trial_.depth() || is_closed_ ||
+  if (entry == nullptr || current_ != nullptr || under_way_ >= depth() || is_closed_ ||
       !is_followed() || (not_before_ns_ != 0 && now_ns() < not_before_ns_)) {
     return nullptr;
   }
@@ -611,10 +611,15 @@ bool Plan::is_followed() const noexcept {
   return strays_ <= std::max(kMostStrays, 4 * most_strays_);
 }
 
+/// Slices at once. Spare ones would be in the way of reads that were not planned.
+uint32_t Plan::depth() const noexcept {
+  return strays_ == 0 && most_strays_ == 0 ? trial_.depth_with_spare() : trial_.depth();
+}
+
 /// Whether the kernel can read it ahead with less work than slices would be.
 bool Plan::may_advise(const Entry& entry) const noexcept {
   return schedule_ == IOW_PLAN_PP && trial_.is_settled() && entry.bytes <= kMostAdvisedBytes &&
-         unmarked_ + 1 < trial_.depth() / kMarkers;
+         unmarked_ + 1 < depth() / kMarkers;
 }
 
 /// Puts entries that the program seems to have passed by behind all others. Too many of them are

@@ -216,6 +216,7 @@ class Plan {
   [[nodiscard]] Entry* choose_entry(Aftermath& after) noexcept;
   void defer_passed(Aftermath& after) noexcept;
   [[nodiscard]] bool is_followed() const noexcept;
+  [[nodiscard]] uint32_t depth() const noexcept;
   [[nodiscard]] bool may_advise(const Entry& entry) const noexcept;
   [[nodiscard]] bool advise(Entry& entry) noexcept;
   [[nodiscard]] PageMemory take_spare(uint64_t bytes) noexcept;
