@@ -793,6 +793,50 @@ TEST_F(PlanTest, AdviceIsOfNoUsePastThePageCache) {
   ASSERT_EQ(plan->forget(file.fd()), 0);
 }
 
+/// Memory that O_DIRECT takes.
+class DirectRead {
+ public:
+  explicit DirectRead(uint64_t most) : buffer_(most + kAlignment) {}
+  [[nodiscard]] std::vector<std::byte> operator()(Plan& plan, int fd, uint64_t at, uint64_t bytes) {
+    void* aligned = buffer_.data();
+    size_t room = buffer_.size();
+    std::align(kAlignment, bytes, aligned, room);
+    const int64_t got = plan.read(fd, aligned, bytes, static_cast<int64_t>(at));
+    EXPECT_GE(got, 0) << std::strerror(static_cast<int>(-got));
+    const auto* const begin = static_cast<const std::byte*>(aligned);
+    return {begin, begin + std::max<int64_t>(got, 0)};
+  }
+
+ private:
+  static constexpr uint64_t kAlignment = 4096;
+  std::vector<std::byte> buffer_;
+};
+
+/// A plan may say how long a file is; a program that reads past the page cache asks for blocks.
+TEST_F(PlanTest, ReadsPastThePageCacheNeedNotLieAsPlanned) {
+  const TempFile file(60'000, O_RDWR | O_DIRECT);
+  if (file.fd() < 0) {
+    GTEST_SKIP() << "no O_DIRECT on this file system";
+  }
+  make_old(file.fd());
+  open(small_plan());
+  DirectRead read_direct(64 << 10);
+  ASSERT_TRUE(service->gate().begin_activity(0));  // no slice begins
+  ASSERT_EQ(plan->add_strided(file.fd(), 0, 6000, 0, 1), 0);
+  EXPECT_EQ(read_direct(*plan, file.fd(), 0, 8192), pattern(0, 8192));
+  service->gate().end_activity(0);
+  ASSERT_EQ(plan->add_strided(file.fd(), 8192, 8192, 0, 1), 0);
+  wait_ahead(8192);
+  ASSERT_TRUE(service->gate().begin_activity(0));
+  ASSERT_EQ(plan->add_strided(file.fd(), 16384, 6000, 0, 1), 0);
+  EXPECT_EQ(read_direct(*plan, file.fd(), 8192, 16384), pattern(8192, 16384));
+  service->gate().end_activity(0);
+  // The end of the file is found as ever.
+  ASSERT_EQ(plan->add_strided(file.fd(), 53248, 8000, 0, 1), 0);
+  EXPECT_EQ(read_direct(*plan, file.fd(), 53248, 16384), pattern(53248, 60'000 - 53248));
+  ASSERT_EQ(plan->forget(file.fd()), 0);
+}
+
 TEST_F(PlanTest, AdvisedReadsThatNeverComeMakeRoom) {
   const TempFile& file = add_file(4 << 20);
   make_old(file.fd());
@@ -916,6 +960,43 @@ TEST_P(PlanUnderFaults, ReadsReturnWhatTheFileHolds) {
     ASSERT_TRUE(std::equal(got.begin(), got.end(), model.begin() + static_cast<std::ptrdiff_t>(at)))
         << "step " << step << ": " << bytes << " bytes at " << at;
   }
+}
+
+/// Plans of any bytes, reads of blocks as O_DIRECT takes them.
+TEST_P(PlanUnderFaults, ReadsPastThePageCacheReturnWhatTheFileHolds) {
+  const auto [schedule, engine, seed] = GetParam();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  constexpr uint64_t kFile = 1 << 20;
+  constexpr uint64_t kBlock = 4096;
+  const TempFile file(kFile, O_RDWR | O_DIRECT);
+  if (file.fd() < 0) {
+    GTEST_SKIP() << "no O_DIRECT on this file system";
+  }
+  make_old(file.fd());
+  test::FaultOptions wanted = all_faults(schedule, seed);
+  if (schedule == IOW_PLAN_WEIGHTED) {
+    wanted.short_transfer = 0;  // of own reads, too, and shorter than a device's blocks
+  }
+  open(small_plan(schedule), &wanted, engine);
+  DirectRead read_direct(20 * kBlock);
+  std::mt19937_64 random(seed);
+  const auto below = [&](uint64_t most) { return random() % most; };
+  for (int step = 0; step < 300; ++step) {
+    const uint64_t at = below(kFile / kBlock) * kBlock;
+    const uint64_t bytes = (1 + below(20)) * kBlock;
+    uint64_t next = at;
+    for (uint64_t plans = below(4); plans > 0; --plans) {
+      const uint64_t planned = 1 + below(30'000);
+      ASSERT_EQ(plan->add_strided(file.fd(), static_cast<int64_t>(next), planned, 0, 1), 0);
+      next += below(2) == 0 ? planned : below(20) * kBlock;
+    }
+    if (below(3) == 0) {
+      ::usleep(300);
+    }
+    ASSERT_EQ(read_direct(*plan, file.fd(), at, bytes), pattern(at, std::min(bytes, kFile - at)))
+        << "step " << step << ": " << bytes << " bytes at " << at;
+  }
+  ASSERT_EQ(plan->forget(file.fd()), 0);
 }
 
 /// Several readers of one plan.

@@ -9,6 +9,8 @@
 #include <span>
 #include <utility>
 
+#include <fcntl.h>
+
 #include "base/clock.hpp"
 #include "stream/plan/aftermath.hpp"
 #include "stream/plan/plan.hpp"
@@ -19,6 +21,11 @@ namespace {
 
 /// A read of an advised entry that takes longer was not in the page cache yet.
 constexpr uint64_t kMostCachedNs = 100'000;
+
+bool is_direct(int fd) noexcept {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_DIRECT) != 0;
+}
 
 }  // namespace
 
@@ -191,6 +198,7 @@ int64_t Plan::read(int fd, void* buffer, uint64_t bytes, int64_t offset) noexcep
   uint64_t done = 0;
   int64_t error = 0;
   bool is_over = false;
+  bool is_whole = true;  // one read of the caller's own
   ReadCounts counts;
   while (done < bytes && !is_over) {
     Parts parts;
@@ -204,9 +212,18 @@ int64_t Plan::read(int fd, void* buffer, uint64_t bytes, int64_t offset) noexcep
     }
     const int64_t got = fill(reading, parts, counts);
     end_parts(parts);
+    is_whole = is_whole && parts.bytes == bytes && parts.count == 1 && !parts.part[0].slice;
     error = got < 0 ? got : 0;
     done += got < 0 ? 0 : static_cast<uint64_t>(got);
     is_over = got < 0 || static_cast<uint64_t>(got) < parts.bytes;
+  }
+  if (done < bytes && !is_whole && is_direct(fd)) {
+    // A part need not be aligned as O_DIRECT demands it of a read: the whole of it is asked for.
+    const int64_t got = read_own(reading, 0, bytes, counts);
+    counts.is_late = true;
+    counts.hit_bytes = 0;
+    error = std::min<int64_t>(got, 0);
+    done = static_cast<uint64_t>(std::max<int64_t>(got, 0));
   }
   count_read(done, counts);
   drive();
