@@ -3,20 +3,32 @@
 // positions, and what was read. What they read, MPI's rules determine: ranks write apart from each
 // other, and a sync, a barrier and a sync are between a write and reads of it by others.
 //
-// Usage: mpirun -n RANKS mpiio_program FOLDER SEED ROUNDS [threads] [shared]
+// They also do to the file what MPI knows nothing of: children that they fork read it, it is cut
+// off by truncate(2), and written by a memory map.
+//
+// Usage: mpirun -n RANKS mpiio_program FOLDER SEED ROUNDS [threads] [shared] [killed]
 //   threads: ranks read by several threads
 //   shared:  and at the position that they share, at which Open MPI 4.1.4's OMPIO hangs
+//   killed:  the last rank is killed in the last round, as soon as it has read
 
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <mpi.h>
 
@@ -69,10 +81,12 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  void run(int rounds) {
+  void run(int rounds, bool is_killed) {
+    const bool is_victim = is_killed && rank_ + 1 == ranks_;
     try_what_fails();
     fill();
     for (int i = 0; i < rounds; ++i) {
+      dies_ = is_victim && i + 1 == rounds;
       const bool is_read_only = shared_.throws(3);
       open(is_read_only ? MPI_MODE_RDONLY : MPI_MODE_RDWR);
       for (int64_t phases = 1 + shared_.below(5); phases > 0; --phases) {
@@ -147,12 +161,31 @@ class Program {
   }
 
   void open(int mode) {
-    note("open", MPI_File_open(MPI_COMM_WORLD, name_.c_str(), mode, MPI_INFO_NULL, &file_));
+    MPI_Info hints = some_hints();
+    note("open", MPI_File_open(MPI_COMM_WORLD, name_.c_str(), mode, hints, &file_));
+    MPI_Info_free(&hints);
     etype_ = MPI_BYTE;
     has_gaps_ = false;
     element_ = 1;
   }
   void close() { note("close", MPI_File_close(&file_)); }
+
+  /// By some of them ROMIO reads in other ways.
+  MPI_Info some_hints() {
+    constexpr const char* kHints[][2] = {{"direct_read", "true"},
+                                         {"romio_cb_read", "enable"},
+                                         {"romio_ds_read", "disable"},
+                                         {"ind_rd_buffer_size", "65536"},
+                                         {"cb_buffer_size", "131072"}};
+    MPI_Info hints;
+    MPI_Info_create(&hints);
+    for (const auto& [key, value] : kHints) {
+      if (shared_.throws(4)) {
+        MPI_Info_set(hints, key, value);
+      }
+    }
+    return hints;
+  }
 
   /// One of the ways in which a file may be seen. Etypes of one byte or of four.
   void set_view() {
@@ -220,7 +253,17 @@ class Program {
     if (is_read_only) {
       return;
     }
-    switch (shared_.below(8)) {
+    switch (shared_.below(10)) {
+      case 8: {
+        const off_t bytes = kFileBytes / 2 + shared_.below(kFileBytes / 2);
+        if (rank_ == 0 && truncate(name_.c_str(), bytes) != 0) {
+          std::fprintf(log_, "WRONG\n");
+        }
+        break;
+      }
+      case 9:
+        store();
+        break;
       case 0:
         note("size", MPI_File_set_size(file_, kFileBytes / 2 + shared_.below(kFileBytes)));
         break;
@@ -234,6 +277,47 @@ class Program {
         break;
     }
     sync();
+  }
+
+  /// Writes a page of this rank's own by a memory map.
+  void store() {
+    constexpr size_t kPage = 4096;
+    const off_t at = rank_ * (kFileBytes / 2 / ranks_) / 4096 * 4096;
+    const int fd = ::open(name_.c_str(), O_RDWR);
+    void* const page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
+    if (page == MAP_FAILED) {
+      std::fprintf(log_, "WRONG\n");
+    } else {
+      std::memset(page, static_cast<int>(own_.below(256)), kPage);
+      munmap(page, kPage);
+    }
+    ::close(fd);
+  }
+
+  /// A child reads the file by system calls. It ends as children do that call exec, or as others.
+  void read_in_child() {
+    const off_t at = own_.below(kFileBytes / 4);
+    const bool calls_exit = own_.throws(2);
+    std::fflush(log_);
+    const pid_t child = fork();
+    if (child == 0) {
+      Bytes bytes(100'000, 0xaa);
+      const int fd = ::open(name_.c_str(), O_RDONLY);
+      const bool is_read = pread(fd, bytes.data(), bytes.size(), at) != -1;
+      const int status = is_read ? static_cast<int>(hash_of(bytes) & 0x7f) : 0xff;
+      calls_exit ? std::exit(status) : _exit(status);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    std::fprintf(log_, "child %d %d\n", WIFEXITED(status), WEXITSTATUS(status));
+  }
+
+  /// With a write that may be behind the program still, and reads ahead of it.
+  void die() {
+    const Bytes bytes(50'000, 0x99);
+    MPI_File_write_at(file_, 0, bytes.data(), 1000, etype_, MPI_STATUS_IGNORE);
+    std::fflush(log_);
+    std::raise(SIGKILL);
   }
 
   void sync() {
@@ -254,7 +338,13 @@ class Program {
       read_at(way, std::max<MPI_Offset>(at, 0), count);
       at += own_.throws(20) ? own_.below(50'000) : stride;
     }
+    if (dies_) {
+      die();
+    }
     note_position();
+    if (own_.throws(8)) {
+      read_in_child();
+    }
     if (has_threads_) {
       read_in_threads(count);
     }
@@ -438,13 +528,14 @@ class Program {
   MPI_Datatype etype_ = MPI_BYTE;
   int element_ = 1;
   bool has_gaps_ = false;  ///< the view
+  bool dies_ = false;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "Usage: %s FOLDER SEED ROUNDS [threads] [shared]\n", argv[0]);
+    std::fprintf(stderr, "Usage: %s FOLDER SEED ROUNDS [threads] [shared] [killed]\n", argv[0]);
     return 2;
   }
   const std::vector<std::string> words(argv + 4, argv + argc);
@@ -456,7 +547,7 @@ int main(int argc, char** argv) {
   {
     Program program(argv[1], std::strtoull(argv[2], nullptr, 10),
                     has("threads") && level == MPI_THREAD_MULTIPLE, has("shared"));
-    program.run(std::atoi(argv[3]));
+    program.run(std::atoi(argv[3]), has("killed"));
   }
   MPI_Finalize();
   return 0;
