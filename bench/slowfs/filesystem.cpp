@@ -342,6 +342,10 @@ uint64_t copy_ns(uint64_t bytes) {
   return bytes / 8;
 }
 
+bool is_bad(const Options& options, off_t offset, uint64_t bytes) {
+  return options.bad_at >= offset && options.bad_at - offset < static_cast<off_t>(bytes);
+}
+
 void read(fuse_req_t req, fuse_ino_t number, size_t size, off_t offset, fuse_file_info* file) {
   Filesystem& fs = filesystem(req);
   const int fd = file_of(file);
@@ -351,7 +355,8 @@ void read(fuse_req_t req, fuse_ino_t number, size_t size, off_t offset, fuse_fil
   // The source is read while the emulated device works, so that its own time does not add up.
   const ssize_t got =
       buffer ? pread(fd, buffer.get(), std::min(size, kMaxRequestBytes), offset) : -1;
-  const int error = !buffer ? ENOMEM : got == -1 ? errno : 0;
+  const int source_error = !buffer ? ENOMEM : got == -1 ? errno : 0;
+  const int error = is_bad(fs.options(), offset, bytes) ? EIO : source_error;
   sleep_until(due - std::min(due, copy_ns(bytes)));
   if (error) {
     fuse_reply_err(req, error);

@@ -30,6 +30,7 @@ enum OptionCode : int {
   kDiscard,
   kMaxBackgroundRequests,
   kMaxReadahead,
+  kBadAt,
   kForeground,
   kReadyFd,
   kUnmount,
@@ -51,6 +52,7 @@ const option kLongOptions[] = {
     {"discard", no_argument, nullptr, kDiscard},
     {"max-background", required_argument, nullptr, kMaxBackgroundRequests},
     {"max-readahead-kb", required_argument, nullptr, kMaxReadahead},
+    {"bad-at", required_argument, nullptr, kBadAt},
     {"foreground", no_argument, nullptr, kForeground},
     {"ready-fd", required_argument, nullptr, kReadyFd},
     {"unmount", required_argument, nullptr, kUnmount},
@@ -152,6 +154,9 @@ void apply(Options& options, int code, const char* text) {
       options.max_readahead_kb =
           static_cast<unsigned>(parse_count("max-readahead-kb", text, 0, kMaxReadaheadKb));
       break;
+    case kBadAt:
+      options.bad_at = static_cast<int64_t>(parse_count("bad-at", text, 0, INT64_MAX));
+      break;
     case kForeground:
       options.foreground = true;
       break;
@@ -219,6 +224,9 @@ Cache
                                   write more than the memory holds; it is read as zeros
   --max-readahead-kb N            the kernel's read-ahead window (default 128; more needs root)
   --max-background N              read-ahead and write-back requests in flight (default 64)
+
+Faults
+  --bad-at N                      reads of byte N of a file fail (EIO), as from a bad block
 
 Running
   --foreground                    stay in the foreground; SIGTERM or SIGINT unmounts

@@ -53,6 +53,12 @@ TEST(SlowfsOptions, TakeSpeedsAndModes) {
   EXPECT_TRUE(options.write_back);
 }
 
+TEST(SlowfsOptions, TakeABadByte) {
+  EXPECT_EQ(parse({"source", "mount"}).bad_at, -1);
+  EXPECT_EQ(parse({"--bad-at", "5000000000", "source", "mount"}).bad_at, 5'000'000'000);
+  EXPECT_THAT(error_of({"--bad-at=-1", "source", "mount"}), HasSubstr("--bad-at"));
+}
+
 TEST(SlowfsOptions, TakeTheEfficiencyOfStreams) {
   const Options options = parse({"--efficiency", "1:0.45,6:1,96:0.3", "source", "mount"});
   ASSERT_EQ(options.efficiency.size(), 3u);

@@ -9,8 +9,8 @@
 namespace ioweave::calls {
 namespace {
 
-/// Elements of a tile that MPI is asked of.
-constexpr MPI_Count kMostElements = 4096;
+/// Pieces of a tile: to find them takes MPI the longer, the more there are.
+constexpr size_t kMostBlocks = 4096;
 /// Gaps up to here are read rather than left out: the device would take as long.
 constexpr int64_t kLeastGap = 4096;
 
@@ -49,9 +49,6 @@ FileView::FileView(MPI_File file, int64_t offset, MPI_Datatype etype, MPI_Dataty
   }
   tile_elements_ = tile / element;
   tile_extent_ = extent;
-  if (tile_elements_ > kMostElements) {
-    return;
-  }
   element_bytes_ = element;
   file_ = file;
 }
@@ -61,25 +58,56 @@ bool FileView::find_blocks() {
     return true;
   }
   std::vector<Block> blocks;
-  for (int64_t i = 0; i < tile_elements_; ++i) {
-    MPI_Offset at = 0;
-    if (real_mpi().File_get_byte_offset(file_, i, &at) != MPI_SUCCESS) {
+  int64_t guess = 1;  // most are as long as the one before
+  for (int64_t first = 0; first < tile_elements_; first += guess) {
+    Block block{first, 1, 0};
+    if (blocks.size() == kMostBlocks || !ask(first, block.offset)) {
+      element_bytes_ = 0;
       return false;
     }
-    const int64_t within = at - offset_;
-    if (!blocks.empty()) {
-      Block& last = blocks.back();
-      if (within == last.offset + last.elements * element_bytes_) {
-        ++last.elements;
-        continue;
-      }
-    }
-    blocks.push_back({i, 1, within});
+    guess = block.elements = count_solid(block, guess);
+    blocks.push_back(block);
   }
   blocks_ = std::move(blocks);
   file_ = MPI_File{};
   find_gaps();
   return true;
+}
+
+/// Where an element of the first tile lies, from its beginning on.
+bool FileView::ask(int64_t element, int64_t& offset) const noexcept {
+  MPI_Offset at = 0;
+  if (real_mpi().File_get_byte_offset(file_, element, &at) != MPI_SUCCESS) {
+    return false;
+  }
+  offset = at - offset_;
+  return true;
+}
+
+/// How many elements lie behind each other from the first one of a block on.
+int64_t FileView::count_solid(const Block& begin, int64_t guess) const noexcept {
+  const int64_t most = tile_elements_ - begin.first;
+  const auto is_solid = [&](int64_t elements) {
+    int64_t last = 0;
+    return ask(begin.first + elements - 1, last) &&
+           last == begin.offset + (elements - 1) * element_bytes_;
+  };
+  int64_t solid = 1;
+  int64_t not_solid = most + 1;
+  // One more than the guess decides it mostly; otherwise twice as many each time.
+  for (int64_t next = std::min(std::max<int64_t>(guess, 2), most); solid < most;) {
+    if (!is_solid(next)) {
+      not_solid = next;
+      break;
+    }
+    solid = next;
+    next = std::min(next == guess ? next + 1 : 2 * next, most);
+  }
+  while (solid + 1 < not_solid) {
+    const int64_t middle = solid + (not_solid - solid) / 2;
+    (is_solid(middle) ? solid : not_solid) = middle;
+  }
+  return solid;
 }
 
 void FileView::find_gaps() noexcept {

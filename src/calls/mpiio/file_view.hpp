@@ -17,9 +17,10 @@ struct FileRange {
   int64_t bytes = 0;
 };
 
-/// What MPI_File_set_view() set. MPI itself is asked where its elements lie, once for each of one
-/// tile (a filetype) of it, so all datatypes there are work alike. It is asked when that is first
-/// of use: programs set views more often than they read by them.
+/// What MPI_File_set_view() set. MPI itself is asked where elements of one tile (a filetype) of it
+/// lie, so all datatypes there are work alike: elements of a filetype come in the order of the
+/// file, so that those between two lie behind each other if the two are as far apart as they would
+/// be. It is asked when that is first of use: programs set views more often than they read by them.
 class FileView {
  public:
   /// A file without a view: of bytes.
@@ -29,7 +30,8 @@ class FileView {
            std::string_view representation) noexcept;
 
   /// Nonzero unless the view is one that nothing can be foretold of: its elements are of no bytes,
-  /// there are too many of a tile, or they are not in the file as they are in memory.
+  /// a tile of it is found to be of too many pieces, or they are not in the file as they are in
+  /// memory.
   [[nodiscard]] int64_t element_bytes() const noexcept { return element_bytes_; }
 
   /// Adds the ranges of an access, in the view's order; those that follow each other closely, as
@@ -50,6 +52,8 @@ class FileView {
   [[nodiscard]] int64_t offset_of(int64_t element, const Block& block) const noexcept;
   [[nodiscard]] const Block& block_of(int64_t element) const noexcept;
   [[nodiscard]] bool find_blocks();
+  [[nodiscard]] bool ask(int64_t element, int64_t& offset) const noexcept;
+  [[nodiscard]] int64_t count_solid(const Block& begin, int64_t guess) const noexcept;
   void find_gaps() noexcept;
 
   MPI_File file_{};  ///< to be asked; none once the blocks are known

@@ -18,7 +18,7 @@ constexpr int64_t kMostGap = 64 << 10;
 constexpr int64_t kLeastReach = 2;
 constexpr int64_t kMostReach = 256;
 /// Ranges of one access; with more it is left alone.
-constexpr size_t kMostRanges = 256;
+constexpr size_t kMostRanges = 1024;
 /// A read that is faster came from the page cache.
 constexpr uint64_t kMostCachedNs = 50'000;
 constexpr uint64_t kCachedBytesPerNs = 1;
@@ -113,6 +113,15 @@ bool OpenFile::begin_read(int64_t offset, uint64_t bytes, bool waits) noexcept {
   return is_there;
 }
 
+/// Where an access lies; false if that is not to be known, or in too many pieces.
+bool OpenFile::find_ranges(const Access& access, Ranges& ranges) {
+  if (view_.find_ranges(access, kMostRanges, ranges)) {
+    return true;
+  }
+  keeper_.leave_alone(view_.element_bytes() == 0 ? LeftAlone::view : LeftAlone::pieces);
+  return false;
+}
+
 /// Notes an access. `awaited` gets what is to be awaited before it.
 void OpenFile::follow(const Access& access, Ranges& awaited) {
   if (ahead_ == Ahead::nothing) {
@@ -123,7 +132,7 @@ void OpenFile::follow(const Access& access, Ranges& awaited) {
     return;
   }
   Ranges ranges;
-  if (!view_.find_ranges(access, kMostRanges, ranges)) {
+  if (!find_ranges(access, ranges)) {
     if (ahead_ != Ahead::planned) {
       drop_ahead();
     }
@@ -172,8 +181,8 @@ void OpenFile::begin_ahead(const Access& access) {
   Ranges now;
   Ranges next;
   const Access following = pattern_.next(1);
-  if (following.offset < 0 || !open_ahead() || !view_.find_ranges(access, kMostRanges, now) ||
-      !view_.find_ranges(following, kMostRanges, next)) {
+  if (following.offset < 0 || !open_ahead() || !find_ranges(access, now) ||
+      !find_ranges(following, next)) {
     pattern_.forget();  // to be tried again after some more accesses
     return;
   }
@@ -216,8 +225,8 @@ void OpenFile::plan_steps() {
   while (planned_ < reach_) {
     const Access next = pattern_.next(planned_ + 1);
     Ranges ranges;
-    if (next.offset < 0 || !view_.find_ranges(next, kMostRanges, ranges) ||
-        !is_inside(ranges.front().offset) || !add(ranges)) {
+    if (next.offset < 0 || !find_ranges(next, ranges) || !is_inside(ranges.front().offset) ||
+        !add(ranges)) {
       return;
     }
     ++planned_;
@@ -244,7 +253,7 @@ int OpenFile::add_planned(int64_t offset, uint64_t bytes) noexcept {
     if (view_.element_bytes() == 0 || bytes == 0 || offset < 0) {
       return -EINVAL;
     }
-    if (!view_.find_ranges(access_of(offset, bytes), kMostRanges, ranges)) {
+    if (!find_ranges(access_of(offset, bytes), ranges)) {
       return -E2BIG;
     }
     if (!open_ahead()) {

@@ -14,6 +14,7 @@
 #include "base/descriptor.hpp"
 #include "calls/mpiio/access_pattern.hpp"
 #include "calls/mpiio/file_view.hpp"
+#include "calls/mpiio/left_alone.hpp"
 #include "stream/plan/file_state.hpp"
 #include "stream/plan/plan.hpp"
 
@@ -37,6 +38,8 @@ class PlanKeeper {
   [[nodiscard]] virtual Descriptor open_file(const NamedFile& file) noexcept = 0;
   /// One that open_file() gave was closed.
   virtual void note_closed() noexcept = 0;
+  /// Something is left to MPI alone.
+  virtual void leave_alone(LeftAlone why) noexcept = 0;
 
  protected:
   ~PlanKeeper() = default;
@@ -76,6 +79,7 @@ class OpenFile {
 
   // Under the lock.
   [[nodiscard]] Access access_of(int64_t offset, uint64_t bytes) const noexcept;
+  [[nodiscard]] bool find_ranges(const Access& access, Ranges& ranges);
   void follow(const Access& access, Ranges& awaited);
   void follow_sequence(const FileRange& range, Ranges& awaited);
   [[nodiscard]] bool open_ahead() noexcept;

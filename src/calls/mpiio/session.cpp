@@ -226,6 +226,7 @@ bool Session::find_file(const char* name, MPI_Comm comm, int mode, NamedFile& fi
 Descriptor Session::open_file(const NamedFile& file) noexcept {
   if (open_files_.fetch_add(1, std::memory_order_relaxed) >= most_open_) {
     note_closed();
+    counts_.leave_alone(LeftAlone::many_files);
     return Descriptor();
   }
   Descriptor fd = open_known(file);

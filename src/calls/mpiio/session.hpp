@@ -8,9 +8,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 
+#include "calls/mpiio/left_alone.hpp"
 #include "calls/mpiio/mpi.hpp"
 #include "calls/mpiio/open_file.hpp"
 #include "calls/mpiio/settings.hpp"
@@ -22,23 +22,6 @@
 #include "stream/write/write_stream.hpp"
 
 namespace ioweave::calls {
-
-/// Why a file, or some of its reads, are left to MPI alone.
-enum class LeftAlone : uint8_t {
-  write_only,       ///< a file
-  sequential,       ///< a file: MPI_MODE_SEQUENTIAL
-  not_regular,      ///< a file
-  in_memory,        ///< a file
-  other_machines,   ///< a file that ranks of other machines may write
-  not_opened,       ///< a file that could not be opened once more
-  view,             ///< a view that nothing is foretold of
-  shared_position,  ///< a read
-  write,            ///< one that cannot be made behind the program, where that is wanted
-  count,
-};
-inline constexpr std::array<std::string_view, static_cast<size_t>(LeftAlone::count)>
-    kLeftAloneNames{"write_only", "sequential", "not_regular",     "in_memory", "other_machines",
-                    "not_opened", "view",       "shared_position", "write"};
 
 struct MpiioCounts {
   std::atomic<uint64_t> files{0};
@@ -116,6 +99,7 @@ class Session final : private PlanKeeper {
   [[nodiscard]] stream::WriteStream* open_stream();
   [[nodiscard]] Descriptor open_file(const NamedFile& file) noexcept override;
   void note_closed() noexcept override { open_files_.fetch_sub(1, std::memory_order_relaxed); }
+  void leave_alone(LeftAlone why) noexcept override { counts_.leave_alone(why); }
   [[nodiscard]] bool find_file(const char* name, MPI_Comm comm, int mode, NamedFile& file);
 
   std::string warnings_;

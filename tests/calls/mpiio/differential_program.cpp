@@ -1,14 +1,15 @@
-// A plain MPI program, which knows nothing of Ioweave. It makes a random series of calls to MPI-IO
-// by a seed, and each rank notes in a file of its own what they returned: results, counts,
-// positions, and what was read. What they read, MPI's rules determine: ranks write apart from each
-// other, and a sync, a barrier and a sync are between a write and reads of it by others.
+// A plain MPI program, which now and then plans its reads, or others. It makes a random series of
+// calls to MPI-IO by a seed, and each rank notes in a file of its own what they returned: results,
+// counts, positions, and what was read. What they read, MPI's rules determine: ranks write apart
+// from each other, and a sync, a barrier and a sync are between a write and reads of it by others.
 //
 // They also do to the file what MPI knows nothing of: children that they fork read it, it is cut
 // off by truncate(2), and written by a memory map.
 //
-// Usage: mpirun -n RANKS mpiio_program FOLDER SEED ROUNDS [threads] [shared] [killed]
+// Usage: mpirun -n RANKS mpiio_program FOLDER SEED ROUNDS [threads] [shared] [begun] [killed]
 //   threads: ranks read by several threads
 //   shared:  and at the position that they share, at which Open MPI 4.1.4's OMPIO hangs
+//   begun:   and by collective calls that return at once, in which Open MPI 4.1.4's ROMIO crashes
 //   killed:  the last rank is killed in the last round, as soon as it has read
 
 #define OMPI_SKIP_MPICXX 1
@@ -31,6 +32,8 @@
 #include <unistd.h>
 
 #include <mpi.h>
+
+#include "ioweave/mpiio.h"
 
 namespace {
 
@@ -63,12 +66,14 @@ class Dice {
 
 class Program {
  public:
-  Program(const std::string& folder, uint64_t seed, bool has_threads, bool reads_shared)
+  Program(const std::string& folder, uint64_t seed, bool has_threads, bool reads_shared,
+          bool begins_collective)
       : name_(folder + "/data"),
         shared_(seed),
         own_(0),
         has_threads_(has_threads),
-        reads_shared_(reads_shared) {
+        reads_shared_(reads_shared),
+        begins_collective_(begins_collective) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
     own_ = Dice(seed * 1000 + static_cast<uint64_t>(rank_) + 1);
@@ -329,14 +334,24 @@ class Program {
   void read_some() {
     note("seek", MPI_File_seek(file_, shared_.below(1000), MPI_SEEK_SET));
     // Patterns that can be foretold, and others.
-    const int way = static_cast<int>(shared_.below(8));
+    const int way = static_cast<int>(shared_.below(begins_collective_ ? 10 : 8));
     const int64_t reads = 1 + shared_.below(24);
     const int count = static_cast<int>(1 + shared_.below(kMostRead / 4 / 4));
     MPI_Offset at = shared_.below(100'000) + rank_ * own_.below(10'000);
     const int64_t stride = shared_.below(2) == 0 ? count : shared_.below(200'000) - 50'000;
+    std::vector<MPI_Offset> places;
     for (int64_t i = 0; i < reads; ++i) {
-      read_at(way, std::max<MPI_Offset>(at, 0), count);
+      places.push_back(std::max<MPI_Offset>(at, 0));
       at += own_.throws(20) ? own_.below(50'000) : stride;
+    }
+    if (own_.throws(3)) {
+      plan(places, count);
+    }
+    if (shared_.throws(2)) {
+      note("seek", MPI_File_seek(file_, shared_.below(100), MPI_SEEK_CUR));
+    }
+    for (const MPI_Offset place : places) {
+      read_at(way, place, count);
     }
     if (dies_) {
       die();
@@ -347,6 +362,14 @@ class Program {
     }
     if (has_threads_) {
       read_in_threads(count);
+    }
+  }
+
+  /// Rightly, or not. What it returns depends on the library.
+  void plan(const std::vector<MPI_Offset>& places, int count) {
+    const MPI_Offset wrong = own_.throws(2) ? own_.below(100'000) : 0;
+    for (const MPI_Offset place : places) {
+      static_cast<void>(iow_mpiio_plan(file_, place + wrong, count, etype_));
     }
   }
 
@@ -396,6 +419,18 @@ class Program {
         result = MPI_File_read_at_all_begin(file_, at, bytes.data(), count, type);
         if (result == MPI_SUCCESS) {
           result = MPI_File_read_at_all_end(file_, bytes.data(), &status);
+        }
+        break;
+      case 8:
+        result = MPI_File_iread_at_all(file_, at, bytes.data(), count, type, &request);
+        if (result == MPI_SUCCESS) {
+          result = MPI_Wait(&request, &status);
+        }
+        break;
+      case 9:
+        result = MPI_File_iread_all(file_, bytes.data(), count, type, &request);
+        if (result == MPI_SUCCESS) {
+          result = MPI_Wait(&request, &status);
         }
         break;
       default:
@@ -457,7 +492,7 @@ class Program {
     etype_ = MPI_BYTE;
     has_gaps_ = false;
     element_ = 1;
-    const int way = static_cast<int>(shared_.below(4));
+    const int way = static_cast<int>(shared_.below(begins_collective_ ? 10 : 8));
     MPI_Offset last = 0;
     for (int64_t writes = shared_.below(12); writes > 0; --writes) {
       const MPI_Offset part = kFileBytes / ranks_;
@@ -468,32 +503,13 @@ class Program {
       last = at - rank_ * part + own_.below(1000);
       Bytes bytes(static_cast<size_t>(count), static_cast<unsigned char>(own_.below(256)));
       MPI_Status status;
-      MPI_Request request;
-      int result = MPI_SUCCESS;
-      switch (way) {
-        case 0:
-          result = MPI_File_write_at(file_, at, bytes.data(), count, MPI_BYTE, &status);
-          break;
-        case 1:
-          result = MPI_File_write_at_all(file_, at, bytes.data(), count, MPI_BYTE, &status);
-          break;
-        case 2:
-          result = MPI_File_iwrite_at(file_, at, bytes.data(), count, MPI_BYTE, &request);
-          if (result == MPI_SUCCESS) {
-            result = MPI_Wait(&request, &status);
-          }
-          break;
-        default:
-          MPI_File_seek(file_, at, MPI_SEEK_SET);
-          result = MPI_File_write(file_, bytes.data(), count, MPI_BYTE, &status);
-          break;
-      }
+      const int result = write_at(way, at, bytes, &status);
       note_read("write", result, &status, MPI_BYTE, bytes);
       // One's own writes are seen at once.
-      if (way != 1 && own_.throws(2)) {
+      if (way < kFirstCollectiveWrite && own_.throws(2)) {
         Bytes back(static_cast<size_t>(count), 0xcc);
-        result = MPI_File_read_at(file_, at, back.data(), count, MPI_BYTE, &status);
-        note_read("back", result, &status, MPI_BYTE, back);
+        const int error = MPI_File_read_at(file_, at, back.data(), count, MPI_BYTE, &status);
+        note_read("back", error, &status, MPI_BYTE, back);
         if (back != bytes) {
           std::fprintf(log_, "WRONG\n");
         }
@@ -505,9 +521,57 @@ class Program {
     sync();
   }
 
+  static constexpr int kFirstCollectiveWrite = 4;
+
+  /// By the way of this number.
+  int write_at(int way, MPI_Offset at, const Bytes& bytes, MPI_Status* status) {
+    const auto count = static_cast<int>(bytes.size());
+    const unsigned char* const from = bytes.data();
+    MPI_Request request = MPI_REQUEST_NULL;
+    int result = MPI_SUCCESS;
+    MPI_File_seek(file_, at, MPI_SEEK_SET);
+    switch (way) {
+      case 0:
+        return MPI_File_write_at(file_, at, from, count, MPI_BYTE, status);
+      case 1:
+        return MPI_File_write(file_, from, count, MPI_BYTE, status);
+      case 2:
+        result = MPI_File_iwrite_at(file_, at, from, count, MPI_BYTE, &request);
+        break;
+      case 3:
+        result = MPI_File_iwrite(file_, from, count, MPI_BYTE, &request);
+        break;
+      case kFirstCollectiveWrite:
+        return MPI_File_write_at_all(file_, at, from, count, MPI_BYTE, status);
+      case 5:
+        return MPI_File_write_all(file_, from, count, MPI_BYTE, status);
+      case 6:
+        result = MPI_File_write_at_all_begin(file_, at, from, count, MPI_BYTE);
+        return result != MPI_SUCCESS ? result : MPI_File_write_at_all_end(file_, from, status);
+      case 7:
+        result = MPI_File_write_all_begin(file_, from, count, MPI_BYTE);
+        return result != MPI_SUCCESS ? result : MPI_File_write_all_end(file_, from, status);
+      case 8:
+        result = MPI_File_iwrite_at_all(file_, at, from, count, MPI_BYTE, &request);
+        break;
+      default:
+        result = MPI_File_iwrite_all(file_, from, count, MPI_BYTE, &request);
+        break;
+    }
+    return result != MPI_SUCCESS ? result : MPI_Wait(&request, status);
+  }
+
   void read_shared() {
     sync();
     note("seek", MPI_File_seek_shared(file_, shared_.below(100'000), MPI_SEEK_SET));
+    if (shared_.throws(2)) {
+      Bytes bytes(1000, static_cast<unsigned char>(own_.below(256)));
+      MPI_Status status;
+      const int result = MPI_File_write_ordered(file_, bytes.data(), 1000, MPI_BYTE, &status);
+      note_read("write", result, &status, MPI_BYTE, bytes);
+      sync();
+      note("seek", MPI_File_seek_shared(file_, 0, MPI_SEEK_SET));
+    }
     for (int i = 0; i < 3; ++i) {
       Bytes bytes(10'000, 0xbb);
       MPI_Status status;
@@ -521,6 +585,7 @@ class Program {
   Dice own_;
   const bool has_threads_;
   const bool reads_shared_;
+  const bool begins_collective_;
   int rank_ = 0;
   int ranks_ = 1;
   std::FILE* log_ = nullptr;
@@ -535,7 +600,8 @@ class Program {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "Usage: %s FOLDER SEED ROUNDS [threads] [shared] [killed]\n", argv[0]);
+    std::fprintf(stderr, "Usage: %s FOLDER SEED ROUNDS [threads] [shared] [begun] [killed]\n",
+                 argv[0]);
     return 2;
   }
   const std::vector<std::string> words(argv + 4, argv + argc);
@@ -546,7 +612,7 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, has("threads") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
   {
     Program program(argv[1], std::strtoull(argv[2], nullptr, 10),
-                    has("threads") && level == MPI_THREAD_MULTIPLE, has("shared"));
+                    has("threads") && level == MPI_THREAD_MULTIPLE, has("shared"), has("begun"));
     program.run(std::atoi(argv[3]), has("killed"));
   }
   MPI_Finalize();

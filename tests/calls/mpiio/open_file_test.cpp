@@ -35,6 +35,7 @@ class OpenFileTest : public testing::Test, public calls::PlanKeeper {
     ASSERT_NE(plan_, nullptr) << why;
     open(true);
   }
+  void leave_alone(calls::LeftAlone) noexcept override { ++left_alone_; }
   void open(bool is_eager) {
     stream::FileState state;
     ASSERT_EQ(stream::find_state(file_.fd(), state), 0);
@@ -57,6 +58,7 @@ class OpenFileTest : public testing::Test, public calls::PlanKeeper {
   stream::Plan::Owner plan_;
   std::unique_ptr<OpenFile> open_;
   int opened_ = 0;
+  int left_alone_ = 0;
   bool may_open_ = true;
 };
 
