@@ -92,6 +92,65 @@ TEST_P(BadBlock, ItsErrorReachesWhoeverReadsItAndNobodyElse) {
   leave();
 }
 
+/// What `auto` has settled on after it has read a file ahead.
+class AutoSchedule : public slowfs_test::SlowfsMount {
+ protected:
+  /// On a machine that has other things to do one of the two stretches that are compared may take
+  /// longer: it is tried some times.
+  [[nodiscard]] iow_plan_stats settle_on(iow_plan_schedule wanted,
+                                         const std::vector<std::string>& device) {
+    make_source_file("data", kLargeFile);
+    iow_plan_stats stats = settle(device);
+    for (int tries = 1; tries < 5 && stats.schedule != wanted; ++tries) {
+      stats = settle(device);
+    }
+    return stats;
+  }
+
+ private:
+  [[nodiscard]] iow_plan_stats settle(const std::vector<std::string>& device) {
+    iow_plan_stats stats{};
+    mount(device);
+    const int fd = ::open(mounted("data").c_str(), O_RDONLY | O_CLOEXEC);
+    EXPECT_NE(fd, -1);
+    int error = 0;
+    std::string why;
+    const service::Service::Owner service = service::Service::open({}, error, why);
+    EXPECT_NE(service, nullptr) << why;
+    PlanOptions options;
+    options.slice_bytes = 256 << 10;  // more than the kernel reads ahead of one of them
+    const Plan::Owner plan = Plan::open(*service, options, error, why);
+    EXPECT_NE(plan, nullptr) << why;
+    EXPECT_EQ(plan->add_strided(fd, 0, kLargeFile, 0, 1), 0);
+    for (int tries = 0; tries < 20'000 && plan->statistics().ahead_bytes < kLargeFile; ++tries) {
+      ::usleep(1000);
+    }
+    stats = plan->statistics();
+    EXPECT_EQ(plan->forget(fd), 0);
+    ::close(fd);
+    unmount();
+    return stats;
+  }
+
+  static constexpr uint64_t kLargeFile = 32 << 20;
+};
+
+TEST_F(AutoSchedule, IsPpWhereReadsDoNotSlowEachOtherDown) {
+  const iow_plan_stats stats = settle_on(IOW_PLAN_PP, {"--latency-us", "10000"});
+  EXPECT_EQ(stats.is_settled, 1);
+  EXPECT_EQ(stats.schedule, IOW_PLAN_PP) << stats.gain_of_two;
+  EXPECT_GT(stats.gain_of_two, 1.3);
+  EXPECT_GT(stats.depth, 2u);
+}
+
+TEST_F(AutoSchedule, StaysPpisWhereReadsShareTheBandwidth) {
+  const iow_plan_stats stats = settle_on(IOW_PLAN_PPIS, {"--read-mb-s", "100"});
+  EXPECT_EQ(stats.is_settled, 1);
+  EXPECT_EQ(stats.schedule, IOW_PLAN_PPIS) << stats.gain_of_two;
+  EXPECT_LT(stats.gain_of_two, 1.3);
+  EXPECT_LE(stats.depth, 32u);
+}
+
 INSTANTIATE_TEST_SUITE_P(, BadBlock,
                          testing::Values(IOW_PLAN_AUTO, IOW_PLAN_PP, IOW_PLAN_PPIS,
                                          IOW_PLAN_WEIGHTED));
