@@ -33,7 +33,7 @@ trap 'rm -rf "$dir"' EXIT
 head -c 5000001 /dev/urandom > "$dir/in"
 
 case $name in
-  prefetch | prefetch_fortran)
+  prefetch | prefetch_c | prefetch_fortran)
     second=$([ "$name" = prefetch ] && echo loop || echo generator)
     blocks=76  # of 64 KiB: the whole file, and a part of one at its end
     sum=$(od -An -v -tu1 "$dir/in" | awk '{ for (i = 1; i <= NF; ++i) sum += $i } END { printf "%d", sum }')
@@ -44,6 +44,13 @@ case $name in
       exit 1
     fi
     grep -q "missing.*No such file or directory" "$dir/error"
+    ;;
+  planned_reads_mpi)
+    expected="sum of bytes: $(od -An -v -tu1 "$dir/in" | awk '{ for (i = 1; i <= NF; i++) s += $i } END { printf "%d", s }')"
+    "$program" "$dir/in" | grep -qx "$expected"
+    LD_PRELOAD="$IOWEAVE_EXAMPLE_PRELOAD" IOWEAVE_MPIIO_REPORT="$dir/report" "$program" "$dir/in" | grep -qx "$expected"
+    cat "$dir/report"
+    grep -q '"planned_reads":77' "$dir/report"
     ;;
   copy)
     "$program" "$dir/in" "$dir/out"
