@@ -119,6 +119,86 @@ TEST(DepthTrial, AGivenDepthIsKept) {
   EXPECT_EQ(trial.gain_of_two(), 0);
 }
 
+/// A machine that is busy with something else makes an epoch too slow, be it that of one slice or
+/// that of two.
+TEST(DepthTrial, AStretchThatWasDisturbedDoesNotDecide) {
+  for (const uint32_t disturbed : {1u, 2u}) {
+    for (const double two : {0.4, 0.8}) {
+      DepthTrial trial(0);
+      double now = 1000;
+      int stalls = 1;
+      for (int ends = 0; ends < 1000 && !trial.is_settled(); ++ends) {
+        const bool is_stalled = trial.depth() == disturbed && ends % 10 == 7 && stalls-- > 0;
+        const double rate = trial.depth() == 1 ? 0.4 : two;
+        now += static_cast<double>(kSlice) / rate + (is_stalled ? 3e7 : 0);
+        trial.note_end(kSlice, static_cast<uint64_t>(now));
+      }
+      EXPECT_EQ(trial.depth(), 2u) << disturbed << ' ' << two;
+      EXPECT_NEAR(trial.gain_of_two(), two / 0.4, 0.05) << disturbed;
+    }
+  }
+}
+
+/// Lets slices end; how many until there are so many under way.
+template <typename Throughput>
+int count_until(DepthTrial& trial, uint32_t depth, double& now, const Throughput& bytes_per_ns) {
+  int ends = 0;
+  for (; ends < 100'000 && trial.depth_with_spare() < depth; ++ends) {
+    now += static_cast<double>(kSlice) / bytes_per_ns(trial.depth_with_spare());
+    if (trial.wants_end()) {
+      trial.note_end(kSlice, static_cast<uint64_t>(now));
+    }
+  }
+  return ends;
+}
+
+TEST(DepthTrial, ADepthThatWasFoundWronglyIsMended) {
+  for (const bool is_one : {true, false}) {
+    DepthTrial trial(0);
+    double now = 1000;
+    const auto disturbed = [&](uint32_t depth) { return is_one && depth > 1 ? 0.0005 : 0.001; };
+    for (int ends = 0; ends < 1000 && !trial.is_settled(); ++ends) {
+      now += static_cast<double>(kSlice) / disturbed(trial.depth());
+      trial.note_end(kSlice, static_cast<uint64_t>(now));
+    }
+    ASSERT_EQ(trial.depth(), is_one ? 1u : 2u);
+    EXPECT_LT(count_until(trial, 32, now, [](uint32_t depth) { return 0.01 * depth; }), 400);
+    EXPECT_TRUE(trial.is_settled());
+    EXPECT_GT(is_one ? trial.gain_of_two() : 2, 1.5);
+  }
+}
+
+TEST(DepthTrial, WhatBringsNothingIsTriedMoreAndMoreSeldom) {
+  DepthTrial trial(0);
+  drive(trial, [](uint32_t) { return 0.01; });
+  const uint32_t depth = trial.depth();
+  const uint32_t with_spare = trial.depth_with_spare();
+  double now = 1e9;
+  int deeper = 0;
+  constexpr int kAll = 10'000;
+  for (int ends = 0; ends < kAll; ++ends) {
+    now += static_cast<double>(kSlice) / 0.01;
+    if (trial.wants_end()) {
+      trial.note_end(kSlice, static_cast<uint64_t>(now));
+    }
+    deeper += trial.depth_with_spare() > with_spare ? 1 : 0;
+  }
+  EXPECT_GT(deeper, 0);
+  EXPECT_LT(deeper, kAll / 20);
+  while (trial.depth_with_spare() > with_spare) {
+    now += static_cast<double>(kSlice) / 0.01;
+    trial.note_end(kSlice, static_cast<uint64_t>(now));
+  }
+  EXPECT_EQ(trial.depth(), depth);
+}
+
+TEST(DepthTrial, AGivenDepthIsNeverTriedAgain) {
+  DepthTrial trial(7);
+  for (int ends = 0; ends < 1000; ++ends) {
+    EXPECT_FALSE(trial.wants_end());
+  }
+}
+
 /// A stretch in which too few slices were under way says nothing of the device.
 TEST(DepthTrial, AnInterruptedEpochDoesNotCount) {
   DepthTrial trial(0);

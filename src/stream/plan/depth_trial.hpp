@@ -9,6 +9,11 @@
 // other down. From there on the depth doubles while that brings at least a tenth, and grows
 // fourfold where the last step brought nearly all that it could; the last depth that did stays.
 //
+// Where the machine has other things to do, an epoch may come out too slow. So two and one are
+// compared once more if the result is not one of those that devices have: together they get as much
+// as one, or twice as much. And a depth that was found is doubled now and then to see whether that
+// brings something by now, the more seldom the more often it did not.
+//
 // Such a depth is the least that keeps the device at work while ends are noticed at once. On a
 // machine whose processors compute, whoever notices them may get one late, by a time slice of the
 // kernel's scheduler or more: spare slices keep the device at work until then.
@@ -24,14 +29,17 @@ class DepthTrial {
 
   /// `fixed`: the depth, or 0: to be found.
   explicit DepthTrial(uint32_t fixed) noexcept
-      : depth_(fixed != 0 ? fixed : 2), is_settled_(fixed != 0) {}
+      : depth_(fixed != 0 ? fixed : 2),
+        state_(fixed != 0 ? State::settled : State::two),
+        is_fixed_(fixed != 0) {}
 
   [[nodiscard]] uint32_t depth() const noexcept { return depth_; }
   /// The same with spare slices, where nobody minds to wait for them.
   [[nodiscard]] uint32_t depth_with_spare() const noexcept {
     return depth_ > spare_depth_ ? depth_ : spare_depth_;
   }
-  [[nodiscard]] bool is_settled() const noexcept { return is_settled_; }
+  /// Whether a depth was found; a greater one may be tried at the moment.
+  [[nodiscard]] bool is_settled() const noexcept { return state_ == State::settled || was_found_; }
   /// Throughput with two slices at once over that with one; 0 while it is unknown.
   [[nodiscard]] double gain_of_two() const noexcept { return gain_of_two_; }
 
@@ -48,9 +56,17 @@ class DepthTrial {
   /// Fewer slices than the depth are under way, or others use the device: an epoch begins anew.
   void interrupt() noexcept { ends_ = 0; }
 
-  /// A slice of so many bytes has ended.
+  /// A slice has ended. Whether note_end() is to be told.
+  [[nodiscard]] bool wants_end() noexcept {
+    return state_ != State::settled || (!is_fixed_ && ++idle_ends_ >= next_try_);
+  }
+
+  /// A slice of so many bytes has ended. Where the depth is settled, it is time to try again.
   void note_end(uint64_t bytes, uint64_t now_ns) noexcept {
-    if (is_settled_) {
+    if (state_ == State::settled) {
+      try_again();
+    }
+    if (state_ == State::settled) {
       return;
     }
     // Those that were under way before the epoch do not count.
@@ -67,7 +83,8 @@ class DepthTrial {
       return;
     }
     judge(static_cast<double>(bytes_) / static_cast<double>(passed_ns));
-    if (is_settled_ && depth_ > 1) {
+    was_found_ = was_found_ || state_ == State::settled;
+    if (state_ == State::settled && depth_ > 1) {
       const uint64_t served = (counted * kLateNs + passed_ns - 1) / passed_ns;
       spare_depth_ = served < kMostWithSpare ? static_cast<uint32_t>(served) : kMostWithSpare;
     }
@@ -83,44 +100,111 @@ class DepthTrial {
   static constexpr double kNearlyAll = 0.8;  ///< of what a step could bring
   static constexpr uint64_t kLateNs = 20'000'000;
   static constexpr uint32_t kMostWithSpare = 16;
+  static constexpr uint64_t kFirstTry = 16;  ///< ends
+
+  enum class State : uint8_t {
+    two,    ///< the throughput of two is measured
+    one,    ///< and that of one
+    base,   ///< that of a depth that is tried again
+    grown,  ///< and that of a greater depth
+    settled,
+  };
+
+  /// Whether devices are like that.
+  [[nodiscard]] static bool is_plausible(double gain) noexcept {
+    return (gain >= kNoWorse && gain <= 1.25) || (gain >= 1.7 && gain <= 2.3);
+  }
 
   void judge(double throughput) noexcept {
-    if (throughput_ == 0) {  // of two
-      throughput_ = throughput;
-      depth_ = 1;
-      return;
-    }
-    const double gain = depth_ == 1 ? throughput_ / throughput : throughput / throughput_;
-    if (depth_ == 1) {
-      gain_of_two_ = gain;
-      step_ = 2;
-      if (gain < kNoWorse) {
-        is_settled_ = true;
+    switch (state_) {
+      case State::two:
+        two_ = throughput > two_ ? throughput : two_;
+        depth_ = 1;
+        state_ = State::one;
+        return;
+      case State::one: {
+        one_ = throughput > one_ ? throughput : one_;
+        const double gain = two_ / one_;
+        depth_ = 2;
+        if (!is_plausible(gain) && !was_repeated_) {
+          was_repeated_ = true;
+          state_ = State::two;
+          return;
+        }
+        gain_of_two_ = gain;
+        if (gain < kNoWorse) {
+          depth_ = 1;
+          state_ = State::settled;
+          return;
+        }
+        throughput_ = two_;
+        grow(gain >= kNearlyAll * 2);
         return;
       }
-      depth_ = 2;
-    } else if (gain < kWorthIt) {
-      depth_ /= step_;
-      is_settled_ = true;
-      return;
-    } else {
-      throughput_ = throughput;
+      case State::base:
+        throughput_ = throughput;
+        grow(false);
+        return;
+      case State::grown: {
+        const double gain = throughput / throughput_;
+        if (depth_ == 2 && step_ == 2) {
+          gain_of_two_ = gain;
+        }
+        if (gain < kWorthIt) {
+          depth_ /= step_;
+          depth_ = depth_ == tried_depth_ ? found_depth_ : depth_;
+          state_ = State::settled;
+          return;
+        }
+        throughput_ = throughput;
+        tried_depth_ = 0;
+        next_try_ = kFirstTry;
+        grow(gain >= kNearlyAll * step_);
+        return;
+      }
+      case State::settled:
+        return;
     }
-    const uint32_t wanted = depth_ * (gain >= kNearlyAll * step_ ? 4 : 2);
+  }
+
+  /// To twice or four times the depth, if there may be more.
+  void grow(bool is_fast) noexcept {
+    const uint32_t wanted = depth_ * (is_fast ? 4 : 2);
     step_ = (wanted < most_ ? wanted : most_) / depth_;
     depth_ *= step_ != 0 ? step_ : 1;
-    is_settled_ = step_ <= 1;
+    state_ = step_ <= 1 ? State::settled : State::grown;
+  }
+
+  void try_again() noexcept {
+    idle_ends_ = 0;
+    next_try_ *= 2;
+    const uint32_t all = depth_with_spare();
+    if (!is_fixed_ && 2 * all <= most_) {
+      found_depth_ = depth_;
+      depth_ = tried_depth_ = all;
+      state_ = State::base;
+      interrupt();
+    }
   }
 
   uint32_t depth_;
   uint32_t most_ = kMost;
   uint32_t step_ = 1;  ///< by which it grew last
-  bool is_settled_;
+  State state_;
+  const bool is_fixed_;
+  bool was_found_ = false;
+  bool was_repeated_ = false;  ///< the comparison of two with one
+  uint32_t tried_depth_ = 0;   ///< the one that was doubled to try again, or 0
+  uint32_t found_depth_ = 0;   ///< the one to go back to if that brings nothing
   uint32_t spare_depth_ = 0;
-  uint32_t ends_ = 0;      ///< in this epoch, those that do not count included
-  uint64_t begin_ns_ = 0;  ///< the last end that did not count
-  uint64_t bytes_ = 0;     ///< since then
-  double throughput_ = 0;  ///< of two, or of the depth before this one; bytes per ns
+  uint32_t ends_ = 0;       ///< in this epoch, those that do not count included
+  uint64_t begin_ns_ = 0;   ///< the last end that did not count
+  uint64_t bytes_ = 0;      ///< since then
+  uint64_t idle_ends_ = 0;  ///< since the depth was found, or tried again
+  uint64_t next_try_ = kFirstTry;
+  double two_ = 0;  ///< throughput of two, and of one; bytes per ns
+  double one_ = 0;
+  double throughput_ = 0;  ///< of the depth before this one
   double gain_of_two_ = 0;
 };
 
