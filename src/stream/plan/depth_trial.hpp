@@ -11,14 +11,16 @@
 //
 // Where the machine has other things to do, an epoch may come out too slow. So two and one are
 // compared once more if the result is not one of those that devices have: together they get as much
-// as one, or twice as much. And a depth that was found is doubled now and then to see whether that
-// brings something by now, the more seldom the more often it did not.
+// as one, or twice as much. A greater depth that brings nothing is measured once more. And a depth
+// that was found is doubled now and then to see whether that brings something by now, the more
+// seldom the more often it did not.
 //
 // Such a depth is the least that keeps the device at work while ends are noticed at once. On a
 // machine whose processors compute, whoever notices them may get one late, by a time slice of the
 // kernel's scheduler or more: spare slices keep the device at work until then.
 
 #include <cstdint>
+#include <utility>
 
 namespace ioweave::stream {
 
@@ -146,17 +148,24 @@ class DepthTrial {
         grow(false);
         return;
       case State::grown: {
-        const double gain = throughput / throughput_;
+        best_ = throughput > best_ ? throughput : best_;
+        const double gain = best_ / throughput_;
+        if (gain < kWorthIt && !is_once_more_) {
+          is_once_more_ = true;
+          return;
+        }
+        is_once_more_ = false;
         if (depth_ == 2 && step_ == 2) {
           gain_of_two_ = gain;
         }
         if (gain < kWorthIt) {
+          best_ = 0;
           depth_ /= step_;
           depth_ = depth_ == tried_depth_ ? found_depth_ : depth_;
           state_ = State::settled;
           return;
         }
-        throughput_ = throughput;
+        throughput_ = std::exchange(best_, 0);
         tried_depth_ = 0;
         next_try_ = kFirstTry;
         grow(gain >= kNearlyAll * step_);
@@ -204,6 +213,8 @@ class DepthTrial {
   uint64_t next_try_ = kFirstTry;
   double two_ = 0;  ///< throughput of two, and of one; bytes per ns
   double one_ = 0;
+  bool is_once_more_ = false;
+  double best_ = 0;        ///< of the depth that is measured
   double throughput_ = 0;  ///< of the depth before this one
   double gain_of_two_ = 0;
 };

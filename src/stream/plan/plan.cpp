@@ -501,7 +501,7 @@ void Plan::end_slice(Slice& slice) noexcept {
     stats_.ahead_bytes += slice.got;
     stats_.failed_slices += result < 0 && result != -ECANCELED ? 1 : 0;
     under_way_ -= slice.weight;
-    if (result > 0 && trial_.wants_end()) {
+    if (result > 0 && slice.weight == 1 && trial_.wants_end()) {
       note_end(slice);
     }
     while (SliceWait* const wait = slice.waits.pop_front()) {
