@@ -94,7 +94,7 @@ std::string mpi_help_text() {
 
 Enciphers a file with the Hill cipher, chunk by chunk: each rank reads its part of a chunk,
 computes, writes its part (if there is an output), and again. The output is that of
-`hill --encrypt`. Rank 0 prints where the time went, as JSON.
+`hill --encrypt`. Rank 0 prints where the time went and a checksum of it, as JSON.
 
   -m, --mode MODE       mpiio     MPI_File_read_at and MPI_File_write_at, nothing of Ioweave
                         normal    the loop with a plan that reads nothing ahead

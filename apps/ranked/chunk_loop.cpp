@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cinttypes>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -306,6 +307,16 @@ void run_ahead(const LoopOptions& options, std::span<const Chunk> chunks, const 
   times.gain_of_two = stats.gain_of_two;
 }
 
+/// The member of the summary with the sum of the ranks' checksums; only that of the first counts.
+std::string checksum_member(uint64_t checksum, bool is_first) {
+  check_mpi(MPI_Reduce(is_first ? MPI_IN_PLACE : &checksum, &checksum, 1, MPI_UINT64_T, MPI_SUM, 0,
+                       MPI_COMM_WORLD),
+            "MPI_Reduce");
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), ", \"checksum\": \"%016" PRIx64 "\"", checksum);
+  return text.data();
+}
+
 }  // namespace
 
 std::optional<ReadMode> parse_read_mode(const std::string& text) {
@@ -370,7 +381,8 @@ uint64_t file_bytes(const std::string& path) {
   return static_cast<uint64_t>(status.st_size);
 }
 
-std::string summarize(const LoopOptions& options, const LoopTimes& times, size_t chunks) {
+std::string summarize(const LoopOptions& options, const LoopTimes& times, size_t chunks,
+                      std::optional<uint64_t> checksum) {
   int rank = 0;
   int ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -391,6 +403,7 @@ std::string summarize(const LoopOptions& options, const LoopTimes& times, size_t
   check_mpi(MPI_Reduce(is_first ? MPI_IN_PLACE : greatest.data(), greatest.data(),
                        static_cast<int>(greatest.size()), MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD),
             "MPI_Reduce");
+  const std::string sum = checksum ? checksum_member(*checksum, is_first) : "";
   if (!is_first) return {};
   std::array<char, 1024> text{};
   std::snprintf(
@@ -399,10 +412,10 @@ std::string summarize(const LoopOptions& options, const LoopTimes& times, size_t
       "\"total_s\": %.9f, \"read_s\": %.9f, \"greatest_read_s\": %.9f, "
       "\"compute_s\": %.9f, \"write_s\": %.9f, \"bytes_per_s\": %.0f, "
       "\"hit_reads\": %.0f, \"late_reads\": %.0f, \"ahead_bytes\": %.0f, "
-      "\"ahead_cpu_s\": %.9f, \"schedule\": \"%s\", \"depth\": %u, \"gain_of_two\": %.3f}",
+      "\"ahead_cpu_s\": %.9f, \"schedule\": \"%s\", \"depth\": %u, \"gain_of_two\": %.3f%s}",
       name_of(options.mode), ranks, chunks, sums[3], greatest[1], sums[0] / ranks, greatest[0],
       sums[1] / ranks, sums[2] / ranks, sums[3] / greatest[1], sums[4], sums[5], sums[6], sums[7],
-      times.schedule, times.depth, times.gain_of_two);
+      times.schedule, times.depth, times.gain_of_two, sum.c_str());
   return text.data();
 }
 

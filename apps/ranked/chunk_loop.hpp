@@ -76,8 +76,10 @@ std::vector<Chunk> cut(uint64_t file_bytes, uint64_t chunk_bytes);
 /// The size of a regular file. Throws std::runtime_error.
 uint64_t file_bytes(const std::string& path);
 
-/// One JSON object, on rank 0: sums over the ranks, means of times, the greatest read_s. All ranks
-/// call it together. Empty on other ranks.
-std::string summarize(const LoopOptions& options, const LoopTimes& times, size_t chunks);
+/// One JSON object, on rank 0: sums over the ranks, means of times, the greatest read_s. With a
+/// checksum of what each rank computed, also the sum of these modulo 2^64, in hexadecimal. All
+/// ranks call it together. Empty on other ranks.
+std::string summarize(const LoopOptions& options, const LoopTimes& times, size_t chunks,
+                      std::optional<uint64_t> checksum = std::nullopt);
 
 }  // namespace apps

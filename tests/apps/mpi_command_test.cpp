@@ -1,12 +1,15 @@
 // hill_mpi and matrix_search as a user runs them: every mode and number of ranks gives what the
 // program for one process, or a plain search, gives.
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,6 +17,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "checksum.hpp"
 #include "support/shell.hpp"
 #include "support/temp_dir.hpp"
 #include "top_items.hpp"
@@ -52,12 +56,30 @@ class MpiCommand : public testing::Test {
   ioweave::test::TempDir dir_;
 };
 
+/// As hill_mpi prints it.
+std::string checksum_of(const std::string& text) {
+  hill::Checksum checksum;
+  checksum.add(std::as_bytes(std::span(text)), 0);
+  std::array<char, 24> word{};
+  std::snprintf(word.data(), word.size(), "\"%016llx\"",
+                static_cast<unsigned long long>(checksum.value()));
+  return word.data();
+}
+
+/// What stands behind `"checksum": ` in a summary.
+std::string checksum_in(const std::string& text) {
+  const std::string key = "\"checksum\": ";
+  const size_t at = text.find(key);
+  return at == std::string::npos ? "" : text.substr(at + key.size(), 18);
+}
+
 TEST_F(MpiCommand, HillWritesTheSameInEveryMode) {
   make_file("plain", 2'500'001);
   ASSERT_EQ(
       run(std::string(IOWEAVE_HILL_PATH) + " -e -k 16 " + path("plain") + " " + path("wanted"))
           .exit_code,
       0);
+  const std::string checksum = checksum_of(content("wanted"));
   const std::string files = path("plain") + " " + path("found");
   for (const std::string mode : {"mpiio", "normal", "pp", "ppis", "weighted", "auto"}) {
     for (const int ranks : {1, 3}) {
@@ -66,8 +88,27 @@ TEST_F(MpiCommand, HillWritesTheSameInEveryMode) {
       ASSERT_EQ(done.exit_code, 0) << done.text;
       EXPECT_THAT(done.text, HasSubstr("\"bytes\": 2500001"));
       EXPECT_EQ(content("found"), content("wanted")) << mode << ", " << ranks << " ranks";
+      EXPECT_EQ(checksum_in(done.text), checksum) << mode << ", " << ranks << " ranks";
     }
   }
+}
+
+TEST_F(MpiCommand, HillsChecksumTellsOutputsApart) {
+  make_file("plain", 100'000);
+  const std::string hill = kHillMpi + " -k 16 " + path("plain");
+  const std::string one = checksum_in(run(hill).text);
+  EXPECT_NE(one, "");
+  EXPECT_EQ(checksum_in(run(hill + " -c 64K --mode pp").text), one);
+  EXPECT_NE(checksum_in(run(hill + " --seed 2").text), one);
+}
+
+TEST_F(MpiCommand, ProgramsHaveHelp) {
+  const ShellResult hill = run(kHillMpi + " --help");
+  EXPECT_EQ(hill.exit_code, 0);
+  EXPECT_THAT(hill.text, HasSubstr("Usage: mpirun -n RANKS hill_mpi"));
+  const ShellResult search = run(kSearch + " --help");
+  EXPECT_EQ(search.exit_code, 0);
+  EXPECT_THAT(search.text, HasSubstr("Usage: mpirun -n RANKS matrix_search"));
 }
 
 TEST_F(MpiCommand, HillWritesTheSameBehind) {
