@@ -155,19 +155,19 @@ class Program {
       if (i < blocks_.read.size()) {
         check_mpi(
             MPI_File_iread_at(handles_.of(i), blocks_.read[i], place(i), settings_.block_bytes,
-                              MPI_BYTE, &requests[i % settings_.window]),
+                              MPI_BYTE, &requests[i % requests.size()]),
             "MPI_File_iread_at");
       }
     };
-    for (size_t i = 0; i < settings_.window; ++i) {
+    for (size_t i = 0; i < requests.size(); ++i) {
       time([&] { begin(i); });
     }
     for (size_t i = 0; i < blocks_.read.size(); ++i) {
       time([&] {
-        check_mpi(MPI_Wait(&requests[i % settings_.window], MPI_STATUS_IGNORE), "MPI_Wait");
+        check_mpi(MPI_Wait(&requests[i % requests.size()], MPI_STATUS_IGNORE), "MPI_Wait");
       });
       compute(i);
-      time([&] { begin(i + settings_.window); });
+      time([&] { begin(i + requests.size()); });
     }
   }
 

@@ -40,6 +40,7 @@ extern int iow_mpiio_plan_read(MPI_File file, MPI_Offset offset, int count, MPI_
  * -ENOBUFS (2^20 reads are planned), -ENOMEM.
  */
 static inline int iow_mpiio_plan(MPI_File file, MPI_Offset offset, int count, MPI_Datatype type) {
+  /* NOLINTNEXTLINE(modernize-use-nullptr): C as well. */
   return iow_mpiio_plan_read != 0 ? iow_mpiio_plan_read(file, offset, count, type) : -ENOTSUP;
 }
 
