@@ -26,6 +26,8 @@ PROGRAMS = {
     "tiom": "apps/tiom/ioweave-tiom",
     "cube_remap": "apps/cube/cube_remap",
     "slowfs": "bench/slowfs/ioweave-slowfs",
+    "mpiio_openmpi": "src/calls/mpiio/libioweave_mpiio_openmpi.so",
+    "mpiio_mpich": "src/calls/mpiio/libioweave_mpiio_mpich.so",
     **{
         f"bench_{name}": f"bench/drivers/bench_{name}"
         for name in (

@@ -75,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         help="harmless: grep,dd,reader-1m; tasks: peers,short,short-fsync,short-sleep-10s; "
         "tiom: calls, reapers, drop-in, write, read; streams: grid, targets, peers; "
         "cube: ladder[-aio|-ioweave], sizes, ratios, computing; advise: hill, gzip, numpy-8m; "
-        "ppis: random, wrong, shadow, chunks, writes, ranks, search",
+        "ppis: random, wrong, shadow, chunks, writes, ranks, search, "
+        "mpiio[-hill|-raw|-plan|-calls|-start]",
     )
     part.add_argument(
         "--place",
@@ -83,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         default=(),
         metavar="LIST",
         help="harmless: raw, limited, slowfs[-400|-3000]; tiom: raw, limited; streams: slowfs, "
-        "limited; cube, ppis: slowfs, limited; advise: slowfs, limited, raw",
+        "limited; cube: slowfs, limited; advise, ppis: slowfs, limited, raw",
     )
     part.add_argument("--cache", type=_words, default=(), metavar="LIST", help="cold, cached, half")
     part.add_argument(

@@ -8,32 +8,36 @@ plan run against what else there is for them. What the figures mean is defined i
 from __future__ import annotations
 
 import contextlib
-import filecmp
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from harness import line_chart, process, slowfs
+from harness import ppis_mpiio, process, slowfs
 from harness.build import BuildFailed
 from harness.files import random_file
 from harness.places import LIMIT_MB_S, Place, PlaceUnavailable, on_limited_disk, on_slowfs
+from harness.ppis_pictures import pictures_of
+from harness.ppis_readers import Reader, Reads, over, rounds_of
 from harness.ppis_runs import (
     AUTO,
     CALLED,
+    HILL_ROUNDS,
     MIB,
     NORMAL,
     PP,
     PPIS,
+    Effort,
     Figures,
     Loop,
     Runner,
+    check_same,
+    chunk_bytes,
+    enciphered,
     hill,
     search,
+    two_devices,
 )
-from harness.process import ProgramFailed
 from harness.programs import selected
 from harness.result import Bar, Row, at_least, at_most, below, row
 from harness.samples import alternate
@@ -41,59 +45,19 @@ from harness.session import Session, Unsuitable
 from harness.tasks.drawing import draw
 
 MODES = (NORMAL, PP, PPIS, AUTO)
-PLACES = ("slowfs", "limited")
-#: What `--only` may name.
-PARTS = ("random", "wrong", "shadow", "chunks", "writes", "ranks", "search")
+PLACES = ("slowfs", "limited", "raw")
 
 #: The emulated device whose latency hides: as many requests at once as it is sent.
 FAR = slowfs.Speed(read_mb_s=4000, write_mb_s=4000, latency_us=2000)
-#: Rounds of Hill's cipher: about 400 MB/s on one core of the usual machine.
-HILL_ROUNDS = 3
 #: Of a program whose reads can all be hidden: it computes a little longer than it reads.
 COMPUTE_OVER_READ = 1.03
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How much is measured.
-
-    Attributes:
-        rounds: Of each cell.
-        reads: Random ones.
-        file_mib: Of the programs' input.
-        chunks: n, of the ladder.
-        ranks: MPI processes.
-        loads: Whether others load the device, too.
-    """
-
-    rounds: int
-    reads: int
-    file_mib: int
-    chunks: tuple[int, ...]
-    ranks: tuple[int, ...]
-    loads: tuple[bool, ...]
-
-
-FULL = Effort(3, 10_000, 512, (3, 4, 8, 16, 64), (1, 2, 4, 8, 16), (False, True))
-QUICK = Effort(1, 500, 48, (3, 6), (1, 2), (False,))
+FULL = Effort(3, 10_000, 512, (3, 4, 5, 6, 8, 12, 16, 32, 64), (1, 2, 4, 8, 16), (False, True))
+QUICK = Effort(1, 500, 48, (3, 6), (1, 2), (False, True))
 
 
 # ---- Random reads
-
-
-@dataclass(frozen=True)
-class Reader:
-    """One way to read blocks at random.
-
-    Attributes:
-        name: For people.
-        words: Of bench_plans, or of bench_mpi_reads.
-        program: Which of both.
-    """
-
-    name: str
-    words: tuple[str, ...]
-    program: str = "bench_plans"
 
 
 PLAIN = Reader("pread", ("--how=plain",))
@@ -106,37 +70,6 @@ PEERS = (
 )
 
 
-def _read(session: Session, place: Place, data: str, reader: Reader, *words: str) -> dict[str, Any]:
-    place.make_cold(data)
-    program = str(session.program(reader.program))
-    (line,) = process.run(
-        [*place.prefix, program, *reader.words, f"--file={place.folder / data}", *words]
-    ).json_lines()
-    return line
-
-
-def _rounds(
-    session: Session, place: Place, data: str, readers: Sequence[Reader], count: int, *words: str
-) -> Sequence[Mapping[str, dict[str, Any]]]:
-    """All readers in turn.
-
-    Raises:
-        ProgramFailed: They did not read the same.
-    """
-    acts = {each.name: partial(_read, session, place, data, each, *words) for each in readers}
-    rounds = list(alternate(acts, count))
-    for found in rounds:
-        if len({figures["sum"] for figures in found.values()}) != 1:
-            raise ProgramFailed(
-                f"{place.name}: the readers {', '.join(found)} read different bytes"
-            )
-    return rounds
-
-
-def _over(rounds: Sequence[Mapping[str, dict[str, Any]]], one: str, other: str) -> list[float]:
-    return [found[one]["time_s"] / found[other]["time_s"] for found in rounds]
-
-
 def _random(session: Session, effort: Effort) -> Iterator[Row]:
     data = random_file(session.folder / "blocks", 2 * effort.reads * 4096 + 64 * MIB)
     readers = [PLAIN, PLANNED, GIVEN, *PEERS]
@@ -147,19 +80,19 @@ def _random(session: Session, effort: Effort) -> Iterator[Row]:
         readers.pop()
     with on_slowfs(session, data, speed=FAR, many_requests=True) as place:
         session.progress(f"{place.name}: {effort.reads} random reads, {effort.rounds} rounds")
-        words = (f"--reads={effort.reads}",)
-        rounds = _rounds(session, place, data.name, readers, effort.rounds, *words)
+        reads = Reads(data.name, (f"--reads={effort.reads}",))
+        rounds = rounds_of(session, place, reads, readers, effort.rounds)
     prefix = f"{effort.reads} random reads of 4 KiB at 2 ms"
-    speed_up = _over(rounds, PLAIN.name, PLANNED.name)
+    speed_up = over(rounds, PLAIN, PLANNED)
     yield row(f"{prefix}: plan, speed-up over pread", "ratio", speed_up, at_least(20))
     for peer in readers:
         if peer in PEERS:
             metric = f"{prefix}: plan, time over that of {peer.name}"
-            yield row(metric, "ratio", _over(rounds, PLANNED.name, peer.name), at_most(1.0))
+            yield row(metric, "ratio", over(rounds, PLANNED, peer), at_most(1.0))
     for peer in readers:
         if peer in PEERS:
             metric = f"{prefix}: plan with its depth given, time over that of {peer.name}"
-            yield row(metric, "ratio", _over(rounds, GIVEN.name, peer.name))
+            yield row(metric, "ratio", over(rounds, GIVEN, peer))
     for each in readers:
         for key, what in (("time_s", "time"), ("cpu_s", "processor time")):
             found = [figures[each.name][key] for figures in rounds]
@@ -181,25 +114,25 @@ def _wrong(session: Session, effort: Effort) -> Iterator[Row]:
     for name, (speed, words) in kinds.items():
         with on_slowfs(session, data, speed=speed, many_requests=speed is FAR) as place:
             session.progress(f"{place.name}: a wrong plan, {name}")
-            rounds = _rounds(session, place, data.name, [PLAIN, wrong], effort.rounds, *words)
+            reads = Reads(data.name, words)
+            rounds = rounds_of(session, place, reads, [PLAIN, wrong], effort.rounds)
         metric = f"a plan of which every read is wrong, {name}: time over that of pread"
-        yield row(metric, "ratio", _over(rounds, wrong.name, PLAIN.name), at_most(1.03))
+        yield row(metric, "ratio", over(rounds, wrong, PLAIN), at_most(1.03))
 
 
 def _shadow(session: Session, effort: Effort) -> Iterator[Row]:
     """What the loop ahead costs the processor."""
     data = random_file(session.folder / "loop", 32 * MIB)
     loop = Reader("loop ahead", ("--how=loop",))
-    words = ("--reads=1000", "--compute-ns=1000000")
+    reads = Reads(data.name, ("--reads=1000", "--compute-ns=1000000"))
     with on_slowfs(session, data, speed=FAR, many_requests=True) as place:
         session.progress(f"{place.name}: a loop of 1000 reads ahead of itself")
-        rounds = _rounds(session, place, data.name, [PLAIN, loop], effort.rounds, *words)
+        rounds = rounds_of(session, place, reads, [PLAIN, loop], effort.rounds)
     prefix = "a loop of 1000 reads of 4 KiB, 1 ms of computing each"
     shares = [found[loop.name]["ahead_cpu_s"] / found[loop.name]["time_s"] for found in rounds]
     metric = f"{prefix}: processor time of the loop ahead over the loop's time"
     yield row(metric, "ratio", shares, below(0.01))
-    speed_up = _over(rounds, PLAIN.name, loop.name)
-    yield row(f"{prefix}: speed-up over pread", "ratio", speed_up)
+    yield row(f"{prefix}: speed-up over pread", "ratio", over(rounds, PLAIN, loop))
 
 
 # ---- The paper's programs
@@ -226,48 +159,17 @@ def _loop_rows(
     yield row(
         f"{prefix}: auto, time over normal's", "ratio", times_over(AUTO, NORMAL), at_most(1.02)
     )
-    over_model = [found[PPIS].total_s / runner.model_s(loop, found[NORMAL]) for found in rounds]
+    models = [runner.model_s(loop, found[NORMAL]) for found in rounds]
+    over_model = [found[PPIS].total_s / it for found, it in zip(rounds, models, strict=True)]
     bar = at_most(1.05) if alone else None
     yield row(f"{prefix}: PPIS, time over the model's", "ratio", over_model, bar)
+    yield row(f"{prefix}: model", "s", models)
     for mode in MODES:
         who = f"{prefix}: {CALLED[mode]}"
         yield row(f"{who}: time", "s", [found[mode].total_s for found in rounds])
         yield row(f"{who}: I/O latency", "s", [found[mode].read_s for found in rounds])
         rates = [found[mode].bytes_per_s / 1e6 for found in rounds]
         yield row(f"{who}: sustained bandwidth", "MB/s", rates)
-
-
-def _medians(rounds: Sequence[Round], mode: str, key: str) -> float:
-    return float(statistics.median(getattr(found[mode], key) for found in rounds))
-
-
-def _draw_modes(
-    session: Session, called: str, x_label: str, cells: Mapping[int, Sequence[Round]]
-) -> None:
-    """The paper's figures of execution time and I/O latency, over what `cells` are of."""
-    kinds = {"total_s": "execution time", "read_s": "I/O latency"}
-    pictures = []
-    for key, what in kinds.items():
-        lines = {
-            CALLED[mode]: [_medians(rounds, mode, key) for rounds in cells.values()]
-            for mode in MODES
-        }
-        chart = line_chart.Chart(f"{called}: {what}", x_label, f"{what} (s)", tuple(cells), lines)
-        pictures.append((chart.title, partial(line_chart.draw, chart)))
-    draw(session, "ppis", pictures)
-
-
-def _draw_removed(session: Session, called: str, cells: Mapping[int, Sequence[Round]]) -> None:
-    """The paper's figure of the I/O latency removed, with the bound 1 - 1/n."""
-    lines = {
-        CALLED[mode]: [statistics.median(_removed(rounds, mode)) for rounds in cells.values()]
-        for mode in (PP, PPIS, AUTO)
-    }
-    lines["bound"] = [1 - 1 / count for count in cells]
-    chart = line_chart.Chart(
-        f"{called}: I/O latency removed", "chunks", "part of normal's", tuple(cells), lines
-    )
-    draw(session, "ppis", [(chart.title, partial(line_chart.draw, chart))])
 
 
 def _removed(rounds: Sequence[Round], mode: str) -> list[float]:
@@ -294,25 +196,15 @@ def _check_programs(runner: Runner, size: int) -> None:
         ProgramFailed: One of them wrote something else.
     """
     folder = runner.session.folder
-    wanted, found = folder / "wanted", folder / "found"
-    source = runner.place.folder / runner.data
-    words = ["--encrypt", f"--rounds={HILL_ROUNDS}", str(source), str(wanted)]
-    process.run([str(runner.session.program("hill")), *words])
+    wanted = enciphered(runner.session, runner.place.folder / runner.data, folder / "wanted")
+    found = folder / "found"
     for mode in MODES:
         for ranks in (1, 2):
-            runner.run(
-                hill(size // 4 // 65536 * 65536, size, HILL_ROUNDS, ranks), mode, output=found
-            )
-            filecmp.clear_cache()
-            if not filecmp.cmp(wanted, found, shallow=False):
-                raise ProgramFailed(f"hill_mpi, {CALLED[mode]}, {ranks} ranks: wrong output")
+            loop = hill(chunk_bytes(size, 4), size, HILL_ROUNDS, ranks)
+            runner.run(loop, mode, output=found)
+            check_same(found, wanted, f"hill_mpi, {CALLED[mode]}, {ranks} ranks")
             found.unlink()
     wanted.unlink()
-
-
-def _chunk_bytes(size: int, chunks: int) -> int:
-    """So that there are so many chunks, the last one perhaps smaller."""
-    return -(-size // chunks // 65536) * 65536
 
 
 def _chunks(session: Session, effort: Effort) -> Iterator[Row]:
@@ -323,11 +215,10 @@ def _chunks(session: Session, effort: Effort) -> Iterator[Row]:
     with on_slowfs(session, data, speed=speed) as place:
         runner = Runner(session, place, data.name)
         _check_programs(runner, size)
-        cells = {}
         for count in effort.chunks:
-            loop = hill(_chunk_bytes(size, count), size, HILL_ROUNDS)
+            loop = hill(chunk_bytes(size, count), size, HILL_ROUNDS)
             session.progress(f"{place.name}: Hill, R about C, {loop.chunks} chunks")
-            rounds = cells[loop.chunks] = _loop_rounds(runner, loop, MODES, effort.rounds)
+            rounds = _loop_rounds(runner, loop, MODES, effort.rounds)
             prefix = f"Hill on slowfs, R about C, n = {loop.chunks}"
             yield row(
                 f"{prefix}: R over C",
@@ -337,12 +228,13 @@ def _chunks(session: Session, effort: Effort) -> Iterator[Row]:
             least = 0.95 * (1 - 1 / loop.chunks)
             metric = f"{prefix}: I/O latency removed by PPIS"
             yield row(metric, "part", _removed(rounds, PPIS), at_least(least))
-            yield row(f"{prefix}: I/O latency removed by PP", "part", _removed(rounds, PP))
+            for mode in (PP, AUTO):
+                metric = f"{prefix}: I/O latency removed by {CALLED[mode]}"
+                yield row(metric, "part", _removed(rounds, mode))
             speed_up = [found[NORMAL].total_s / found[PPIS].total_s for found in rounds]
             bar: Bar | None = at_least(1.85) if loop.chunks >= 50 else None
             yield row(f"{prefix}: PPIS, speed-up over normal", "ratio", speed_up, bar)
             yield from _loop_rows(runner, prefix, loop, rounds, alone=True)
-        _draw_removed(session, "Hill on slowfs, R about C", cells)
 
 
 def _writes(session: Session, effort: Effort) -> Iterator[Row]:
@@ -350,24 +242,18 @@ def _writes(session: Session, effort: Effort) -> Iterator[Row]:
     size = effort.file_mib * MIB
     data = random_file(session.folder / "plaintext", size)
     speed = _fitted_speed(session, data)
-    loop = hill(size // 64 // 65536 * 65536, size, HILL_ROUNDS)
+    loop = hill(chunk_bytes(size, 64), size, HILL_ROUNDS)
     woven = replace(loop, words=(*loop.words, "--write-behind"))
-    nothing = random_file(session.folder / "nothing", 4096)
-    with (
-        on_slowfs(session, data, speed=speed) as place,
-        on_slowfs(
-            session,
-            nothing,
-            speed=replace(speed, write_mb_s=speed.write_mb_s + 1, read_mb_s=speed.read_mb_s + 1),
-        ) as other,
-    ):
+    wanted = enciphered(session, data, session.folder / "wanted")
+    with two_devices(session, data, speed) as (place, other):
         runner = Runner(session, place, data.name)
-        output = other.folder / "ciphertext"
         session.progress(f"{place.name}: Hill, reads and writes overlapped")
 
         def run(which: Loop, mode: str) -> Figures:
-            output.unlink(missing_ok=True)
-            return runner.run(which, mode, output=output)
+            figures = runner.run(which, mode, output=other.folder / "output")
+            check_same(other.direct / "output", wanted, " ".join((*which.words, CALLED[mode])))
+            other.remove("output")
+            return figures
 
         acts = {"normal": partial(run, loop, NORMAL), "woven": partial(run, woven, PPIS)}
         rounds = list(alternate(acts, effort.rounds))
@@ -399,27 +285,19 @@ def _by_ranks(session: Session, effort: Effort, name: str, part: str, data: Path
     size = data.stat().st_size
     with _at(session, name, data) as place:
         runner = Runner(session, place, data.name)
-        if part == "search":
-            found = {
-                tuple(runner.found(search(size, ranks), mode)) for mode in MODES for ranks in (1, 2)
-            }
-            if len(found) != 1:
-                raise ProgramFailed("matrix_search finds different items in different modes")
         for heavy in effort.loads:
-            cells = {}
             for ranks in effort.ranks:
                 if part == "search":
                     loop, called = search(size, ranks), "matrix search"
                 else:
-                    loop, called = hill(_chunk_bytes(size, 8), size, HILL_ROUNDS, ranks), "Hill"
+                    loop, called = hill(chunk_bytes(size, 8), size, HILL_ROUNDS, ranks), "Hill"
                 kind = "heavy" if heavy else "light"
                 prefix = f"{called} on {name}, {kind} I/O, {ranks} ranks"
                 session.progress(prefix)
                 with runner.load() if heavy else contextlib.nullcontext():
-                    rounds = cells[ranks] = _loop_rounds(runner, loop, MODES, effort.rounds)
+                    rounds = _loop_rounds(runner, loop, MODES, effort.rounds)
                 yield row(f"{prefix}: I/O latency removed by PPIS", "part", _removed(rounds, PPIS))
                 yield from _loop_rows(runner, prefix, loop, rounds, alone=ranks == 1 and not heavy)
-            _draw_modes(session, f"{called} on {name}, {kind} I/O", "processes", cells)
 
 
 def _made(session: Session, part: str, effort: Effort) -> Path:
@@ -432,6 +310,45 @@ def _made(session: Session, part: str, effort: Effort) -> Path:
     return matrix
 
 
+#: Each part by the name for `--only`, with the place that it needs; None: any will do.
+ALONE: Mapping[str, tuple[str | None, Callable[[Session, Effort], Iterator[Row]]]] = {
+    "random": ("slowfs", _random),
+    "wrong": ("slowfs", _wrong),
+    "shadow": ("slowfs", _shadow),
+    "chunks": ("slowfs", _chunks),
+    "writes": ("slowfs", _writes),
+    "mpiio-hill": ("slowfs", ppis_mpiio.hill_rows),
+    "mpiio-raw": ("raw", ppis_mpiio.raw_rows),
+    "mpiio-plan": ("slowfs", ppis_mpiio.plan_rows),
+    "mpiio-calls": (None, ppis_mpiio.call_rows),
+    "mpiio-start": (None, ppis_mpiio.start_rows),
+}
+#: Those that run in each place but the raw disk.
+BY_RANKS = ("ranks", "search")
+
+
+def _chosen(session: Session, effort: Effort) -> Iterator[Iterator[Row]]:
+    """The parts that are wanted, in their order; each is measured when its first row is asked for.
+
+    Raises:
+        Unsuitable: No such place or part.
+    """
+    names = selected(PLACES, session.selection.places)
+    parts = selected([*ALONE, *BY_RANKS], session.selection.programs)
+    if not names or not parts:
+        known = ", ".join((*ALONE, *BY_RANKS))
+        raise Unsuitable(f"there are the places {', '.join(PLACES)}, the parts {known}")
+    for part in parts:
+        if part in ALONE:
+            place, measure = ALONE[part]
+            if place is None or place in names:
+                yield measure(session, effort)
+        elif devices := [name for name in names if name != "raw"]:
+            data = _made(session, part, effort)
+            for name in devices:
+                yield _by_ranks(session, effort, name, part, data)
+
+
 def run(session: Session) -> Iterator[Row]:
     """All of it; without a place that this machine cannot have, which is noted.
 
@@ -441,25 +358,14 @@ def run(session: Session) -> Iterator[Row]:
     effort = QUICK if session.quick else FULL
     if session.selection.pairs is not None:
         effort = replace(effort, rounds=min(session.selection.pairs, effort.rounds))
-    names = selected(PLACES, session.selection.places)
-    parts = selected(PARTS, session.selection.programs)
-    if not names or not parts:
-        raise Unsuitable(f"there are the places {', '.join(PLACES)}, the parts {', '.join(PARTS)}")
     session.need_space((5 * effort.file_mib + 1024) * MIB)
-    alone = {
-        "random": _random,
-        "wrong": _wrong,
-        "shadow": _shadow,
-        "chunks": _chunks,
-        "writes": _writes,
-    }
-    wanted = [alone[part](session, effort) for part in parts if part in alone and "slowfs" in names]
-    for part in ("ranks", "search"):
-        if part in parts:
-            data = _made(session, part, effort)
-            wanted += [_by_ranks(session, effort, name, part, data) for name in names]
-    for rows in wanted:
+    values = {}
+    for part in _chosen(session, effort):
         try:
-            yield from rows
+            for each in part:
+                values[each.metric] = each.summary.value
+                yield each
         except PlaceUnavailable as error:
             session.note(str(error))
+    if pictures := pictures_of(values):
+        draw(session, "ppis", pictures)
