@@ -312,13 +312,18 @@ def streams(build: Path, work: Path) -> None:
     expect(not list((work / "data").iterdir()), "it leaves files")
 
 
-def ppis(build: Path, work: Path) -> None:
-    """Random reads, a wrong plan, a loop ahead of itself, and Hill in the paper's modes."""
+def need_mpi_programs(build: Path) -> None:
+    """Ends a test of `bench/run ppis` where its programs or the emulated device cannot be had."""
     for program in ("apps/hill/hill_mpi", "bench/slowfs/ioweave-slowfs"):
         if not (build / program).exists():
             skip(f"{program} is not built")
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         skip("no access to /dev/fuse")
+
+
+def ppis(build: Path, work: Path) -> None:
+    """Random reads, a wrong plan, a loop ahead of itself, and Hill in the paper's modes."""
+    need_mpi_programs(build)
     rows = measured(build, work, "ppis", "--only", "random,wrong,shadow,chunks")
     reads = "500 random reads of 4 KiB at 2 ms"
     readers = (
@@ -333,12 +338,56 @@ def ppis(build: Path, work: Path) -> None:
         "a plan of which every read is wrong, (4 KiB at 2 ms|1 MiB at 400 MB/s): ",
         "a loop of 1000 reads of 4 KiB, 1 ms of computing each: (processor time|speed-up)",
         f"{loop}: R over C$",
-        f"{loop}: I/O latency removed by (PP|PPIS)$",
+        f"{loop}: I/O latency removed by (PP|PPIS|auto)$",
         f"{loop}: PPIS, speed-up over normal$",
         f"{loop}: (PPIS|auto), time over (normal|PP|the model)'s$",
         f"{loop}: (normal|PP|PPIS|auto): (time|I/O latency|sustained bandwidth)$",
+        f"{loop}: model$",
     )
     expect_positive(rows, "ratio", "s", "MB/s")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
+def ppis_ranks(build: Path, work: Path) -> None:
+    """Writes behind Hill, and Hill by ranks, beside a load, too."""
+    need_mpi_programs(build)
+    rows = measured(build, work, "ppis", "--only", "writes,ranks", "--place", "slowfs")
+    behind = "Hill, writes to a second device, n = 64"
+    cell = "Hill on slowfs, (light|heavy) I/O, (1|2) ranks"
+    expect_rows(
+        rows,
+        f"{behind}: time over the longest of R, C and W$",
+        f"{behind}: speed-up over normal$",
+        f"{behind}: (normal: (R|C|W|time)|woven: time)$",
+        f"{cell}: I/O latency removed by PPIS$",
+        f"{cell}: (PPIS|auto), time over (normal|PP|the model)'s$",
+        f"{cell}: (normal|PP|PPIS|auto): (time|I/O latency|sustained bandwidth)$",
+        f"{cell}: model$",
+    )
+    expect(any("heavy" in row["metric"] for row in rows), "nothing ran beside a load")
+    expect_positive(rows, "ratio", "s", "MB/s")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
+def ppis_mpiio(build: Path, work: Path) -> None:
+    """Unchanged MPI programs with the library and under `ioweave run`, and what calls cost."""
+    need_mpi_programs(build)
+    rows = measured(build, work, "ppis", "--only", "mpiio")
+    hill = "unchanged Hill on (two slowfs|the raw disk), (1|2) ranks"
+    who = "(plain|library, (pp|ppis|auto|writes behind)|ioweave run)"
+    calls = "MPI_File_read_at of (64 bytes|4 KiB), cached, (sequential|random)"
+    expect_rows(
+        rows,
+        f"{hill}: {who}: time over (plain's|the model's|the longest of R, C and W)$",
+        f"{hill}: library, auto: speed-up over plain$",
+        f"{hill}: {who}: (time|I/O latency)$",
+        f"{hill}: plain: (computing|writing)$",
+        f"{hill}: model$",
+        "iow_mpiio_plan, 1 MiB at 400 MB/s: every read is (wrong: time|right: speed-up) over ",
+        f"{calls}: (plain|library|library, added)$",
+        "an MPI program from start to end, one file opened: (plain|library|ioweave run)",
+    )
+    expect_positive([row for row in rows if "added" not in row["metric"]], "ratio", "s", "ns")
     expect(not list((work / "data").iterdir()), "it leaves files")
 
 
@@ -388,6 +437,8 @@ TESTS = {
     "engine": engine,
     "interposer": interposer,
     "ppis": ppis,
+    "ppis_mpiio": ppis_mpiio,
+    "ppis_ranks": ppis_ranks,
     "rows": rows,
     "streams": streams,
     "tasks": tasks,
