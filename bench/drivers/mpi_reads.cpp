@@ -46,6 +46,7 @@ struct Settings {
   std::string plan = "none";
   std::string file;
   uint64_t reads = 1000;
+  uint64_t passes = 1;
   int block_bytes = 4096;
   uint64_t seed = 1;
   uint64_t compute_ns = 0;
@@ -113,10 +114,12 @@ class Program {
     if (settings_.plan != "none") {
       plan(settings_.plan == "right" ? blocks_.read : blocks_.other);
     }
-    if (settings_.how == "read") {
-      read_one_by_one();
-    } else {
-      read_by_requests();
+    for (uint64_t pass = 0; pass < settings_.passes; ++pass) {
+      if (settings_.how == "read") {
+        read_one_by_one();
+      } else {
+        read_by_requests();
+      }
     }
   }
 
@@ -222,6 +225,7 @@ int run(int argc, char** argv) {
       .one_of({"none", "right", "wrong"});
   app.add("--file", settings.file).required().existing_file();
   app.add("--reads", settings.reads).between(1, 1 << 24);
+  app.add("--passes", settings.passes, "over these blocks").between(1, 1 << 10);
   app.add("--bytes", settings.block_bytes, "of a block").between(8, 1 << 30);
   app.add("--seed", settings.seed, "which blocks");
   app.add("--compute-ns", settings.compute_ns, "least time of computing on a block");
