@@ -176,7 +176,7 @@ def raw_rows(session: Session, effort: Effort) -> Iterator[Row]:
 
 def plan_rows(session: Session, effort: Effort) -> Iterator[Row]:
     """Random reads that the program names before, or of which it names the wrong ones."""
-    count = max(16, effort.file_mib // 2)
+    count = max(128, effort.file_mib // 2)  # the first ones tell that a plan is wrong
     data = random_file(session.folder / "blocks-of-plans", (2 * count + 16) * MIB)
     inner = _preloaded(session)
     plain, wrong, right = (
