@@ -1,9 +1,10 @@
 #pragma once
 
 // The settings of libioweave_mpiio_*.so, which it reads from the environment of its program, and
-// what it and the command know of MPIs.
+// what it and the command know of MPIs and tell each other.
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 namespace ioweave::config {
@@ -23,6 +24,16 @@ inline constexpr std::array<std::string_view, 6> kMpiioVariables{
 /// In the order of iow_plan_schedule.
 inline constexpr std::array<std::string_view, 5> kScheduleNames{"auto", "normal", "pp", "ppis",
                                                                 "weighted"};
+
+/// In the run's directory (run_config.hpp): gets an MpiioFile for each file that a process opens by
+/// MPI-IO. The library alone reads ahead of it, or nobody.
+inline constexpr const char* kMpiioFilesName = "mpiio-files";
+struct MpiioFile {
+  uint64_t device = 0;  ///< st_dev
+  uint64_t inode = 0;
+};
+/// Likewise: gets the line of each rank, as the file of kMpiioReportVariable does.
+inline constexpr const char* kMpiioReportName = "mpiio-report";
 
 inline constexpr const char* kOpenMpiLibrary = "libmpi.so.40";
 inline constexpr const char* kMpichLibrary = "libmpich.so.12";

@@ -18,6 +18,7 @@
 
 #include "calls/preload/run.hpp"
 #include "cli/command_runner.hpp"
+#include "config/mpiio_variables.hpp"
 #include "stats/text_file.hpp"
 #include "support/child.hpp"
 #include "support/small_filesystem.hpp"
@@ -192,6 +193,12 @@ std::string as_script(const Words& words) {
   return script;
 }
 
+config::MpiioFile mpiio_file_at(const std::string& path) {
+  struct stat found {};
+  EXPECT_EQ(stat(path.c_str(), &found), 0);
+  return {found.st_dev, found.st_ino};
+}
+
 class Prefetching : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -290,6 +297,20 @@ TEST_F(Prefetching, NoMoreIsBroughtInThanTheBudgetOfTheDeviceAllows) {
     tries.note(followed.bytes() > 0, std::to_string(followed.bytes()) + " bytes");
   }
   tries.expect_most();
+}
+
+/// The shell does what libioweave_mpiio_*.so does, for a reader that is followed otherwise.
+TEST_F(Prefetching, FilesOfMpiIoAreLeftToItsLibrary) {
+  const std::string path = device.file(96 * kMiB);
+  const config::MpiioFile file = mpiio_file_at(path);
+  const TempDir folder;
+  const std::string note =
+      write_text(folder, "note", std::string(reinterpret_cast<const char*>(&file), sizeof file));
+  ASSERT_TRUE(drop_from_cache(path));
+  followed = follow(shell("cat " + note + " >> $IOWEAVE_RUN_DIR/" + config::kMpiioFilesName +
+                          "; exec " + as_script(chunk_reader(path, 2 * kMiB, 20'000))));
+  EXPECT_EQ(of_chunk_reader(followed.ran.out).chunks, 48);
+  EXPECT_EQ(followed.operations(), 0u);
 }
 
 TEST_F(Prefetching, SmallChunksToo) {

@@ -27,6 +27,7 @@ constexpr uint32_t kThreads = 16;
 constexpr uint64_t kMostBufferBytes = 4 << 20;
 constexpr uint64_t kMostBuffers = 1024;
 constexpr rlim_t kMostOpen = 256;
+constexpr size_t kMostClaimed = 65'536;
 
 int count_ranks(MPI_Comm comm) noexcept {
   int ranks = 0;
@@ -47,6 +48,25 @@ uint32_t most_open_files() noexcept {
   rlimit limit{};
   const bool is_known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0;
   return is_known ? static_cast<uint32_t>(std::min<rlim_t>(limit.rlim_cur / 8, kMostOpen)) : 0;
+}
+
+/// What a name leads to. To open it for nothing but its place does nothing to it, and its end to
+/// nobody's locks.
+struct Place {
+  Descriptor fd;
+  stream::FileState state;
+};
+
+/// False if there is nothing. `name` loses a file system's name for MPI, which may stand before a
+/// colon.
+bool find_place(const char*& name, Place& place) noexcept {
+  const char* const colon = std::strchr(name, ':');
+  struct stat found {};
+  if (colon != nullptr && ::stat(name, &found) != 0) {
+    name = colon + 1;
+  }
+  place.fd = Descriptor(::open(name, O_PATH | O_CLOEXEC));
+  return place.fd.is_open() && stream::find_state(place.fd.get(), place.state) == 0;
 }
 
 }  // namespace
@@ -141,10 +161,11 @@ stream::WriteStream* Session::open_stream() {
 }
 
 void Session::enter(MPI_File file, MPI_Comm comm, const char* name, int mode) noexcept {
-  if (settings_.schedule == IOW_PLAN_NORMAL && !writes_behind()) {
-    return;
-  }
   try {
+    if (settings_.schedule == IOW_PLAN_NORMAL && !writes_behind()) {
+      claim(name);
+      return;
+    }
     NamedFile named;
     const bool is_followed = find_file(name, comm, mode, named);
     if (!is_followed && !writes_behind()) {
@@ -176,6 +197,29 @@ void Session::enter(MPI_File file, MPI_Comm comm, const char* name, int mode) no
   }
 }
 
+/// The same for a file that nothing is read ahead of.
+void Session::claim(const char* name) {
+  Place place;
+  if (run_notes_.are_wanted() && find_place(name, place)) {
+    claim(place.state.id);
+  }
+}
+
+/// Has the command of the run, which reads ahead of files from outside, leave this one alone: there
+/// the schedule says who goes first.
+void Session::claim(const stream::FileId& file) {
+  if (!run_notes_.are_wanted()) {
+    return;
+  }
+  {
+    const std::lock_guard guard(lock_);
+    if (claimed_.size() == kMostClaimed || !claimed_.insert(file).second) {
+      return;
+    }
+  }
+  run_notes_.add_file(file);
+}
+
 /// False if the file is to be left alone.
 bool Session::find_file(const char* name, MPI_Comm comm, int mode, NamedFile& file) {
   const auto leave_alone = [&](LeftAlone why) {
@@ -185,31 +229,24 @@ bool Session::find_file(const char* name, MPI_Comm comm, int mode, NamedFile& fi
   if ((mode & MPI_MODE_WRONLY) != 0 && !writes_behind()) {
     return leave_alone(LeftAlone::write_only);
   }
-  // What stands before a colon may be a file system's name for MPI.
-  const char* const colon = std::strchr(name, ':');
-  struct stat found {};
-  if (::stat(name, &found) != 0 && colon != nullptr) {
-    name = colon + 1;
-  }
-  // To open it for nothing but its place does nothing to it, and its end to nobody's locks.
-  const Descriptor place(::open(name, O_PATH | O_CLOEXEC));
-  stream::FileState state;
-  if (!place.is_open() || stream::find_state(place.get(), state) != 0) {
+  Place place;
+  if (!find_place(name, place)) {
     return leave_alone(LeftAlone::not_opened);
   }
-  file.id = state.id;
+  file.id = place.state.id;
+  claim(file.id);
   if ((mode & MPI_MODE_SEQUENTIAL) != 0) {
     return leave_alone(LeftAlone::sequential);
   }
-  if (!state.is_regular) {
+  if (!place.state.is_regular) {
     return leave_alone(LeftAlone::not_regular);
   }
-  if (is_memory_file_system(place.get())) {
+  if (is_memory_file_system(place.fd.get())) {
     return leave_alone(LeftAlone::in_memory);
   }
   // Whether all who may write it share its page cache. Else what is read ahead could be older than
   // what the program would have read.
-  if ((mode & MPI_MODE_RDONLY) == 0 && !is_local_file_system(place.get()) &&
+  if ((mode & MPI_MODE_RDONLY) == 0 && !is_local_file_system(place.fd.get()) &&
       !is_on_one_machine(comm)) {
     return leave_alone(LeftAlone::other_machines);
   }
@@ -328,19 +365,27 @@ void Session::finish() noexcept {
   }
   left.clear();
   const std::lock_guard guard(plan_lock_);
-  if (report_.is_wanted()) {
+  if (report_.is_wanted() || run_notes_.are_wanted()) {
     try {
-      int rank = -1;
-      static_cast<void>(real_mpi().Comm_rank(real_mpi().world, &rank));
-      const stream::Plan* const plan = this->plan();
-      iow_plan_stats idle{};
-      idle.schedule = settings_.schedule;
-      report_.add(format_mpiio_report(rank, counts_, plan != nullptr ? plan->statistics() : idle,
-                                      why_without_));
+      add_report();
     } catch (const std::bad_alloc&) {
       // It goes without.
     }
   }
+}
+
+void Session::add_report() const {
+  int rank = -1;
+  static_cast<void>(real_mpi().Comm_rank(real_mpi().world, &rank));
+  const stream::Plan* const plan = this->plan();
+  iow_plan_stats idle{};
+  idle.schedule = settings_.schedule;
+  const std::string line =
+      format_mpiio_report(rank, counts_, plan != nullptr ? plan->statistics() : idle, why_without_);
+  if (report_.is_wanted()) {
+    report_.add(line);
+  }
+  run_notes_.add_report(line);
 }
 
 }  // namespace ioweave::calls

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 
 #include "calls/mpiio/left_alone.hpp"
 #include "calls/mpiio/mpi.hpp"
 #include "calls/mpiio/open_file.hpp"
+#include "calls/mpiio/run_notes.hpp"
 #include "calls/mpiio/settings.hpp"
 #include "calls/mpiio/write_behind.hpp"
 #include "calls/report_file.hpp"
@@ -101,10 +103,14 @@ class Session final : private PlanKeeper {
   void note_closed() noexcept override { open_files_.fetch_sub(1, std::memory_order_relaxed); }
   void leave_alone(LeftAlone why) noexcept override { counts_.leave_alone(why); }
   [[nodiscard]] bool find_file(const char* name, MPI_Comm comm, int mode, NamedFile& file);
+  void claim(const char* name);
+  void claim(const stream::FileId& file);
+  void add_report() const;  // under the lock of the plan
 
   std::string warnings_;
   const MpiioSettings settings_;
   const ReportFile report_;
+  const RunNotes run_notes_;
   static std::atomic<Session*> only_;
   const uint32_t born_;
   const uint32_t most_open_;  ///< descriptors of files that are read ahead
@@ -120,8 +126,9 @@ class Session final : private PlanKeeper {
 
   Writers writers_;
 
-  std::mutex lock_;  ///< of the files
+  std::mutex lock_;  ///< of the next two
   std::unordered_map<MPI_File, Tracked> files_;
+  std::set<stream::FileId> claimed_;  ///< told to the command of the run
   std::atomic<stream::Plan*> shown_plan_{nullptr};
 };
 

@@ -34,6 +34,7 @@
 #include "engine/read_ahead_walk.hpp"
 #include "engine/system_facts.hpp"
 #include "stream/prefetch/bandwidth_budget.hpp"
+#include "stream/prefetch/mpiio_files.hpp"
 #include "stream/prefetch/proc_files.hpp"
 #include "stream/prefetch/process_segment.hpp"
 #include "stream/prefetch/read_follower.hpp"
@@ -143,7 +144,10 @@ struct Watcher::Shared {
 class Watcher::Thread {
  public:
   Thread(std::shared_ptr<Shared> shared, pid_t program)
-      : shared_(std::move(shared)), program_(program), run_state_(shared_->run_directory) {}
+      : shared_(std::move(shared)),
+        program_(program),
+        run_state_(shared_->run_directory),
+        mpiio_files_(shared_->run_directory) {}
 
   void run();
 
@@ -179,6 +183,7 @@ class Watcher::Thread {
   [[nodiscard]] bool has_ended(pid_t pid) const;
   [[nodiscard]] bool open_own(const Key& key, Reader& reader);
   [[nodiscard]] bool policy_allows(const Key& key, Reader& reader) const;
+  void leave_to_mpiio();
   Readers::iterator forget(Readers::iterator reader);
   void forget_process(pid_t pid);
   void share_budget();
@@ -189,6 +194,7 @@ class Watcher::Thread {
   std::shared_ptr<Shared> shared_;
   pid_t program_;
   RunState run_state_;
+  MpiioFiles mpiio_files_;
   uint64_t released_until_ns_ = 0;
   bool must_scan_ = false;  // before any file is opened
   std::map<pid_t, Process> processes_;
@@ -311,6 +317,7 @@ void Watcher::Thread::scan() {
   for (auto& [key, reader] : readers_) {
     if (opens_are_heard_) reader.let_go();  // a listener would also hear of reads and closing
   }
+  leave_to_mpiio();
   std::erase_if(processes_, [](const auto& entry) { return !entry.second.seen; });
   share_budget();
   // A change makes further changes likely.
@@ -320,6 +327,16 @@ void Watcher::Thread::scan() {
   if (!is_asked_for) scans_ns_ += end - begin;  // a scan on request does not delay other scans
   if (is_asked_for && !opens_are_heard_) released_until_ns_ = end + kUnseenListenerNs;
   next_scan_ns_ = std::max(end + scan_period_ns_, affordable_scan_ns());
+}
+
+/// Lets go of the files that processes of the run have begun to read by MPI-IO, for good.
+void Watcher::Thread::leave_to_mpiio() {
+  if (!mpiio_files_.refresh()) return;
+  for (auto& [key, reader] : readers_) {
+    if (!mpiio_files_.contain(reader.file.device, reader.file.inode)) continue;
+    reader.let_go();
+    reader.refused = true;
+  }
 }
 
 /// Returns the moment from which another scan stays within its share of the time.
@@ -693,7 +710,9 @@ bool Watcher::Thread::is_leased(const Reader& reader) const {
 bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   const bool is_mapped = std::get<1>(key) == kMapped;
   if (!may_open()) return false;
-  reader.refused = forgetful_.contains(reader.file.device) || !policy_allows(key, reader) ||
+  leave_to_mpiio();
+  reader.refused = mpiio_files_.contain(reader.file.device, reader.file.inode) ||
+                   forgetful_.contains(reader.file.device) || !policy_allows(key, reader) ||
                    (is_mapped && is_leased(reader));
   if (reader.refused) return false;
   const auto process = processes_.find(std::get<0>(key));

@@ -17,6 +17,9 @@
 // process ends, and with the next look or scan, some milliseconds later, when the process closes or
 // unmaps it.
 //
+// Files that processes of the run have opened by MPI-IO are left to libioweave_mpiio_*.so
+// (mpiio_files.hpp).
+//
 // Looking costs processor time: at most 2 % of one processor for processes and files, and 5 % for
 // positions.
 
