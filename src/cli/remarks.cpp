@@ -95,7 +95,10 @@ std::string judge_prefetching(const stats::RunReport& report) {
   const stats::RunTotals& totals = report.totals;
   const auto& reads = totals.call[static_cast<size_t>(CallClass::read)];
   if (reads.calls == 0) return "The program only wrote, but policy 'overlap' hides only reads.";
-  if (totals.prefetched_bytes == 0) return explain_no_prefetching(report);
+  if (totals.prefetched_bytes == 0) {
+    // What became of reads by MPI-IO has a line of its own.
+    return report.mpiio.reads > 0 ? std::string{} : explain_no_prefetching(report);
+  }
   const double used = static_cast<double>(totals.prefetched_used_bytes) /
                       static_cast<double>(totals.prefetched_bytes);
   if (used >= kGoodGuesses) return {};

@@ -164,6 +164,20 @@ std::string RunDirectory::preload_entry(const std::string& library) const {
   return path_ + "/" + kPreloadName;
 }
 
+std::string RunDirectory::content(const char* name) const {
+  constexpr size_t kMostBytes = 16 << 20;
+  std::string text;
+  const int fd = openat(fd_, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return text;
+  char block[4096];
+  ssize_t got = 0;
+  while (text.size() < kMostBytes && (got = read(fd, block, sizeof block)) > 0) {
+    text.append(block, static_cast<size_t>(got));
+  }
+  close(fd);
+  return text;
+}
+
 void RunDirectory::gather(stats::RunGatherer& gatherer, bool last,
                           std::vector<std::string>& remarks) {
   if (keep_ && !last) return;

@@ -37,6 +37,9 @@ class RunDirectory {
   /// directory. Empty on failure.
   [[nodiscard]] std::string preload_entry(const std::string& library) const;
 
+  /// Returns what the file of this name holds, its first megabytes; empty if there is none.
+  [[nodiscard]] std::string content(const char* name) const;
+
   /// Reads and removes the segments of processes that have ended (with `last`, all segments), so
   /// that a build that starts a hundred thousand compilers does not fill the tmpfs. Errors become
   /// remarks, each kind once.

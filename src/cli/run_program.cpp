@@ -29,8 +29,10 @@
 #include "cli/run_directory.hpp"
 #include "config/description.hpp"
 #include "config/layers.hpp"
+#include "config/mpiio_variables.hpp"
 #include "config/names.hpp"
 #include "engine/backend.hpp"
+#include "stats/mpiio_report.hpp"
 #include "stats/run_file.hpp"
 #include "stream/prefetch/position_recorder.hpp"
 #include "stream/prefetch/watcher.hpp"
@@ -275,6 +277,9 @@ int run_program(const RunOptions& options, const RunKind& kind) {
   }
   gather(true);
   std::move(gatherer).finish(run.report);
+  if (run.directory) {
+    stats::add_mpiio_lines(run.directory->content(config::kMpiioReportName), run.report);
+  }
   if (!options.keep_run_directory) run.directory = nullptr;
   release_signals();
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "cli/format.hpp"
+#include "config/mpiio_variables.hpp"
 #include "config/names.hpp"
 
 namespace ioweave::cli {
@@ -17,6 +19,11 @@ using stats::Degrade;
 constexpr size_t kWidth = 100;
 constexpr size_t kPathColumns = 48;
 constexpr double kLeastSeconds = 0.0005;  // less would show as 0.000 s
+// In the order of config::kScheduleNames.
+constexpr size_t kAuto = 0;
+constexpr size_t kNormal = 1;
+static_assert(config::kScheduleNames[kAuto] == "auto");
+static_assert(config::kScheduleNames[kNormal] == "normal");
 
 std::string headline(const stats::RunReport& report) {
   const stats::Outcome& outcome = report.outcome;
@@ -64,6 +71,10 @@ void add_wall(std::string& text, const stats::RunReport& report) {
 /// Says in one line what prefetching saved or cost.
 void add_hidden(std::string& text, const stats::RunReport& report) {
   const stats::RunTotals& totals = report.totals;
+  if (totals.prefetch_operations == 0 && report.mpiio.ahead_bytes > 0) {
+    line(text, "hidden", "not known", "MPI-IO is not compared with and without reads ahead");
+    return;
+  }
   if (totals.prefetch_operations == 0) {
     line(text, "hidden", seconds_text(0), "nothing was prefetched");
     return;
@@ -103,6 +114,70 @@ void add_prefetch(std::string& text, const stats::RunTotals& totals) {
            " operations");
 }
 
+/// "2", or "2 to 4".
+std::string range_text(const std::string& least, const std::string& most) {
+  return least == most ? least : least + " to " + most;
+}
+
+std::string gain_text(double gain) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", gain);
+  return text;
+}
+
+/// Names the schedules of the ranks that read ahead.
+std::string schedules_text(const stats::MpiioReport& mpiio) {
+  std::string text;
+  for (size_t i = 0; i < mpiio.schedules.size(); ++i) {
+    const bool reads_ahead = i != kAuto && i != kNormal;
+    if (mpiio.schedules[i] == 0 || !reads_ahead) continue;
+    text.append(text.empty() ? "" : " and ").append(config::kScheduleNames[i]);
+  }
+  return text;
+}
+
+/// Says by which schedule the ranks read ahead, what decided that, and how often it was in time.
+std::string ahead_text(const stats::MpiioReport& mpiio) {
+  std::string text =
+      "ahead by " + schedules_text(mpiio) + ", depth " +
+      range_text(std::to_string(mpiio.least_depth), std::to_string(mpiio.most_depth));
+  if (mpiio.most_gain_of_two > 0) {
+    text += ", two at once " +
+            range_text(gain_text(mpiio.least_gain_of_two), gain_text(mpiio.most_gain_of_two)) +
+            " times as fast";
+  } else if (mpiio.settled_ranks == 0) {
+    text += ", two at once not measured";
+  }
+  const uint64_t awaited = mpiio.hit_reads + mpiio.late_reads;
+  if (awaited == 0) return text;
+  const double in_time = static_cast<double>(mpiio.hit_reads) / static_cast<double>(awaited);
+  return text + "; " + percent_text(in_time) + " in time";
+}
+
+std::string explain_nothing_ahead(const stats::MpiioReport& mpiio) {
+  if (!mpiio.why.empty()) return without_controls(mpiio.why.front());
+  if (mpiio.schedules[kNormal] > 0) return "nothing is read ahead by schedule normal";
+  if (mpiio.files > 0 || mpiio.left_alone.empty()) {
+    return "nothing was read ahead: reads were quick, or in no order";
+  }
+  std::string text = "files were left alone:";
+  for (const auto& [reason, count] : mpiio.left_alone) text += " " + without_controls(reason);
+  return text;
+}
+
+/// Says what the ranks' library did.
+void add_mpiio(std::string& text, const stats::MpiioReport& mpiio) {
+  if (mpiio.reads > 0) {
+    line(text, "MPI-IO", bytes_text(mpiio.ahead_bytes),
+         mpiio.ahead_bytes > 0 ? ahead_text(mpiio) : explain_nothing_ahead(mpiio));
+  }
+  if (mpiio.behind_writes > 0) {
+    line(text, "behind", bytes_text(mpiio.behind_bytes),
+         "of MPI-IO written behind the program, in " + std::to_string(mpiio.behind_writes) +
+             " writes");
+  }
+}
+
 std::string engine_in_use(const stats::RunReport& report) {
   std::string text = "policy ";
   text += config::kRunPolicyNames[static_cast<size_t>(report.config.policy)];
@@ -123,6 +198,7 @@ void add_figures(std::string& text, const stats::RunReport& report) {
   add_trial(text, report);
   line(text, "exposed", seconds_text(totals.exposed_seconds), share_of_wall(report));
   add_prefetch(text, totals);
+  add_mpiio(text, report.mpiio);
   line(text, "engine",
        report.engine.empty() ? "none needed" : shown_name(report.engine, kPathColumns),
        engine_in_use(report));
@@ -188,6 +264,7 @@ std::string summary_text(const stats::RunReport& report, const Detail& detail) {
     if (report.totals.prefetch_operations > 0) add_hidden(text, report);
     add_trial(text, report);
     add_prefetch(text, report.totals);
+    add_mpiio(text, report.mpiio);
   } else {
     add_figures(text, report);
     add_files(text, report, detail);

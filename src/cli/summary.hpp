@@ -14,7 +14,8 @@ struct Detail {
   bool small_files = false;  ///< show files below 1 MiB and half a millisecond, too
 };
 
-/// The summary that `ioweave run` prints at the end: at most 15 lines with the usual detail.
+/// The summary that `ioweave run` prints at the end: at most 15 lines with the usual detail, and
+/// two of MPI-IO.
 [[nodiscard]] std::string summary_text(const stats::RunReport& report, const Detail& detail);
 
 /// The summary of a Python runtime that `ioweave report` prints: a row for each task.

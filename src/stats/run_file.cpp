@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/mpiio_variables.hpp"
 #include "config/names.hpp"
 
 namespace ioweave::stats {
@@ -144,33 +145,55 @@ Json file_json(const FileReport& file) {
   return object;
 }
 
+Json mpiio_json(const MpiioReport& mpiio) {
+  Json schedules = Json::object();
+  for (size_t i = 0; i < mpiio.schedules.size(); ++i) {
+    if (mpiio.schedules[i] > 0) {
+      schedules[std::string(config::kScheduleNames[i])] = mpiio.schedules[i];
+    }
+  }
+  Json object = {{"ranks", mpiio.ranks},
+                 {"settled_ranks", mpiio.settled_ranks},
+                 {"schedules", std::move(schedules)},
+                 {"least_depth", mpiio.least_depth},
+                 {"most_depth", mpiio.most_depth},
+                 {"least_gain_of_two", mpiio.least_gain_of_two},
+                 {"most_gain_of_two", mpiio.most_gain_of_two}};
+  for (const MpiioCount& count : kMpiioCounts) object[count.name] = mpiio.*count.value;
+  object["left_alone"] = mpiio.left_alone;
+  object["why"] = mpiio.why;
+  return object;
+}
+
 Json summary_json(const RunReport& report) {
   const RunTotals& totals = report.totals;
-  return {{"type", "summary"},
-          {"exit_code", report.outcome.exit_code},
-          {"signal", report.outcome.signal},
-          {"wall_s", report.outcome.wall_seconds},
-          {"user_s", report.outcome.user_seconds},
-          {"system_s", report.outcome.system_seconds},
-          {"storage_read_bytes", report.outcome.storage_read_bytes},
-          {"io_s", totals.io_seconds},
-          {"hidden_s", totals.hidden_seconds},
-          {"hidden_share", totals.hidden_share()},
-          {"hidden_known", totals.hidden_is_known},
-          {"exposed_s", totals.exposed_seconds},
-          {"engine", report.engine},
-          {"engine_operations", totals.engine_operations},
-          {"engine_cost_s", totals.engine_cost_seconds},
-          {"calls", calls_json(totals.call)},
-          {"prefetch",
-           {{"operations", totals.prefetch_operations},
-            {"bytes", totals.prefetched_bytes},
-            {"used_bytes", totals.prefetched_used_bytes},
-            {"trial_s", totals.trial_seconds}}},
-          {"files", totals.files},
-          {"processes", totals.processes},
-          {"images", totals.images},
-          {"remarks", report.remarks}};
+  Json object = {{"type", "summary"},
+                 {"exit_code", report.outcome.exit_code},
+                 {"signal", report.outcome.signal},
+                 {"wall_s", report.outcome.wall_seconds},
+                 {"user_s", report.outcome.user_seconds},
+                 {"system_s", report.outcome.system_seconds},
+                 {"storage_read_bytes", report.outcome.storage_read_bytes},
+                 {"io_s", totals.io_seconds},
+                 {"hidden_s", totals.hidden_seconds},
+                 {"hidden_share", totals.hidden_share()},
+                 {"hidden_known", totals.hidden_is_known},
+                 {"exposed_s", totals.exposed_seconds},
+                 {"engine", report.engine},
+                 {"engine_operations", totals.engine_operations},
+                 {"engine_cost_s", totals.engine_cost_seconds},
+                 {"calls", calls_json(totals.call)},
+                 {"prefetch",
+                  {{"operations", totals.prefetch_operations},
+                   {"bytes", totals.prefetched_bytes},
+                   {"used_bytes", totals.prefetched_used_bytes},
+                   {"trial_s", totals.trial_seconds}}},
+                 {"files", totals.files},
+                 {"processes", totals.processes},
+                 {"images", totals.images},
+                 {"remarks", report.remarks}};
+  if (report.mpiio.ranks > 0) object["mpiio"] = mpiio_json(report.mpiio);
+  return object;
 }
 
 }  // namespace

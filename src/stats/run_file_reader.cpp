@@ -285,6 +285,28 @@ TaskReport read_task(const Fields& fields) {
   return task;
 }
 
+MpiioReport read_mpiio(const Fields& fields) {
+  MpiioReport mpiio;
+  mpiio.ranks = fields.count("ranks");
+  mpiio.settled_ranks = fields.count("settled_ranks");
+  const Fields schedules = fields.object("schedules");
+  for (size_t i = 0; i < mpiio.schedules.size(); ++i) {
+    const std::string name(config::kScheduleNames[i]);
+    if (schedules.has(name.c_str())) mpiio.schedules[i] = schedules.count(name.c_str());
+  }
+  mpiio.least_depth = fields.count("least_depth");
+  mpiio.most_depth = fields.count("most_depth");
+  mpiio.least_gain_of_two = fields.number("least_gain_of_two");
+  mpiio.most_gain_of_two = fields.number("most_gain_of_two");
+  for (const MpiioCount& count : kMpiioCounts) mpiio.*count.value = fields.count(count.name);
+  const Fields left_alone = fields.object("left_alone");
+  for (const auto& [reason, count] : fields.at("left_alone").items()) {
+    mpiio.left_alone[reason] = left_alone.count(reason.c_str());
+  }
+  mpiio.why = texts(fields, "why");
+  return mpiio;
+}
+
 void read_summary(const Fields& fields, RunReport& report) {
   report.outcome.exit_code = fields.count<int>("exit_code");
   report.outcome.signal = fields.count<int>("signal");
@@ -310,6 +332,7 @@ void read_summary(const Fields& fields, RunReport& report) {
   totals.processes = fields.count("processes");
   totals.images = fields.count("images");
   report.remarks = texts(fields, "remarks");
+  if (fields.has("mpiio")) report.mpiio = read_mpiio(fields.object("mpiio"));
 }
 
 /// Takes the lines and checks their order: run first, summary last.

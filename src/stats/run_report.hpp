@@ -12,12 +12,14 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "base/machine.hpp"
+#include "config/mpiio_variables.hpp"
 #include "device/mounts.hpp"
 #include "stats/segment.hpp"
 
@@ -122,6 +124,60 @@ struct PrefetchReport {
   double trial_seconds = 0;  ///< what this comparison cost
 };
 
+/// What libioweave_mpiio_*.so did in the ranks of a run: sums over those that reached MPI_Finalize.
+struct MpiioReport {
+  uint64_t ranks = 0;
+  uint64_t settled_ranks = 0;  ///< whose schedule and depth are given, or have been measured
+  std::array<uint64_t, config::kScheduleNames.size()> schedules{};  ///< how many ranks use each
+  uint64_t least_depth = 0;  ///< slices at once; 0: no rank read ahead
+  uint64_t most_depth = 0;
+  /// What two slices at once get from the device, over what one gets; 0: no rank measured it.
+  double least_gain_of_two = 0;
+  double most_gain_of_two = 0;
+  uint64_t files = 0;
+  uint64_t reads = 0;  ///< the programs' calls
+  uint64_t behind_writes = 0;
+  uint64_t behind_bytes = 0;
+  // The next are those of iow_plan_stats.
+  uint64_t planned_reads = 0;
+  uint64_t planned_bytes = 0;
+  uint64_t ahead_bytes = 0;
+  uint64_t hit_reads = 0;
+  uint64_t late_reads = 0;
+  uint64_t unplanned_reads = 0;
+  uint64_t hit_bytes = 0;
+  uint64_t own_bytes = 0;
+  uint64_t unread_bytes = 0;
+  uint64_t stale_bytes = 0;
+  uint64_t failed_slices = 0;
+  uint64_t wait_ns = 0;
+  std::map<std::string, uint64_t> left_alone;  ///< files and reads, by the reason
+  std::vector<std::string> why;                ///< what kept ranks from reading ahead, each once
+};
+
+/// The sums of a MpiioReport, as they are called in a rank's line and in the run file.
+struct MpiioCount {
+  const char* name;
+  uint64_t MpiioReport::*value;
+};
+inline constexpr std::array<MpiioCount, 16> kMpiioCounts{
+    {{"files", &MpiioReport::files},
+     {"reads", &MpiioReport::reads},
+     {"behind_writes", &MpiioReport::behind_writes},
+     {"behind_bytes", &MpiioReport::behind_bytes},
+     {"planned_reads", &MpiioReport::planned_reads},
+     {"planned_bytes", &MpiioReport::planned_bytes},
+     {"ahead_bytes", &MpiioReport::ahead_bytes},
+     {"hit_reads", &MpiioReport::hit_reads},
+     {"late_reads", &MpiioReport::late_reads},
+     {"unplanned_reads", &MpiioReport::unplanned_reads},
+     {"hit_bytes", &MpiioReport::hit_bytes},
+     {"own_bytes", &MpiioReport::own_bytes},
+     {"unread_bytes", &MpiioReport::unread_bytes},
+     {"stale_bytes", &MpiioReport::stale_bytes},
+     {"failed_slices", &MpiioReport::failed_slices},
+     {"wait_ns", &MpiioReport::wait_ns}}};
+
 /// A task of a Python runtime; an I/O task has one for each of its devices.
 struct TaskReport {
   std::string name;
@@ -182,6 +238,7 @@ struct RunReport {
   std::vector<TaskReport> tasks;  ///< the tasks of such a runtime
   uint64_t start_ns = 0;          ///< base/clock.hpp now_ns() when the program was started
   RunTotals totals;
+  MpiioReport mpiio;
   std::string engine;                ///< engine in use, empty if none was needed
   std::vector<std::string> remarks;  ///< sentences: why nothing was seen or gained, and errors
 };

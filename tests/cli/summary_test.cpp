@@ -7,6 +7,7 @@
 
 #include "cli/format.hpp"
 #include "cli/remarks.hpp"
+#include "stats/mpiio_report.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -152,6 +153,67 @@ TEST(Summary, OfAProgramThatWasNotObservedItSaysWhatPrefetchingSaved) {
   gatherer.add(stats::PrefetchReport{"/in", 1, 2, 8, 100, 90, 2, true});
   std::move(gatherer).finish(report);
   EXPECT_THAT(summary_text(report, {}), HasSubstr("hidden          2.000 s"));
+}
+
+/// A run whose ranks read a memory file slowly, and others by MPI-IO.
+RunReport report_of_mpiio(const std::string& lines) {
+  RunReport report = report_of({file_of("/in", Degrade::memory_file, 1)});
+  stats::add_mpiio_lines(lines, report);
+  return report;
+}
+
+constexpr const char* kRankAhead =
+    R"({"rank":0,"files":1,"reads":32,"schedule":"ppis","depth":2,"is_settled":1,)"
+    R"("gain_of_two":0.96,"ahead_bytes":1887437,"hit_reads":12,"late_reads":4})"
+    "\n";
+
+TEST(Summary, SaysWhatMpiIoReadAheadAndWhatDecidedHow) {
+  const RunReport report = report_of_mpiio(kRankAhead);
+  const std::string text = summary_text(report, {});
+  EXPECT_THAT(text, HasSubstr("  MPI-IO          1.8 MiB   ahead by ppis, depth 2, two at once 1.0 "
+                              "times as fast; 75 % in time\n"));
+  EXPECT_THAT(text, HasSubstr("  hidden        not known   MPI-IO is not compared"));
+  EXPECT_THAT(text, Not(HasSubstr("nothing was prefetched")));
+  EXPECT_THAT(text, Not(HasSubstr("none needed")));
+}
+
+TEST(Summary, SaysWhereRanksFoundDifferentThings) {
+  const std::string text = summary_text(
+      report_of_mpiio(std::string(kRankAhead) +
+                      R"({"rank":1,"reads":3,"schedule":"pp","depth":5,"gain_of_two":1.5,)"
+                      R"("ahead_bytes":1048576})"
+                      "\n"
+                      R"({"rank":2,"reads":3,"schedule":"auto","depth":0,"gain_of_two":0})"),
+      {});
+  EXPECT_THAT(text, HasSubstr("ahead by pp and ppis, depth 2 to 5, two at once 1.0 to 1.5 times"));
+}
+
+TEST(Summary, SaysWhyMpiIoWasNotReadAhead) {
+  const auto text_of = [](const std::string& rest) {
+    return summary_text(report_of_mpiio(R"({"rank":0,"reads":3,)" + rest + "}"), {});
+  };
+  EXPECT_THAT(text_of(R"("schedule":"normal")"), HasSubstr("nothing is read ahead by schedule"));
+  EXPECT_THAT(text_of(R"("schedule":"auto","files":1)"), HasSubstr("reads were quick, or in no"));
+  EXPECT_THAT(text_of(R"("schedule":"auto","left_alone":{"in_memory":1})"),
+              HasSubstr("files were left alone: in_memory"));
+  EXPECT_THAT(text_of(R"("schedule":"auto","why":"no \u001bmemory")"), HasSubstr("no ?memory"));
+}
+
+TEST(Summary, SaysWhatWasWrittenBehindMpiIo) {
+  EXPECT_THAT(
+      summary_text(report_of_mpiio(R"({"rank":0,"behind_writes":3,"behind_bytes":2048})"), {}),
+      HasSubstr("  behind          2.0 KiB   of MPI-IO written behind the program, in 3 writes\n"));
+}
+
+TEST(Summary, OfRanksThatDidNothingByMpiIoItSaysNothing) {
+  EXPECT_THAT(summary_text(report_of_mpiio(R"({"rank":0,"reads":0})"), {}),
+              Not(HasSubstr("MPI-IO")));
+}
+
+TEST(Remarks, DoNotContradictWhatMpiIoSays) {
+  EXPECT_THAT(remarks_on(report_of_mpiio(kRankAhead), followed()), IsEmpty());
+  EXPECT_THAT(remarks_on(report_of_mpiio(R"({"rank":0,"reads":0})"), followed()),
+              ElementsAre(HasSubstr("in memory")));
 }
 
 TEST(Summary, SmallFilesAreListedOnRequestOnly) {

@@ -60,6 +60,12 @@ RunReport sample() {
   gatherer.add(PrefetchReport{"/data/in", 65024, 1ull << 63, 3, 100, 0, -1, true});
   std::move(gatherer).finish(report);
   report.remarks = {"A remark."};
+  report.mpiio.ranks = 2;
+  report.mpiio.schedules.back() = 2;
+  report.mpiio.most_gain_of_two = 1.5;
+  report.mpiio.hit_reads = 7;
+  report.mpiio.left_alone = {{"view", 3}};
+  report.mpiio.why = {"no memory"};
   return report;
 }
 
@@ -89,6 +95,8 @@ TEST(RunFile, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(after.processes.at(0).end, ProcessReport::End::killed);
   EXPECT_DOUBLE_EQ(after.totals.hidden_seconds, -1);
   EXPECT_EQ(after.outcome.signal, 9);
+  EXPECT_EQ(after.mpiio.hit_reads, 7u);
+  EXPECT_EQ(after.mpiio.left_alone, before.mpiio.left_alone);
 }
 
 TEST(RunFile, ASeriesIsReadBack) {
@@ -116,6 +124,13 @@ TEST(RunFile, ASeriesWithoutAValueForEachSlotIsRefused) {
             std::string::npos);
   EXPECT_NE(complaint(altered(R"("series":[{)", R"("series":[7,{)")).find("series"),
             std::string::npos);
+}
+
+TEST(RunFile, OnlyARunWithMpiIoTellsOfIt) {
+  RunReport report = sample();
+  EXPECT_NE(run_file_text(report).find("\"mpiio\":{\"ranks\":2"), std::string::npos);
+  report.mpiio = {};
+  EXPECT_EQ(run_file_text(report).find("mpiio"), std::string::npos);
 }
 
 TEST(RunFile, EveryLineIsAnObjectWithAType) {
