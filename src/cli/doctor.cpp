@@ -30,6 +30,7 @@ using engine::Finding;
 using engine::Usable;
 
 constexpr const char* kInterposer = "interposer";
+constexpr const char* kMpiio = "MPI-IO";
 constexpr std::array<std::string_view, 3> kUsableNames{"ok", "degraded", "unusable"};
 constexpr size_t kWidth = 100;
 
@@ -39,9 +40,9 @@ bool starts_with_any(std::string_view subject, std::initializer_list<std::string
 }
 
 /// Returns true for engines and modes that only some machines have and that are used only on
-/// demand, and for tasks, which few programs have.
+/// demand, and for MPI-IO and tasks, which few programs have.
 bool is_optional(const Finding& finding) {
-  return starts_with_any(finding.subject, {"io_uring+", "aio"}) ||
+  return starts_with_any(finding.subject, {"io_uring+", "aio", kMpiio}) ||
          (finding.subject.starts_with(kTasksOf) && finding.usable == Usable::no);
 }
 
@@ -157,6 +158,27 @@ std::vector<Finding> examine_interposer() {
   directory->gather(gatherer, true, report.remarks);
   std::move(gatherer).finish(report);
   return {judge_trial(result, report, library)};
+}
+
+Finding examine_mpiio() {
+  struct Known {
+    Location location;
+    const char* mpi;
+  };
+  Finding finding{kMpiio, Usable::no, 0, {}, {}, {}};
+  for (const auto& [location, mpi] :
+       {Known{Location::mpiio_openmpi, "Open MPI: "}, Known{Location::mpiio_mpich, "MPICH: "}}) {
+    std::string why;
+    const std::string library = locate(location, why);
+    if (!library.empty()) finding.usable = Usable::yes;
+    finding.detail += (finding.detail.empty() ? "" : "; ") + std::string(mpi) +
+                      (library.empty() ? "not built" : library);
+  }
+  if (finding.usable == Usable::no) {
+    finding.cause = "no MPI's headers were found when Ioweave was built";
+    finding.remedy = "where an MPI's headers are installed, build and install Ioweave again";
+  }
+  return finding;
 }
 
 bool is_program(const std::string& path) {

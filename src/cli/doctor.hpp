@@ -12,6 +12,9 @@ namespace ioweave::cli {
 /// Runs this command itself under the interposer and looks for the segment that it must leave.
 [[nodiscard]] std::vector<engine::Finding> examine_interposer();
 
+/// Says which library `ioweave run` preloads for programs of which MPI.
+[[nodiscard]] engine::Finding examine_mpiio();
+
 /// Finds out whether the program can be observed.
 [[nodiscard]] engine::Finding examine_program(const std::string& path);
 

@@ -34,6 +34,7 @@ int doctor_command(Arguments arguments) {
   std::vector<engine::Finding> findings =
       options.path.empty() ? engine::probe("") : examine_path(options.path);
   for (engine::Finding& finding : examine_interposer()) findings.push_back(std::move(finding));
+  findings.push_back(examine_mpiio());
   print(options.json ? findings_json(findings) : findings_text(findings));
   return verdict(findings);
 }

@@ -51,6 +51,14 @@ TEST(ProgramFinding, ADynamicProgramIsFine) {
   EXPECT_EQ(examine_program("/bin/sh").usable, Usable::yes);
 }
 
+/// The libraries are beside the command, which this test is not.
+TEST(MpiioFinding, LibrariesThatAreNotBuiltAreNothingAmiss) {
+  const Finding found = examine_mpiio();
+  EXPECT_EQ(found.detail, "Open MPI: not built; MPICH: not built");
+  EXPECT_EQ(verdict({found}), 0);
+  EXPECT_THAT(findings_text({found}), HasSubstr("not here  MPI-IO"));
+}
+
 TEST(IsProgram, AScriptAndAnElfFileAreAndDataIsNot) {
   const test::TempDir folder;
   const std::string data = test::write_text(folder, "data", "bytes");
