@@ -36,8 +36,8 @@ extern int iow_mpiio_plan_read(MPI_File file, MPI_Offset offset, int count, MPI_
  * Planning is local, and a hint: nothing else changes. From the first plan of a file on, no other
  * reads of it are foretold, until its view or size is set. Returns 0. Errors: -ENOTSUP (no library
  * is preloaded, or it leaves this file alone: IOWEAVE_MPIIO_REPORT says why), -EINVAL (a count that
- * is not above 0, an offset below 0, no datatype), -E2BIG (more than 1024 pieces apart in the file),
- * -ENOBUFS (2^20 reads are planned), -ENOMEM.
+ * is not above 0, an offset below 0, no datatype), -E2BIG (more than 1024 pieces apart in the
+ * file), -ENOBUFS (2^20 reads are planned), -ENOMEM.
  */
 static inline int iow_mpiio_plan(MPI_File file, MPI_Offset offset, int count, MPI_Datatype type) {
   /* NOLINTNEXTLINE(modernize-use-nullptr): C as well. */
