@@ -19,6 +19,7 @@
 // machine whose processors compute, whoever notices them may get one late, by a time slice of the
 // kernel's scheduler or more: spare slices keep the device at work until then.
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -38,7 +39,7 @@ class DepthTrial {
   [[nodiscard]] uint32_t depth() const noexcept { return depth_; }
   /// The same with spare slices, where nobody minds to wait for them.
   [[nodiscard]] uint32_t depth_with_spare() const noexcept {
-    return depth_ > spare_depth_ ? depth_ : spare_depth_;
+    return std::max(depth_, spare_depth_);
   }
   /// Whether a depth was found; a greater one may be tried at the moment.
   [[nodiscard]] bool is_settled() const noexcept { return state_ == State::settled || was_found_; }
@@ -47,7 +48,7 @@ class DepthTrial {
 
   /// No more at once from now on.
   void limit(uint32_t most) noexcept {
-    most_ = most < kMost ? most : kMost;
+    most_ = std::clamp(most, 1u, kMost);
     if (depth_ > most_) {
       depth_ = most_;
       step_ = 1;  // what it had grown by is no way back any more
@@ -88,7 +89,7 @@ class DepthTrial {
     was_found_ = was_found_ || state_ == State::settled;
     if (state_ == State::settled && depth_ > 1) {
       const uint64_t served = (counted * kLateNs + passed_ns - 1) / passed_ns;
-      spare_depth_ = served < kMostWithSpare ? static_cast<uint32_t>(served) : kMostWithSpare;
+      spare_depth_ = static_cast<uint32_t>(std::min<uint64_t>(served, kMostWithSpare));
     }
     ends_ = 0;
   }
@@ -120,12 +121,12 @@ class DepthTrial {
   void judge(double throughput) noexcept {
     switch (state_) {
       case State::two:
-        two_ = throughput > two_ ? throughput : two_;
+        two_ = std::max(throughput, two_);
         depth_ = 1;
         state_ = State::one;
         return;
       case State::one: {
-        one_ = throughput > one_ ? throughput : one_;
+        one_ = std::max(throughput, one_);
         const double gain = two_ / one_;
         depth_ = 2;
         if (!is_plausible(gain) && !was_repeated_) {
@@ -148,7 +149,7 @@ class DepthTrial {
         grow(false);
         return;
       case State::grown: {
-        best_ = throughput > best_ ? throughput : best_;
+        best_ = std::max(throughput, best_);
         const double gain = best_ / throughput_;
         if (gain < kWorthIt && !is_once_more_) {
           is_once_more_ = true;
@@ -179,15 +180,15 @@ class DepthTrial {
   /// To twice or four times the depth, if there may be more.
   void grow(bool is_fast) noexcept {
     const uint32_t wanted = depth_ * (is_fast ? 4 : 2);
-    step_ = (wanted < most_ ? wanted : most_) / depth_;
-    depth_ *= step_ != 0 ? step_ : 1;
+    step_ = std::min(wanted, most_) / depth_;
+    depth_ *= std::max(step_, 1u);
     state_ = step_ <= 1 ? State::settled : State::grown;
   }
 
   void try_again() noexcept {
     idle_ends_ = 0;
     next_try_ *= 2;
-    const uint32_t all = depth_with_spare();
+    const uint32_t all = std::max(depth_with_spare(), 1u);
     if (!is_fixed_ && 2 * all <= most_) {
       found_depth_ = depth_;
       depth_ = tried_depth_ = all;
