@@ -168,6 +168,15 @@ TEST(DepthTrial, ADepthThatWasFoundWronglyIsMended) {
   }
 }
 
+TEST(DepthTrial, TwoThatLookedSlowerThanOneAreTakenUpAgain) {
+  DepthTrial trial(0);
+  drive(trial, [](uint32_t depth) { return depth == 1 ? 0.01 : 0.008; });
+  ASSERT_EQ(trial.depth(), 1u);
+  double now = 1e9;
+  EXPECT_LT(count_until(trial, 2, now, [](uint32_t) { return 0.01; }), 100);
+  EXPECT_LT(count_until(trial, 4, now, [](uint32_t) { return 0.2; }), 100);
+}
+
 TEST(DepthTrial, WhatBringsNothingIsTriedMoreAndMoreSeldom) {
   DepthTrial trial(0);
   drive(trial, [](uint32_t) { return 0.01; });

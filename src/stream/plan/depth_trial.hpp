@@ -151,15 +151,17 @@ class DepthTrial {
       case State::grown: {
         best_ = std::max(throughput, best_);
         const double gain = best_ / throughput_;
-        if (gain < kWorthIt && !is_once_more_) {
+        const bool is_of_two = depth_ == 2 && step_ == 2;
+        const bool is_worth_it = gain >= (is_of_two ? kNoWorse : kWorthIt);
+        if (!is_worth_it && !is_once_more_) {
           is_once_more_ = true;
           return;
         }
         is_once_more_ = false;
-        if (depth_ == 2 && step_ == 2) {
+        if (is_of_two) {
           gain_of_two_ = gain;
         }
-        if (gain < kWorthIt) {
+        if (!is_worth_it) {
           best_ = 0;
           depth_ /= step_;
           depth_ = depth_ == tried_depth_ ? found_depth_ : depth_;

@@ -613,7 +613,7 @@ bool Plan::is_followed() const noexcept {
 
 /// Slices at once. Spare ones would be in the way of reads that were not planned.
 uint32_t Plan::depth() const noexcept {
-  return strays_ == 0 && most_strays_ == 0 ? trial_.depth_with_spare() : trial_.depth();
+  return has_strayed_ ? trial_.depth() : trial_.depth_with_spare();
 }
 
 /// Whether the kernel can read it ahead with less work than slices would be.

@@ -314,6 +314,8 @@ class Plan {
   uint64_t reads_ = 0;          ///< of the program, ended
   uint64_t strays_ = 0;         ///< the last of them, that were not planned
   uint64_t most_strays_ = 0;    ///< between two that were planned
+  bool was_followed_ = false;   ///< one was planned
+  bool has_strayed_ = false;    ///< and one behind it was not
   uint32_t own_under_way_ = 0;  ///< reads that the program makes by itself
   uint64_t own_ended_ns_ = 0;   ///< the end of the last one
   bool is_driving_ = false;

@@ -236,8 +236,10 @@ void Plan::count_read(uint64_t done, const ReadCounts& counts) noexcept {
   if (counts.is_planned) {
     most_strays_ = std::max(most_strays_, strays_);
     strays_ = 0;
+    was_followed_ = true;
   } else if (done != 0) {
     ++strays_;
+    has_strayed_ = has_strayed_ || was_followed_;  // what comes before the plan does not count
   }
   stats_.reads += done != 0 ? 1 : 0;
   stats_.unplanned_reads += done != 0 && !counts.is_planned ? 1 : 0;
