@@ -37,7 +37,8 @@
  * Depth. The plan finds how many slices at once the device serves best: it begins with two, goes
  * back to one if they slow each other down, and tries more while the device gets faster. As long as
  * the program reads nothing but what was planned, spare ones are under way as well, as many as the
- * device serves in 20 ms and at most 16 together: they keep it at work while the processors are not.
+ * device serves in 20 ms and at most 16 together: they keep it at work while the processors are
+ * not.
  *
  * Files that change. iow_plan_write() and iow_plan_invalidate() drop what was read ahead of the
  * bytes they name. Every other write is found by the file's size and times: before bytes are handed
