@@ -1,7 +1,6 @@
 // Reads blocks of a file by MPI-IO, and computes on each. Two ways:
 //
-//   iread   MPI_File_iread_at with a window of requests, which is what a program tuned by hand
-//   does:
+//   iread   MPI_File_iread_at with a window of requests, as a program tuned by hand makes them:
 //           with several handles of the file, since MPI libraries that build on the C library's
 //           asynchronous I/O carry out the requests of one descriptor one by one
 //   read    MPI_File_read_at, one by one, as many as the window holds before what came is computed

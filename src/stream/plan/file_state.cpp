@@ -22,4 +22,9 @@ int find_state(int fd, FileState& state) noexcept {
   return 0;
 }
 
+bool is_direct(int fd) noexcept {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_DIRECT) != 0;
+}
+
 }  // namespace ioweave::stream

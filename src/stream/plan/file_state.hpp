@@ -31,4 +31,7 @@ struct FileState {
 /// for: file systems over a network or FUSE would ask their server for it after each read.
 [[nodiscard]] int find_state(int fd, FileState& state) noexcept;
 
+/// Whether it reads past the page cache.
+[[nodiscard]] bool is_direct(int fd) noexcept;
+
 }  // namespace ioweave::stream

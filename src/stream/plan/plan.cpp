@@ -669,8 +669,7 @@ bool Plan::evict_one(Aftermath& after) noexcept {
 /// Has the kernel read an entry into the page cache. False if it would not; the entry is then to be
 /// read in slices.
 bool Plan::advise(Entry& entry) noexcept {
-  const int flags = ::fcntl(entry.fd, F_GETFL);
-  const bool is_taken = flags >= 0 && (flags & O_DIRECT) == 0 &&
+  const bool is_taken = !is_direct(entry.fd) &&
                         ::posix_fadvise(entry.fd, static_cast<off_t>(entry.offset),
                                         static_cast<off_t>(entry.bytes), POSIX_FADV_WILLNEED) == 0;
   Aftermath after;

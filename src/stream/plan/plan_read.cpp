@@ -9,8 +9,6 @@
 #include <span>
 #include <utility>
 
-#include <fcntl.h>
-
 #include "base/clock.hpp"
 #include "stream/plan/aftermath.hpp"
 #include "stream/plan/plan.hpp"
@@ -21,11 +19,6 @@ namespace {
 
 /// A read of an advised entry that takes longer was not in the page cache yet.
 constexpr uint64_t kMostCachedNs = 100'000;
-
-bool is_direct(int fd) noexcept {
-  const int flags = ::fcntl(fd, F_GETFL);
-  return flags >= 0 && (flags & O_DIRECT) != 0;
-}
 
 }  // namespace
 
