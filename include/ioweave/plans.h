@@ -216,6 +216,7 @@ typedef struct iow_plan_stats {
   uint64_t unread_bytes;    /* read ahead and dropped before they were read */
   uint64_t stale_bytes;     /* of these: the file had changed, or was written */
   uint64_t failed_slices;   /* reads ahead that failed */
+  uint64_t cached_bytes;    /* of small planned reads: were in the page cache, and left there */
 } iow_plan_stats;
 
 /* Fills *stats, as iow_service_stats() does. Returns 0, -EINVAL, or -ECANCELED in a forked child.

@@ -51,6 +51,7 @@ class PlanStats:
         unread_bytes: Bytes that were read ahead and dropped before they were read.
         stale_bytes: Of these: the file had changed, or was written.
         failed_slices: Reads ahead that failed.
+        cached_bytes: Bytes of small planned reads that were in the page cache, and were left there.
     """
 
     depth: int
@@ -71,6 +72,7 @@ class PlanStats:
     unread_bytes: int
     stale_bytes: int
     failed_slices: int
+    cached_bytes: int
 
 
 def core_file(file: AnyFile) -> _core.Descriptor | int | HasFileno:

@@ -561,6 +561,7 @@ nb::dict OpenPlan::stats() {
   named["unread_bytes"] = stats.unread_bytes;
   named["stale_bytes"] = stats.stale_bytes;
   named["failed_slices"] = stats.failed_slices;
+  named["cached_bytes"] = stats.cached_bytes;
   return named;
 }
 

@@ -150,6 +150,7 @@ struct MpiioReport {
   uint64_t unread_bytes = 0;
   uint64_t stale_bytes = 0;
   uint64_t failed_slices = 0;
+  uint64_t cached_bytes = 0;
   uint64_t wait_ns = 0;
   std::map<std::string, uint64_t> left_alone;  ///< files and reads, by the reason
   std::vector<std::string> why;                ///< what kept ranks from reading ahead, each once
@@ -160,7 +161,7 @@ struct MpiioCount {
   const char* name;
   uint64_t MpiioReport::*value;
 };
-inline constexpr std::array<MpiioCount, 16> kMpiioCounts{
+inline constexpr std::array<MpiioCount, 17> kMpiioCounts{
     {{"files", &MpiioReport::files},
      {"reads", &MpiioReport::reads},
      {"behind_writes", &MpiioReport::behind_writes},
@@ -176,6 +177,7 @@ inline constexpr std::array<MpiioCount, 16> kMpiioCounts{
      {"unread_bytes", &MpiioReport::unread_bytes},
      {"stale_bytes", &MpiioReport::stale_bytes},
      {"failed_slices", &MpiioReport::failed_slices},
+     {"cached_bytes", &MpiioReport::cached_bytes},
      {"wait_ns", &MpiioReport::wait_ns}}};
 
 /// A task of a Python runtime; an I/O task has one for each of its devices.

@@ -25,6 +25,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/backend.hpp"
+#include "engine/prefetch.hpp"
 #include "service/service.hpp"
 #include "support/faulty_backend.hpp"
 #include "support/temp_file.hpp"
@@ -98,6 +99,7 @@ PlanOptions small_plan(iow_plan_schedule schedule = IOW_PLAN_PPIS) {
   options.schedule = schedule;
   options.budget_bytes = 1 << 20;
   options.slice_bytes = 16 << 10;
+  options.reads_cached = true;  // most files of tests are
   return options;
 }
 
@@ -783,6 +785,29 @@ TEST_F(PlanTest, WhatTheKernelReadIsAsItWasWrittenSince) {
   }
 }
 
+/// Under every schedule: to read it ahead would cost more than to read it.
+TEST_F(PlanTest, SmallReadsOfWhatThePageCacheHasAreLeftToIt) {
+  const TempFile& file = add_file(1 << 20);
+  if (!engine::is_known_resident(file.fd(), 0, 1 << 20).value_or(false)) {
+    GTEST_SKIP() << "the kernel does not tell what is in the page cache (cachestat)";
+  }
+  for (const iow_plan_schedule schedule : {IOW_PLAN_AUTO, IOW_PLAN_PP, IOW_PLAN_PPIS}) {
+    PlanOptions options = small_plan(schedule);
+    options.reads_cached = false;
+    open(options);
+    ASSERT_EQ(plan->add_strided(file.fd(), 0, 4096, 4096, 256), 0);
+    for (uint64_t at = 0; at < 1 << 20; at += 4096) {
+      ASSERT_EQ(read(file.fd(), at, 4096), pattern(at, 4096));
+    }
+    EXPECT_EQ(plan->statistics().ahead_bytes, 0u);
+    EXPECT_EQ(plan->statistics().cached_bytes, 1u << 20);
+    EXPECT_EQ(plan->statistics().hit_bytes, 1u << 20);
+    EXPECT_EQ(plan->statistics().unplanned_reads, 0u);
+    EXPECT_EQ(leased(*plan, file.fd(), 4096, 4096), pattern(4096, 4096));
+    ASSERT_EQ(plan->forget(file.fd()), 0);
+  }
+}
+
 TEST_F(PlanTest, AdviceIsOfNoUsePastThePageCache) {
   const TempFile file(1 << 20, O_RDWR | O_DIRECT);
   if (file.fd() < 0) {
@@ -898,6 +923,7 @@ TEST_P(PlanUnderFaults, ReadsReturnWhatTheFileHolds) {
   PlanOptions options = small_plan(schedule);
   options.budget_bytes = 512 << 10;
   options.depth = seed % 2 == 0 ? 32 : 0;  // so that the kernel is advised of small ones
+  options.reads_cached = seed != 3;
   constexpr uint64_t kFile = 2 << 20;
   const TempFile& file = add_file(kFile);
   make_old(file.fd());

@@ -291,7 +291,7 @@ module ioweave
   end type
 
   type, bind(C) :: iow_plan_stats
-    integer(c_int32_t) :: size = 136 ! the bytes that iow_plan_get_stats() fills
+    integer(c_int32_t) :: size = 144 ! the bytes that iow_plan_get_stats() fills
     integer(c_int32_t) :: depth = 0
     integer(c_int) :: schedule = IOW_PLAN_AUTO
     integer(c_int32_t) :: is_settled = 0
@@ -300,6 +300,7 @@ module ioweave
     integer(c_int64_t) :: reads = 0, hit_reads = 0, late_reads = 0, unplanned_reads = 0
     integer(c_int64_t) :: hit_bytes = 0, own_bytes = 0, wait_ns = 0, read_ns = 0
     integer(c_int64_t) :: unread_bytes = 0, stale_bytes = 0, failed_slices = 0
+    integer(c_int64_t) :: cached_bytes = 0
   end type
 
   interface

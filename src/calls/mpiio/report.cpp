@@ -45,6 +45,7 @@ std::string format_mpiio_report(int rank, const MpiioCounts& counts, const iow_p
   add("unread_bytes", stats.unread_bytes);
   add("stale_bytes", stats.stale_bytes);
   add("failed_slices", stats.failed_slices);
+  add("cached_bytes", stats.cached_bytes);
   add("wait_ns", stats.wait_ns);
   line.append(",\"left_alone\":{");
   for (size_t i = 0; i < kLeftAloneNames.size(); ++i) {

@@ -141,6 +141,7 @@ void Session::open_plan_once() {
   wanted.slice_bytes = std::min<uint64_t>(1 << 20, settings_.budget_bytes / 4);
   wanted.depth = settings_.depth;
   wanted.only_cache = true;
+  wanted.reads_cached = settings_.is_eager;
   int error = 0;
   plan_ = stream::Plan::open(*service_, wanted, error, why_without_);
 }

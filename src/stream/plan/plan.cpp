@@ -16,6 +16,7 @@
 #include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/file_system_kind.hpp"
+#include "engine/prefetch.hpp"
 #include "stream/plan/aftermath.hpp"
 #include "stream/write/buffer_pool.hpp"
 #include "stream/write/transfer_flags.hpp"
@@ -681,23 +682,48 @@ bool Plan::advise(Entry& entry) noexcept {
       --under_way_;
       return false;
     }
-    --entry.file->under_way;
-    if (!entry.is_dropped) {
-      entry.is_advised = true;
-      entry.ahead = entry.bytes;
-      enter_begun(entry);
-    }
     stats_.ahead_bytes += entry.bytes;
-    unpin(entry, after);
-    tell_idle(after);
+    leave_to_cache(entry, entry.bytes, after);
   }
   finish(after);
   return true;
 }
 
+/// Leaves a small entry to the page cache, if that has it. False if it is to be read.
+bool Plan::find_cached(Entry& entry) noexcept {
+  if (options_.reads_cached || entry.bytes > kMostAdvisedBytes ||
+      !engine::is_known_resident(entry.fd, entry.offset, entry.bytes).value_or(false) ||
+      is_direct(entry.fd)) {
+    return false;
+  }
+  Aftermath after;
+  {
+    const std::lock_guard guard(lock_);
+    if (entry.memory.data() != nullptr) {
+      keep_memory(std::move(entry.memory), after);
+    }
+    stats_.cached_bytes += entry.bytes;
+    leave_to_cache(entry, 0, after);
+  }
+  finish(after);
+  return true;
+}
+
+/// Its reads find it there; so many bytes of it were read ahead.
+void Plan::leave_to_cache(Entry& entry, uint64_t ahead, Aftermath& after) noexcept {
+  --entry.file->under_way;
+  if (!entry.is_dropped) {
+    entry.is_advised = true;
+    entry.ahead = ahead;
+    enter_begun(entry);
+  }
+  unpin(entry, after);
+  tell_idle(after);
+}
+
 /// What the system has to tell and to give before an entry begins.
 void Plan::prepare(Entry& entry) noexcept {
-  if (entry.wants_advice && advise(entry)) {
+  if ((entry.wants_advice && advise(entry)) || find_cached(entry)) {
     return;
   }
   FileState state;

@@ -19,6 +19,8 @@
 // reads them from the page cache. The kernel does not tell when these reads end. So every few of
 // them a slice of the usual kind follows, and its end counts as theirs.
 //
+// Such reads are also left to the page cache where it has them already.
+//
 // A plan with `only_cache` has no memory: its slices end in the page cache, and the program reads
 // by other means (MPI-IO). It tells the plan before it does, by await() or pass(), and what it
 // reads from the device by itself is an Activity.
@@ -57,6 +59,7 @@ struct PlanOptions {
   bool has_flows = false;
   bool huge_pages = true;
   bool is_sole_writer = false;  ///< nobody but the plan writes to its files
+  bool reads_cached = false;    ///< ahead what is in the page cache, too
   bool only_cache = false;  ///< read ahead into the page cache alone, for who reads by other means
 };
 
@@ -219,6 +222,8 @@ class Plan {
   [[nodiscard]] uint32_t depth() const noexcept;
   [[nodiscard]] bool may_advise(const Entry& entry) const noexcept;
   [[nodiscard]] bool advise(Entry& entry) noexcept;
+  [[nodiscard]] bool find_cached(Entry& entry) noexcept;
+  void leave_to_cache(Entry& entry, uint64_t ahead, Aftermath& after) noexcept;
   [[nodiscard]] PageMemory take_spare(uint64_t bytes) noexcept;
   [[nodiscard]] bool has_room(uint64_t bytes, Aftermath& after) noexcept;
   [[nodiscard]] bool evict_one(Aftermath& after) noexcept;

@@ -3,6 +3,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -36,7 +39,7 @@ TEST_P(MpiioLeftAlone, IsCounted) {
 class MpiioBadBlock : public slowfs_test::SlowfsMount,
                       public testing::WithParamInterface<const char*> {
  protected:
-  /// What ranks print that read so many blocks of a file whose 33rd is bad.
+  /// The lines that ranks print who read so many blocks of a file whose 33rd is bad, in order.
   [[nodiscard]] std::string outcome(int blocks, const std::string& words) {
     mount({"--bad-at", "2100000", "--latency-us", "200"});
     const ShellResult ended =
@@ -44,7 +47,12 @@ class MpiioBadBlock : public slowfs_test::SlowfsMount,
                      " blocks " + mounted("data") + " " + std::to_string(blocks));
     EXPECT_EQ(ended.exit_code, 0) << ended.text;
     unmount();
-    return ended.text;
+    std::istringstream text(ended.text);
+    std::multiset<std::string> lines;
+    for (std::string line; std::getline(text, line);) {
+      lines.insert(line + '\n');
+    }
+    return std::accumulate(lines.begin(), lines.end(), std::string());
   }
 };
 

@@ -31,6 +31,7 @@ class OpenFileTest : public testing::Test, public calls::PlanKeeper {
     ASSERT_NE(service_, nullptr) << why;
     stream::PlanOptions options;
     options.only_cache = true;
+    options.reads_cached = true;
     plan_ = stream::Plan::open(*service_, options, error, why);
     ASSERT_NE(plan_, nullptr) << why;
     open(true);
