@@ -145,7 +145,7 @@ int count_until(DepthTrial& trial, uint32_t depth, double& now, const Throughput
   int ends = 0;
   for (; ends < 100'000 && trial.depth_with_spare() < depth; ++ends) {
     now += static_cast<double>(kSlice) / bytes_per_ns(trial.depth_with_spare());
-    if (trial.wants_end()) {
+    if (trial.wants_end(1)) {
       trial.note_end(kSlice, static_cast<uint64_t>(now));
     }
   }
@@ -187,7 +187,7 @@ TEST(DepthTrial, WhatBringsNothingIsTriedMoreAndMoreSeldom) {
   constexpr int kAll = 10'000;
   for (int ends = 0; ends < kAll; ++ends) {
     now += static_cast<double>(kSlice) / 0.01;
-    if (trial.wants_end()) {
+    if (trial.wants_end(1)) {
       trial.note_end(kSlice, static_cast<uint64_t>(now));
     }
     deeper += trial.depth_with_spare() > with_spare ? 1 : 0;
@@ -201,10 +201,28 @@ TEST(DepthTrial, WhatBringsNothingIsTriedMoreAndMoreSeldom) {
   EXPECT_EQ(trial.depth(), depth);
 }
 
+/// Of most small reads the kernel is advised, and tells no end (plan.hpp).
+TEST(DepthTrial, ItIsTriedAgainWhereFewEndsAreKnown) {
+  DepthTrial trial(0);
+  drive(trial, [](uint32_t depth) { return 0.01 * std::min(depth, 8u); });
+  ASSERT_EQ(trial.depth(), 8u);
+  double now = 1e9;
+  int reads = 0;
+  while (reads < 100'000 && trial.depth() < 64) {
+    const uint32_t at_once = trial.is_measuring() ? 1 : 2;
+    reads += static_cast<int>(at_once);
+    now += at_once * static_cast<double>(kSlice) / (0.01 * trial.depth());
+    if (trial.wants_end(at_once)) {
+      trial.note_end(kSlice, static_cast<uint64_t>(now));
+    }
+  }
+  EXPECT_LT(reads, 1000);
+}
+
 TEST(DepthTrial, AGivenDepthIsNeverTriedAgain) {
   DepthTrial trial(7);
   for (int ends = 0; ends < 1000; ++ends) {
-    EXPECT_FALSE(trial.wants_end());
+    EXPECT_FALSE(trial.wants_end(1));
   }
 }
 

@@ -42,7 +42,9 @@ class DepthTrial {
     return std::max(depth_, spare_depth_);
   }
   /// Whether a depth was found; a greater one may be tried at the moment.
-  [[nodiscard]] bool is_settled() const noexcept { return state_ == State::settled || was_found_; }
+  [[nodiscard]] bool is_settled() const noexcept { return !is_measuring() || was_found_; }
+  /// Whether throughput is measured: then every read is to be a slice whose end is known.
+  [[nodiscard]] bool is_measuring() const noexcept { return state_ != State::settled; }
   /// Throughput with two slices at once over that with one; 0 while it is unknown.
   [[nodiscard]] double gain_of_two() const noexcept { return gain_of_two_; }
 
@@ -59,17 +61,22 @@ class DepthTrial {
   /// Fewer slices than the depth are under way, or others use the device: an epoch begins anew.
   void interrupt() noexcept { ends_ = 0; }
 
-  /// A slice has ended. Whether note_end() is to be told.
-  [[nodiscard]] bool wants_end() noexcept {
-    return state_ != State::settled || (!is_fixed_ && ++idle_ends_ >= next_try_);
+  /// A slice has ended, and with it `reads - 1` others of which the ends are not known. Whether
+  /// note_end() is to be told.
+  [[nodiscard]] bool wants_end(uint32_t reads) noexcept {
+    if (is_measuring()) {
+      return reads == 1;
+    }
+    idle_reads_ += reads;
+    return !is_fixed_ && idle_reads_ >= next_try_ * depth_;
   }
 
   /// A slice of so many bytes has ended. Where the depth is settled, it is time to try again.
   void note_end(uint64_t bytes, uint64_t now_ns) noexcept {
-    if (state_ == State::settled) {
+    if (!is_measuring()) {
       try_again();
     }
-    if (state_ == State::settled) {
+    if (!is_measuring()) {
       return;
     }
     // Those that were under way before the epoch do not count.
@@ -86,8 +93,8 @@ class DepthTrial {
       return;
     }
     judge(static_cast<double>(bytes_) / static_cast<double>(passed_ns));
-    was_found_ = was_found_ || state_ == State::settled;
-    if (state_ == State::settled && depth_ > 1) {
+    was_found_ = was_found_ || !is_measuring();
+    if (!is_measuring() && depth_ > 1) {
       const uint64_t served = (counted * kLateNs + passed_ns - 1) / passed_ns;
       spare_depth_ = static_cast<uint32_t>(std::min<uint64_t>(served, kMostWithSpare));
     }
@@ -103,7 +110,7 @@ class DepthTrial {
   static constexpr double kNearlyAll = 0.8;  ///< of what a step could bring
   static constexpr uint64_t kLateNs = 20'000'000;
   static constexpr uint32_t kMostWithSpare = 16;
-  static constexpr uint64_t kFirstTry = 16;  ///< ends
+  static constexpr uint64_t kFirstTry = 16;  ///< times the depth
 
   enum class State : uint8_t {
     two,    ///< the throughput of two is measured
@@ -188,7 +195,7 @@ class DepthTrial {
   }
 
   void try_again() noexcept {
-    idle_ends_ = 0;
+    idle_reads_ = 0;
     next_try_ *= 2;
     const uint32_t all = std::max(depth_with_spare(), 1u);
     if (!is_fixed_ && 2 * all <= most_) {
@@ -209,12 +216,12 @@ class DepthTrial {
   uint32_t tried_depth_ = 0;   ///< the one that was doubled to try again, or 0
   uint32_t found_depth_ = 0;   ///< the one to go back to if that brings nothing
   uint32_t spare_depth_ = 0;
-  uint32_t ends_ = 0;       ///< in this epoch, those that do not count included
-  uint64_t begin_ns_ = 0;   ///< the last end that did not count
-  uint64_t bytes_ = 0;      ///< since then
-  uint64_t idle_ends_ = 0;  ///< since the depth was found, or tried again
-  uint64_t next_try_ = kFirstTry;
-  double two_ = 0;  ///< throughput of two, and of one; bytes per ns
+  uint32_t ends_ = 0;              ///< in this epoch, those that do not count included
+  uint64_t begin_ns_ = 0;          ///< the last end that did not count
+  uint64_t bytes_ = 0;             ///< since then
+  uint64_t idle_reads_ = 0;        ///< since the depth was found, or tried again
+  uint64_t next_try_ = kFirstTry;  ///< when they are so many times the depth
+  double two_ = 0;                 ///< throughput of two, and of one; bytes per ns
   double one_ = 0;
   bool is_once_more_ = false;
   double best_ = 0;        ///< of the depth that is measured

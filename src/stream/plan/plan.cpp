@@ -502,7 +502,7 @@ void Plan::end_slice(Slice& slice) noexcept {
     stats_.ahead_bytes += slice.got;
     stats_.failed_slices += result < 0 && result != -ECANCELED ? 1 : 0;
     under_way_ -= slice.weight;
-    if (result > 0 && slice.weight == 1 && trial_.wants_end()) {
+    if (result > 0 && trial_.wants_end(slice.weight)) {
       note_end(slice);
     }
     while (SliceWait* const wait = slice.waits.pop_front()) {
@@ -619,7 +619,7 @@ uint32_t Plan::depth() const noexcept {
 
 /// Whether the kernel can read it ahead with less work than slices would be.
 bool Plan::may_advise(const Entry& entry) const noexcept {
-  return schedule_ == IOW_PLAN_PP && trial_.is_settled() && entry.bytes <= kMostAdvisedBytes &&
+  return schedule_ == IOW_PLAN_PP && !trial_.is_measuring() && entry.bytes <= kMostAdvisedBytes &&
          unmarked_ + 1 < depth() / kMarkers;
 }
 
