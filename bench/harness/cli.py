@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         help="harmless: grep,dd,reader-1m; tasks: peers,short,short-fsync,short-sleep-10s; "
         "tiom: calls, reapers, drop-in, write, read; streams: grid, targets, peers; "
         "cube: ladder[-aio|-ioweave], sizes, ratios, computing; advise: hill, gzip, numpy-8m; "
-        "ppis: random, wrong, shadow, chunks, writes, ranks, search, "
+        "ppis: random[-raw], wrong, shadow, chunks, writes, ranks, search, "
         "mpiio[-hill|-raw|-plan|-calls|-start]",
     )
     part.add_argument(

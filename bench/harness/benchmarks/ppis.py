@@ -16,7 +16,14 @@ from pathlib import Path
 from harness import ppis_mpiio, process, slowfs
 from harness.build import BuildFailed
 from harness.files import random_file
-from harness.places import LIMIT_MB_S, Place, PlaceUnavailable, on_limited_disk, on_slowfs
+from harness.places import (
+    LIMIT_MB_S,
+    Place,
+    PlaceUnavailable,
+    on_limited_disk,
+    on_raw_disk,
+    on_slowfs,
+)
 from harness.ppis_pictures import pictures_of
 from harness.ppis_readers import Reader, Reads, over, rounds_of
 from harness.ppis_runs import (
@@ -70,25 +77,43 @@ PEERS = (
 )
 
 
+def _random_blocks(session: Session, effort: Effort) -> Path:
+    return random_file(session.folder / "blocks", 2 * effort.reads * 4096 + 64 * MIB)
+
+
 def _random(session: Session, effort: Effort) -> Iterator[Row]:
-    data = random_file(session.folder / "blocks", 2 * effort.reads * 4096 + 64 * MIB)
+    data = _random_blocks(session, effort)
+    with on_slowfs(session, data, speed=FAR, many_requests=True) as place:
+        yield from _random_rows(session, effort, place, data, "at 2 ms", is_judged=True)
+
+
+def _random_raw(session: Session, effort: Effort) -> Iterator[Row]:
+    data = _random_blocks(session, effort)
+    with on_raw_disk(session, data) as place:
+        yield from _random_rows(session, effort, place, data, "on the raw disk", is_judged=False)
+
+
+def _random_rows(
+    session: Session, effort: Effort, place: Place, data: Path, where: str, *, is_judged: bool
+) -> Iterator[Row]:
     readers = [PLAIN, PLANNED, GIVEN, *PEERS]
     try:
         session.program("bench_mpi_reads")
     except BuildFailed:
         session.note("MPI_File_iread_at is left out: there is no MPI")
         readers.pop()
-    with on_slowfs(session, data, speed=FAR, many_requests=True) as place:
-        session.progress(f"{place.name}: {effort.reads} random reads, {effort.rounds} rounds")
-        reads = Reads(data.name, (f"--reads={effort.reads}",))
-        rounds = rounds_of(session, place, reads, readers, effort.rounds)
-    prefix = f"{effort.reads} random reads of 4 KiB at 2 ms"
+    session.progress(f"{place.name}: {effort.reads} random reads, {effort.rounds} rounds")
+    reads = Reads(data.name, (f"--reads={effort.reads}",))
+    rounds = rounds_of(session, place, reads, readers, effort.rounds)
+    prefix = f"{effort.reads} random reads of 4 KiB {where}"
     speed_up = over(rounds, PLAIN, PLANNED)
-    yield row(f"{prefix}: plan, speed-up over pread", "ratio", speed_up, at_least(20))
+    bar = at_least(20) if is_judged else None
+    yield row(f"{prefix}: plan, speed-up over pread", "ratio", speed_up, bar)
     for peer in readers:
         if peer in PEERS:
             metric = f"{prefix}: plan, time over that of {peer.name}"
-            yield row(metric, "ratio", over(rounds, PLANNED, peer), at_most(1.0))
+            bar = at_most(1.0) if is_judged else None
+            yield row(metric, "ratio", over(rounds, PLANNED, peer), bar)
     for peer in readers:
         if peer in PEERS:
             metric = f"{prefix}: plan with its depth given, time over that of {peer.name}"
@@ -313,6 +338,7 @@ def _made(session: Session, part: str, effort: Effort) -> Path:
 #: Each part by the name for `--only`, with the place that it needs; None: any will do.
 ALONE: Mapping[str, tuple[str | None, Callable[[Session, Effort], Iterator[Row]]]] = {
     "random": ("slowfs", _random),
+    "random-raw": ("raw", _random_raw),
     "wrong": ("slowfs", _wrong),
     "shadow": ("slowfs", _shadow),
     "chunks": ("slowfs", _chunks),
