@@ -2,22 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <new>
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include "base/clock.hpp"
-#include "base/signals_masked.hpp"
 #include "stream/prefetch/proc_files.hpp"
+#include "stream/prefetch/run_thread.hpp"
 
 namespace ioweave::stream {
 namespace {
@@ -87,11 +81,8 @@ stats::Series GrowingSeries::finished() const {
 }
 
 struct PositionRecorder::Shared {
-  const Descriptor wake{eventfd(0, EFD_CLOEXEC)};  ///< readable: stop
-  std::mutex lock;
-  std::condition_variable changed;
-  bool ended = true;
-  std::vector<stats::FileReport> files;
+  RunThread thread;
+  std::vector<stats::FileReport> files;  ///< under its lock
 };
 
 class PositionRecorder::Thread {
@@ -137,7 +128,7 @@ class PositionRecorder::Thread {
     const uint64_t pause_ns = std::max(wanted, look_ns_ * kLookShare);
     const timespec pause{static_cast<time_t>(pause_ns / 1'000'000'000),
                          static_cast<long>(pause_ns % 1'000'000'000)};
-    pollfd stop{shared_->wake.get(), POLLIN, 0};
+    pollfd stop{shared_->thread.wake(), POLLIN, 0};
     return ppoll(&stop, 1, &pause, nullptr) == 0;
   }
 
@@ -274,7 +265,7 @@ class PositionRecorder::Thread {
     for (auto& [pid, process] : processes_) {
       for (auto& [fd, reader] : process.readers) keep(pid, reader);
     }
-    const std::lock_guard guard(shared_->lock);
+    const auto guard = shared_->thread.lock();
     shared_->files = std::move(kept_);
   }
 
@@ -291,29 +282,11 @@ PositionRecorder::PositionRecorder() : shared_(std::make_shared<Shared>()) {}
 PositionRecorder::~PositionRecorder() = default;
 
 void PositionRecorder::start(pid_t program) {
-  if (!shared_->wake.is_open()) return;
-  const SignalsMasked masked;
-  try {
-    shared_->ended = false;
-    std::thread([shared = shared_, program] {
-      try {
-        Thread(shared, program).run();
-      } catch (const std::bad_alloc&) {
-        // The run goes on without a record.
-      }
-      const std::lock_guard guard(shared->lock);
-      shared->ended = true;
-      shared->changed.notify_all();
-    }).detach();
-  } catch (const std::system_error&) {
-    shared_->ended = true;
-  }
+  shared_->thread.start(shared_, [shared = shared_, program] { Thread(shared, program).run(); });
 }
 
 std::vector<stats::FileReport> PositionRecorder::stop() {
-  if (shared_->wake.is_open()) eventfd_write(shared_->wake.get(), 1);
-  std::unique_lock guard(shared_->lock);
-  shared_->changed.wait_for(guard, std::chrono::seconds(1), [this] { return shared_->ended; });
+  const auto guard = shared_->thread.stop();
   return std::move(shared_->files);
 }
 

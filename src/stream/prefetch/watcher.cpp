@@ -2,22 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <condition_variable>
 #include <ctime>
 #include <limits>
 #include <map>
-#include <mutex>
-#include <new>
 #include <optional>
 #include <set>
-#include <system_error>
-#include <thread>
 #include <tuple>
 #include <utility>
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -26,7 +19,6 @@
 #include "base/clock.hpp"
 #include "base/descriptor.hpp"
 #include "base/file_system_kind.hpp"
-#include "base/signals_masked.hpp"
 #include "config/glob.hpp"
 #include "device/described.hpp"
 #include "engine/available_memory.hpp"
@@ -39,6 +31,7 @@
 #include "stream/prefetch/process_segment.hpp"
 #include "stream/prefetch/read_follower.hpp"
 #include "stream/prefetch/run_state.hpp"
+#include "stream/prefetch/run_thread.hpp"
 
 namespace ioweave::stream {
 namespace {
@@ -125,19 +118,13 @@ struct Process {
 
 struct Watcher::Shared {
   Shared(const config::RunConfig& its, std::string where, std::vector<config::Device> described)
-      : config(its),
-        run_directory(std::move(where)),
-        devices(std::move(described)),
-        wake(eventfd(0, EFD_CLOEXEC)) {}
+      : config(its), run_directory(std::move(where)), devices(std::move(described)) {}
 
   const config::RunConfig config;
   const std::string run_directory;
   const std::vector<config::Device> devices;
-  const Descriptor wake;  ///< readable: stop
-  std::mutex lock;
-  std::condition_variable changed;
-  bool ended = true;
-  std::vector<stats::PrefetchReport> reports;
+  RunThread thread;
+  std::vector<stats::PrefetchReport> reports;  ///< under its lock
 };
 
 /// The thread's own state.
@@ -261,7 +248,7 @@ bool Watcher::Thread::may_open() {
 /// Sleeps until then, or until a process ends one of whose files is open here. Returns false once
 /// the run is over.
 bool Watcher::Thread::sleep_until(uint64_t then_ns) {
-  std::vector<pollfd> ends{{shared_->wake.get(), POLLIN, 0}};
+  std::vector<pollfd> ends{{shared_->thread.wake(), POLLIN, 0}};
   std::vector<pid_t> pids;
   for (const auto& [pid, process] : processes_) {
     if (!process.end.is_open()) continue;
@@ -458,7 +445,7 @@ Watcher::Thread::Readers::iterator Watcher::Thread::forget(Readers::iterator it)
   const Reader& reader = it->second;
   if (reader.operations > 0) {
     const std::optional<double> saved = reader.follower.saved_seconds();
-    const std::lock_guard guard(shared_->lock);
+    const auto guard = shared_->thread.lock();
     shared_->reports.push_back({reader.path, reader.file.device, reader.file.inode,
                                 reader.operations, reader.follower.asked_bytes(),
                                 reader.follower.used_bytes(now_ns()), saved.value_or(0),
@@ -752,29 +739,12 @@ void Watcher::start(pid_t program) {
              return rule.policy == config::RunPolicy::overlap;
            });
   };
-  if (!shared_->wake.is_open() || !may_overlap(shared_->config)) return;
-  const SignalsMasked masked;
-  try {
-    shared_->ended = false;
-    std::thread([shared = shared_, program] {
-      try {
-        Thread(shared, program).run();
-      } catch (const std::bad_alloc&) {
-        // Nobody waits for a prefetch, and what was asked for comes in anyway.
-      }
-      const std::lock_guard guard(shared->lock);
-      shared->ended = true;
-      shared->changed.notify_all();
-    }).detach();
-  } catch (const std::system_error&) {
-    shared_->ended = true;
-  }
+  if (!may_overlap(shared_->config)) return;
+  shared_->thread.start(shared_, [shared = shared_, program] { Thread(shared, program).run(); });
 }
 
 std::vector<stats::PrefetchReport> Watcher::stop() {
-  if (shared_->wake.is_open()) eventfd_write(shared_->wake.get(), 1);
-  std::unique_lock guard(shared_->lock);
-  shared_->changed.wait_for(guard, std::chrono::seconds(1), [this] { return shared_->ended; });
+  const auto guard = shared_->thread.stop();
   return std::move(shared_->reports);
 }
 
