@@ -27,12 +27,7 @@ const option kLongOptions[] = {
 void apply(MpiOptions& options, int code, const char* text) {
   switch (code) {
     case 'm':
-      if (const auto mode = apps::parse_read_mode(text)) {
-        options.loop.mode = *mode;
-      } else {
-        throw UsageError("--mode takes mpiio, normal, pp, ppis, weighted or auto, not '" +
-                         std::string(text) + "'");
-      }
+      options.loop.mode = apps::parse_read_mode(text);
       break;
     case 'c':
       options.chunk_bytes = parse_size(text).value_or(0);

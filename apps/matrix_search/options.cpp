@@ -36,12 +36,7 @@ void apply(Options& options, int code, const char* text) {
       options.seed = parse_count("seed", text, 0, UINT64_MAX);
       break;
     case 'm':
-      if (const auto mode = apps::parse_read_mode(text)) {
-        options.loop.mode = *mode;
-      } else {
-        throw UsageError("--mode takes mpiio, normal, pp, ppis, weighted or auto, not '" +
-                         std::string(text) + "'");
-      }
+      options.loop.mode = apps::parse_read_mode(text);
       break;
     case 'n':
       options.sub_matrices = parse_count("sub-matrices", text, 1, 1 << 20);

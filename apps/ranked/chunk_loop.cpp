@@ -22,6 +22,7 @@
 #include "ioweave/plans.hpp"
 #include "ioweave/streams.hpp"
 #include "mpi_session.hpp"
+#include "numbers.hpp"
 
 namespace apps {
 namespace {
@@ -319,11 +320,11 @@ std::string checksum_member(uint64_t checksum, bool is_first) {
 
 }  // namespace
 
-std::optional<ReadMode> parse_read_mode(const std::string& text) {
+ReadMode parse_read_mode(const std::string& text) {
   for (const auto& [name, mode] : kModes) {
     if (text == name) return mode;
   }
-  return std::nullopt;
+  throw UsageError("--mode takes mpiio, normal, pp, ppis, weighted or auto, not '" + text + "'");
 }
 
 const char* name_of(ReadMode mode) noexcept {

@@ -29,8 +29,8 @@ enum class ReadMode : uint8_t {
   weighted,   ///< by shares
   automatic,  ///< ppis or pp, as measured
 };
-/// "mpiio", "normal", "pp", "ppis", "weighted" or "auto"; empty if it is none.
-std::optional<ReadMode> parse_read_mode(const std::string& text);
+/// The value of option --mode. Throws UsageError.
+ReadMode parse_read_mode(const std::string& text);
 const char* name_of(ReadMode mode) noexcept;
 
 struct LoopOptions {
