@@ -195,8 +195,9 @@ int iow_service_open(iow_service** service, const iow_options* options,
     *service = nullptr;
     iow_options given;
     service::Options wanted;
-    std::string why = "options.size is not the size of an iow_options";
-    if (!read_options(options, given) || !to_service_options(given, wanted, why)) {
+    std::string why;
+    if (!read_options(options, given, "iow_options", why) ||
+        !to_service_options(given, wanted, why)) {
       give_text(error_text, why);
       return -EINVAL;
     }
@@ -346,9 +347,10 @@ int iow_device_create(iow_service* service, const char* name, const iow_device_o
   }
   return guarded(error_text, [&]() -> int {
     iow_device_options given;
-    std::string why = "options.size is not the size of an iow_device_options";
-    if (!read_options(options, given) || !in_range(number_of(given.scheduling), IOW_SCHEDULE_NONE,
-                                                   IOW_SCHEDULE_WEIGHTED, "scheduling", why)) {
+    std::string why;
+    if (!read_options(options, given, "iow_device_options", why) ||
+        !in_range(number_of(given.scheduling), IOW_SCHEDULE_NONE, IOW_SCHEDULE_WEIGHTED,
+                  "scheduling", why)) {
       give_text(error_text, why);
       return -EINVAL;
     }
@@ -378,8 +380,8 @@ int iow_flow_create(iow_service* service, const char* name, const iow_flow_optio
   }
   return guarded(error_text, [&]() -> int {
     iow_flow_options given;
-    std::string why = "options.size is not the size of an iow_flow_options";
-    if (!read_options(options, given) ||
+    std::string why;
+    if (!read_options(options, given, "iow_flow_options", why) ||
         !in_range(number_of(given.priority), IOW_FOREGROUND, IOW_PREFETCH, "priority", why)) {
       give_text(error_text, why);
       return -EINVAL;

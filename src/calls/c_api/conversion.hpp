@@ -66,6 +66,16 @@ bool read_options(const Options* given, Options& options) noexcept {
   return true;
 }
 
+/// The same, with a sentence if it cannot be; `called` is the name of the struct.
+template <typename Options>
+bool read_options(const Options* given, Options& options, const char* called, std::string& why) {
+  if (read_options(given, options)) {
+    return true;
+  }
+  why = std::string("options.size is not the size of an ") + called;
+  return false;
+}
+
 /// Runs `body`, which returns an int64_t, and turns memory exhaustion into -ENOMEM.
 template <typename Body>
 auto guarded(char** text, Body&& body) noexcept -> decltype(body()) {
@@ -109,6 +119,29 @@ inline bool is_inherited(const iow_service* service, char** text) noexcept {
     *text = ::strdup("this service was opened before fork(2): open one in this process");
   }
   return true;
+}
+
+/// Opens something on a service. `called` names it in the sentence on a NULL; `open` sets *handle
+/// and returns 0, or returns -errno and puts a sentence where it has one.
+template <typename Handle, typename Open>
+int open_on(iow_service* service, Handle** handle, const char* called, char** error_text,
+            const Open& open) noexcept {
+  const ErrnoKept kept;
+  give_text(error_text, {});
+  return guarded(error_text, [&]() -> int {
+    if (handle == nullptr || service == nullptr) {
+      give_text(error_text, std::string("service and ") + called + " must not be NULL");
+      return -EINVAL;
+    }
+    *handle = nullptr;
+    if (is_inherited(service, error_text)) {
+      return -ECANCELED;
+    }
+    std::string why;
+    const int error = open(*service->service, *handle, why);
+    give_text(error_text, error != 0 ? why : std::string());
+    return error;
+  });
 }
 
 }  // namespace ioweave::calls

@@ -111,34 +111,22 @@ int with_plan(iow_plan* plan, Body&& body) noexcept {
 
 int iow_plan_open(iow_service* service, iow_plan** plan, const iow_plan_options* options,
                   char** error_text) noexcept {
-  const ErrnoKept kept;
-  give_text(error_text, {});
-  return guarded(error_text, [&]() -> int {
-    if (plan == nullptr || service == nullptr) {
-      give_text(error_text, "service and plan must not be NULL");
-      return -EINVAL;
-    }
-    *plan = nullptr;
-    if (is_inherited(service, error_text)) {
-      return -ECANCELED;
-    }
-    iow_plan_options given;
-    stream::PlanOptions wanted;
-    std::string why = "options.size is not the size of an iow_plan_options";
-    if (!read_options(options, given) || !to_plan_options(given, *service->service, wanted, why)) {
-      give_text(error_text, why);
-      return -EINVAL;
-    }
-    auto opened = std::make_unique<iow_plan>();
-    int error = 0;
-    opened->plan = Plan::open(*service->service, wanted, error, why);
-    if (error != 0) {
-      give_text(error_text, why);
-      return error;
-    }
-    *plan = opened.release();
-    return 0;
-  });
+  return open_on(service, plan, "plan", error_text,
+                 [&](service::Service& of, iow_plan*& handle, std::string& why) {
+                   iow_plan_options given;
+                   stream::PlanOptions wanted;
+                   if (!read_options(options, given, "iow_plan_options", why) ||
+                       !to_plan_options(given, of, wanted, why)) {
+                     return -EINVAL;
+                   }
+                   auto opened = std::make_unique<iow_plan>();
+                   int error = 0;
+                   opened->plan = Plan::open(of, wanted, error, why);
+                   if (error == 0) {
+                     handle = opened.release();
+                   }
+                   return error;
+                 });
 }
 
 int iow_plan_add(iow_plan* plan, int fd, int64_t offset, uint64_t bytes) noexcept {

@@ -69,48 +69,36 @@ template <typename Open>
 int open_stream(iow_service* service, iow_read_stream** stream,
                 const iow_read_stream_options* options, char** error_text,
                 const Open& open) noexcept {
-  const ErrnoKept kept;
-  give_text(error_text, {});
-  return guarded(error_text, [&]() -> int {
-    if (stream == nullptr || service == nullptr) {
-      give_text(error_text, "service and stream must not be NULL");
-      return -EINVAL;
-    }
-    *stream = nullptr;
-    if (is_inherited(service, error_text)) {
-      return -ECANCELED;
-    }
-    iow_read_stream_options given;
-    std::string why = "options.size is not the size of an iow_read_stream_options";
-    if (!read_options(options, given) ||
-        !in_range(number_of(given.path), IOW_PATH_AUTO, IOW_PATH_BUFFERED, "path", why)) {
-      give_text(error_text, why);
-      return -EINVAL;
-    }
-    Opened opened;
-    stream::ReadStreamOptions wanted;
-    int error = open(given, opened, why);
-    if (error == 0 && !to_read_options(given, *service->service, opened.largest, wanted, why)) {
-      error = -EINVAL;
-    }
-    if (error != 0) {
-      give_text(error_text, why);
-      return error;
-    }
-    ReadStream::Owner owner = ReadStream::open(*service->service, std::move(opened.source),
-                                               std::move(opened.targets), wanted);
-    if (owner == nullptr) {
-      return -ENOMEM;
-    }
-    auto handle = std::unique_ptr<iow_read_stream>(new (std::nothrow) iow_read_stream);
-    if (handle == nullptr) {
-      owner->close();
-      return -ENOMEM;
-    }
-    handle->stream = std::move(owner);
-    *stream = handle.release();
-    return 0;
-  });
+  return open_on(
+      service, stream, "stream", error_text,
+      [&](service::Service& of, iow_read_stream*& handle, std::string& why) {
+        iow_read_stream_options given;
+        if (!read_options(options, given, "iow_read_stream_options", why) ||
+            !in_range(number_of(given.path), IOW_PATH_AUTO, IOW_PATH_BUFFERED, "path", why)) {
+          return -EINVAL;
+        }
+        Opened opened;
+        stream::ReadStreamOptions wanted;
+        if (const int error = open(given, opened, why); error != 0) {
+          return error;
+        }
+        if (!to_read_options(given, of, opened.largest, wanted, why)) {
+          return -EINVAL;
+        }
+        ReadStream::Owner owner =
+            ReadStream::open(of, std::move(opened.source), std::move(opened.targets), wanted);
+        if (owner == nullptr) {
+          return -ENOMEM;
+        }
+        auto made = std::unique_ptr<iow_read_stream>(new (std::nothrow) iow_read_stream);
+        if (made == nullptr) {
+          owner->close();
+          return -ENOMEM;
+        }
+        made->stream = std::move(owner);
+        handle = made.release();
+        return 0;
+      });
 }
 
 int open_manifest(const char* path, const iow_read_stream_options& options, Opened& opened,

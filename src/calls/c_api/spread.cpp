@@ -67,9 +67,8 @@ int iow_spread_create(iow_write_stream* stream, iow_spread** spread, const char*
   return guarded(error_text, [&]() -> int {
     iow_spread_options given;
     std::vector<std::string> paths;
-    std::string why = manifest == nullptr ? "manifest must not be NULL"
-                                          : "options.size is not the size of an iow_spread_options";
-    if (manifest == nullptr || !read_options(options, given) ||
+    std::string why = "manifest must not be NULL";
+    if (manifest == nullptr || !read_options(options, given, "iow_spread_options", why) ||
         !in_range(number_of(given.placement), IOW_PLACE_ROUND_ROBIN, IOW_PLACE_BY_LOAD, "placement",
                   why) ||
         !in_range(number_of(given.on_failure), IOW_FAILURE_STOP, IOW_FAILURE_MOVE, "on_failure",

@@ -78,32 +78,21 @@ int reach_async(iow_write_stream* stream, int file, bool durable, iow_reached re
 
 int iow_write_stream_open(iow_service* service, iow_write_stream** stream,
                           const iow_write_stream_options* options, char** error_text) noexcept {
-  const ErrnoKept kept;
-  give_text(error_text, {});
-  return guarded(error_text, [&]() -> int {
-    if (stream == nullptr || service == nullptr) {
-      give_text(error_text, "service and stream must not be NULL");
-      return -EINVAL;
-    }
-    *stream = nullptr;
-    if (is_inherited(service, error_text)) {
-      return -ECANCELED;
-    }
-    iow_write_stream_options given;
-    stream::WriteStreamOptions wanted;
-    std::string why = "options.size is not the size of an iow_write_stream_options";
-    if (!read_options(options, given) ||
-        !to_stream_options(given, *service->service, wanted, why)) {
-      give_text(error_text, why);
-      return -EINVAL;
-    }
-    WriteStream::Owner opened = WriteStream::open(*service->service, wanted);
-    if (opened == nullptr) {
-      return -ENOMEM;
-    }
-    *stream = new (std::nothrow) iow_write_stream{std::move(opened)};
-    return *stream != nullptr ? 0 : -ENOMEM;
-  });
+  return open_on(service, stream, "stream", error_text,
+                 [&](service::Service& of, iow_write_stream*& handle, std::string& why) {
+                   iow_write_stream_options given;
+                   stream::WriteStreamOptions wanted;
+                   if (!read_options(options, given, "iow_write_stream_options", why) ||
+                       !to_stream_options(given, of, wanted, why)) {
+                     return -EINVAL;
+                   }
+                   WriteStream::Owner opened = WriteStream::open(of, wanted);
+                   if (opened == nullptr) {
+                     return -ENOMEM;
+                   }
+                   handle = new (std::nothrow) iow_write_stream{std::move(opened)};
+                   return handle != nullptr ? 0 : -ENOMEM;
+                 });
 }
 
 int iow_write_stream_create(iow_write_stream* stream, const char* path,
@@ -115,12 +104,13 @@ int iow_write_stream_create(iow_write_stream* stream, const char* path,
   const StreamCall call(*stream->stream);
   return guarded(error_text, [&]() -> int {
     iow_write_file_options given;
-    std::string why = "options.size is not the size of an iow_write_file_options";
-    const int result = path == nullptr || !read_options(options, given)
-                           ? -EINVAL
-                           : stream->stream->create(path, given, why);
+    std::string why = "path must not be NULL";
+    const int result =
+        path == nullptr || !read_options(options, given, "iow_write_file_options", why)
+            ? -EINVAL
+            : stream->stream->create(path, given, why);
     if (result < 0) {
-      give_text(error_text, path != nullptr ? why : "path must not be NULL");
+      give_text(error_text, why);
     }
     return result;
   });
