@@ -5,16 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ioweave import _core
+from ioweave._closing import Closing
 from ioweave._request import Request
 from ioweave._service import default_service
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ioweave._core import BufferLike
     from ioweave.flows import Flow
 
@@ -26,7 +24,7 @@ _MODES = {
 }
 
 
-class File:
+class File(Closing):
     """An open file, read and written at offsets: it has no position.
 
     `pread`, `pread_into`, `pwrite` and `fsync` block, without the GIL. Each has a second form with
@@ -183,17 +181,6 @@ class File:
             OSError: close(2) reports a lost write, as network file systems may.
         """
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = " closed" if self.closed else ""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from ioweave import _core
+from ioweave._closing import Closing
 from ioweave._file import File
 from ioweave._service import default_service
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ioweave._core import BufferLike
 
 
@@ -80,7 +78,7 @@ def core_file(file: AnyFile) -> _core.Descriptor | int | HasFileno:
     return file._file if isinstance(file, File) else file
 
 
-class Plan:
+class Plan(Closing):
     """Makes reads that are to come ahead of the program, while it computes.
 
         with open("rows.bin", "rb") as file, ioweave.Plan() as plan:
@@ -269,17 +267,6 @@ class Plan:
             OSError: This is a forked child.
         """
         return PlanStats(**self._plan.stats())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<ioweave.Plan{' closed' if self.closed else ''}>"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from ioweave import _core
+from ioweave._closing import Closing
 from ioweave._service import default_service
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ReadStreamStats:
     huge_pages: bool
 
 
-class ReadStream:
+class ReadStream(Closing):
     """Reads items in their order, and the next ones while the program works on this one.
 
         with ioweave.ReadStream("run7.manifest") as results:
@@ -202,17 +202,6 @@ class ReadStream:
     def stats(self) -> ReadStreamStats:
         """Returns what there is to read, and was read so far."""
         return ReadStreamStats(**self._stream.stats())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         shown = "" if self._shown is None else f" {self._shown!r}"

@@ -274,16 +274,7 @@ OpenPlan::OpenPlan(nb::object service, const PlanSettings& settings)
   char* text = nullptr;
   const int error =
       iow_plan_open(nb::cast<OpenService&>(service_kept_).raw(), &plan_, &options, &text);
-  const std::string why = take_text(text);
-  if (error == -EINVAL) {
-    throw nb::value_error(why.c_str());
-  }
-  if (error == -ENOMEM) {
-    throw std::bad_alloc();
-  }
-  if (error < 0) {
-    raise_with_text(-error, why, nb::none());
-  }
+  check_opened(error, text, nb::none());
 }
 
 void OpenPlan::refuse_inside_iterator() const {

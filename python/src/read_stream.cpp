@@ -102,16 +102,7 @@ OpenReadStream::OpenReadStream(nb::object service, nb::object shown,
                                                static_cast<unsigned>(names.size()), &options, &text)
                   : iow_read_stream_open(raw, &stream_, names[0], &options, &text);
   }
-  const std::string why = take_text(text);
-  if (error == -EINVAL) {
-    throw nb::value_error(why.c_str());
-  }
-  if (error == -ENOMEM) {
-    throw std::bad_alloc();
-  }
-  if (error < 0) {
-    raise_with_text(-error, why, shown_);
-  }
+  check_opened(error, text, shown_);
 }
 
 Users& OpenReadStream::begin_use() {

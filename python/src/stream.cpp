@@ -48,16 +48,7 @@ OpenStream::OpenStream(nb::object service, const WriteStreamSettings& settings)
   char* text = nullptr;
   const int error =
       iow_write_stream_open(nb::cast<OpenService&>(service_kept_).raw(), &stream_, &options, &text);
-  const std::string why = take_text(text);
-  if (error == -EINVAL) {
-    throw nb::value_error(why.c_str());
-  }
-  if (error == -ENOMEM) {
-    throw std::bad_alloc();
-  }
-  if (error < 0) {
-    raise_with_text(-error, why, nb::none());
-  }
+  check_opened(error, text, nb::none());
 }
 
 OpenStream::~OpenStream() {

@@ -2,9 +2,11 @@
 
 // What the bindings of streams share: texts and errors of the core, words of options, closing.
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -33,6 +35,20 @@ inline std::string take_text(char* text) {
   const nb::object sentence = path_object(text);
   PyErr_SetObject(PyExc_OSError, nb::make_tuple(error, sentence, path).ptr());
   throw nb::python_error();
+}
+
+/// Throws the exception of a call that opens something, if it failed; takes over its text.
+inline void check_opened(int error, char* text, const nb::object& path) {
+  const std::string why = take_text(text);
+  if (error == -EINVAL) {
+    throw nb::value_error(why.c_str());
+  }
+  if (error == -ENOMEM) {
+    throw std::bad_alloc();
+  }
+  if (error < 0) {
+    raise_with_text(-error, why, path);
+  }
 }
 
 [[noreturn]] inline void refuse_closed(const nb::object& path) {

@@ -241,7 +241,7 @@ class Failures(RuntimeTest):
             until(lambda: failed.done() and again.done())
             with Gate() as gate:
                 waiting = [save(number, gate.future) for number in range(25)]
-                gate.open_when(waiting[-1].done)
+                gate.open_when(lambda: all(call.done() for call in waiting))
                 raise KeyError("mine")
         self.assertEqual(len(runtime.not_written), 25)
         self.assertRegex(runtime.not_written[0], r"save\(0, <Future.*>\)")
