@@ -16,11 +16,12 @@
  *   iow_plan_close(plan);
  *
  * How it works. Planned reads are carried out in the order of the plan, into memory of the plan's,
- * as far ahead as `budget_bytes` allows. Large ones are divided into slices. iow_plan_read() copies
- * what is there, waits for slices that are under way, and reads everything else itself. So it
- * always returns what iow_pread() would: reads may come in another order than planned, in other
- * sizes, or not at all. Memory of a planned read is free again when all of its bytes have been
- * read.
+ * as far ahead as `budget_bytes` allows and, once the program reads, as it needs: 8 MiB or two
+ * reads, twice as much each time that a read comes too late for that. Large ones are divided into
+ * slices. iow_plan_read() copies what is there, waits for slices that are under way, and reads
+ * everything else itself. So it always returns what iow_pread() would: reads may come in another
+ * order than planned, in other sizes, or not at all. Memory of a planned read is free again when
+ * all of its bytes have been read.
  *
  * Schedules. They are those of the paper on pre-execution prefetching with inter-thread I/O
  * scheduling (PPIS): who goes first, the program's own I/O or reads ahead?

@@ -273,6 +273,34 @@ TEST_F(PlanTest, MemoryIsBoundedByTheBudget) {
   EXPECT_EQ(plan->statistics().unread_bytes, 0u);
 }
 
+/// A program that begins with computing finds as much as the budget allows. One that reads and does
+/// not wait has no use for more than a few reads ahead of it.
+TEST_F(PlanTest, OfAProgramThatDoesNotWaitNoMoreIsReadAheadThanItNeeds) {
+  constexpr uint64_t kFile = 64 << 20;
+  constexpr uint64_t kRead = 1 << 20;
+  const TempFile& file = add_file(kFile);
+  make_old(file.fd());
+  PlanOptions options = small_plan(IOW_PLAN_PP);
+  options.budget_bytes = 48 << 20;
+  options.slice_bytes = kRead;
+  options.depth = 2;
+  open(options);
+  ASSERT_EQ(plan->add_strided(file.fd(), 0, kRead, kRead, kFile / kRead), 0);
+  wait_ahead(24 << 20);  // half of the budget
+  uint64_t at = 0;
+  for (; at < 40 << 20; at += kRead) {
+    wait_ahead(at + kRead);
+    ASSERT_EQ(read(file.fd(), at, kRead), pattern(at, kRead));
+  }
+  EXPECT_LE(plan->statistics().ahead_bytes, 49u << 20);
+  // Reads that come too late say that it needs more.
+  for (const uint64_t far : {uint64_t{60} << 20, uint64_t{61} << 20}) {
+    ASSERT_EQ(read(file.fd(), far, kRead), pattern(far, kRead));
+  }
+  wait_ahead(60 << 20);
+  EXPECT_EQ(plan->statistics().unread_bytes, 0u);
+}
+
 /// One read of more than the budget.
 TEST_F(PlanTest, AReadLargerThanTheBudgetIsReadInPieces) {
   const TempFile& file = add_file(2 << 20);

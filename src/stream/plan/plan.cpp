@@ -48,6 +48,10 @@ constexpr uint64_t kMostBesides = 64 << 20;
 /// What is read faster was in the page cache.
 constexpr uint64_t kMostCachedNs = 20'000;
 constexpr uint64_t kCachedBytesPerNs = 4;
+/// What is enough ahead of the program at first: so many bytes, or the entry that it works on and
+/// two more.
+constexpr uint64_t kEnoughBytes = 8 << 20;
+constexpr uint64_t kEntriesAtOnce = 3;
 /// Larger reads go to memory of the plan's: a copy costs little beside them.
 constexpr uint64_t kMostAdvisedBytes = 64 << 10;
 /// So many slices of the usual kind are among those that may be under way.
@@ -116,6 +120,7 @@ Plan::Plan(service::Service& service, const PlanOptions& options) noexcept
     : service_(service),
       options_(options),
       trusted_bytes_(options.budget_bytes / 2),
+      enough_bytes_(kEnoughBytes),
       trial_(options.depth),
       schedule_(options.schedule == IOW_PLAN_AUTO && !options.has_flows ? IOW_PLAN_PPIS
                                                                         : options.schedule) {}
@@ -638,7 +643,22 @@ void Plan::defer_passed(Aftermath& after) noexcept {
   }
 }
 
+/// Bytes that are enough ahead of a program that has not had to wait with so many. More of them
+/// would be memory that is filled for the first time, and gone from the processor's cache when it
+/// is read.
+uint64_t Plan::enough(uint64_t entry_bytes) const noexcept {
+  if (stats_.reads == 0) {
+    return UINT64_MAX;  // who begins with computing may read much at once afterwards
+  }
+  const uint64_t of_depth = 2 * depth() * std::min(options_.slice_bytes, entry_bytes);
+  return std::max({enough_bytes_, of_depth, kEntriesAtOnce * entry_bytes});
+}
+
 bool Plan::has_room(uint64_t bytes, Aftermath& after) noexcept {
+  has_enough_ = used_bytes_ + bytes > enough(bytes);
+  if (has_enough_) {
+    return false;
+  }
   const uint64_t most = std::min(options_.budget_bytes, trusted_bytes_);
   while (used_bytes_ != 0 && used_bytes_ + bytes > most) {
     if (!evict_one(after)) {

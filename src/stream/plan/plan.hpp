@@ -225,6 +225,7 @@ class Plan {
   [[nodiscard]] bool find_cached(Entry& entry) noexcept;
   void leave_to_cache(Entry& entry, uint64_t ahead, Aftermath& after) noexcept;
   [[nodiscard]] PageMemory take_spare(uint64_t bytes) noexcept;
+  [[nodiscard]] uint64_t enough(uint64_t entry_bytes) const noexcept;
   [[nodiscard]] bool has_room(uint64_t bytes, Aftermath& after) noexcept;
   [[nodiscard]] bool evict_one(Aftermath& after) noexcept;
   void note_end(const Slice& slice) noexcept;
@@ -310,6 +311,8 @@ class Plan {
   uint64_t used_bytes_ = 0;  ///< of entries
   /// Most bytes of entries: half of the budget until the program has read some of them.
   uint64_t trusted_bytes_;
+  uint64_t enough_bytes_;       ///< ahead, so far
+  bool has_enough_ = false;     ///< that holds up the next entry
   uint64_t not_before_ns_ = 0;  ///< begin no entry: its file was just changed
   DepthTrial trial_;
   iow_plan_schedule schedule_;

@@ -245,6 +245,10 @@ void Plan::count_read(uint64_t done, const ReadCounts& counts) noexcept {
   if (trusted_bytes_ < options_.budget_bytes) {
     trusted_bytes_ += counts.hit_bytes;
   }
+  if (counts.is_late && has_enough_) {
+    enough_bytes_ = 2 * std::max(enough_bytes_, used_bytes_);
+    has_enough_ = false;
+  }
 }
 
 /// The next parts of what is read. What they are of is pinned.
