@@ -58,6 +58,7 @@ class PlanTest : public ::testing::Test {
     }
     int error = 0;
     std::string why;
+    plan.reset();  // before the service that it is on
     service = service::Service::open(of_service, error, why);
     ASSERT_NE(service, nullptr) << why;
     plan = Plan::open(*service, options, error, why);

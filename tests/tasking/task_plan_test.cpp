@@ -57,6 +57,7 @@ class PlanInTask : public ::testing::TestWithParam<HostUnderTest> {
     options.schedule = schedule;
     options.depth = 1;
     options.slice_bytes = kTasks * kPiece;
+    options.reads_cached = true;
     int error = 0;
     std::string why;
     Plan::Owner plan = Plan::open(*host.service, options, error, why);
@@ -158,6 +159,7 @@ TEST_P(PlanInTask, ReadsOfManyTasksReturnWhatTheFileHolds) {
     options.schedule = schedule;
     options.budget_bytes = 64 << 10;
     options.slice_bytes = kPiece;
+    options.reads_cached = true;
     int error = 0;
     std::string why;
     const Plan::Owner plan = Plan::open(*host.service, options, error, why);
