@@ -912,12 +912,17 @@ class PreExecutions(Plans):
         right: list[bool] = []
 
         def loop(io: ioweave.LoopIo) -> None:
+            if not io.is_ahead:
+                while plan.stats().planned_reads < 32:
+                    time.sleep(0.0001)
             for place in np.frombuffer(io.read_now(self.fd, 0, 32 * 8), np.int64):
                 page = io.read(self.fd, place * PAGE, PAGE)
                 io.compute(right.append, page == self.page(place))
 
-        ioweave.pre_execute(plan, loop)
+        self.assertEqual(ioweave.pre_execute(plan, loop).planned_reads, 32)
         self.assertEqual(right, [True] * 32)
+        # Those of the index, by both; by an index that was not read, others would be planned.
+        self.assertEqual(plan.stats().unplanned_reads, 2)
 
     def test_what_the_loop_raises_ends_both(self) -> None:
         def loop(io: ioweave.LoopIo) -> None:
