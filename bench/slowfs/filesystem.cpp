@@ -342,8 +342,9 @@ uint64_t copy_ns(uint64_t bytes) {
   return bytes / 8;
 }
 
-bool is_bad(const Options& options, off_t offset, uint64_t bytes) {
-  return options.bad_at >= offset && options.bad_at - offset < static_cast<off_t>(bytes);
+/// Whether a transfer has this byte.
+bool has_byte(int64_t at, off_t offset, uint64_t bytes) {
+  return at >= offset && at - offset < static_cast<off_t>(bytes);
 }
 
 void read(fuse_req_t req, fuse_ino_t number, size_t size, off_t offset, fuse_file_info* file) {
@@ -356,7 +357,7 @@ void read(fuse_req_t req, fuse_ino_t number, size_t size, off_t offset, fuse_fil
   const ssize_t got =
       buffer ? pread(fd, buffer.get(), std::min(size, kMaxRequestBytes), offset) : -1;
   const int source_error = !buffer ? ENOMEM : got == -1 ? errno : 0;
-  const int error = is_bad(fs.options(), offset, bytes) ? EIO : source_error;
+  const int error = has_byte(fs.options().bad_at, offset, bytes) ? EIO : source_error;
   sleep_until(due - std::min(due, copy_ns(bytes)));
   if (error) {
     fuse_reply_err(req, error);
@@ -379,8 +380,10 @@ void write(fuse_req_t req, fuse_ino_t number, const char* data, size_t size, off
   const uint64_t arrival = now_ns() - copy_ns(size);
   const uint64_t due = fs.answer_at(inode, Speed::Direction::kWrite, arrival, size);
   inode.will_change();
-  const ssize_t written = store(fs, file_of(file), data, size, offset);
-  const int error = written == -1 ? errno : 0;
+  const bool is_bad = has_byte(fs.options().bad_write_at, offset, size);
+  const ssize_t written = is_bad ? -1 : store(fs, file_of(file), data, size, offset);
+  const int source_error = written == -1 ? errno : 0;
+  const int error = is_bad ? EIO : source_error;
   sleep_until(due);
   if (error) {
     fuse_reply_err(req, error);

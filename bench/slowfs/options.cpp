@@ -31,6 +31,7 @@ enum OptionCode : int {
   kMaxBackgroundRequests,
   kMaxReadahead,
   kBadAt,
+  kBadWriteAt,
   kForeground,
   kReadyFd,
   kUnmount,
@@ -53,6 +54,7 @@ const option kLongOptions[] = {
     {"max-background", required_argument, nullptr, kMaxBackgroundRequests},
     {"max-readahead-kb", required_argument, nullptr, kMaxReadahead},
     {"bad-at", required_argument, nullptr, kBadAt},
+    {"bad-write-at", required_argument, nullptr, kBadWriteAt},
     {"foreground", no_argument, nullptr, kForeground},
     {"ready-fd", required_argument, nullptr, kReadyFd},
     {"unmount", required_argument, nullptr, kUnmount},
@@ -157,6 +159,9 @@ void apply(Options& options, int code, const char* text) {
     case kBadAt:
       options.bad_at = static_cast<int64_t>(parse_count("bad-at", text, 0, INT64_MAX));
       break;
+    case kBadWriteAt:
+      options.bad_write_at = static_cast<int64_t>(parse_count("bad-write-at", text, 0, INT64_MAX));
+      break;
     case kForeground:
       options.foreground = true;
       break;
@@ -227,6 +232,7 @@ Cache
 
 Faults
   --bad-at N                      reads of byte N of a file fail (EIO), as from a bad block
+  --bad-write-at N                writes of byte N of a file fail (EIO)
 
 Running
   --foreground                    stay in the foreground; SIGTERM or SIGINT unmounts

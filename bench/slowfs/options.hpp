@@ -36,7 +36,8 @@ struct Options {
   unsigned max_background = 64;
   unsigned max_readahead_kb = 128;
 
-  int64_t bad_at = -1;  // no read of this byte of a file succeeds; -1: there is none
+  int64_t bad_at = -1;        // no read of this byte of a file succeeds; -1: there is none
+  int64_t bad_write_at = -1;  // no write of this byte does
 
   bool foreground = false;
   int ready_fd = -1;

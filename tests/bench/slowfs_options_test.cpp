@@ -57,6 +57,9 @@ TEST(SlowfsOptions, TakeABadByte) {
   EXPECT_EQ(parse({"source", "mount"}).bad_at, -1);
   EXPECT_EQ(parse({"--bad-at", "5000000000", "source", "mount"}).bad_at, 5'000'000'000);
   EXPECT_THAT(error_of({"--bad-at=-1", "source", "mount"}), HasSubstr("--bad-at"));
+  EXPECT_EQ(parse({"source", "mount"}).bad_write_at, -1);
+  EXPECT_EQ(parse({"--bad-write-at", "7", "source", "mount"}).bad_write_at, 7);
+  EXPECT_THAT(error_of({"--bad-write-at=x", "source", "mount"}), HasSubstr("--bad-write-at"));
 }
 
 TEST(SlowfsOptions, TakeTheEfficiencyOfStreams) {
