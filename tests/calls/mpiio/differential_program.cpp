@@ -6,8 +6,10 @@
 // They also do to the file what MPI knows nothing of: children that they fork read it, it is cut
 // off by truncate(2), and written by a memory map.
 //
-// Usage: mpirun -n RANKS mpiio_program FOLDER SEED ROUNDS [threads] [shared] [begun] [killed]
-//   threads: ranks read by several threads
+// Usage: mpirun -n RANKS mpiio_program FOLDER SEED ROUNDS [threads] [gaps] [shared] [begun]
+// [killed]
+//   threads: ranks read by several threads, and write by them
+//   gaps:    and ranks write through views with gaps, and from memory with gaps
 //   shared:  and at the position that they share, at which Open MPI 4.1.4's OMPIO hangs
 //   begun:   and by collective calls that return at once, in which Open MPI 4.1.4's ROMIO crashes
 //   killed:  the last rank is killed in the last round, as soon as it has read
@@ -66,14 +68,21 @@ class Dice {
 
 class Program {
  public:
-  Program(const std::string& folder, uint64_t seed, bool has_threads, bool reads_shared,
-          bool begins_collective)
+  /// What it does beyond the rest.
+  struct Wishes {
+    bool has_threads;
+    bool writes_gaps;
+    bool reads_shared;
+    bool begins_collective;
+  };
+  Program(const std::string& folder, uint64_t seed, const Wishes& wishes)
       : name_(folder + "/data"),
         shared_(seed),
         own_(0),
-        has_threads_(has_threads),
-        reads_shared_(reads_shared),
-        begins_collective_(begins_collective) {
+        has_threads_(wishes.has_threads),
+        writes_gaps_(wishes.writes_gaps),
+        reads_shared_(wishes.reads_shared),
+        begins_collective_(wishes.begins_collective) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
     own_ = Dice(seed * 1000 + static_cast<uint64_t>(rank_) + 1);
@@ -100,6 +109,13 @@ class Program {
         read_some();
         if (!is_read_only) {
           write_some();
+          if (has_threads_) {
+            write_in_threads();
+          }
+          if (writes_gaps_) {
+            write_gaps(true);
+            write_gaps(false);
+          }
         }
       }
       close();
@@ -563,6 +579,99 @@ class Program {
     return result != MPI_SUCCESS ? result : MPI_Wait(&request, status);
   }
 
+  /// From memory with gaps, and through a view with gaps, too, or not. Each rank in a part of the
+  /// file of its own: MPIs write such by reading, changing and writing what lies between.
+  void write_gaps(bool has_view_gaps) {
+    const MPI_Datatype etype = shared_.throws(2) ? MPI_BYTE : MPI_INT;
+    const int element = etype == MPI_BYTE ? 1 : 4;
+    const int blocks = static_cast<int>(2 + shared_.below(4));
+    const int length = static_cast<int>(1 + shared_.below(500));
+    const int gap = has_view_gaps ? static_cast<int>(1 + shared_.below(900)) : 0;
+    MPI_Datatype view;
+    MPI_Type_vector(blocks, length, length + gap, etype, &view);
+    MPI_Type_commit(&view);
+    const MPI_Offset begin = rank_ * (kFileBytes / ranks_);
+    note("view", MPI_File_set_view(file_, begin, etype, view, "native", MPI_INFO_NULL));
+    MPI_Type_free(&view);
+    const int64_t most = int64_t{blocks} * length * 10;  // all of it lies in this rank's part
+    for (int64_t writes = 1 + own_.below(8); writes > 0; --writes) {
+      const MPI_Offset at = own_.below(most);
+      // In memory every second hundred elements of it are left out, or nothing.
+      const bool has_gaps = own_.throws(2);
+      const auto pieces = static_cast<int>(1 + own_.below(most / 100));
+      const int count = pieces * 100;
+      MPI_Datatype memory;
+      MPI_Type_vector(pieces, 100, 200, etype, &memory);
+      MPI_Type_commit(&memory);
+      Bytes bytes(static_cast<size_t>(pieces) * 200 * static_cast<size_t>(element));
+      for (unsigned char& byte : bytes) {
+        byte = static_cast<unsigned char>(own_.below(256));
+      }
+      MPI_Status status;
+      const int result = has_gaps
+                             ? MPI_File_write_at(file_, at, bytes.data(), 1, memory, &status)
+                             : MPI_File_write_at(file_, at, bytes.data(), count, etype, &status);
+      note_read("gaps", result, &status, etype, bytes);
+      if (own_.throws(3)) {
+        Bytes back(bytes.size(), 0xcc);
+        const int error = has_gaps
+                              ? MPI_File_read_at(file_, at, back.data(), 1, memory, &status)
+                              : MPI_File_read_at(file_, at, back.data(), count, etype, &status);
+        note_read("back", error, &status, etype, back);
+      }
+      MPI_Type_free(&memory);
+    }
+    sync();
+  }
+
+  /// Each in a part of the file of its own, now and then over what it has written.
+  void write_in_threads() {
+    note("view", MPI_File_set_view(file_, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    etype_ = MPI_BYTE;
+    has_gaps_ = false;
+    element_ = 1;
+    constexpr int kThreads = 3;
+    constexpr MPI_Offset kPart = 128 << 10;
+    const MPI_Offset of_rank = kFileBytes / ranks_;
+    const MPI_Offset begin = rank_ * of_rank + own_.below(of_rank - kThreads * kPart);
+    std::vector<std::thread> threads;
+    std::vector<Bytes> written(kThreads, Bytes(kPart));
+    std::vector<std::vector<bool>> was_written(kThreads, std::vector<bool>(kPart));
+    for (int i = 0; i < kThreads; ++i) {
+      const auto seed = static_cast<uint64_t>(own_.below(1 << 30));
+      threads.emplace_back([&, i, seed] {
+        Dice dice(seed);
+        for (int j = 0; j < 30; ++j) {
+          const int64_t count = 1 + dice.below(dice.throws(4) ? 60'000 : 3000);
+          const MPI_Offset at = dice.below(kPart - count);
+          unsigned char* const from = written[static_cast<size_t>(i)].data() + at;
+          std::fill_n(from, count, static_cast<unsigned char>(dice.below(256)));
+          std::fill_n(was_written[static_cast<size_t>(i)].begin() + at, count, true);
+          MPI_File_write_at(file_, begin + i * kPart + at, from, static_cast<int>(count), MPI_BYTE,
+                            MPI_STATUS_IGNORE);
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (int i = 0; i < kThreads; ++i) {
+      Bytes found(kPart, 0xcc);
+      MPI_Status status;
+      const int result =
+          MPI_File_read_at(file_, begin + i * kPart, found.data(), kPart, MPI_BYTE, &status);
+      note_read("by a thread", result, &status, MPI_BYTE, found);
+      for (size_t at = 0; at < found.size(); ++at) {
+        if (was_written[static_cast<size_t>(i)][at] &&
+            found[at] != written[static_cast<size_t>(i)][at]) {
+          std::fprintf(log_, "WRONG\n");
+          break;
+        }
+      }
+    }
+    sync();
+  }
+
   void read_shared() {
     sync();
     note("seek", MPI_File_seek_shared(file_, shared_.below(100'000), MPI_SEEK_SET));
@@ -586,6 +695,7 @@ class Program {
   Dice shared_;
   Dice own_;
   const bool has_threads_;
+  const bool writes_gaps_;
   const bool reads_shared_;
   const bool begins_collective_;
   int rank_ = 0;
@@ -602,7 +712,8 @@ class Program {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "Usage: %s FOLDER SEED ROUNDS [threads] [shared] [begun] [killed]\n",
+    std::fprintf(stderr,
+                 "Usage: %s FOLDER SEED ROUNDS [threads] [gaps] [shared] [begun] [killed]\n",
                  argv[0]);
     return 2;
   }
@@ -613,8 +724,9 @@ int main(int argc, char** argv) {
   int level = 0;
   MPI_Init_thread(&argc, &argv, has("threads") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
   {
-    Program program(argv[1], std::strtoull(argv[2], nullptr, 10),
-                    has("threads") && level == MPI_THREAD_MULTIPLE, has("shared"), has("begun"));
+    Program program(
+        argv[1], std::strtoull(argv[2], nullptr, 10),
+        {has("threads") && level == MPI_THREAD_MULTIPLE, has("gaps"), has("shared"), has("begun")});
     program.run(std::atoi(argv[3]), has("killed"));
   }
   MPI_Finalize();

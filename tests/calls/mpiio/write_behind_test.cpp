@@ -4,11 +4,13 @@
 #include "calls/mpiio/write_behind.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -121,6 +123,49 @@ TEST_F(WriteBehindTest, WritesAreMadeInTheProgramsOrder) {
     }
     EXPECT_EQ(writer_->take_error(), 0);
     EXPECT_EQ(read(0, 1 << 20), model);
+  }
+}
+
+/// Each writes to a part of the file of its own, over what it has written, too, and looks now and
+/// then.
+TEST_F(WriteBehindTest, ThreadsWriteAtTheSameTime) {
+  constexpr uint64_t kThreads = 4;
+  constexpr uint64_t kPart = (1 << 20) / kThreads;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    writer_ = nullptr;
+    stream_ = nullptr;
+    test::FaultOptions wanted;
+    wanted.seed = seed;
+    wanted.short_transfer = 0.1;
+    wanted.delay = 0.3;
+    wanted.reorder = true;
+    open(wanted);
+    std::array<uint64_t, kThreads> wrong{};
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        std::mt19937_64 random(seed * kThreads + i);
+        std::vector<std::byte> model = read(i * kPart, kPart);
+        for (int step = 0; step < 200; ++step) {
+          const uint64_t bytes = 1 + random() % (step % 4 == 0 ? 60'000 : 3000);
+          const uint64_t at = random() % (kPart - bytes);
+          std::byte* const from = model.data() + at;
+          std::fill_n(from, bytes, static_cast<std::byte>(random()));
+          wrong[i] += !writer_->take(
+              {static_cast<int64_t>(i * kPart + at), static_cast<int64_t>(bytes)}, from);
+          if (step % 40 == 39) {
+            writer_->settle();
+            wrong[i] += read(i * kPart, kPart) != model;
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    EXPECT_EQ(wrong, (std::array<uint64_t, kThreads>{}));
+    EXPECT_EQ(writer_->take_error(), 0);
   }
 }
 
