@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <fstream>
@@ -1248,6 +1249,158 @@ TEST_P(PlanUnderFaults, ThreadsOfOnePlanDisturbNobody) {
   }
   if (wanted.io_error == 0) {  // what could not be read ahead does not count
     wait_ahead(before + options.budget_bytes);
+  }
+}
+
+/// One thread writes blocks by a plan, each full of a number that only grows, and others plan and
+/// read them: what they find was written last before they read, or while they did.
+class VersionedFile {
+ public:
+  VersionedFile(Plan& plan, int fd, uint64_t blocks)
+      : plan_(plan), fd_(fd), begun_(blocks), ended_(blocks) {}
+
+  /// Returns what was wrong first, or nothing.
+  std::string write(uint64_t seed, int writes, uint64_t pause_every, unsigned pause_us) {
+    std::mt19937_64 random(seed);
+    for (uint32_t version = 1; version <= static_cast<uint32_t>(writes); ++version) {
+      const uint64_t count = 1 + random() % 6;
+      const uint64_t first = random() % (begun_.size() - count);
+      for (uint64_t i = first; i < first + count; ++i) {
+        begun_[i] = version;
+      }
+      const std::vector<uint32_t> words(count * kWords, version);
+      const auto bytes = static_cast<int64_t>(count * kBlock);
+      if (plan_.write(fd_, words.data(), count * kBlock, static_cast<int64_t>(first * kBlock)) !=
+          bytes) {
+        return "a write was short";
+      }
+      for (uint64_t i = first; i < first + count; ++i) {
+        ended_[i] = version;
+      }
+      if (random() % pause_every == 0) {
+        ::usleep(pause_us);
+      }
+    }
+    return "";
+  }
+
+  std::string read(uint64_t seed, const std::atomic<bool>& is_over) {
+    std::mt19937_64 random(seed);
+    std::deque<std::pair<uint64_t, uint64_t>> planned;
+    while (!is_over) {
+      uint64_t count = 1 + random() % (random() % 4 == 0 ? 50 : 4);
+      uint64_t first = random() % (begun_.size() - count);
+      if (random() % 4 != 0) {
+        const auto offset = static_cast<int64_t>(first * kBlock);
+        if (plan_.add_strided(fd_, offset, count * kBlock, 0, 1) != 0) {
+          return "a read cannot be planned";
+        }
+        planned.emplace_back(first, count);
+        if (planned.size() < 4) {
+          continue;
+        }
+        std::tie(first, count) = planned.front();
+        planned.pop_front();
+      }
+      const std::string wrong =
+          random() % 3 == 0 ? lease_blocks(first, count) : read_blocks(first, count);
+      if (!wrong.empty()) {
+        return wrong;
+      }
+    }
+    return "";
+  }
+
+  static constexpr uint64_t kBlock = 4096;
+
+ private:
+  static constexpr uint64_t kWords = kBlock / sizeof(uint32_t);
+
+  std::string read_blocks(uint64_t first, uint64_t count) {
+    const std::vector<uint32_t> before = oldest(first, count);
+    std::vector<uint32_t> words(count * kWords);
+    const int64_t got =
+        plan_.read(fd_, words.data(), count * kBlock, static_cast<int64_t>(first * kBlock));
+    return got == static_cast<int64_t>(count * kBlock) ? compare(words.data(), before, first)
+                                                       : "a read returned " + std::to_string(got);
+  }
+  std::string lease_blocks(uint64_t first, uint64_t count) {
+    const std::vector<uint32_t> before = oldest(first, count);
+    LeasedMemory* memory = nullptr;
+    const int64_t got =
+        plan_.lease(fd_, count * kBlock, static_cast<int64_t>(first * kBlock), memory);
+    if (got != static_cast<int64_t>(count * kBlock)) {
+      plan_.end_lease(memory);
+      return "a lease returned " + std::to_string(got);
+    }
+    std::vector<uint32_t> words(count * kWords);
+    std::memcpy(words.data(), memory->memory.data(), count * kBlock);
+    plan_.end_lease(memory);
+    return compare(words.data(), before, first);
+  }
+  [[nodiscard]] std::vector<uint32_t> oldest(uint64_t first, uint64_t count) const {
+    std::vector<uint32_t> versions(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      versions[i] = ended_[first + i];
+    }
+    return versions;
+  }
+  [[nodiscard]] std::string compare(const uint32_t* words, const std::vector<uint32_t>& before,
+                                    uint64_t first) const {
+    for (uint64_t i = 0; i < before.size() * kWords; ++i) {
+      const uint64_t block = i / kWords;
+      if (words[i] < before[block] || words[i] > begun_[first + block]) {
+        return "block " + std::to_string(first + block) + " has version " +
+               std::to_string(words[i]) + ", not one from " + std::to_string(before[block]) +
+               " to " + std::to_string(begun_[first + block]);
+      }
+    }
+    return "";
+  }
+
+  Plan& plan_;
+  const int fd_;
+  std::vector<std::atomic<uint32_t>> begun_;  ///< by block
+  std::vector<std::atomic<uint32_t>> ended_;
+};
+
+/// IOWEAVE_PLAN_ROUNDS=N does it N times, each by other seeds.
+TEST_P(PlanUnderFaults, ReadersSeeWhatAWriterWritesMeanwhile) {
+  const auto [schedule, engine, first_seed] = GetParam();
+  const char* const rounds = std::getenv("IOWEAVE_PLAN_ROUNDS");
+  for (uint64_t round = 0; round < (rounds != nullptr ? std::stoull(rounds) : 1); ++round) {
+    const uint64_t seed = first_seed + 1000 * round;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const test::FaultOptions wanted = all_faults(schedule, seed);
+    constexpr uint64_t kBlocks = 128;
+    const TempFile& file = add_file(0);
+    ASSERT_EQ(::ftruncate(file.fd(), kBlocks * VersionedFile::kBlock), 0);
+    make_old(file.fd());
+    PlanOptions options = small_plan(schedule);
+    options.depth = seed % 2 == 0 ? 32 : 0;
+    options.is_sole_writer = seed % 3 != 0;
+    plan.reset();
+    open(options, &wanted, engine);
+    ASSERT_EQ(plan->add_strided(file.fd(), 0, 16 << 10, 16 << 10, kBlocks / 4), 0);
+    wait_ahead(1);  // the first writes are of what has been read ahead
+    VersionedFile versions(*plan, file.fd(), kBlocks);
+    std::atomic<bool> is_over{false};
+    std::array<std::string, 3> wrong;
+    std::vector<std::thread> readers;
+    for (size_t i = 0; i < wrong.size(); ++i) {
+      readers.emplace_back([&, i] { wrong[i] = versions.read(seed * 10 + i, is_over); });
+    }
+    // Where others may write it, too, a file that was just changed is not read ahead.
+    EXPECT_EQ(options.is_sole_writer ? versions.write(seed, 200, 4, 300)
+                                     : versions.write(seed, 80, 10, 15'000),
+              "");
+    is_over = true;
+    for (std::thread& reader : readers) {
+      reader.join();
+    }
+    for (const std::string& text : wrong) {
+      EXPECT_EQ(text, "");
+    }
   }
 }
 
