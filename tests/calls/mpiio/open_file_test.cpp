@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -37,10 +38,10 @@ class OpenFileTest : public testing::Test, public calls::PlanKeeper {
     open(true);
   }
   void leave_alone(calls::LeftAlone) noexcept override { ++left_alone_; }
-  void open(bool is_eager) {
+  void open(bool is_eager, int64_t most_ahead = kMostAhead) {
     stream::FileState state;
     ASSERT_EQ(stream::find_state(file_.fd(), state), 0);
-    open_ = std::make_unique<OpenFile>(calls::NamedFile{file_.path(), state.id}, *this, kMostAhead,
+    open_ = std::make_unique<OpenFile>(calls::NamedFile{file_.path(), state.id}, *this, most_ahead,
                                        is_eager);
   }
   void read(int64_t offset, int64_t bytes) {
@@ -115,6 +116,47 @@ TEST_F(OpenFileTest, ForetellsAtMostSoManyBytes) {
     read(i * 4096, 4096);
   }
   EXPECT_LE(stats().planned_bytes, static_cast<uint64_t>(kMostAhead) + (2 << 20));
+}
+
+/// As the library opens a plan of the least memory: also of reads that the program plans, no more
+/// is ahead of it, however little it reads and however long it computes.
+TEST_F(OpenFileTest, WhatIsAheadStaysWithinTheLeastBudget) {
+  constexpr uint64_t kBudget = 1 << 20;
+  stream::PlanOptions options;
+  options.only_cache = true;
+  options.budget_bytes = kBudget;
+  options.slice_bytes = kBudget / 4;
+  const auto expect_within = [&] {
+    EXPECT_LE(stats().ahead_bytes, stats().hit_bytes + stats().unread_bytes + kBudget);
+  };
+  // The end of a slice begins the next: until nothing more comes.
+  const auto wait_for_the_last = [&] {
+    for (uint64_t last = UINT64_MAX; last != stats().ahead_bytes;) {
+      last = stats().ahead_bytes;
+      ::usleep(20'000);
+    }
+  };
+  for (const int64_t stride : {64 << 10, 200 << 10, 2 << 20}) {
+    SCOPED_TRACE("stride " + std::to_string(stride));
+    open_ = nullptr;
+    int error = 0;
+    std::string why;
+    plan_ = stream::Plan::open(*service_, options, error, why);
+    ASSERT_NE(plan_, nullptr) << why;
+    open(true, kBudget / 2);
+    for (int64_t i = 0; i < 12; ++i) {
+      read(i * stride, 64 << 10);
+      expect_within();
+    }
+    wait_for_the_last();
+    EXPECT_GT(stats().ahead_bytes, 0u);
+    expect_within();
+    for (int64_t i = 0; i < 32; ++i) {
+      ASSERT_EQ(open_->add_planned((24 << 20) + i * (200 << 10), 200 << 10), 0);
+    }
+    wait_for_the_last();
+    expect_within();
+  }
 }
 
 TEST_F(OpenFileTest, ForetellsStepsBackwards) {
