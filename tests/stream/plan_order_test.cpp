@@ -150,6 +150,7 @@ class PlanOrder : public ::testing::Test {
     PlanOptions options;
     options.schedule = schedule;
     options.slice_bytes = kSlice;
+    options.reads_cached = true;
     options.depth = depth;
     plan_ = Plan::open(*service_, options, error, why);
     ASSERT_NE(plan_, nullptr) << why;

@@ -124,6 +124,7 @@ TEST_F(OpenFileTest, WhatIsAheadStaysWithinTheLeastBudget) {
   constexpr uint64_t kBudget = 1 << 20;
   stream::PlanOptions options;
   options.only_cache = true;
+  options.reads_cached = true;
   options.budget_bytes = kBudget;
   options.slice_bytes = kBudget / 4;
   const auto expect_within = [&] {
