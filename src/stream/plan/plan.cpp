@@ -647,8 +647,10 @@ void Plan::defer_passed(Aftermath& after) noexcept {
 /// would be memory that is filled for the first time, and gone from the processor's cache when it
 /// is read.
 uint64_t Plan::enough(uint64_t entry_bytes) const noexcept {
-  if (stats_.reads == 0) {
-    return UINT64_MAX;  // who begins with computing may read much at once afterwards
+  // Who begins with computing may read much at once afterwards; what is farther ahead in the page
+  // cache costs nothing.
+  if (stats_.reads == 0 || options_.only_cache) {
+    return UINT64_MAX;
   }
   const uint64_t of_depth = 2 * depth() * std::min(options_.slice_bytes, entry_bytes);
   return std::max({enough_bytes_, of_depth, kEntriesAtOnce * entry_bytes});
