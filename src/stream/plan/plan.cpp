@@ -652,7 +652,7 @@ uint64_t Plan::enough(uint64_t entry_bytes) const noexcept {
   if (stats_.reads == 0 || options_.only_cache) {
     return UINT64_MAX;
   }
-  const uint64_t of_depth = 2 * depth() * std::min(options_.slice_bytes, entry_bytes);
+  const uint64_t of_depth = uint64_t{2} * depth() * std::min(options_.slice_bytes, entry_bytes);
   return std::max({enough_bytes_, of_depth, kEntriesAtOnce * entry_bytes});
 }
 
