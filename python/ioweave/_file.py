@@ -8,7 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from ioweave import _core
-from ioweave._closing import Closing
+from ioweave._blocks import Closing
 from ioweave._request import Request
 from ioweave._service import default_service
 

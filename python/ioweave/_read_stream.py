@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ioweave import _core
-from ioweave._closing import Closing
+from ioweave._blocks import Closing
 from ioweave._service import default_service
 
 if TYPE_CHECKING:

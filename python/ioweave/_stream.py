@@ -6,16 +6,14 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from ioweave import _core
+from ioweave._blocks import Block
 from ioweave._request import Request
 from ioweave._service import default_service
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ioweave._core import BufferLike
     from ioweave.flows import Flow
 
@@ -55,7 +53,7 @@ class WriteStreamStats:
     huge_pages: bool
 
 
-class _Writer:
+class _Writer(Block):
     """What a stream and its files share: the flow, and what ends a `with` block."""
 
     _flow: Flow | None
@@ -67,15 +65,7 @@ class _Writer:
         if self._flow is not None:
             self._flow.refuse_inside_task()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         try:
             self._finish()
         except OSError:
@@ -263,16 +253,11 @@ class WriteStream(_Writer):
     def _finish(self) -> None:
         self.close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         if error is not None:
             for spread in self._spreads:
                 spread.abandon()
-        super().__exit__(kind, error, traceback)
+        super()._leave(error)
 
     @property
     def closed(self) -> bool:
@@ -477,12 +462,7 @@ class Spread(_Leaser):
         """Returns what became of the items so far. ValueError: the spread has ended."""
         return SpreadStats(**self._spread.stats())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         if error is None:
             self.end()
         else:

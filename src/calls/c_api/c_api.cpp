@@ -340,18 +340,11 @@ int iow_unregister_file(iow_service* service, int id) noexcept {
 
 int iow_device_create(iow_service* service, const char* name, const iow_device_options* options,
                       char** error_text) noexcept {
-  const ErrnoKept kept;
-  give_text(error_text, {});
-  if (is_inherited(service, error_text)) {
-    return -ECANCELED;
-  }
-  return guarded(error_text, [&]() -> int {
+  return on_service(service, error_text, [&](service::Service& of, std::string& why) {
     iow_device_options given;
-    std::string why;
     if (!read_options(options, given, "iow_device_options", why) ||
         !in_range(number_of(given.scheduling), IOW_SCHEDULE_NONE, IOW_SCHEDULE_WEIGHTED,
                   "scheduling", why)) {
-      give_text(error_text, why);
       return -EINVAL;
     }
     policy::DeviceConfig config;
@@ -363,27 +356,16 @@ int iow_device_create(iow_service* service, const char* name, const iow_device_o
     for (size_t i = 0; i < config.weights.size(); ++i) {
       config.weights[i] = given.weights[i] != 0 ? given.weights[i] : config.weights[i];
     }
-    const int64_t id = service->service->gate().add_device(config, why, given.is_measured != 0);
-    if (id < 0) {
-      give_text(error_text, why);
-    }
-    return static_cast<int>(id);
+    return static_cast<int>(of.gate().add_device(config, why, given.is_measured != 0));
   });
 }
 
 int iow_flow_create(iow_service* service, const char* name, const iow_flow_options* options,
                     char** error_text) noexcept {
-  const ErrnoKept kept;
-  give_text(error_text, {});
-  if (is_inherited(service, error_text)) {
-    return -ECANCELED;
-  }
-  return guarded(error_text, [&]() -> int {
+  return on_service(service, error_text, [&](service::Service& of, std::string& why) {
     iow_flow_options given;
-    std::string why;
     if (!read_options(options, given, "iow_flow_options", why) ||
         !in_range(number_of(given.priority), IOW_FOREGROUND, IOW_PREFETCH, "priority", why)) {
-      give_text(error_text, why);
       return -EINVAL;
     }
     policy::FlowConfig config;
@@ -396,14 +378,10 @@ int iow_flow_create(iow_service* service, const char* name, const iow_flow_optio
       config.constraint = {policy::Constraint::Kind::fixed, given.constraint_mb_per_s};
     }
     if (given.constraint != nullptr && !read_constraint(given, config.constraint, why)) {
-      give_text(error_text, "flow '" + config.name + "': " + why);
+      why = "flow '" + config.name + "': " + why;
       return -EINVAL;
     }
-    const int64_t id = service->service->gate().add_flow(config, why);
-    if (id < 0) {
-      give_text(error_text, why);
-    }
-    return static_cast<int>(id);
+    return static_cast<int>(of.gate().add_flow(config, why));
   });
 }
 

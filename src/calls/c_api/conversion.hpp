@@ -121,27 +121,39 @@ inline bool is_inherited(const iow_service* service, char** text) noexcept {
   return true;
 }
 
+/// Runs `body` on a service: it returns 0 or a number, or -errno and puts a sentence where it has
+/// one.
+template <typename Body>
+int on_service(iow_service* service, char** error_text, const Body& body) noexcept {
+  const ErrnoKept kept;
+  give_text(error_text, {});
+  if (is_inherited(service, error_text)) {
+    return -ECANCELED;
+  }
+  return guarded(error_text, [&]() -> int {
+    std::string why;
+    const int result = body(*service->service, why);
+    if (result < 0) {
+      give_text(error_text, why);
+    }
+    return result;
+  });
+}
+
 /// Opens something on a service. `called` names it in the sentence on a NULL; `open` sets *handle
-/// and returns 0, or returns -errno and puts a sentence where it has one.
+/// and returns 0, or returns as for on_service().
 template <typename Handle, typename Open>
 int open_on(iow_service* service, Handle** handle, const char* called, char** error_text,
             const Open& open) noexcept {
-  const ErrnoKept kept;
-  give_text(error_text, {});
-  return guarded(error_text, [&]() -> int {
-    if (handle == nullptr || service == nullptr) {
+  if (handle == nullptr || service == nullptr) {
+    return guarded(error_text, [&] {
       give_text(error_text, std::string("service and ") + called + " must not be NULL");
       return -EINVAL;
-    }
-    *handle = nullptr;
-    if (is_inherited(service, error_text)) {
-      return -ECANCELED;
-    }
-    std::string why;
-    const int error = open(*service->service, *handle, why);
-    give_text(error_text, error != 0 ? why : std::string());
-    return error;
-  });
+    });
+  }
+  *handle = nullptr;
+  return on_service(service, error_text,
+                    [&](service::Service& of, std::string& why) { return open(of, *handle, why); });
 }
 
 }  // namespace ioweave::calls

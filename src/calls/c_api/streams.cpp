@@ -104,11 +104,13 @@ int iow_write_stream_create(iow_write_stream* stream, const char* path,
   const StreamCall call(*stream->stream);
   return guarded(error_text, [&]() -> int {
     iow_write_file_options given;
-    std::string why = "path must not be NULL";
-    const int result =
-        path == nullptr || !read_options(options, given, "iow_write_file_options", why)
-            ? -EINVAL
-            : stream->stream->create(path, given, why);
+    std::string why;
+    int result = -EINVAL;
+    if (path == nullptr) {
+      why = "path must not be NULL";
+    } else if (read_options(options, given, "iow_write_file_options", why)) {
+      result = stream->stream->create(path, given, why);
+    }
     if (result < 0) {
       give_text(error_text, why);
     }

@@ -73,6 +73,19 @@ class WriteBehindTest : public testing::Test {
     writer_ = share();
     ASSERT_NE(writer_, nullptr);
   }
+  /// Opens anew; transfers are late, short, interrupted, refused for a moment, and reordered.
+  void open_disturbed(uint64_t seed) {
+    writer_ = nullptr;
+    stream_ = nullptr;
+    test::FaultOptions wanted;
+    wanted.seed = seed;
+    wanted.short_transfer = 0.1;
+    wanted.interrupted = 0.05;
+    wanted.again = 0.05;
+    wanted.delay = 0.3;
+    wanted.reorder = true;
+    open(wanted);
+  }
   std::shared_ptr<WriteBehind> share() {
     stream::FileState state;
     EXPECT_EQ(stream::find_state(file_.fd(), state), 0);
@@ -97,16 +110,7 @@ class WriteBehindTest : public testing::Test {
 TEST_F(WriteBehindTest, WritesAreMadeInTheProgramsOrder) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    writer_ = nullptr;
-    stream_ = nullptr;
-    test::FaultOptions wanted;
-    wanted.seed = seed;
-    wanted.short_transfer = 0.1;
-    wanted.interrupted = 0.05;
-    wanted.again = 0.05;
-    wanted.delay = 0.3;
-    wanted.reorder = true;
-    open(wanted);
+    open_disturbed(seed);
     std::vector<std::byte> model = read(0, 1 << 20);
     std::mt19937_64 random(seed);
     for (int step = 0; step < 300; ++step) {
@@ -133,14 +137,7 @@ TEST_F(WriteBehindTest, ThreadsWriteAtTheSameTime) {
   constexpr uint64_t kPart = (1 << 20) / kThreads;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    writer_ = nullptr;
-    stream_ = nullptr;
-    test::FaultOptions wanted;
-    wanted.seed = seed;
-    wanted.short_transfer = 0.1;
-    wanted.delay = 0.3;
-    wanted.reorder = true;
-    open(wanted);
+    open_disturbed(seed);
     std::array<uint64_t, kThreads> wrong{};
     std::vector<std::thread> threads;
     for (uint64_t i = 0; i < kThreads; ++i) {
