@@ -14,7 +14,7 @@ constexpr uint64_t kMiB = 1u << 20;
 constexpr uint32_t kMostBuffers = 9;
 constexpr double kMostJumps = 0.3;
 
-// What `ioweave run` does (stream/prefetch/read_follower.hpp, help_trial.hpp).
+// What `ioweave run` does (stream/watch/read_follower.hpp, help_trial.hpp).
 constexpr uint64_t kLeastAheadBytes = 8 * kMiB;
 constexpr double kLongFileUnits = 75;     // of 8 MiB, or of one read
 constexpr double kUnhelpedOfLong = 0.03;  // read without help, to compare

@@ -34,8 +34,8 @@
 #include "engine/backend.hpp"
 #include "stats/mpiio_report.hpp"
 #include "stats/run_file.hpp"
-#include "stream/prefetch/position_recorder.hpp"
-#include "stream/prefetch/watcher.hpp"
+#include "stream/watch/position_recorder.hpp"
+#include "stream/watch/watcher.hpp"
 
 namespace ioweave::cli {
 namespace {

@@ -6,7 +6,7 @@
 //
 //   exposed   time the program's threads spent inside I/O calls on regular files
 //   hidden    time that prefetching saved the program, from its pace with and without prefetching,
-//             both measured while it ran (stream/prefetch/help_trial.hpp); negative if prefetching
+//             both measured while it ran (stream/watch/help_trial.hpp); negative if prefetching
 //             cost time
 //   I/O time  exposed + hidden: the time that the I/O would have taken without Ioweave
 

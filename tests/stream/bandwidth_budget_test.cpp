@@ -1,4 +1,4 @@
-#include "stream/prefetch/bandwidth_budget.hpp"
+#include "stream/watch/bandwidth_budget.hpp"
 
 #include <utility>
 #include <vector>

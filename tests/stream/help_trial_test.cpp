@@ -1,6 +1,6 @@
 // A simulated reader, with a pace alone and a pace with help, follows what the trial says.
 
-#include "stream/prefetch/help_trial.hpp"
+#include "stream/watch/help_trial.hpp"
 
 #include <algorithm>
 #include <cmath>

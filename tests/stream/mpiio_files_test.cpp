@@ -1,4 +1,4 @@
-#include "stream/prefetch/mpiio_files.hpp"
+#include "stream/watch/mpiio_files.hpp"
 
 #include <fstream>
 #include <string>

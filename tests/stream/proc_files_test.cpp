@@ -1,6 +1,6 @@
 // Against real processes: children of the test that do one thing after the other on request.
 
-#include "stream/prefetch/proc_files.hpp"
+#include "stream/watch/proc_files.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "stream/prefetch/process_segment.hpp"
+#include "stream/watch/process_segment.hpp"
 
 #include <algorithm>
 #include <fstream>

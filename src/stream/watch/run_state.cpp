@@ -1,4 +1,4 @@
-#include "stream/prefetch/run_state.hpp"
+#include "stream/watch/run_state.hpp"
 
 #include <atomic>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "stream/prefetch/watcher.hpp"
+#include "stream/watch/watcher.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -25,13 +25,13 @@
 #include "engine/prefetch.hpp"
 #include "engine/read_ahead_walk.hpp"
 #include "engine/system_facts.hpp"
-#include "stream/prefetch/bandwidth_budget.hpp"
-#include "stream/prefetch/mpiio_files.hpp"
-#include "stream/prefetch/proc_files.hpp"
-#include "stream/prefetch/process_segment.hpp"
-#include "stream/prefetch/read_follower.hpp"
-#include "stream/prefetch/run_state.hpp"
-#include "stream/prefetch/run_thread.hpp"
+#include "stream/watch/bandwidth_budget.hpp"
+#include "stream/watch/mpiio_files.hpp"
+#include "stream/watch/proc_files.hpp"
+#include "stream/watch/process_segment.hpp"
+#include "stream/watch/read_follower.hpp"
+#include "stream/watch/run_state.hpp"
+#include "stream/watch/run_thread.hpp"
 
 namespace ioweave::stream {
 namespace {

@@ -1,4 +1,4 @@
-#include "stream/prefetch/run_thread.hpp"
+#include "stream/watch/run_thread.hpp"
 
 #include <chrono>
 #include <new>

@@ -1,4 +1,4 @@
-#include "stream/prefetch/read_follower.hpp"
+#include "stream/watch/read_follower.hpp"
 
 #include <algorithm>
 

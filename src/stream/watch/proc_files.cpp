@@ -1,4 +1,4 @@
-#include "stream/prefetch/proc_files.hpp"
+#include "stream/watch/proc_files.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "stream/prefetch/help_trial.hpp"
+#include "stream/watch/help_trial.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "stream/prefetch/position_recorder.hpp"
+#include "stream/watch/position_recorder.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -10,8 +10,8 @@
 #include <poll.h>
 
 #include "base/clock.hpp"
-#include "stream/prefetch/proc_files.hpp"
-#include "stream/prefetch/run_thread.hpp"
+#include "stream/watch/proc_files.hpp"
+#include "stream/watch/run_thread.hpp"
 
 namespace ioweave::stream {
 namespace {

@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "stream/prefetch/help_trial.hpp"
+#include "stream/watch/help_trial.hpp"
 
 namespace ioweave::stream {
 
