@@ -271,7 +271,9 @@ int run_program(const RunOptions& options, const RunKind& kind) {
   run.report.started = utc_now();
   run.report.start_ns = now_ns();
   const LaunchResult result = launch(request);
-  for (stats::PrefetchReport& prefetch : watcher.stop()) gatherer.add(std::move(prefetch));
+  stream::Watcher::Reports reports = watcher.stop();
+  for (stats::PrefetchReport& file : reports.prefetched) gatherer.add(std::move(file));
+  for (stats::EarlyWriteReport& file : reports.written_early) gatherer.add(std::move(file));
   if (kind.records_positions) {
     for (stats::FileReport& file : recorder.stop()) gatherer.add_seen(std::move(file));
   }

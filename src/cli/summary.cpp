@@ -68,20 +68,30 @@ void add_wall(std::string& text, const stats::RunReport& report) {
        "CPU " + seconds_text(report.outcome.user_seconds + report.outcome.system_seconds));
 }
 
-/// Says in one line what prefetching saved or cost.
+/// Names what was done.
+std::string help_name(const stats::RunTotals& totals) {
+  if (totals.early_cycles == 0) return "prefetching";
+  return totals.prefetch_operations == 0 ? "early writeback" : "prefetching and early writeback";
+}
+
+/// Says in one line what prefetching and early writing saved or cost.
 void add_hidden(std::string& text, const stats::RunReport& report) {
   const stats::RunTotals& totals = report.totals;
-  if (totals.prefetch_operations == 0 && report.mpiio.ahead_bytes > 0) {
+  if (!totals.was_helped() && report.mpiio.ahead_bytes > 0) {
     line(text, "hidden", "not known", "MPI-IO is not compared with and without reads ahead");
     return;
   }
-  if (totals.prefetch_operations == 0) {
+  if (!totals.was_helped()) {
     line(text, "hidden", seconds_text(0), "nothing was prefetched");
     return;
   }
+  const std::string help = help_name(totals);
   if (!totals.hidden_is_known) {
+    const std::string moved = totals.early_cycles == 0          ? "read"
+                              : totals.prefetch_operations == 0 ? "written"
+                                                                : "read and written";
     line(text, "hidden", "not known",
-         "too little was read to compare with and without prefetching");
+         "too little was " + moved + " to compare with and without " + help);
     return;
   }
   const double without = report.outcome.wall_seconds + totals.hidden_seconds;
@@ -89,10 +99,10 @@ void add_hidden(std::string& text, const stats::RunReport& report) {
   if (totals.hidden_seconds >= 0) {
     line(text, "hidden", seconds_text(totals.hidden_seconds),
          percent_text(totals.hidden_share()) + " of the I/O time, " + percent_text(share) +
-             " of the time without prefetching");
+             " of the time without " + help);
   } else {
     line(text, "cost", seconds_text(-totals.hidden_seconds),
-         percent_text(share) + " of the time without prefetching: it did not help here");
+         percent_text(share) + " of the time without " + help + ": it did not help here");
   }
 }
 
@@ -112,6 +122,15 @@ void add_prefetch(std::string& text, const stats::RunTotals& totals) {
   line(text, "prefetched", bytes_text(totals.prefetched_bytes),
        percent_text(used) + " of it read, in " + std::to_string(totals.prefetch_operations) +
            " operations");
+}
+
+void add_early_writeback(std::string& text, const stats::RunTotals& totals) {
+  if (totals.early_bytes == 0) return;
+  const double lost =
+      static_cast<double>(totals.early_lost_bytes) / static_cast<double>(totals.early_bytes);
+  line(text, "early", bytes_text(totals.early_bytes),
+       "written before the program asked for it" +
+           (lost > 0 ? "; " + percent_text(lost) + " was not synced afterwards" : ""));
 }
 
 /// "2", or "2 to 4".
@@ -198,6 +217,7 @@ void add_figures(std::string& text, const stats::RunReport& report) {
   add_trial(text, report);
   line(text, "exposed", seconds_text(totals.exposed_seconds), share_of_wall(report));
   add_prefetch(text, totals);
+  add_early_writeback(text, totals);
   add_mpiio(text, report.mpiio);
   line(text, "engine",
        report.engine.empty() ? "none needed" : shown_name(report.engine, kPathColumns),

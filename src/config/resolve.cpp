@@ -221,6 +221,8 @@ RunConfig run_config(const Resolved& resolved) {
   config.engine_mode = chosen(Key::mode, kEngineModeNames);
   config.lookahead_bytes = resolved.size(Key::lookahead);
   config.max_lookahead_bytes = resolved.size(Key::max_lookahead);
+  config.early_writeback =
+      static_cast<EarlyWriteback>(chosen(Key::early_writeback, kEarlyWritebackNames));
   for (const ResolvedRule& rule : resolved.rules) {
     FileRule& slot = config.rule[config.rules++];
     std::memcpy(slot.glob, rule.glob.c_str(), rule.glob.size() + 1);

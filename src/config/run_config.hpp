@@ -13,7 +13,7 @@ namespace ioweave::config {
 
 inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;  // "IOWCONF1"
 /// The version of all layouts that a run shares with its processes.
-inline constexpr uint32_t kLayoutVersion = 4;
+inline constexpr uint32_t kLayoutVersion = 5;
 
 /// The environment variable that names the run directory. Without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
@@ -30,6 +30,14 @@ enum class RunPolicy : uint32_t {
 inline constexpr std::array<std::string_view, 4> kRunPolicyNames{"off", "sync", "writes",
                                                                  "overlap"};
 
+/// Whether the command has the kernel write what was written, before the program asks for it.
+enum class EarlyWriteback : uint32_t {
+  automatic,  ///< where files of the folder have been synced before, and it was measured to pay
+  always,
+  never,
+};
+inline constexpr std::array<std::string_view, 3> kEarlyWritebackNames{"auto", "always", "never"};
+
 struct FileRule {
   char glob[240];  ///< shell pattern of the absolute path: * does not cross '/', ** does
   RunPolicy policy;
@@ -43,9 +51,10 @@ struct RunConfig {
   uint32_t version = kLayoutVersion;
   uint32_t bytes = sizeof(RunConfig);
 
-  RunPolicy policy = RunPolicy::overlap;    ///< for files that no rule matches
-  uint32_t engine = 0;                      ///< engine::Kind, for sync and writes
-  uint32_t engine_mode = 0;                 ///< engine::UringMode
+  RunPolicy policy = RunPolicy::overlap;  ///< for files that no rule matches
+  uint32_t engine = 0;                    ///< engine::Kind, for sync and writes
+  uint32_t engine_mode = 0;               ///< engine::UringMode
+  EarlyWriteback early_writeback = EarlyWriteback::automatic;
   uint32_t rules = 0;                       ///< how many of `rule` are in use
   uint64_t lookahead_bytes = 128u << 20;    ///< most ahead of a reader, unless one read is larger
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run

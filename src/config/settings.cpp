@@ -62,6 +62,12 @@ constexpr std::array<Setting, kKeys> kSettings{
                  "Most bytes to be ahead, over all files of the run; never more than a quarter "
                  "of the memory that is available on the machine and in the memory cgroups of the "
                  "command."),
+    choice_setting(
+        Key::early_writeback, "early_writeback", "IOWEAVE_EARLY_WRITEBACK", "--early-writeback",
+        kEarlyWritebackNames, "auto",
+        "Under policy 'overlap', whether the kernel is to write files before the program syncs "
+        "them: 'auto' where files of the same folder have been synced before and it pays, "
+        "'always' each file from its beginning, 'never'."),
     other_setting(Key::output, Setting::Type::text, "output", "IOWEAVE_OUTPUT", "--output", "",
                   "Run file to write; empty: none."),
     other_setting(Key::quiet, Setting::Type::flag, "quiet", "IOWEAVE_QUIET", "--quiet", "false",

@@ -31,10 +31,11 @@ enum class Key : uint8_t {
   mode,
   lookahead,
   max_lookahead,
+  early_writeback,
   output,
   quiet,
 };
-inline constexpr size_t kKeys = 7;
+inline constexpr size_t kKeys = 8;
 
 struct Setting {
   enum class Type : uint8_t { choice, size, text, flag };

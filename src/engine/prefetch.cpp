@@ -212,6 +212,13 @@ std::optional<bool> is_known_resident(int fd, uint64_t offset, uint64_t bytes) n
   return answer.cached >= last - first + 1;
 }
 
+std::optional<uint64_t> unwritten_bytes(int fd, uint64_t offset, uint64_t bytes) noexcept {
+  const CachestatRange range{offset, bytes};
+  Cachestat answer{};
+  if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) != 0) return std::nullopt;
+  return (answer.dirty + answer.writeback) * page_bytes();
+}
+
 bool is_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {
   if (const std::optional<bool> known = is_known_resident(fd, offset, bytes)) return *known;
   return read_byte(fd, static_cast<int64_t>(offset), RWF_NOWAIT) == 1 &&

@@ -50,6 +50,12 @@ class ReadAheadWindows {
 [[nodiscard]] std::optional<bool> is_known_resident(int fd, uint64_t offset,
                                                     uint64_t bytes) noexcept;
 
+/// How many bytes of the pages of [offset, offset + bytes) of a file, bytes > 0, are changed and
+/// not on the device yet, those on their way to it included. Nothing where cachestat(2) is not
+/// allowed.
+[[nodiscard]] std::optional<uint64_t> unwritten_bytes(int fd, uint64_t offset,
+                                                      uint64_t bytes) noexcept;
+
 /// Whether the byte can be read at once. Never waits; where its page is missing altogether,
 /// read-ahead of it begins.
 [[nodiscard]] bool is_ready(int fd, uint64_t offset) noexcept;

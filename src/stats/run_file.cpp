@@ -47,6 +47,7 @@ Json config_json(const config::RunConfig& config) {
           {"mode", config::name_at(config::kEngineModeNames, config.engine_mode)},
           {"lookahead_bytes", config.lookahead_bytes},
           {"max_lookahead_bytes", config.max_lookahead_bytes},
+          {"early_writeback", name_of(config::kEarlyWritebackNames, config.early_writeback)},
           {"rules", std::move(rules)}};
 }
 
@@ -140,7 +141,11 @@ Json file_json(const FileReport& file) {
                  {"prefetch",
                   {{"bytes", file.prefetched_bytes},
                    {"used_bytes", file.prefetched_used_bytes},
-                   {"hidden_s", file.hidden_seconds}}}};
+                   {"hidden_s", file.hidden_seconds}}},
+                 {"early_writeback",
+                  {{"cycles", file.early_cycles},
+                   {"bytes", file.early_bytes},
+                   {"lost_bytes", file.early_lost_bytes}}}};
   if (!file.series.empty()) object["series"] = series_json(file.series);
   return object;
 }
@@ -188,6 +193,10 @@ Json summary_json(const RunReport& report) {
                    {"bytes", totals.prefetched_bytes},
                    {"used_bytes", totals.prefetched_used_bytes},
                    {"trial_s", totals.trial_seconds}}},
+                 {"early_writeback",
+                  {{"cycles", totals.early_cycles},
+                   {"bytes", totals.early_bytes},
+                   {"lost_bytes", totals.early_lost_bytes}}},
                  {"files", totals.files},
                  {"processes", totals.processes},
                  {"images", totals.images},

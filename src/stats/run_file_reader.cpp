@@ -139,6 +139,10 @@ config::RunConfig read_config(const Fields& fields) {
   config.engine_mode = fields.choice<uint32_t>("mode", config::kEngineModeNames);
   config.lookahead_bytes = fields.count("lookahead_bytes");
   config.max_lookahead_bytes = fields.count("max_lookahead_bytes");
+  config.early_writeback =
+      fields.has("early_writeback")
+          ? fields.choice<config::EarlyWriteback>("early_writeback", config::kEarlyWritebackNames)
+          : config::EarlyWriteback::never;
   read_rules(fields.array("rules"), config);
   return config;
 }
@@ -250,6 +254,16 @@ ProcessReport read_process(const Fields& fields) {
   return process;
 }
 
+/// Reads what was written early, of a file or of the run. Older run files say nothing of it.
+template <class Report>
+void read_early(const Fields& fields, Report& report) {
+  if (!fields.has("early_writeback")) return;
+  const Fields early = fields.object("early_writeback");
+  report.early_cycles = early.count("cycles");
+  report.early_bytes = early.count("bytes");
+  report.early_lost_bytes = early.count("lost_bytes");
+}
+
 FileReport read_file(const Fields& fields) {
   FileReport file;
   file.path = fields.text("path");
@@ -265,6 +279,7 @@ FileReport read_file(const Fields& fields) {
   file.prefetched_bytes = prefetch.count("bytes");
   file.prefetched_used_bytes = prefetch.count("used_bytes");
   if (prefetch.has("hidden_s")) file.hidden_seconds = prefetch.number("hidden_s");
+  read_early(fields, file);
   file.series = read_series(fields);
   return file;
 }
@@ -328,6 +343,7 @@ void read_summary(const Fields& fields, RunReport& report) {
   totals.prefetched_bytes = prefetch.count("bytes");
   totals.prefetched_used_bytes = prefetch.count("used_bytes");
   if (prefetch.has("trial_s")) totals.trial_seconds = prefetch.seconds("trial_s");
+  read_early(fields, totals);
   totals.files = fields.count("files");
   totals.processes = fields.count("processes");
   totals.images = fields.count("images");

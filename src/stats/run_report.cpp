@@ -40,7 +40,7 @@ void RunGatherer::add(ProcessReport process, std::vector<FileReport> files) {
 
 void RunGatherer::add(PrefetchReport prefetch) {
   prefetch_operations_ += prefetch.operations;
-  prefetch_is_compared_ = prefetch_is_compared_ || prefetch.is_compared;
+  is_compared_ = is_compared_ || prefetch.is_compared;
   trial_seconds_ += prefetch.trial_seconds;
   FileReport file;
   file.path = std::move(prefetch.path);
@@ -50,6 +50,20 @@ void RunGatherer::add(PrefetchReport prefetch) {
   file.prefetched_bytes = prefetch.bytes;
   file.prefetched_used_bytes = prefetch.used_bytes;
   file.hidden_seconds = prefetch.saved_seconds;
+  merge(std::move(file));
+}
+
+void RunGatherer::add(EarlyWriteReport early) {
+  is_compared_ = is_compared_ || early.is_compared;
+  FileReport file;
+  file.path = std::move(early.path);
+  file.device = early.device;
+  file.inode = early.inode;
+  file.processes = 0;
+  file.early_cycles = early.cycles;
+  file.early_bytes = early.bytes;
+  file.early_lost_bytes = early.lost_bytes;
+  file.hidden_seconds = early.saved_seconds;
   merge(std::move(file));
 }
 
@@ -82,6 +96,9 @@ void RunGatherer::merge(FileReport file) {
   for (size_t i = 0; i < kCallClasses; ++i) sum.call[i] += file.call[i];
   sum.prefetched_bytes += file.prefetched_bytes;
   sum.prefetched_used_bytes += file.prefetched_used_bytes;
+  sum.early_cycles += file.early_cycles;
+  sum.early_bytes += file.early_bytes;
+  sum.early_lost_bytes += file.early_lost_bytes;
   sum.hidden_seconds += file.hidden_seconds;
   for (Series& series : file.series) {
     if (sum.series.size() == FileReport::kMostSeries) break;
@@ -110,6 +127,9 @@ RunTotals sum_up(const std::vector<ProcessReport>& processes,
     totals.hidden_seconds += file.hidden_seconds;
     totals.prefetched_bytes += file.prefetched_bytes;
     totals.prefetched_used_bytes += file.prefetched_used_bytes;
+    totals.early_cycles += file.early_cycles;
+    totals.early_bytes += file.early_bytes;
+    totals.early_lost_bytes += file.early_lost_bytes;
   }
   totals.io_seconds = std::max(0.0, totals.exposed_seconds + totals.hidden_seconds);
   totals.images = processes.size();
@@ -145,11 +165,15 @@ void RunGatherer::finish(RunReport& report) && {
   report.totals = sum_up(processes_, files_);
   report.totals.prefetch_operations = prefetch_operations_;
   report.totals.trial_seconds = trial_seconds_;
-  report.totals.hidden_is_known = prefetch_operations_ == 0 || prefetch_is_compared_;
+  report.totals.hidden_is_known = !report.totals.was_helped() || is_compared_;
   for (const ProcessReport& process : processes_) {
     if (report.engine.empty()) report.engine = process.engine;
   }
-  if (report.engine.empty() && prefetch_operations_ > 0) report.engine = "page-cache prefetch";
+  if (report.engine.empty() && report.totals.was_helped()) {
+    report.engine = prefetch_operations_ == 0         ? "early writeback"
+                    : report.totals.early_cycles == 0 ? "page-cache prefetch"
+                                                      : "page-cache prefetch, early writeback";
+  }
   report.processes = std::move(processes_);
   report.files = std::move(files_);
 }

@@ -5,9 +5,9 @@
 // depends on shared memory, ticks or JSON.
 //
 //   exposed   time the program's threads spent inside I/O calls on regular files
-//   hidden    time that prefetching saved the program, from its pace with and without prefetching,
-//             both measured while it ran (stream/watch/help_trial.hpp); negative if prefetching
-//             cost time
+//   hidden    time that prefetching and early writing saved the program, from its pace with and
+//             without them, both measured while it ran (stream/watch/help_trial.hpp,
+//             early_trial.hpp); negative if they cost time
 //   I/O time  exposed + hidden: the time that the I/O would have taken without Ioweave
 
 #include <array>
@@ -78,7 +78,10 @@ struct FileReport {
   CallTable call;
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
-  double hidden_seconds = 0;   ///< below 0: prefetching this file cost time
+  uint64_t early_cycles = 0;
+  uint64_t early_bytes = 0;
+  uint64_t early_lost_bytes = 0;
+  double hidden_seconds = 0;   ///< below 0: prefetching and early writing of this file cost time
   std::vector<Series> series;  ///< one for each process image, up to kMostSeries
 
   static constexpr size_t kMostSeries = 16;
@@ -122,6 +125,18 @@ struct PrefetchReport {
   double saved_seconds = 0;
   bool is_compared = false;  ///< whether its pace was measured with and without prefetching
   double trial_seconds = 0;  ///< what this comparison cost
+};
+
+/// What the command had written early of a file.
+struct EarlyWriteReport {
+  std::string path;
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t cycles = 0;  ///< between two moments at which the file was synced
+  uint64_t bytes = 0;
+  uint64_t lost_bytes = 0;  ///< of these, not synced afterwards, or written again before
+  double saved_seconds = 0;
+  bool is_compared = false;  ///< whether there were cycles without it to compare with
 };
 
 /// What libioweave_mpiio_*.so did in the ranks of a run: sums over those that reached MPI_Finalize.
@@ -195,8 +210,8 @@ struct TaskReport {
 /// Sums over all processes of a run.
 struct RunTotals {
   double io_seconds = 0;
-  double hidden_seconds = 0;    ///< below 0: prefetching cost time
-  bool hidden_is_known = true;  ///< false: something was prefetched, but too little to compare
+  double hidden_seconds = 0;    ///< below 0: prefetching and early writing cost time
+  bool hidden_is_known = true;  ///< false: something was done, but too little to compare
   double trial_seconds = 0;     ///< what comparing cost, by reads without prefetching
   double exposed_seconds = 0;
   CallTable call;  ///< of regular files
@@ -208,7 +223,14 @@ struct RunTotals {
   double engine_cost_seconds = 0;  ///< below 0: the engine was faster
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
+  uint64_t early_cycles = 0;
+  uint64_t early_bytes = 0;
+  uint64_t early_lost_bytes = 0;
 
+  /// Returns true if something was done to save time.
+  [[nodiscard]] bool was_helped() const noexcept {
+    return prefetch_operations > 0 || early_cycles > 0;
+  }
   /// Returns the part of the I/O time that was hidden, at most 1; below 0: prefetching cost time.
   [[nodiscard]] double hidden_share() const noexcept {
     return io_seconds > 0 ? hidden_seconds / io_seconds : 0;
@@ -250,6 +272,7 @@ class RunGatherer {
  public:
   void add(ProcessReport process, std::vector<FileReport> files);
   void add(PrefetchReport prefetch);
+  void add(EarlyWriteReport early);
   /// Adds a file that was looked at from outside. Its series counts only where no process of the
   /// run counted reads of that file.
   void add_seen(FileReport file);
@@ -267,7 +290,7 @@ class RunGatherer {
   std::vector<ProcessReport> processes_;
   std::vector<FileReport> files_;
   uint64_t prefetch_operations_ = 0;
-  bool prefetch_is_compared_ = false;
+  bool is_compared_ = false;  ///< what was done for some file, with doing nothing
   double trial_seconds_ = 0;
   std::unordered_map<std::string, size_t> index_;  // path -> position in files_
 };

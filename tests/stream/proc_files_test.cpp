@@ -7,8 +7,10 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "stepping_child.hpp"
 #include "support/temp_dir.hpp"
 
 namespace ioweave::stream {
@@ -36,60 +39,6 @@ using ::testing::Not;
 using ::testing::UnorderedElementsAreArray;
 
 constexpr uint64_t kMiB = 1u << 20;
-
-/// A process that runs one step for each go(), and ends behind the last. A step returns what go()
-/// answers.
-class Child {
- public:
-  using Step = std::function<int64_t()>;
-
-  explicit Child(const std::vector<Step>& steps) {
-    int orders[2];
-    int answers[2];
-    if (pipe2(orders, O_CLOEXEC) != 0 || pipe2(answers, O_CLOEXEC) != 0) abort();
-    pid_ = fork();
-    if (pid_ == 0) {
-      close(orders[1]);
-      char order = 0;
-      for (const Step& step : steps) {
-        if (read(orders[0], &order, 1) != 1) _exit(1);
-        const int64_t answer = step();
-        if (write(answers[1], &answer, sizeof answer) != sizeof answer) _exit(2);
-      }
-      (void)!read(orders[0], &order, 1);
-      _exit(0);
-    }
-    close(orders[0]);
-    close(answers[1]);
-    order_ = orders[1];
-    answer_ = answers[0];
-  }
-  ~Child() {
-    end();
-    close(answer_);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  int64_t go() {
-    int64_t answer = -1;
-    EXPECT_EQ(write(order_, "x", 1), 1);
-    EXPECT_EQ(read(answer_, &answer, sizeof answer), static_cast<ssize_t>(sizeof answer));
-    return answer;
-  }
-  void end() {
-    if (order_ < 0) return;
-    close(order_);
-    order_ = -1;
-    waitpid(pid_, nullptr, 0);
-  }
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_ = -1;
-  int order_ = -1;
-  int answer_ = -1;
-};
 
 class ProcFiles : public ::testing::Test {
  protected:
@@ -148,12 +97,40 @@ TEST_F(ProcFiles, SmallFilesAreNotFound) {
   EXPECT_THAT(found(child.pid(), 4 * kMiB + 1), IsEmpty());
 }
 
-TEST_F(ProcFiles, WhatIsOnlyWrittenIsNotFound) {
-  Child child({opens(O_WRONLY), opens(O_RDWR)});
-  child.go();
-  EXPECT_THAT(found(child.pid()), IsEmpty());
-  child.go();
-  EXPECT_EQ(found(child.pid()).size(), 1u);
+TEST_F(ProcFiles, AnOpenFileTellsWhetherItIsReadOrWritten) {
+  for (const auto& [mode, is_read, is_written] :
+       {std::tuple(O_RDONLY, true, false), {O_WRONLY, false, true}, {O_RDWR, true, true}}) {
+    Child child({opens(mode)});
+    child.go();
+    const std::vector<OpenFile> files = found(child.pid());
+    ASSERT_EQ(files.size(), 1u);
+    EXPECT_EQ(files[0].is_read, is_read);
+    EXPECT_EQ(files[0].is_written, is_written);
+  }
+}
+
+TEST_F(ProcFiles, WritesThatWaitForTheDeviceAreKnown) {
+  for (const auto& [mode, is_deferred] : {std::pair(O_WRONLY, true),
+                                          {O_RDWR, true},
+                                          {O_RDONLY, false},
+                                          {O_WRONLY | O_SYNC, false},
+                                          {O_WRONLY | O_DSYNC, false},
+                                          {O_RDWR | O_DIRECT, false}}) {
+    Child child({opens(mode)});
+    const auto fd = static_cast<int>(child.go());
+    const std::optional<Position> position = ProcFile::of_position(child.pid(), fd).position();
+    ASSERT_TRUE(position);
+    EXPECT_EQ(position->deferred_write, is_deferred) << mode;
+  }
+}
+
+TEST_F(ProcFiles, TheSizeOfAnOpenFileIsKnown) {
+  Child child({opens(O_RDWR)});
+  const auto fd = static_cast<int>(child.go());
+  EXPECT_EQ(bytes_of(child.pid(), fd), 4 * kMiB);
+  EXPECT_EQ(truncate(path.c_str(), 5), 0);
+  EXPECT_EQ(bytes_of(child.pid(), fd), 5u);
+  EXPECT_EQ(bytes_of(child.pid(), fd + 100), std::nullopt);
 }
 
 TEST_F(ProcFiles, AProcessThatHasEndedHasNone) {
@@ -218,14 +195,14 @@ TEST_F(ProcFiles, TotalsCountReadsOfAnyKind) {
                [&] { return read(fd, buffer.data(), 1000) + pread(fd, buffer.data(), 3000, 0); }});
   child.go();
   const ProcFile file = ProcFile::of_totals(child.pid());
-  const std::optional<ReadTotals> before = file.totals();
+  const std::optional<IoTotals> before = file.totals();
   ASSERT_TRUE(before);
   ASSERT_EQ(child.go(), 4000);
-  const std::optional<ReadTotals> after = file.totals();
+  const std::optional<IoTotals> after = file.totals();
   ASSERT_TRUE(after);
-  EXPECT_GE(after->bytes - before->bytes, 4000u);  // and the orders by pipe
-  EXPECT_LE(after->bytes - before->bytes, 4010u);
-  EXPECT_GE(after->calls - before->calls, 2u);
+  EXPECT_GE(after->read_bytes - before->read_bytes, 4000u);  // and the orders by pipe
+  EXPECT_LE(after->read_bytes - before->read_bytes, 4010u);
+  EXPECT_GE(after->read_calls - before->read_calls, 2u);
 }
 
 TEST_F(ProcFiles, WhoHasRunIsKnown) {

@@ -166,12 +166,13 @@ class PositionRecorder::Thread {
     process.totals = ProcFile::of_totals(pid);
     process.last_runs = parse_runs(process.runs.runs());
     process.last_ns = now;
-    if (const auto totals = process.totals.totals()) process.last_calls = totals->calls;
+    if (const auto totals = process.totals.totals()) process.last_calls = totals->read_calls;
   }
 
   void scan_files(pid_t pid, Process& process, uint64_t now) {
     std::set<int> open;
     for (const OpenFile& file : open_files_of(pid, kLeastFileBytes).files) {
+      if (!file.is_read) continue;
       open.insert(file.fd);
       const auto found = process.readers.find(file.fd);
       if (found != process.readers.end()) {
@@ -221,10 +222,10 @@ class PositionRecorder::Thread {
 
   /// Returns how many calls of any kind read since the last look, or 1 where nobody can tell.
   static uint64_t count_new_calls(Process& process) {
-    const std::optional<ReadTotals> totals = process.totals.totals();
+    const std::optional<IoTotals> totals = process.totals.totals();
     if (!totals.has_value()) return 1;
-    const uint64_t before = std::exchange(process.last_calls, totals->calls);
-    return std::max<uint64_t>(1, totals->calls - before);
+    const uint64_t before = std::exchange(process.last_calls, totals->read_calls);
+    return std::max<uint64_t>(1, totals->read_calls - before);
   }
 
   /// Gives the time that the process waited to those of its files in which it has moved, by bytes.

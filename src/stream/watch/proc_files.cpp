@@ -247,13 +247,14 @@ OpenFiles open_files_of(pid_t process, uint64_t least_bytes) {
     if (!name.starts_with('/')) return;
     // The mode of the link itself shows how the file is open.
     struct stat opened {};
-    if (fstatat(descriptors, link, &opened, AT_SYMLINK_NOFOLLOW) != 0 ||
-        (opened.st_mode & S_IRUSR) == 0) {
-      return;
-    }
+    if (fstatat(descriptors, link, &opened, AT_SYMLINK_NOFOLLOW) != 0) return;
+    const bool is_read = (opened.st_mode & S_IRUSR) != 0;
+    const bool is_written = (opened.st_mode & S_IWUSR) != 0;
+    if (!is_read && !is_written) return;
     const std::optional<FileStatus> status = status_of(descriptors, link);
     if (!status || !S_ISREG(status->mode) || status->bytes < least_bytes) return;
-    found.files.push_back({std::atoi(link), status->device, status->inode, status->bytes});
+    found.files.push_back(
+        {std::atoi(link), status->device, status->inode, status->bytes, is_read, is_written});
   });
   return found;
 }
@@ -315,17 +316,20 @@ std::optional<Position> ProcFile::position() const {
   const std::optional<uint64_t> flags = number_after(text, "flags:", 8);
   if (!offset || !flags) return std::nullopt;
   const auto mode = static_cast<int>(*flags);
+  constexpr int kWaits = O_DIRECT | O_SYNC | O_DSYNC;
   return Position{*offset, (mode & O_ACCMODE) != O_WRONLY && (mode & (O_DIRECT | O_PATH)) == 0,
+                  (mode & O_ACCMODE) != O_RDONLY && (mode & (kWaits | O_PATH)) == 0,
                   text.find("LEASE") != std::string_view::npos,
                   static_cast<ino_t>(number_after(text, "ino:", 10).value_or(0))};
 }
 
-std::optional<ReadTotals> ProcFile::totals() const {
+std::optional<IoTotals> ProcFile::totals() const {
   char buffer[kTextBytes];
   const std::string_view text = text_of(file_.get(), buffer);
-  const std::optional<uint64_t> bytes = number_after(text, "rchar:", 10);
+  const std::optional<uint64_t> read = number_after(text, "rchar:", 10);
   const std::optional<uint64_t> calls = number_after(text, "syscr:", 10);
-  return bytes && calls ? std::optional(ReadTotals{*bytes, *calls}) : std::nullopt;
+  const std::optional<uint64_t> written = number_after(text, "wchar:", 10);
+  return read && calls && written ? std::optional(IoTotals{*read, *calls, *written}) : std::nullopt;
 }
 
 std::string ProcFile::runs() const {
@@ -375,6 +379,18 @@ std::string path_of(pid_t process, int fd) {
   const ssize_t length = readlink(link.c_str(), path.data(), path.size());
   path.resize(static_cast<size_t>(std::max<ssize_t>(0, length)));
   return path;
+}
+
+std::optional<uint64_t> bytes_of(pid_t process, int fd) {
+  const std::string link = proc_path(process, "fd/") + std::to_string(fd);
+  const std::optional<FileStatus> status = status_of(AT_FDCWD, link.c_str());
+  return status && S_ISREG(status->mode) ? std::optional(status->bytes) : std::nullopt;
+}
+
+bool is_on_local_disk(pid_t process, int fd) {
+  const std::string link = proc_path(process, "fd/") + std::to_string(fd);
+  const Descriptor found(open(link.c_str(), O_PATH | O_CLOEXEC));
+  return found.is_open() && is_local_file_system(found.get());
 }
 
 int open_again(pid_t process, const OpenFile& file) {

@@ -28,12 +28,14 @@ namespace ioweave::stream {
 /// Returns true if its first thread runs now, or is ready to run.
 [[nodiscard]] bool is_running(pid_t process);
 
-/// A regular file that a process has open for reading through the page cache.
+/// A regular file that a process has open.
 struct OpenFile {
   int fd = -1;
   dev_t device = 0;
   ino_t inode = 0;
   uint64_t bytes = 0;
+  bool is_read = false;     ///< open for reading
+  bool is_written = false;  ///< open for writing
 };
 
 struct OpenFiles {
@@ -50,14 +52,17 @@ struct OpenFiles {
 struct Position {
   uint64_t offset = 0;
   bool buffered_read = false;  ///< it is open for reading, and not with O_DIRECT
-  bool leased = false;         ///< opening it would notify somebody (fcntl F_SETLEASE)
-  ino_t inode = 0;             ///< 0: the kernel does not tell, before Linux 5.14
+  /// It is open for writing, and writes do not wait for the device (O_DIRECT, O_SYNC, O_DSYNC).
+  bool deferred_write = false;
+  bool leased = false;  ///< opening it would notify somebody (fcntl F_SETLEASE)
+  ino_t inode = 0;      ///< 0: the kernel does not tell, before Linux 5.14
 };
 
-/// All that a process has read, by any call.
-struct ReadTotals {
-  uint64_t bytes = 0;
-  uint64_t calls = 0;
+/// All that a process has read and written, by any call that has ended.
+struct IoTotals {
+  uint64_t read_bytes = 0;
+  uint64_t read_calls = 0;
+  uint64_t written_bytes = 0;
 };
 
 /// A regular file, or a part of one, that a process has mapped for reading. Files that it also
@@ -95,7 +100,7 @@ class ProcFile {
 
   /// Returns nothing if the descriptor was closed, the process has ended, or access is denied.
   [[nodiscard]] std::optional<Position> position() const;
-  [[nodiscard]] std::optional<ReadTotals> totals() const;
+  [[nodiscard]] std::optional<IoTotals> totals() const;
   /// Returns a text that changes whenever the first thread of a process gets a processor, and at
   /// each tick of the clock while it runs. Empty if the kernel does not tell.
   [[nodiscard]] std::string runs() const;
@@ -114,6 +119,13 @@ class ProcFile {
 
 /// Returns the absolute path of what a process has open, as the kernel tells it, or an empty one.
 [[nodiscard]] std::string path_of(pid_t process, int fd);
+
+/// Returns the size of the regular file that it has open; nothing if it has none there any more.
+[[nodiscard]] std::optional<uint64_t> bytes_of(pid_t process, int fd);
+
+/// Returns true if that file lies on a disk that this machine has for itself
+/// (base/file_system_kind.hpp). Opens nothing.
+[[nodiscard]] bool is_on_local_disk(pid_t process, int fd);
 
 /// Opens what `process` has open as `file.fd`. Returns a descriptor of this process,
 /// close-on-exec; or -errno; or -ESTALE if it is another file by now.

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "stream/watch/file_range.hpp"
 #include "stream/watch/help_trial.hpp"
 
 namespace ioweave::stream {
@@ -25,13 +26,6 @@ namespace ioweave::stream {
 struct FollowLimits {
   uint64_t window_bytes = 128 << 10;      ///< the kernel's read-ahead window, >= 4096
   uint64_t lookahead_bytes = 128u << 20;  ///< most bytes ahead, unless one read is larger
-};
-
-struct FileRange {
-  uint64_t offset = 0;
-  uint64_t bytes = 0;
-  [[nodiscard]] uint64_t end() const noexcept { return offset + bytes; }
-  bool operator==(const FileRange&) const = default;
 };
 
 /// What one look saw. Times in nanoseconds from any origin.

@@ -26,6 +26,7 @@
 #include "engine/read_ahead_walk.hpp"
 #include "engine/system_facts.hpp"
 #include "stream/watch/bandwidth_budget.hpp"
+#include "stream/watch/early_writer.hpp"
 #include "stream/watch/mpiio_files.hpp"
 #include "stream/watch/proc_files.hpp"
 #include "stream/watch/process_segment.hpp"
@@ -124,17 +125,18 @@ struct Watcher::Shared {
   const std::string run_directory;
   const std::vector<config::Device> devices;
   RunThread thread;
-  std::vector<stats::PrefetchReport> reports;  ///< under its lock
+  Reports reports;  ///< under its lock
 };
 
 /// The thread's own state.
-class Watcher::Thread {
+class Watcher::Thread final : private EarlyWriter::Run {
  public:
   Thread(std::shared_ptr<Shared> shared, pid_t program)
       : shared_(std::move(shared)),
         program_(program),
         run_state_(shared_->run_directory),
-        mpiio_files_(shared_->run_directory) {}
+        mpiio_files_(shared_->run_directory),
+        writers_(shared_->config, *this) {}
 
   void run();
 
@@ -175,7 +177,8 @@ class Watcher::Thread {
   void forget_process(pid_t pid);
   void share_budget();
   bool release_on_request();
-  [[nodiscard]] bool may_open();
+  [[nodiscard]] bool may_open() override;
+  [[nodiscard]] bool leaves_alone(dev_t device, ino_t inode) override;
   [[nodiscard]] bool sleep_until(uint64_t then_ns);
 
   std::shared_ptr<Shared> shared_;
@@ -186,6 +189,7 @@ class Watcher::Thread {
   bool must_scan_ = false;  // before any file is opened
   std::map<pid_t, Process> processes_;
   Readers readers_;
+  EarlyWriter writers_;
   std::map<dev_t, Device> devices_;
   std::vector<device::Described> described_;        // those of this node
   std::map<std::string, BandwidthBudget> budgets_;  // by the names of these devices
@@ -213,14 +217,21 @@ void Watcher::Thread::run() {
     if (now_ns() >= next_scan_ns_) scan();
     looked_ns_ = 0;
     const bool is_behind = look();
+    if (writers_.look()) scan_soon(now_ns());
+    looked_ns_ += writers_.looked_ns();
     const uint64_t end = now_ns();
-    uint64_t next = next_scan_ns_;
+    uint64_t next = std::min(next_scan_ns_, writers_.next_look_ns());
     for (const auto& [key, reader] : readers_) {
       if (!reader.refused) next = std::min(next, reader.look_ns);
     }
     going = sleep_until(is_behind ? end : std::max(next, end + looked_ns_ * kLookShare));
   }
   while (!readers_.empty()) forget(readers_.begin());
+  {
+    std::vector<stats::EarlyWriteReport> reports = writers_.finish();
+    const auto guard = shared_->thread.lock();
+    shared_->reports.written_early = std::move(reports);
+  }
   run_state_.has_none_open();
 }
 
@@ -230,6 +241,7 @@ bool Watcher::Thread::release_on_request() {
   const RunState::Request request = run_state_.request();
   if (!request.closes) return false;
   for (auto& [key, reader] : readers_) reader.let_go();
+  writers_.let_go();
   const uint64_t now = now_ns();
   released_until_ns_ = now + kReleasedNs;
   must_scan_ = must_scan_ || request.listens;
@@ -245,6 +257,11 @@ bool Watcher::Thread::may_open() {
   return run_state_.will_open() && !release_on_request();
 }
 
+bool Watcher::Thread::leaves_alone(dev_t device, ino_t inode) {
+  leave_to_mpiio();
+  return mpiio_files_.contain(device, inode);
+}
+
 /// Sleeps until then, or until a process ends one of whose files is open here. Returns false once
 /// the run is over.
 bool Watcher::Thread::sleep_until(uint64_t then_ns) {
@@ -256,7 +273,8 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
     pids.push_back(pid);
   }
   const uint64_t now = now_ns();
-  bool has_open = false;
+  bool has_open = writers_.has_open();
+  if (has_open) run_state_.has_open(false, now);
   for (const auto& [key, reader] : readers_) {
     has_open = has_open || reader.own.is_open();
     if (reader.own.is_open()) run_state_.has_open(reader.is_kept, now);
@@ -281,9 +299,10 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
 
 void Watcher::Thread::scan() {
   const uint64_t begin = now_ns();
-  const size_t readers_before = readers_.size();
+  const size_t files_before = readers_.size() + writers_.writers();
   const size_t processes_before = processes_.size();
   for (auto& [key, reader] : readers_) reader.seen = false;
+  writers_.begin_scan();
   for (auto& [pid, process] : processes_) process.seen = false;
   opens_are_heard_ = false;
   const bool is_asked_for = std::exchange(must_scan_, false);
@@ -301,14 +320,17 @@ void Watcher::Thread::scan() {
   for (auto it = readers_.begin(); it != readers_.end();) {
     it = it->second.seen ? std::next(it) : forget(it);
   }
-  for (auto& [key, reader] : readers_) {
-    if (opens_are_heard_) reader.let_go();  // a listener would also hear of reads and closing
+  writers_.end_scan();
+  if (opens_are_heard_) {  // a listener would also hear of reads and closing
+    for (auto& [key, reader] : readers_) reader.let_go();
+    writers_.let_go();
   }
   leave_to_mpiio();
   std::erase_if(processes_, [](const auto& entry) { return !entry.second.seen; });
   share_budget();
   // A change makes further changes likely.
-  const bool is_news = readers_.size() != readers_before || processes_.size() != processes_before;
+  const bool is_news =
+      readers_.size() + writers_.writers() != files_before || processes_.size() != processes_before;
   scan_period_ns_ = is_news ? kFirstScanNs : std::min(2 * scan_period_ns_, kMostScanNs);
   const uint64_t end = now_ns();
   if (!is_asked_for) scans_ns_ += end - begin;  // a scan on request does not delay other scans
@@ -353,12 +375,16 @@ void Watcher::Thread::scan_process(pid_t pid, Process& process, bool is_asked_fo
       if (std::get<0>(it->first) != pid) break;
       it->second.seen = true;
     }
+    writers_.keep(pid);
     return;
   }
   const OpenFiles open = open_files_of(pid, kLeastFileBytes);
   process.hears_of_opens = open.hears_of_opens;
   opens_are_heard_ = opens_are_heard_ || open.hears_of_opens;
-  for (const OpenFile& file : open.files) meet({pid, file.fd, kPosition}, file);
+  for (const OpenFile& file : open.files) {
+    if (file.is_read) meet({pid, file.fd, kPosition}, file);
+    if (file.is_written) writers_.meet(pid, file);
+  }
   scan_mappings(pid, process);
   if (open.files.empty() || !process.segment->refresh()) return;
   for (const uint32_t record : process.segment->placed_records()) {
@@ -367,7 +393,7 @@ void Watcher::Thread::scan_process(pid_t pid, Process& process, bool is_asked_fo
     const auto file = std::ranges::find_if(open.files, [&](const OpenFile& candidate) {
       return candidate.device == places->device && candidate.inode == places->inode;
     });
-    if (file != open.files.end()) meet({pid, file->fd, record}, *file);
+    if (file != open.files.end() && file->is_read) meet({pid, file->fd, record}, *file);
   }
 }
 
@@ -380,8 +406,10 @@ void Watcher::Thread::scan_mappings(pid_t pid, Process& process) {
   process.pages = mappings.empty() ? ProcFile() : ProcFile::of_pages(pid);
   for (const Mapping& mapping : mappings) {
     const Key key{pid, kMapped, static_cast<int64_t>(mapping.address)};
-    const OpenFile file{kMapped, mapping.device, mapping.inode,
-                        std::min(mapping.file_bytes, mapping.file_offset + mapping.bytes)};
+    const OpenFile file{
+        kMapped,       mapping.device,
+        mapping.inode, std::min(mapping.file_bytes, mapping.file_offset + mapping.bytes),
+        true,          false};
     Reader* const reader = meet(key, file);
     if (reader == nullptr) continue;
     const bool is_same = reader->mapping.file_offset == mapping.file_offset &&
@@ -446,10 +474,10 @@ Watcher::Thread::Readers::iterator Watcher::Thread::forget(Readers::iterator it)
   if (reader.operations > 0) {
     const std::optional<double> saved = reader.follower.saved_seconds();
     const auto guard = shared_->thread.lock();
-    shared_->reports.push_back({reader.path, reader.file.device, reader.file.inode,
-                                reader.operations, reader.follower.asked_bytes(),
-                                reader.follower.used_bytes(now_ns()), saved.value_or(0),
-                                saved.has_value(), reader.follower.trial_seconds()});
+    shared_->reports.prefetched.push_back({reader.path, reader.file.device, reader.file.inode,
+                                           reader.operations, reader.follower.asked_bytes(),
+                                           reader.follower.used_bytes(now_ns()), saved.value_or(0),
+                                           saved.has_value(), reader.follower.trial_seconds()});
   }
   return readers_.erase(it);
 }
@@ -458,6 +486,7 @@ void Watcher::Thread::forget_process(pid_t pid) {
   for (auto it = readers_.begin(); it != readers_.end();) {
     it = std::get<0>(it->first) == pid ? forget(it) : std::next(it);
   }
+  writers_.forget_process(pid);
   processes_.erase(pid);
   scan_soon(now_ns());
 }
@@ -564,11 +593,12 @@ std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& 
   if (reader.last_offset == offset || is_explained(key, offset)) return std::nullopt;
   const auto process = processes_.find(std::get<0>(key));
   if (process == processes_.end()) return std::nullopt;
-  const std::optional<ReadTotals> reads = process->second.totals.totals();
-  reader.refused = !reads;
-  if (!reads) return std::nullopt;
+  const std::optional<IoTotals> totals = process->second.totals.totals();
+  reader.refused = !totals;
+  if (!totals) return std::nullopt;
   reader.last_offset = offset;
-  return Sighting{offset, reader.file.bytes, reads->bytes, reads->calls, 0, 0, now_ns()};
+  return Sighting{offset, reader.file.bytes, totals->read_bytes, totals->read_calls, 0,
+                  0,      now_ns()};
 }
 
 /// Returns true if the position belongs to a reader that seeks from record to record. Such a reader
@@ -697,8 +727,7 @@ bool Watcher::Thread::is_leased(const Reader& reader) const {
 bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   const bool is_mapped = std::get<1>(key) == kMapped;
   if (!may_open()) return false;
-  leave_to_mpiio();
-  reader.refused = mpiio_files_.contain(reader.file.device, reader.file.inode) ||
+  reader.refused = leaves_alone(reader.file.device, reader.file.inode) ||
                    forgetful_.contains(reader.file.device) || !policy_allows(key, reader) ||
                    (is_mapped && is_leased(reader));
   if (reader.refused) return false;
@@ -743,7 +772,7 @@ void Watcher::start(pid_t program) {
   shared_->thread.start(shared_, [shared = shared_, program] { Thread(shared, program).run(); });
 }
 
-std::vector<stats::PrefetchReport> Watcher::stop() {
+Watcher::Reports Watcher::stop() {
   const auto guard = shared_->thread.stop();
   return std::move(shared_->reports);
 }

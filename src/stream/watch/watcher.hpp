@@ -1,6 +1,6 @@
 #pragma once
 
-// Prefetches for all processes of a run, from outside.
+// Prefetches for all processes of a run, and has written early what they write, from outside.
 //
 // How it works. A thread of the command looks at the positions of the files that the run's
 // processes have open (proc_files.hpp), and at the reads and seeks that the interposer notes if it
@@ -10,6 +10,8 @@
 // library's streams, inherited descriptors, static and Go programs, and also memory maps, by the
 // pages that the process has touched. It adds nothing to the processes, and so cannot harm them.
 // io_uring moves no position, so its reads are not seen.
+//
+// Files that the processes write are looked at in the same way (early_writer.hpp).
 //
 // The only thing that a program could notice is the open file. So the thread opens no file in a run
 // one of whose processes listens to opens, nor one on which the program holds a lease. A file is
@@ -51,10 +53,14 @@ class Watcher {
   /// is followed.
   void start(pid_t program);
 
-  /// Stops, and returns the result for each file for which something was asked. Waits for the
-  /// thread at most a second, so that a file system that hangs does not hold up the command; the
-  /// thread then ends with the command.
-  std::vector<stats::PrefetchReport> stop();
+  /// What was done for each file for which something was done.
+  struct Reports {
+    std::vector<stats::PrefetchReport> prefetched;
+    std::vector<stats::EarlyWriteReport> written_early;
+  };
+  /// Stops, and returns the results. Waits for the thread at most a second, so that a file system
+  /// that hangs does not hold up the command; the thread then ends with the command.
+  Reports stop();
 
  private:
   struct Shared;

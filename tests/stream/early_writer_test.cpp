@@ -1,0 +1,260 @@
+// Against real processes and files: children of the test that write on request.
+
+#include "stream/watch/early_writer.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "base/descriptor.hpp"
+#include "base/file_system_kind.hpp"
+#include "config/run_config.hpp"
+#include "engine/prefetch.hpp"
+#include "stepping_child.hpp"
+#include "stream/watch/proc_files.hpp"
+#include "support/temp_dir.hpp"
+
+namespace ioweave::stream {
+namespace {
+
+constexpr uint64_t kMiB = 1u << 20;
+constexpr int kCreate = O_CREAT | O_TRUNC | O_CLOEXEC;
+
+class EarlyWriterTest : public ::testing::Test, public EarlyWriter::Run {
+ protected:
+  void SetUp() override {
+    const Descriptor probe(open(path("probe").c_str(), O_RDWR | kCreate, 0600));
+    if (!is_local_file_system(probe.get())) GTEST_SKIP() << "not on a disk of this machine";
+    if (!engine::unwritten_bytes(probe.get(), 0, 1)) {
+      GTEST_SKIP() << "the kernel has no cachestat(2), or forbids it";
+    }
+  }
+
+  [[nodiscard]] bool may_open() override { return is_allowed; }
+  [[nodiscard]] bool leaves_alone(dev_t /*device*/, ino_t inode) override {
+    return inode == left_alone;
+  }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return directory.file(name); }
+
+  // What a child does.
+  [[nodiscard]] Child::Step opens(const std::string& name, int flags = O_WRONLY) {
+    return
+        [this, file = path(name), flags] { return fd = open(file.c_str(), flags | kCreate, 0600); };
+  }
+  [[nodiscard]] Child::Step writes(uint64_t bytes) {
+    return [this, bytes] {
+      const std::vector<char> data(kMiB, 'x');
+      for (uint64_t at = 0; at < bytes; at += kMiB) {
+        if (write(fd, data.data(), kMiB) != static_cast<ssize_t>(kMiB)) return int64_t{-1};
+      }
+      return static_cast<int64_t>(bytes);
+    };
+  }
+  [[nodiscard]] Child::Step syncs() {
+    return [this] { return fsync(fd); };
+  }
+  [[nodiscard]] Child::Step closes() {
+    return [this] { return close(fd); };
+  }
+
+  /// A scan, and looks until nothing more is to be expected.
+  void watch(const Child& child) {
+    writer->begin_scan();
+    for (const OpenFile& file : open_files_of(child.pid(), kMiB).files) {
+      if (file.is_written) writer->meet(child.pid(), file);
+    }
+    writer->end_scan();
+    for (int i = 0; i < 60; ++i) {
+      writer->look();
+      usleep(1000);
+    }
+  }
+
+  /// Lets a child write a file of 24 MiB, and watches it.
+  void write_file(Child& child, bool is_synced) {
+    child.go();  // open
+    child.go();  // a bit of it
+    watch(child);
+    child.go();  // the rest
+    watch(child);
+    if (is_synced) child.go();
+    watch(child);
+    child.go();  // close
+    watch(child);
+  }
+  [[nodiscard]] std::vector<Child::Step> file_steps(const std::string& name, bool is_synced,
+                                                    int flags = O_WRONLY) {
+    std::vector<Child::Step> steps{opens(name, flags), writes(kMiB), writes(23 * kMiB)};
+    if (is_synced) steps.push_back(syncs());
+    steps.push_back(closes());
+    return steps;
+  }
+  /// Writes files one after the other, and returns what was done for them.
+  std::vector<stats::EarlyWriteReport> write_files(const std::vector<bool>& are_synced,
+                                                   int flags = O_WRONLY) {
+    std::vector<Child::Step> steps;
+    for (size_t i = 0; i < are_synced.size(); ++i) {
+      const auto more = file_steps("file" + std::to_string(i), are_synced[i], flags);
+      steps.insert(steps.end(), more.begin(), more.end());
+    }
+    Child child(steps);
+    for (const bool is_synced : are_synced) write_file(child, is_synced);
+    return writer->finish();
+  }
+
+  /// How often this process has a file of the directory open.
+  [[nodiscard]] size_t count_open() const {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code error;
+      const auto target = std::filesystem::read_symlink(entry.path(), error);
+      count += !error && target.string().starts_with(directory.path()) ? 1 : 0;
+    }
+    return count;
+  }
+
+  test::TempDir directory;
+  int fd = -1;  // of the child
+  bool is_allowed = true;
+  ino_t left_alone = 0;
+  config::RunConfig config;
+  std::unique_ptr<EarlyWriter> writer = std::make_unique<EarlyWriter>(config, *this);
+};
+
+TEST_F(EarlyWriterTest, BehindASyncTheNextFileIsWrittenEarly) {
+  const std::vector<stats::EarlyWriteReport> reports = write_files({true, true, true});
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[0].path, path("file1"));
+  EXPECT_EQ(reports[1].path, path("file2"));
+  for (const stats::EarlyWriteReport& report : reports) {
+    EXPECT_EQ(report.cycles, 1u);
+    EXPECT_GE(report.bytes, 16 * kMiB);
+    EXPECT_LE(report.bytes, 24 * kMiB);
+    EXPECT_EQ(report.lost_bytes, 0u);
+    EXPECT_TRUE(report.is_compared);
+  }
+  EXPECT_EQ(count_open(), 0u);
+}
+
+TEST_F(EarlyWriterTest, WithoutASyncNothingIsWrittenEarly) {
+  EXPECT_TRUE(write_files({false, false, false}).empty());
+}
+
+TEST_F(EarlyWriterTest, WhatIsNotSyncedAfterwardsIsLost) {
+  const std::vector<stats::EarlyWriteReport> reports = write_files({true, false, false, false});
+  uint64_t bytes = 0;
+  uint64_t lost = 0;
+  for (const stats::EarlyWriteReport& report : reports) {
+    bytes += report.bytes;
+    lost += report.lost_bytes;
+  }
+  EXPECT_GT(bytes, 0u);
+  EXPECT_EQ(lost, bytes);
+  EXPECT_LE(bytes, 24 * kMiB);  // as much as was synced
+}
+
+TEST_F(EarlyWriterTest, AlwaysIsFromTheFirstFileOn) {
+  config.early_writeback = config::EarlyWriteback::always;
+  const std::vector<stats::EarlyWriteReport> reports = write_files({false});
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_GE(reports[0].bytes, 16 * kMiB);
+  EXPECT_FALSE(reports[0].is_compared);
+}
+
+TEST_F(EarlyWriterTest, NeverIsNever) {
+  config.early_writeback = config::EarlyWriteback::never;
+  EXPECT_TRUE(write_files({true, true}).empty());
+  EXPECT_EQ(writer->writers(), 0u);
+}
+
+TEST_F(EarlyWriterTest, ARuleKeepsAFileFromIt) {
+  config.early_writeback = config::EarlyWriteback::always;
+  config.policy = config::RunPolicy::off;
+  EXPECT_TRUE(write_files({true, true}).empty());
+}
+
+TEST_F(EarlyWriterTest, WritesThatWaitForTheDeviceNeedNoHelp) {
+  config.early_writeback = config::EarlyWriteback::always;
+  EXPECT_TRUE(write_files({false, false}, O_WRONLY | O_DSYNC).empty());
+}
+
+/// The kernel writes what is early without that the program sees anything else.
+TEST_F(EarlyWriterTest, WhatIsEarlyIsOnTheDevice) {
+  config.early_writeback = config::EarlyWriteback::always;
+  Child child(file_steps("file", false));
+  child.go();
+  child.go();
+  watch(child);
+  child.go();
+  watch(child);
+  const Descriptor file(open(path("file").c_str(), O_RDONLY | O_CLOEXEC));
+  const auto unwritten = [&] {
+    return engine::unwritten_bytes(file.get(), 0, 24 * kMiB).value_or(UINT64_MAX);
+  };
+  for (int i = 0; i < 5000 && unwritten() > 2 * kMiB; ++i) usleep(1000);
+  EXPECT_LE(unwritten(), 2 * kMiB);
+  EXPECT_GT(unwritten(), 0u);  // the witness
+  EXPECT_EQ(count_open(), 2u);
+  writer->let_go();
+  EXPECT_EQ(count_open(), 1u);
+  EXPECT_FALSE(writer->has_open());
+}
+
+TEST_F(EarlyWriterTest, NothingIsOpenedWhileThatIsForbidden) {
+  config.early_writeback = config::EarlyWriteback::always;
+  is_allowed = false;
+  EXPECT_TRUE(write_files({true, true}).empty());
+}
+
+TEST_F(EarlyWriterTest, AFileThatOthersCareForIsLeftAlone) {
+  config.early_writeback = config::EarlyWriteback::always;
+  Child child(file_steps("file", true));
+  child.go();
+  struct stat status {};
+  ASSERT_EQ(stat(path("file").c_str(), &status), 0);
+  left_alone = status.st_ino;
+  child.go();
+  watch(child);
+  child.go();
+  watch(child);
+  EXPECT_FALSE(writer->has_open());
+  EXPECT_TRUE(writer->finish().empty());
+}
+
+TEST_F(EarlyWriterTest, AFileWithoutANameIsLeftAlone) {
+  config.early_writeback = config::EarlyWriteback::always;
+  Child child(file_steps("file", true));
+  child.go();
+  ASSERT_EQ(unlink(path("file").c_str()), 0);
+  child.go();
+  watch(child);
+  child.go();
+  watch(child);
+  EXPECT_TRUE(writer->finish().empty());
+}
+
+TEST_F(EarlyWriterTest, AProcessThatEndsIsForgotten) {
+  config.early_writeback = config::EarlyWriteback::always;
+  Child child(file_steps("file", true));
+  for (int i = 0; i < 3; ++i) {
+    child.go();
+    watch(child);
+  }
+  EXPECT_TRUE(writer->has_open());
+  child.end();
+  writer->forget_process(child.pid());
+  EXPECT_EQ(writer->writers(), 0u);
+  EXPECT_EQ(writer->finish().size(), 1u);
+}
+
+}  // namespace
+}  // namespace ioweave::stream
