@@ -36,6 +36,7 @@ PROGRAMS = {
             "threads",
             "blocking",
             "calls",
+            "checkpoint_writer",
             "cold_read",
             "cold_reader",
             "cold_reader_static",

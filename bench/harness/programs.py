@@ -29,16 +29,18 @@ PASSES = {"": 0, "little": 1, "more": 8}
 
 @dataclass(frozen=True)
 class Program:
-    """One that reads `files` files.
+    """One that reads `files` files, or writes into a folder.
 
     Attributes:
         name: For the command line and people.
-        words: Its command for the paths of the files.
+        words: Its command for the paths of the files, or of the folder.
         light: It takes hardly longer than its reads: its files are larger.
-        gains: A plain cold reader, which is to be quicker with Ioweave on the raw disk.
+        gains: A plain cold reader, or a writer that computes and syncs, which is to be quicker with
+            Ioweave on the raw disk.
         stdin: It reads its first file from standard input.
         files: How many it reads at once.
         suffix: Of its file: that of random bytes, or a file made for it.
+        writes: It writes into an empty folder, and reads no file that was there.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Program:
     stdin: bool = False
     files: int = 1
     suffix: str = ".bin"
+    writes: bool = False
 
 
 def selected(names: Iterable[str], words: Sequence[str]) -> list[str]:
@@ -214,7 +217,8 @@ def _of_the_system(catalogue: Catalogue) -> None:
     )
 
 
-def _has(python: Path, module: str) -> bool:
+def has_module(python: Path, module: str) -> bool:
+    """Whether an interpreter can import a module."""
     done = subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False)
     return done.returncode == 0
 
@@ -232,7 +236,7 @@ def _of_languages(session: Session, catalogue: Catalogue) -> None:
         ("numpy", "numpy", NUMPY_READER, ".bin"),
         ("h5py", "h5py", H5PY_READER, ".h5"),
     ):
-        if not _has(python, module):
+        if not has_module(python, module):
             catalogue.missing.append(f"{name}: {python} cannot import {module}")
             continue
         catalogue.programs.append(
@@ -246,8 +250,8 @@ def _of_languages(session: Session, catalogue: Catalogue) -> None:
     catalogue.programs.append(Program("go", command(go, tail=[str(MIB)])))
 
 
-def catalogue_of(session: Session) -> Catalogue:
-    """All programs that this machine can run."""
+def readers_of(session: Session) -> Catalogue:
+    """All programs that read and that this machine can run."""
     catalogue = Catalogue()
     _own_readers(session, catalogue)
     _of_the_system(catalogue)

@@ -91,10 +91,24 @@ std::string explain_no_prefetching(const stats::RunReport& report) {
   }
 }
 
+/// Of a program that reads nothing.
+std::string judge_writing(const stats::RunReport& report) {
+  const stats::RunTotals& totals = report.totals;
+  if (totals.early_bytes != 0) return {};
+  if (totals.call[static_cast<size_t>(CallClass::sync)].calls == 0) {
+    return "The program only wrote, and synced nothing: it did not wait for the device.";
+  }
+  if (report.config.early_writeback == config::EarlyWriteback::never) {
+    return "The program only wrote, and the setting early_writeback is 'never'.";
+  }
+  return "The program only wrote. Files are written early when one of 8 MiB or more in the same "
+         "folder has been synced; with --early-writeback always, each from its beginning.";
+}
+
 std::string judge_prefetching(const stats::RunReport& report) {
   const stats::RunTotals& totals = report.totals;
   const auto& reads = totals.call[static_cast<size_t>(CallClass::read)];
-  if (reads.calls == 0) return "The program only wrote, but policy 'overlap' hides only reads.";
+  if (reads.calls == 0) return judge_writing(report);
   if (totals.prefetched_bytes == 0) {
     // What became of reads by MPI-IO has a line of its own.
     return report.mpiio.reads > 0 ? std::string{} : explain_no_prefetching(report);

@@ -279,10 +279,17 @@ TEST(Remarks, SmallReadsLeftToTheKernelAreCalledThat) {
               Contains(HasSubstr("read-ahead")));
 }
 
-TEST(Remarks, OnlyWritingHidesNothing) {
-  EXPECT_THAT(
-      remarks_on(report_of({file_of("/out", Degrade::none, 1, CallClass::write)}), followed()),
-      ElementsAre(HasSubstr("only wrote")));
+TEST(Remarks, WhoOnlyWritesIsToldWhatHelps) {
+  RunReport report = report_of({file_of("/out", Degrade::none, 1, CallClass::write)});
+  EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("synced nothing")));
+  report = report_of({file_of("/out", Degrade::none, 1, CallClass::write),
+                      file_of("/out", Degrade::none, 1, CallClass::sync)});
+  EXPECT_THAT(remarks_on(report, followed()),
+              ElementsAre(HasSubstr("--early-writeback always")));
+  report.config.early_writeback = config::EarlyWriteback::never;
+  EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("'never'")));
+  report.totals.early_bytes = 1;
+  EXPECT_THAT(remarks_on(report, followed()), IsEmpty());
 }
 
 TEST(Remarks, NoIoIsSaid) {

@@ -63,6 +63,7 @@ TEST(Settings, DefaultsAreThoseOfTheSegmentsLayout) {
   EXPECT_EQ(config.engine_mode, expected.engine_mode);
   EXPECT_EQ(config.lookahead_bytes, expected.lookahead_bytes);
   EXPECT_EQ(config.max_lookahead_bytes, expected.max_lookahead_bytes);
+  EXPECT_EQ(config.early_writeback, expected.early_writeback);
 }
 
 TEST(Settings, AWrongValueIsAnsweredWithTheNearestOrTheList) {

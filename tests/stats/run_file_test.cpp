@@ -22,6 +22,7 @@ RunReport sample() {
   report.machine = {"host", "6.18", "x86_64", "CPU", 2, 1, 1u << 30};
   report.mounts = {{"/", "ext4", "/dev/vda"}};
   report.config.policy = config::RunPolicy::writes;
+  report.config.early_writeback = config::EarlyWriteback::always;
   report.config.rules = 1;
   std::strcpy(report.config.rule[0].glob, "/**/*.log");
   report.config.rule[0].policy = config::RunPolicy::off;
@@ -58,6 +59,7 @@ RunReport sample() {
   RunGatherer gatherer;
   gatherer.add(process, {file});
   gatherer.add(PrefetchReport{"/data/in", 65024, 1ull << 63, 3, 100, 0, -1, true});
+  gatherer.add(EarlyWriteReport{"/data/in", 65024, 1ull << 63, 2, 70, 7, 0, false});
   std::move(gatherer).finish(report);
   report.remarks = {"A remark."};
   report.mpiio.ranks = 2;
@@ -94,6 +96,9 @@ TEST(RunFile, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(after.files.at(0).inode, 1ull << 63);
   EXPECT_EQ(after.processes.at(0).end, ProcessReport::End::killed);
   EXPECT_DOUBLE_EQ(after.totals.hidden_seconds, -1);
+  EXPECT_EQ(after.totals.early_bytes, 70u);
+  EXPECT_EQ(after.files.at(0).early_lost_bytes, 7u);
+  EXPECT_EQ(after.config.early_writeback, config::EarlyWriteback::always);
   EXPECT_EQ(after.outcome.signal, 9);
   EXPECT_EQ(after.mpiio.hit_reads, 7u);
   EXPECT_EQ(after.mpiio.left_alone, before.mpiio.left_alone);

@@ -1,5 +1,6 @@
 """`ioweave run` with its defaults over the same command without: whole wall time, program by
-program, on devices of several speeds, with files that are cold, cached, or half in the cache.
+program, on devices of several speeds, with files that are cold, cached, or half in the cache, and
+of programs that write.
 
 A cell is a program, a place and a state of the cache. It is measured in pairs of runs; none is left
 out, and on a device whose times scatter there are as many as it takes to know the median. What the
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness import page_cache, paired_ratios, process, programs
+from harness import page_cache, paired_ratios, process, programs, writers
 from harness.files import random_file
 from harness.paired_ratios import Effort, Pairs
 from harness.places import (
@@ -53,7 +55,11 @@ CACHES: dict[str, Callable[[Place, str], None]] = {
     "cold": lambda place, name: place.make_cold(name),
     "cached": lambda place, name: page_cache.warm(place.folder / name),
     "half": lambda place, name: place.make_half_cold(name),
+    #: Of programs that write, which find nothing.
+    "written": lambda _place, _name: None,
 }
+#: Where these are measured: what others write does not go through the disk limit.
+WRITERS_SPOTS = ("raw", "slowfs-400")
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,8 @@ class Cell:
     @property
     def gains(self) -> bool:
         """Whether it is to be quicker, not only not slower."""
-        return self.program.gains and self.spot.name == "raw" and self.cache == "cold"
+        cache = "written" if self.program.writes else "cold"
+        return self.program.gains and self.spot.name == "raw" and self.cache == cache
 
     def size_mib(self, *, quick: bool) -> int:
         """How large a file it reads."""
@@ -125,8 +132,14 @@ def cells_of(
         if spot.name in places
         for cache in caches
         for program in all_programs
-        if program.name in names and (cache != "half" or program.name in HALF)
+        if program.name in names and _can_be(program, spot, cache)
     ]
+
+
+def _can_be(program: Program, spot: Spot, cache: str) -> bool:
+    if program.writes or cache == "written":
+        return program.writes and cache == "written" and spot.name in WRITERS_SPOTS
+    return cache != "half" or program.name in HALF
 
 
 # ---- Files
@@ -190,6 +203,8 @@ def _use_up_credit(place: Place, file: Path) -> None:
 def _seconds(
     place: Place, cell: Cell, names: Sequence[str], prefix: Sequence[str], outputs: list[str]
 ) -> float:
+    if cell.program.writes:
+        return _seconds_of_writer(place, cell, prefix, outputs)
     for name in names:
         CACHES[cell.cache](place, name)
     if cell.cache != "cached":
@@ -199,6 +214,19 @@ def _seconds(
     stdin = place.folder / names[0] if cell.program.stdin else None
     done = process.run(command, stdin=stdin)
     outputs.append(done.stdout)
+    return done.wall_s
+
+
+def _seconds_of_writer(
+    place: Place, cell: Cell, prefix: Sequence[str], outputs: list[str]
+) -> float:
+    folder = place.folder / "written"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    os.sync()  # what the run before left is not to be written during this one
+    done = process.run([*place.prefix, *prefix, *cell.program.words([str(folder)])])
+    outputs.append(done.stdout + writers.digest_of(folder))
+    shutil.rmtree(folder)
     return done.wall_s
 
 
@@ -252,10 +280,14 @@ def summary_rows(measured: Sequence[tuple[Cell, Pairs]], broken: int = 0) -> Ite
     yield row(f"all: cells with harm, of {total}", "cells", [total - good])
     if not measured:
         return
-    gaining = [pairs for cell, pairs in measured if cell.gains]
-    if gaining:
+    for kind, writes in (("plain cold readers", False), ("writers", True)):
+        gaining = [
+            pairs for cell, pairs in measured if cell.gains and cell.program.writes == writes
+        ]
+        if not gaining:
+            continue
         count = sum(pairs.median <= GAIN for pairs in gaining)
-        name = f"all: plain cold readers on the raw disk that gain, of {len(gaining)}"
+        name = f"all: {kind} on the raw disk that gain, of {len(gaining)}"
         yield row(name, "cells", [count], at_least(len(gaining)))
     worst, pairs = max(measured, key=lambda one: one[1].median)
     yield Row(f"all: worst median ({worst.name})", "ratio", pairs.median_summary())
@@ -272,7 +304,8 @@ def _wanted(session: Session) -> tuple[Effort, list[Cell]]:
     if part.pairs is not None:
         effort = Effort(min(effort.fewest, part.pairs), part.pairs, effort.half_width)
     quick = session.quick and not (part.programs or part.places or part.caches)
-    found = programs.catalogue_of(session)
+    found = programs.readers_of(session)
+    writers.add_to(session, found)
     for reason in found.missing:
         session.note(f"left out: {reason}")
     known_names = [program.name for program in found.programs]
@@ -308,7 +341,10 @@ def run(session: Session) -> Iterator[Row]:
         here = [cell for cell in cells if cell.spot == spot]
         if not here:
             continue
-        first = files.of(here[0], quick=session.quick)[0]
+        # A place has the data of a reader in it; a small file where there is none.
+        first = next((file for cell in here for file in files.of(cell, quick=session.quick)), None)
+        if first is None:
+            first = files.path(".bin", 1)
         with contextlib.ExitStack() as stack:
             try:
                 place = stack.enter_context(spot.open(session, first))
