@@ -15,16 +15,16 @@ from harness.session import Session
 
 #: Files, MiB of each, KiB of a chunk, passes over it, and how: see drivers/checkpoint_writer.c.
 _OWN = {
-    "write-sync": (6, 160, 1024, 4, "sync"),
-    "write-sync-64k": (6, 160, 64, 4, "sync"),
-    "write-sync-8m": (6, 160, 8192, 4, "sync"),
-    "write-sync-little": (6, 160, 1024, 0, "sync"),
-    "write-rename": (6, 160, 1024, 4, "rename"),
-    "write-grow": (6, 160, 1024, 4, "grow"),
-    "write-append": (6, 80, 1024, 4, "append"),
-    "write-plain": (6, 160, 1024, 4, "plain"),
-    "write-again": (6, 160, 1024, 4, "again"),
-    "write-remove": (6, 160, 1024, 4, "remove"),
+    "write-sync": (8, 160, 1024, 1, "sync"),
+    "write-sync-64k": (8, 160, 64, 1, "sync"),
+    "write-sync-8m": (8, 160, 8192, 1, "sync"),
+    "write-sync-more": (6, 160, 1024, 4, "sync"),
+    "write-rename": (8, 160, 1024, 1, "rename"),
+    "write-grow": (8, 160, 1024, 1, "grow"),
+    "write-append": (8, 80, 1024, 1, "append"),
+    "write-plain": (8, 160, 1024, 1, "plain"),
+    "write-again": (8, 160, 1024, 1, "again"),
+    "write-remove": (8, 160, 1024, 1, "remove"),
 }
 #: Those that are to be quicker with Ioweave on the raw disk.
 _GAIN = ("write-sync", "write-sync-64k", "write-sync-8m", "write-rename", "write-grow")

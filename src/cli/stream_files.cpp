@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/clock.hpp"
+#include "base/page_bytes.hpp"
 #include "base/signals_masked.hpp"
 #include "cli/format.hpp"
 #include "config/settings.hpp"
@@ -318,7 +319,7 @@ double StreamFiles::still_cached() const {
   first.forget();
   void* const mapped = mmap(nullptr, first.bytes, PROT_READ, MAP_SHARED, first.fd, 0);
   if (mapped == MAP_FAILED) return 0;  // no page cache to look into
-  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto page = page_bytes();
   std::vector<unsigned char> pages((first.bytes + page - 1) / page);
   const bool known = mincore(mapped, first.bytes, pages.data()) == 0;
   munmap(mapped, first.bytes);

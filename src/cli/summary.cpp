@@ -130,7 +130,8 @@ void add_early_writeback(std::string& text, const stats::RunTotals& totals) {
       static_cast<double>(totals.early_lost_bytes) / static_cast<double>(totals.early_bytes);
   line(text, "early", bytes_text(totals.early_bytes),
        "written before the program asked for it" +
-           (lost > 0 ? "; " + percent_text(lost) + " was not synced afterwards" : ""));
+           (lost > 0 ? "; " + percent_text(lost) + " for nothing: not synced, or written again"
+                     : ""));
 }
 
 /// "2", or "2 to 4".
@@ -281,9 +282,10 @@ std::string summary_text(const stats::RunReport& report, const Detail& detail) {
   const bool saw_nothing = std::ranges::none_of(report.processes, &stats::ProcessReport::active);
   if (saw_nothing) {
     add_wall(text, report);
-    if (report.totals.prefetch_operations > 0) add_hidden(text, report);
+    if (report.totals.was_helped()) add_hidden(text, report);
     add_trial(text, report);
     add_prefetch(text, report.totals);
+    add_early_writeback(text, report.totals);
     add_mpiio(text, report.mpiio);
   } else {
     add_figures(text, report);

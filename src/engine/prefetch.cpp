@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 
 #include "base/append_number.hpp"
+#include "base/page_bytes.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::engine {
@@ -42,10 +43,6 @@ struct Piece {
   int64_t begin;
   int64_t end;
 };
-
-uint64_t page_bytes() noexcept {
-  return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));  // of the C library's memory, no call
-}
 
 /// A number in a file of sysfs, or -1.
 long read_number(const char* path) noexcept {
@@ -216,7 +213,8 @@ std::optional<uint64_t> unwritten_bytes(int fd, uint64_t offset, uint64_t bytes)
   const CachestatRange range{offset, bytes};
   Cachestat answer{};
   if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) != 0) return std::nullopt;
-  return (answer.dirty + answer.writeback) * page_bytes();
+  // A page that is changed again while it is being written counts twice.
+  return std::min((answer.dirty + answer.writeback) * page_bytes(), bytes);
 }
 
 bool is_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {

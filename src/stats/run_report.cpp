@@ -29,6 +29,15 @@ double FileReport::exposed_seconds() const noexcept {
   return sum;
 }
 
+EarlyWriteReport& EarlyWriteReport::operator+=(const EarlyWriteReport& other) noexcept {
+  cycles += other.cycles;
+  bytes += other.bytes;
+  lost_bytes += other.lost_bytes;
+  saved_seconds += other.saved_seconds;
+  is_compared = is_compared || other.is_compared;
+  return *this;
+}
+
 void RunGatherer::add(ProcessReport process, std::vector<FileReport> files) {
   process.exposed_seconds = 0;
   for (FileReport& file : files) {
@@ -104,8 +113,8 @@ void RunGatherer::merge(FileReport file) {
     if (sum.series.size() == FileReport::kMostSeries) break;
     sum.series.push_back(std::move(series));
   }
-  // Files that the interposer leaves alone may have been prefetched, too.
-  if (sum.prefetched_used_bytes != 0) sum.degrade = Degrade::none;
+  // Files that the interposer leaves alone may have been prefetched or written early, too.
+  if (sum.prefetched_used_bytes != 0 || sum.early_bytes != 0) sum.degrade = Degrade::none;
 }
 
 namespace {

@@ -137,6 +137,9 @@ struct EarlyWriteReport {
   uint64_t lost_bytes = 0;  ///< of these, not synced afterwards, or written again before
   double saved_seconds = 0;
   bool is_compared = false;  ///< whether there were cycles without it to compare with
+
+  /// Adds what was done of the same file.
+  EarlyWriteReport& operator+=(const EarlyWriteReport& other) noexcept;
 };
 
 /// What libioweave_mpiio_*.so did in the ranks of a run: sums over those that reached MPI_Finalize.
@@ -231,7 +234,7 @@ struct RunTotals {
   [[nodiscard]] bool was_helped() const noexcept {
     return prefetch_operations > 0 || early_cycles > 0;
   }
-  /// Returns the part of the I/O time that was hidden, at most 1; below 0: prefetching cost time.
+  /// Returns the part of the I/O time that was hidden, at most 1; below 0: it cost time.
   [[nodiscard]] double hidden_share() const noexcept {
     return io_seconds > 0 ? hidden_seconds / io_seconds : 0;
   }

@@ -284,8 +284,7 @@ TEST(Remarks, WhoOnlyWritesIsToldWhatHelps) {
   EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("synced nothing")));
   report = report_of({file_of("/out", Degrade::none, 1, CallClass::write),
                       file_of("/out", Degrade::none, 1, CallClass::sync)});
-  EXPECT_THAT(remarks_on(report, followed()),
-              ElementsAre(HasSubstr("--early-writeback always")));
+  EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("--early-writeback always")));
   report.config.early_writeback = config::EarlyWriteback::never;
   EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("'never'")));
   report.totals.early_bytes = 1;

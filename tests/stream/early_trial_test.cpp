@@ -63,7 +63,7 @@ TEST(EarlyTrial, RestsLongerEachTimeWhereItCosts) {
   Program program(300, 330);
   EXPECT_FALSE(program.write());
   for (const unsigned rest : {4u, 8u, 16u, 32u, 64u, 64u}) {
-    EXPECT_EQ(program.count_early(2), 2u);
+    EXPECT_EQ(program.count_early(3), 3u);
     EXPECT_EQ(program.count_early(rest), 0u) << rest;
   }
 }
@@ -82,8 +82,18 @@ TEST(EarlyTrial, IsComparedAgainNowAndThen) {
   program.alone_ms = 100;  // another phase of the program, in which it costs
   EXPECT_EQ(program.count_early(48), 48u);
   EXPECT_FALSE(program.write());
-  EXPECT_EQ(program.count_early(2), 2u);
+  EXPECT_EQ(program.count_early(3), 3u);
   EXPECT_FALSE(program.write());
+}
+
+/// The first touch of memory takes long on some machines, with help or without.
+TEST(EarlyTrial, AFewSlowCyclesAreNoLoss) {
+  Program program(300, 250);
+  program.write();
+  for (int i = 0; i < 20; ++i) {
+    program.early_ms = i % 3 == 2 ? 250 : 900;
+    EXPECT_TRUE(program.write());
+  }
 }
 
 /// A header, a log and a checkpoint in one folder have different paces.

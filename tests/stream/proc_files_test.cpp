@@ -125,12 +125,18 @@ TEST_F(ProcFiles, WritesThatWaitForTheDeviceAreKnown) {
 }
 
 TEST_F(ProcFiles, TheSizeOfAnOpenFileIsKnown) {
-  Child child({opens(O_RDWR)});
-  const auto fd = static_cast<int>(child.go());
-  EXPECT_EQ(bytes_of(child.pid(), fd), 4 * kMiB);
+  Child child({opens(O_RDWR), [] { return 0; }});
+  child.go();
+  OpenFile file = found(child.pid()).at(0);
+  EXPECT_EQ(bytes_of(child.pid(), file).value().bytes, 4 * kMiB);
+  EXPECT_TRUE(bytes_of(child.pid(), file)->has_name);
   EXPECT_EQ(truncate(path.c_str(), 5), 0);
-  EXPECT_EQ(bytes_of(child.pid(), fd), 5u);
-  EXPECT_EQ(bytes_of(child.pid(), fd + 100), std::nullopt);
+  EXPECT_EQ(bytes_of(child.pid(), file).value().bytes, 5u);
+  EXPECT_EQ(unlink(path.c_str()), 0);
+  EXPECT_FALSE(bytes_of(child.pid(), file).value().has_name);
+  EXPECT_EQ(file_system_of(child.pid(), file.fd).has_value(), true);
+  ++file.inode;
+  EXPECT_FALSE(bytes_of(child.pid(), file));
 }
 
 TEST_F(ProcFiles, AProcessThatHasEndedHasNone) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1u << 20;
 constexpr uint64_t kAny = UINT64_MAX;
-constexpr uint64_t kGrain = WriteFollower::kPagesOfGrain * WriteFollower::kPageBytes;
+constexpr uint64_t kGrain = 2 * kMiB;
 
 /// Shows a follower what a writer does.
 class Writing {
@@ -46,7 +46,7 @@ using Ranges = std::vector<FileRange>;
 
 TEST(WriteFollower, HandsOutWholePiecesBehindAWriter) {
   Writing file;
-  EXPECT_EQ(file.write(2 * kMiB), 0u);  // met
+  EXPECT_EQ(file.write(2 * kMiB), 2 * kMiB);
   EXPECT_EQ(file.write(6 * kMiB), 6 * kMiB);
   EXPECT_EQ(file.take(), Ranges{});  // its last pages are in it
   EXPECT_EQ(file.write(4 * kMiB), 4 * kMiB);
@@ -72,17 +72,17 @@ TEST(WriteFollower, GrainsAreOfPages) {
   Writing file;
   file.follower = WriteFollower(64 << 10);
   file.write(kMiB);
-  file.write(99 * kMiB);
+  file.write(499 * kMiB);
   EXPECT_EQ(file.take(), Ranges{});
-  EXPECT_EQ(file.take(true), (Ranges{{0, 96 * kMiB}}));
+  EXPECT_EQ(file.take(true), (Ranges{{0, 384 * kMiB}}));
 }
 
 TEST(WriteFollower, HandsOutNoMoreThanIsAllowed) {
   Writing file;
   file.write(kMiB);
   file.write(40 * kMiB);
-  EXPECT_EQ(file.follower.next(false, 3 * kMiB), (FileRange{0, 3 * kMiB}));
-  EXPECT_EQ(file.follower.next(false, 0), std::nullopt);
+  EXPECT_EQ(file.follower.next(false, 5 * kMiB), (FileRange{0, 4 * kMiB}));  // whole grains
+  EXPECT_EQ(file.follower.next(false, kMiB), std::nullopt);
 }
 
 /// The position of a single long write moves at its end; the size grows before.
@@ -127,6 +127,25 @@ TEST(WriteFollower, WhoSeeksBeforeItWritesIsFollowedFromThere) {
   file.seen.position = 100 * kMiB;  // between two looks
   EXPECT_EQ(file.write(16 * kMiB), 16 * kMiB);
   EXPECT_EQ(file.take(), (Ranges{{100 * kMiB, 12 * kMiB}}));
+}
+
+/// A write may have ended between the look at the position and that at the total.
+TEST(WriteFollower, ATotalThatIsAheadOfThePositionCountsForTheNextLook) {
+  Writing file;
+  file.write(kMiB);
+  file.seen.written_bytes += 16 * kMiB;
+  EXPECT_EQ(file.follower.observe(file.seen), 0u);
+  file.seen.position += 16 * kMiB;
+  EXPECT_EQ(file.follower.observe(file.seen), 16 * kMiB);
+  EXPECT_EQ(file.take(), (Ranges{{0, 16 * kMiB}}));
+}
+
+TEST(WriteFollower, WhoReturnsToTheBeginningToReadHasWrittenNothing) {
+  Writing file;
+  file.write(kMiB);
+  file.write(16 * kMiB);
+  EXPECT_EQ(file.seek(0), 0u);
+  EXPECT_EQ(file.take(), (Ranges{{0, 16 * kMiB}}));
 }
 
 /// Somebody who appends has not written what was there.

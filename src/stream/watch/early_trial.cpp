@@ -5,7 +5,7 @@
 namespace ioweave::stream {
 namespace {
 
-constexpr unsigned kJudged = 2;        // cycles at once
+constexpr unsigned kJudged = 3;        // cycles at once
 constexpr double kLoss = 1.05;         // of the pace alone
 constexpr unsigned kEarlyCycles = 48;  // between two that are left alone
 constexpr unsigned kMostRest = 64;
@@ -14,14 +14,10 @@ constexpr uint64_t kSimilar = 2;     // times as long, or as short
 
 }  // namespace
 
-void EarlyTrial::Way::add(const Cycle& cycle) noexcept {
-  bytes += cycle.bytes;
-  ns += cycle.ns;
-  ++cycles;
-}
-
-double EarlyTrial::Way::pace_ns() const noexcept {
-  return static_cast<double>(ns) / static_cast<double>(std::max<uint64_t>(1, bytes));
+void EarlyTrial::Cycles::add(const Cycle& cycle) noexcept {
+  const double pace_ns = static_cast<double>(cycle.ns) / static_cast<double>(cycle.bytes);
+  least_pace_ns = count == 0 ? pace_ns : std::min(least_pace_ns, pace_ns);
+  ++count;
 }
 
 uint64_t EarlyTrial::allowance() const noexcept {
@@ -37,22 +33,22 @@ void EarlyTrial::note_end(const Cycle& cycle) noexcept {
   synced_bytes_ += cycle.bytes;
   if (cycle.bytes < kLeastBytes) return;
   if (cycle.is_early) {
-    note_early_cycle(cycle);
+    // If others had the turn, it shows nothing.
+    if (cycle.early_bytes >= cycle.bytes / 2) note_early_cycle(cycle);
   } else if (cycle.early_bytes == 0) {
     note_cycle_alone(cycle);
   }
 }
 
 bool EarlyTrial::is_similar(const Cycle& cycle) const noexcept {
-  if (alone_.cycles == 0) return false;
-  const uint64_t usual = alone_.bytes / alone_.cycles;
-  return cycle.bytes <= usual * kSimilar && usual <= cycle.bytes * kSimilar;
+  return cycle.bytes <= usual_bytes_ * kSimilar && usual_bytes_ <= cycle.bytes * kSimilar;
 }
 
 void EarlyTrial::note_cycle_alone(const Cycle& cycle) noexcept {
   // What is remembered of long ago, or of cycles of another size, gives way.
-  if (alone_.cycles >= kRemembered || !is_similar(cycle)) alone_ = {};
+  if (alone_.count >= kRemembered || !is_similar(cycle)) alone_ = {};
   alone_.add(cycle);
+  usual_bytes_ = cycle.bytes;
   if (phase_ == Phase::resting && rest_ > 1) {
     --rest_;
     return;
@@ -66,8 +62,8 @@ void EarlyTrial::note_early_cycle(const Cycle& cycle) noexcept {
   if (phase_ != Phase::early) return;
   ++early_cycles_;
   if (is_similar(cycle)) early_.add(cycle);
-  if (early_.cycles >= kJudged) {
-    const bool is_loss = early_.pace_ns() > kLoss * alone_.pace_ns();
+  if (early_.count >= kJudged) {
+    const bool is_loss = early_.least_pace_ns > kLoss * alone_.least_pace_ns;
     early_ = {};
     if (is_loss) {
       phase_ = Phase::resting;
@@ -81,7 +77,7 @@ void EarlyTrial::note_early_cycle(const Cycle& cycle) noexcept {
 
 std::optional<double> EarlyTrial::saved_seconds(const Cycle& cycle) const noexcept {
   if (!cycle.is_early || !cycle.is_synced || !is_similar(cycle)) return std::nullopt;
-  const double alone_ns = alone_.pace_ns() * static_cast<double>(cycle.bytes);
+  const double alone_ns = alone_.least_pace_ns * static_cast<double>(cycle.bytes);
   return (alone_ns - static_cast<double>(cycle.ns)) * 1e-9;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Decides whether files of one folder should be written early, from what became of the last ones.
+// Decides whether files of one kind should be written early, from what became of the last ones.
 // Pure logic without I/O, clock or thread.
 //
 // How it works. What a program writes between two moments at which its file is synced (by any call,
@@ -13,8 +13,9 @@
 //                  |
 //                  +-- slower than alone: resting (4 cycles, then 8, ... 64) -> early ...
 //
-// Two cycles with early writing are compared with the last ones alone, of a similar size. If they
-// were slower by a twentieth, early writing rests. After 48 cycles one is left alone again.
+// The quickest of three cycles with early writing is compared with the quicker of the last two
+// alone, of a similar size: what disturbs a machine only makes cycles longer. If it was slower by a
+// twentieth, early writing rests. After 48 cycles one is left alone again.
 //
 // What is written early and not synced afterwards, in all, stays within what was synced.
 
@@ -23,7 +24,7 @@
 
 namespace ioweave::stream {
 
-/// The trial of the files of one folder. One thread.
+/// The trial of files that have the same use. One thread.
 class EarlyTrial {
  public:
   struct Cycle {
@@ -57,12 +58,10 @@ class EarlyTrial {
 
  private:
   enum class Phase : uint8_t { learning, early, alone, resting };
-  struct Way {
-    uint64_t bytes = 0;
-    uint64_t ns = 0;
-    unsigned cycles = 0;
+  struct Cycles {
+    unsigned count = 0;
+    double least_pace_ns = 0;  ///< per byte
     void add(const Cycle& cycle) noexcept;
-    [[nodiscard]] double pace_ns() const noexcept;
   };
 
   [[nodiscard]] bool is_similar(const Cycle& cycle) const noexcept;
@@ -70,8 +69,9 @@ class EarlyTrial {
   void note_cycle_alone(const Cycle& cycle) noexcept;
 
   Phase phase_ = Phase::learning;
-  Way alone_;                  // the last cycles without help
-  Way early_;                  // the last ones with it, until they are judged
+  Cycles alone_;               // the last ones without help
+  Cycles early_;               // the last ones with it, until they are judged
+  uint64_t usual_bytes_ = 0;   // of a cycle alone
   unsigned early_cycles_ = 0;  // since one was left alone
   unsigned rest_ = 0;          // cycles left of the present rest
   unsigned next_rest_ = 4;

@@ -1,277 +1,393 @@
 #include "stream/watch/early_writer.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <cctype>
+#include <vector>
 
+#include <linux/magic.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/clock.hpp"
+#include "base/page_bytes.hpp"
 #include "config/glob.hpp"
 #include "engine/prefetch.hpp"
+#include "stream/watch/write_follower.hpp"
 
 namespace ioweave::stream {
 namespace {
 
-constexpr uint64_t kMostAtOnceBytes = 64u << 20;
+constexpr uint64_t kMostAtOnceBytes = 16u << 20;
 constexpr uint64_t kFewBytes = 8u << 20;        // written between two looks at a writer
 constexpr uint64_t kLeastPeriodNs = 1'000'000;  // between two looks
-constexpr uint64_t kMostPeriodNs = 10'000'000;  // while the writer moves, or may sync soon
-constexpr uint64_t kIdlePeriodNs = 40'000'000;  // afterwards
-constexpr uint64_t kStillNs = 20'000'000;       // then as much as possible is written
-constexpr uint64_t kKeptNs = 1'000'000'000;     // then a file is closed
-constexpr uint64_t kLetGoNs = 1'000'000'000;    // that a request waits for the kernel at most
+constexpr uint64_t kMovingPeriodNs = 10'000'000;
+constexpr uint64_t kSyncPeriodNs = 40'000'000;   // at one that stands still and may sync
+constexpr uint64_t kIdlePeriodNs = 200'000'000;  // at one that stands still and has synced
+constexpr uint64_t kStillNs = 20'000'000;        // then as much as possible is written
+constexpr uint64_t kIdleNs = 10'000'000'000;     // then it gives way to other files
+constexpr uint64_t kLookShare = 40;              // of the time, for looks
+constexpr size_t kMostFiles = 1024;
+constexpr unsigned long kXfsMagic = 0x58465342;
 
-uint64_t page_bytes() noexcept {
-  static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
+/// Each takes two descriptors; readers have half of what the command may have.
+size_t most_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return std::clamp<size_t>(limit.rlim_cur / 8, 8, kMostFiles);
 }
 
-std::string folder_of(const std::string& path) {
-  return path.substr(0, path.rfind('/') + 1);
+/// Returns the folder of a path, with one sign in place of each number: a program that makes a new
+/// folder for each checkpoint numbers them.
+std::string use_of(const std::string& path) {
+  std::string use;
+  for (const char letter : path.substr(0, path.rfind('/') + 1)) {
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
+    if (!is_digit) use += letter;
+    if (is_digit && !use.ends_with('#')) use += '#';
+  }
+  return use;
 }
 
 }  // namespace
 
-struct EarlyWriter::Writer {
-  explicit Writer(const OpenFile& what) : file(what), follower(page_bytes()) {}
-
+/// A descriptor by which a process may write a file.
+struct EarlyWriter::Opener {
+  pid_t process = 0;
   OpenFile file;
   ProcFile position;
-  WriteFollower follower;
-  std::shared_ptr<const Descriptor> own;  ///< null: not open
-  std::string path;                       ///< empty: not known yet
-  EarlyTrial* trial = nullptr;            ///< of its folder; null: too little was written yet
-  EarlyTrial::Cycle cycle;                ///< the present one
-  uint64_t cycle_begin_ns = 0;
-  std::optional<uint64_t> witness;  ///< the follower's, at the last look
-  uint64_t looked_at_ns = 0;        ///< when the last look was
-  uint64_t moved_ns = 0;            ///< when it last wrote something
-  uint64_t look_ns = 0;
-  bool refused = false;  ///< it cannot, or must not, be helped
-  bool seen = true;      ///< by the present scan
+  WriteFollower follower{page_bytes()};
+  /// The follower's witness, once it was seen that the page is changed.
+  std::optional<uint64_t> witness;
+  bool sees_growth = false;  ///< writes that move no position count as its own
+  bool is_seen = true;       ///< by the present scan
+
+  /// Returns nothing if the descriptor is not this file any more.
+  [[nodiscard]] std::optional<Position> find_position() const {
+    const std::optional<Position> found = position.position();
+    const bool is_same = found && (found->inode == 0 || found->inode == file.inode);
+    return is_same ? found : std::nullopt;
+  }
 };
 
-EarlyWriter::EarlyWriter(const config::RunConfig& config, Run& run) : config_(config), run_(run) {}
+/// A file that processes have open for writing.
+struct EarlyWriter::File {
+  std::vector<Opener> openers;
+  std::vector<uint64_t> witnesses;        ///< of those that are gone
+  std::shared_ptr<const Descriptor> own;  ///< null: not open
+  std::string path;                       ///< empty: not known yet
+  bool is_xfs = false;                    ///< known when it is open
+  uint64_t bytes = 0;
+  EarlyTrial* trial = nullptr;  ///< of its use; null: too little was written yet
+  EarlyTrial::Cycle cycle;      ///< the present one
+  uint64_t cycle_begin_ns = 0;
+  uint64_t looked_at_ns =
+      0;                  ///< when the last look was; before the first, when it was not open yet
+  uint64_t moved_ns = 0;  ///< when it was last written to
+  uint64_t look_ns = 0;
+  bool is_refused = false;  ///< it cannot, or must not, be helped
+};
+
+EarlyWriter::EarlyWriter(const config::RunConfig& config, Run& run)
+    : config_(config), run_(run), most_files_(most_files()) {}
 EarlyWriter::~EarlyWriter() = default;
 
 // ---- Whom to follow -----------------------------------------------------------------------------
 
 void EarlyWriter::begin_scan() {
-  for (auto& [key, writer] : writers_) writer.seen = false;
+  for (auto& [key, file] : files_) {
+    for (Opener& opener : file.openers) opener.is_seen = false;
+  }
 }
 
-void EarlyWriter::meet(pid_t process, const OpenFile& file) {
-  if (config_.early_writeback == config::EarlyWriteback::never) return;
-  auto it = writers_.find({process, file.fd});
-  if (it != writers_.end() &&
-      (it->second.file.inode != file.inode || it->second.file.device != file.device)) {
-    forget(it);
-    it = writers_.end();
+void EarlyWriter::meet(pid_t process, const OpenFile& file, uint64_t since_ns) {
+  // File systems without a block device are none of those that are followed.
+  if (config_.early_writeback == config::EarlyWriteback::never || major(file.device) == 0) return;
+  const Key key{file.device, file.inode};
+  auto it = files_.find(key);
+  if (it != files_.end()) {
+    for (Opener& opener : it->second.openers) {
+      if (opener.process != process || opener.file.fd != file.fd) continue;
+      opener.is_seen = true;
+      return;
+    }
   }
-  if (it == writers_.end()) {
-    if (writers_.size() >= kMostWriters) return;
-    it = writers_.try_emplace({process, file.fd}, file).first;
-    it->second.position = ProcFile::of_position(process, file.fd);
+  ProcFile position = ProcFile::of_position(process, file.fd);
+  if (!position.position() || (it == files_.end() && !make_room())) return;
+  if (it == files_.end()) {
+    it = files_.try_emplace(key).first;
+    it->second.looked_at_ns = since_ns;
+    it->second.moved_ns = now_ns();
   }
-  it->second.seen = true;
+  Opener opener;
+  opener.process = process;
+  opener.file = file;
+  opener.position = std::move(position);
+  opener.sees_growth = it->second.openers.empty();
+  it->second.openers.push_back(std::move(opener));
+}
+
+/// Returns true if one more file can be followed.
+bool EarlyWriter::make_room() {
+  if (files_.size() < most_files_) return true;
+  const auto idle = std::ranges::min_element(files_, {}, [](const auto& entry) {
+    return entry.second.own != nullptr ? UINT64_MAX : entry.second.moved_ns;
+  });
+  if (idle->second.own != nullptr || now_ns() - idle->second.moved_ns < kIdleNs) return false;
+  forget(idle);
+  return true;
 }
 
 void EarlyWriter::keep(pid_t process) {
-  for (auto it = writers_.lower_bound({process, 0}); it != writers_.end(); ++it) {
-    if (it->first.first != process) break;
-    it->second.seen = true;
+  for (auto& [key, file] : files_) {
+    for (Opener& opener : file.openers) {
+      opener.is_seen = opener.is_seen || opener.process == process;
+    }
   }
 }
 
 void EarlyWriter::end_scan() {
-  for (auto it = writers_.begin(); it != writers_.end();) {
-    it = it->second.seen ? std::next(it) : forget(it);
+  for (auto it = files_.begin(); it != files_.end();) {
+    // One that has become small is not met any more.
+    drop_openers(it->second,
+                 [](const Opener& opener) { return !opener.is_seen && !opener.find_position(); });
+    it = it->second.openers.empty() ? forget(it) : std::next(it);
   }
-  std::erase_if(totals_, [&](const auto& entry) {
-    const auto writer = writers_.lower_bound({entry.first, 0});
-    return writer == writers_.end() || writer->first.first != entry.first;
-  });
 }
 
 void EarlyWriter::forget_process(pid_t process) {
-  for (auto it = writers_.lower_bound({process, 0}); it != writers_.end();) {
-    if (it->first.first != process) break;
-    it = forget(it);
+  for (auto it = files_.begin(); it != files_.end();) {
+    drop_openers(it->second, [&](const Opener& opener) { return opener.process == process; });
+    it = it->second.openers.empty() ? forget(it) : std::next(it);
   }
-  totals_.erase(process);
 }
 
-EarlyWriter::Writers::iterator EarlyWriter::forget(Writers::iterator it) {
-  end_cycle(it->second, was_synced(it->second), now_ns());
-  return writers_.erase(it);
-}
-
-bool EarlyWriter::has_open() const noexcept {
-  return !thread_.is_idle() || std::ranges::any_of(writers_, [](const auto& entry) {
-    return entry.second.own != nullptr;
+/// Forgets openers, but not what they tell of the present cycle.
+template <class Predicate>
+void EarlyWriter::drop_openers(File& file, Predicate is_dropped) {
+  std::erase_if(file.openers, [&](Opener& opener) {
+    if (!is_dropped(opener)) return false;
+    if (opener.witness) file.witnesses.push_back(*opener.witness);
+    file.cycle.lost_bytes += opener.follower.end_cycle();
+    return true;
   });
 }
 
-void EarlyWriter::let_go() {
-  for (auto& [key, writer] : writers_) writer.own.reset();
-  thread_.cancel(kLetGoNs);
+EarlyWriter::Files::iterator EarlyWriter::forget(Files::iterator it) {
+  File& file = it->second;
+  const bool is_synced = was_synced(file);
+  const bool ends_begun = file.is_xfs && !is_synced && file.cycle.early_bytes != 0;
+  end_cycle(it->first, file, is_synced, now_ns());
+  if (in_thread_ == it->first) (void)thread_.cancel(0);  // what was removed is not to be written
+  if (ends_begun && file.own != nullptr) (void)thread_.write(file.own, {0, file.bytes});
+  return files_.erase(it);
+}
+
+void EarlyWriter::finish() {
+  while (!files_.empty()) forget(files_.begin());
+}
+
+bool EarlyWriter::has_open() const noexcept {
+  return !thread_.is_idle() ||
+         std::ranges::any_of(files_, [](const auto& entry) { return entry.second.own != nullptr; });
+}
+
+bool EarlyWriter::let_go(uint64_t most_ns) {
+  for (auto& [key, file] : files_) file.own.reset();
+  return thread_.cancel(most_ns);
 }
 
 // ---- What to do about them ----------------------------------------------------------------------
 
 uint64_t EarlyWriter::next_look_ns() const noexcept {
   uint64_t next = UINT64_MAX;
-  for (const auto& [key, writer] : writers_) {
-    if (!writer.refused) next = std::min(next, writer.look_ns);
-  }
-  return next;
+  for (const auto& [key, file] : files_) next = std::min(next, file.look_ns);
+  return next == UINT64_MAX ? next : std::max(next, may_look_ns_);
 }
 
 bool EarlyWriter::look() {
-  looked_ns_ = 0;
+  const uint64_t begin = now_ns();
+  if (begin < may_look_ns_) return false;
   bool has_closed = false;
-  for (auto it = writers_.begin(); it != writers_.end();) {
-    Writer& writer = it->second;
+  for (auto it = files_.begin(); it != files_.end();) {
+    File& file = it->second;
     const uint64_t now = now_ns();
-    if (!writer.refused && now >= writer.look_ns) {
-      look_at(it->first, writer, now);
-      looked_ns_ += now_ns() - now;
-    }
-    const bool is_gone = writer.look_ns == UINT64_MAX;
+    if (now >= file.look_ns) look_at(it->first, file, now);
+    const bool is_gone = file.openers.empty();
     has_closed = has_closed || is_gone;
     it = is_gone ? forget(it) : std::next(it);
   }
+  const uint64_t end = now_ns();
+  may_look_ns_ = end + (end - begin) * kLookShare;
   return has_closed;
 }
 
-/// Looks at a writer and sets its look_ns: UINT64_MAX if the file is not open any more.
-void EarlyWriter::look_at(const Key& key, Writer& writer, uint64_t now) {
-  const std::optional<Position> position = writer.position.position();
-  if (!position || (position->inode != 0 && position->inode != writer.file.inode)) {
-    writer.look_ns = UINT64_MAX;
+/// Looks at a file and sets its look_ns. Without an opener it is not open any more.
+void EarlyWriter::look_at(const Key& key, File& file, uint64_t now) {
+  const uint64_t before = file.looked_at_ns;
+  const uint64_t written_before = file.cycle.bytes;
+  if (!see(key, file, now)) {
+    file.look_ns = now + kIdlePeriodNs;
     return;
   }
-  const auto [process, is_new] = totals_.try_emplace(key.first);
-  if (is_new) process->second = ProcFile::of_totals(key.first);
-  const std::optional<IoTotals> totals = process->second.totals();
-  const std::optional<uint64_t> bytes = bytes_of(key.first, key.second);
-  writer.refused = !position->deferred_write || position->leased || !totals || !bytes;
-  if (writer.refused) {
-    writer.own.reset();
+  const uint64_t still_ns = now - file.moved_ns;
+  if (file.own == nullptr && file.cycle.bytes >= EarlyTrial::kLeastBytes && !open_own(key, file)) {
+    file.look_ns = now + kSyncPeriodNs;
     return;
   }
-  const bool is_first = writer.looked_at_ns == 0;
-  const uint64_t before = std::exchange(writer.looked_at_ns, now);
-  const uint64_t news = writer.follower.observe({position->offset, *bytes, totals->written_bytes});
-  if (is_first) writer.moved_ns = now;
-  if (news != 0) {
-    if (writer.cycle.bytes == 0) {
-      writer.cycle_begin_ns = before;
-      writer.cycle.is_early = is_wanted(writer);
-    }
-    writer.cycle.bytes += news;
-    writer.moved_ns = now;
+  if (file.own != nullptr) {
+    if (file.cycle.bytes != 0 && was_synced(file)) end_cycle(key, file, true, now);
+    if (file.cycle.is_early) write_early(key, file, still_ns >= kStillNs);
   }
-  const uint64_t still_ns = now - writer.moved_ns;
-  const bool matters = writer.cycle.bytes >= EarlyTrial::kLeastBytes;
-  if (writer.own == nullptr && matters && still_ns < kKeptNs && !open_own(key, writer)) {
-    writer.look_ns = now + kIdlePeriodNs;
-    return;
-  }
-  if (writer.own != nullptr) {
-    if (writer.cycle.bytes != 0 && was_synced(writer)) end_cycle(writer, true, now);
-    if (writer.cycle.is_early) write_early(writer, still_ns >= kStillNs);
-    if (still_ns >= kKeptNs) writer.own.reset();
-  }
-  uint64_t period = still_ns >= kKeptNs ? kIdlePeriodNs : kMostPeriodNs;
-  if (news != 0 && writer.cycle.is_early) {
+  const uint64_t news = file.cycle.bytes - std::min(file.cycle.bytes, written_before);
+  uint64_t period = kMovingPeriodNs;
+  if (news != 0 && file.cycle.is_early) {
     const double pace = static_cast<double>(now - before) / static_cast<double>(news);
-    period = std::clamp(static_cast<uint64_t>(pace * kFewBytes), kLeastPeriodNs, kMostPeriodNs);
+    period = std::clamp(static_cast<uint64_t>(pace * kFewBytes), kLeastPeriodNs, kMovingPeriodNs);
+  } else if (still_ns > kMovingPeriodNs) {
+    period = std::min(still_ns, file.cycle.bytes != 0 ? kSyncPeriodNs : kIdlePeriodNs);
   }
-  writer.look_ns = now + period;
+  file.look_ns = now + period;
 }
 
-/// Returns true if what it writes from now on should be written early.
-bool EarlyWriter::is_wanted(const Writer& writer) const noexcept {
-  return config_.early_writeback == config::EarlyWriteback::always ||
-         (writer.trial != nullptr && writer.trial->wants_early());
-}
-
-bool EarlyWriter::open_own(const Key& key, Writer& writer) {
-  if (!run_.may_open()) return false;
-  if (writer.path.empty()) writer.path = path_of(key.first, key.second);
-  writer.refused = run_.leaves_alone(writer.file.device, writer.file.inode) ||
-                   config::policy_of(config_, writer.path) != config::RunPolicy::overlap ||
-                   !is_on_local_disk(key.first, key.second);
-  if (writer.refused) return false;
-  auto own = std::make_shared<Descriptor>(open_again(key.first, writer.file));
-  struct stat status {};
+/// Looks where its writers are. Returns false if there is nothing to do about it.
+bool EarlyWriter::see(const Key& key, File& file, uint64_t now) {
+  uint64_t news = 0;
+  std::optional<NamedBytes> status;
+  std::vector<pid_t> processes;
+  bool is_refused = false;
+  drop_openers(file, [&](Opener& opener) {
+    const std::optional<Position> position = opener.find_position();
+    if (position && !status) status = bytes_of(opener.process, opener.file);
+    const std::optional<uint64_t> written =
+        position && status ? run_.written_bytes(opener.process) : std::nullopt;
+    if (!written) return true;
+    is_refused = is_refused || !position->deferred_write || position->leased;
+    // Of several descriptors of a process the first one counts: most are one description.
+    if (std::ranges::find(processes, opener.process) != processes.end()) return false;
+    processes.push_back(opener.process);
+    news += opener.follower.observe(
+        {position->offset, opener.sees_growth ? status->bytes : 0, *written});
+    return false;
+  });
+  if (file.openers.empty()) return false;
+  if (status->bytes < file.bytes) {  // truncated: that is no sync
+    end_cycle(key, file, false, now);
+    news = 0;
+  }
+  file.bytes = status->bytes;
+  note_news(file, news, now);
   // A file without a name will be gone soon.
-  writer.refused = !own->is_open() || fstat(own->get(), &status) != 0 || status.st_nlink == 0;
-  if (writer.refused) return false;
-  writer.own = std::move(own);
-  if (writer.trial == nullptr) {
-    writer.trial = &trials_[folder_of(writer.path)];
-    writer.cycle.is_early = is_wanted(writer);
+  if ((is_refused || !status->has_name) && !file.is_refused) {
+    end_cycle(key, file, false, now);
+    file.is_refused = true;
+    if (in_thread_ == key) (void)thread_.cancel(0);
+  }
+  return !file.is_refused;
+}
+
+void EarlyWriter::note_news(File& file, uint64_t news, uint64_t now) {
+  const uint64_t before = std::exchange(file.looked_at_ns, now);
+  if (news == 0) return;
+  if (file.cycle.bytes == 0) {
+    file.cycle_begin_ns = before;
+    file.cycle.is_early = is_wanted(file);
+  }
+  file.cycle.bytes += news;
+  file.moved_ns = now;
+}
+
+/// Returns true if what is written to it from now on should be written early.
+bool EarlyWriter::is_wanted(const File& file) const noexcept {
+  return config_.early_writeback == config::EarlyWriteback::always ||
+         (file.trial != nullptr && file.trial->wants_early());
+}
+
+bool EarlyWriter::open_own(const Key& key, File& file) {
+  const Opener& opener = file.openers.front();
+  if (!run_.may_open(opener.process)) return false;
+  file.is_refused = true;  // unless all of this holds
+  if (run_.leaves_alone(key.first, key.second)) return false;
+  // Asked before it is opened: opening a file on FUSE could be noticed.
+  file.path = path_of(opener.process, opener.file.fd);
+  if (config::policy_of(config_, file.path) != config::RunPolicy::overlap) return false;
+  const std::optional<unsigned long> kind = file_system_of(opener.process, opener.file.fd);
+  if (kind != EXT4_SUPER_MAGIC && kind != kXfsMagic) return false;
+  auto own = std::make_shared<Descriptor>(open_again(opener.process, opener.file));
+  if (!own->is_open()) return false;
+  const bool tells = engine::unwritten_bytes(own->get(), 0, 1).has_value();
+  if (!tells && config_.early_writeback != config::EarlyWriteback::always) return false;
+  file.is_refused = false;
+  file.is_xfs = kind == kXfsMagic;
+  file.own = std::move(own);
+  if (file.trial == nullptr) {
+    file.trial = &trials_[use_of(file.path)];
+    file.cycle.is_early = is_wanted(file);
   }
   return true;
 }
 
-/// Returns true if all that it had written by the last look is on the device. The kernel alone
-/// writes the last page of a file that gets longer much later.
-bool EarlyWriter::was_synced(Writer& writer) const {
-  if (writer.own == nullptr) return false;
-  const auto is_clean = [&](uint64_t page) {
-    return engine::unwritten_bytes(writer.own->get(), page, page_bytes()) == 0u;
+/// Returns true if all that was written by the last look is on the device.
+bool EarlyWriter::was_synced(File& file) const {
+  struct stat status {};
+  if (file.own == nullptr || fstat(file.own->get(), &status) != 0) return false;
+  const auto is_changed = [&](uint64_t page) {
+    return engine::unwritten_bytes(file.own->get(), page, page_bytes()).value_or(0) != 0;
   };
-  const std::optional<uint64_t> before = std::exchange(writer.witness, writer.follower.witness());
-  return (writer.witness && is_clean(*writer.witness)) || (before && is_clean(*before));
+  bool was_changed = false;
+  bool is_still_changed = false;
+  const auto ask = [&](uint64_t witness) {
+    if (witness >= static_cast<uint64_t>(status.st_size)) return;  // cut off
+    was_changed = true;
+    is_still_changed = is_still_changed || is_changed(witness);
+  };
+  for (const uint64_t witness : file.witnesses) ask(witness);
+  for (Opener& opener : file.openers) {
+    if (opener.witness) ask(*opener.witness);
+    const std::optional<uint64_t> now = opener.follower.witness();
+    if (now && now != opener.witness && is_changed(*now)) opener.witness = now;
+  }
+  return was_changed && !is_still_changed;
 }
 
-void EarlyWriter::write_early(Writer& writer, bool stands_still) {
+void EarlyWriter::write_early(const Key& key, File& file, bool stands_still) {
   if (!thread_.is_idle()) return;
   const bool is_always = config_.early_writeback == config::EarlyWriteback::always;
-  const uint64_t most =
-      is_always ? kMostAtOnceBytes : std::min(kMostAtOnceBytes, writer.trial->allowance());
-  const std::optional<FileRange> range = writer.follower.next(stands_still, most);
-  if (!range) return;
-  const uint64_t bytes = engine::unwritten_bytes(writer.own->get(), range->offset, range->bytes)
-                             .value_or(range->bytes);
-  if (bytes != 0 && !thread_.write(writer.own, *range)) return;
-  writer.follower.handed_out(*range, bytes);
-  writer.cycle.early_bytes += bytes;
-  writer.trial->note_early(bytes);
-}
-
-void EarlyWriter::end_cycle(Writer& writer, bool is_synced, uint64_t now) {
-  EarlyTrial::Cycle cycle = std::exchange(writer.cycle, {});
-  cycle.lost_bytes = writer.follower.end_cycle();
-  if (writer.trial == nullptr || cycle.bytes == 0) return;
-  cycle.ns = now - writer.cycle_begin_ns;
-  cycle.is_synced = is_synced;
-  const uint64_t lost_before = writer.trial->lost_bytes();
-  writer.trial->note_end(cycle);
-  if (cycle.early_bytes == 0) return;
-  stats::EarlyWriteReport& report = reports_[writer.path];
-  report.path = writer.path;
-  report.device = writer.file.device;
-  report.inode = writer.file.inode;
-  ++report.cycles;
-  report.bytes += cycle.early_bytes;
-  report.lost_bytes += writer.trial->lost_bytes() - lost_before;
-  if (const std::optional<double> saved = writer.trial->saved_seconds(cycle)) {
-    report.saved_seconds += *saved;
-    report.is_compared = true;
+  for (Opener& opener : file.openers) {
+    const uint64_t most =
+        is_always ? kMostAtOnceBytes : std::min(kMostAtOnceBytes, file.trial->allowance());
+    const std::optional<FileRange> range = opener.follower.next(stands_still, most);
+    if (!range) continue;
+    const uint64_t bytes = engine::unwritten_bytes(file.own->get(), range->offset, range->bytes)
+                               .value_or(range->bytes);
+    if (bytes != 0) {
+      if (!thread_.write(file.own, *range)) return;
+      in_thread_ = key;
+    }
+    opener.follower.handed_out(*range, bytes);
+    file.cycle.early_bytes += bytes;
+    file.trial->note_early(bytes);
   }
 }
 
-std::vector<stats::EarlyWriteReport> EarlyWriter::finish() {
-  while (!writers_.empty()) forget(writers_.begin());
-  std::vector<stats::EarlyWriteReport> reports;
-  for (auto& [path, report] : reports_) reports.push_back(std::move(report));
-  reports_.clear();
-  return reports;
+void EarlyWriter::end_cycle(const Key& key, File& file, bool is_synced, uint64_t now) {
+  EarlyTrial::Cycle cycle = std::exchange(file.cycle, {});
+  file.witnesses.clear();
+  for (Opener& opener : file.openers) {
+    cycle.lost_bytes += opener.follower.end_cycle();
+    opener.witness.reset();
+  }
+  if (file.trial == nullptr || cycle.bytes == 0) return;
+  cycle.ns = now - file.cycle_begin_ns;
+  cycle.is_synced = is_synced;
+  const uint64_t lost_before = file.trial->lost_bytes();
+  file.trial->note_end(cycle);
+  if (cycle.early_bytes == 0) return;
+  const std::optional<double> saved = file.trial->saved_seconds(cycle);
+  run_.report({file.path, key.first, key.second, 1, cycle.early_bytes,
+               file.trial->lost_bytes() - lost_before, saved.value_or(0), saved.has_value()});
 }
 
 }  // namespace ioweave::stream

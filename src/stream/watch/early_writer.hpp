@@ -5,47 +5,56 @@
 //
 // How it works. The watcher finds the files that the run's processes have open for writing. Of each
 // that gets longer in order (write_follower.hpp) the part behind its writer is written early
-// (write_back_thread.hpp), on a description of the command's own, if that has paid for files of its
-// folder (early_trial.hpp). Nothing that the program can see changes: not the file, its times, nor
-// where an error of the device is reported.
+// (write_back_thread.hpp), on a description of the command's own, if that has paid for files of the
+// same use (early_trial.hpp): those of one folder, or of folders whose names differ in numbers.
 //
-// That a program has synced a file is seen by its last whole page: it was changed, was not written
-// early, and is clean now (cachestat(2), Linux 6.5). So every way to sync is seen, of any process.
-// A kernel that has written it by itself, which it does after many seconds, looks the same.
+// Whether the program has had a file written is seen by the last whole page: it was changed, was
+// not written early, and is clean (cachestat(2), Linux 6.5). So every way to sync is seen, of any
+// process. If the kernel has written it by itself, which it does after 30 seconds, or when much
+// memory waits to be written, that looks the same.
 //
-// Only files on disks of this machine are followed, and none that are written with O_DIRECT, O_SYNC
-// or O_DSYNC, since these have nothing left to write.
+// What the program could notice. Its file is open a second time. ext4 and XFS begin to write a file
+// that was truncated when it is closed for the first time. So that the program's own close stays
+// the first, ours comes behind it, some milliseconds later, or after a removal of the file. (Only
+// who asks for all files to be closed, or listens to opens, has them closed before.) XFS forgets to
+// do that once it has written a part: then the rest is begun here.
+//
+// Only ext4 and XFS are followed, and no files that are written with O_DIRECT, O_SYNC or O_DSYNC,
+// since these have nothing left to write.
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <tuple>
-#include <vector>
+#include <utility>
 
 #include <sys/types.h>
 
-#include "base/descriptor.hpp"
 #include "config/run_config.hpp"
 #include "stats/run_report.hpp"
 #include "stream/watch/early_trial.hpp"
 #include "stream/watch/proc_files.hpp"
 #include "stream/watch/write_back_thread.hpp"
-#include "stream/watch/write_follower.hpp"
 
 namespace ioweave::stream {
 
 /// The writers of a run. One thread.
 class EarlyWriter {
  public:
-  /// What it asks of whoever knows the run.
+  /// Whoever knows the run.
   class Run {
    public:
     virtual ~Run() = default;
-    /// Returns true if a file may be opened now, and announces that one will be.
-    [[nodiscard]] virtual bool may_open() = 0;
+    /// Returns true if a file that a process has open may be opened now. The file is closed when
+    /// that process ends (forget_process()).
+    [[nodiscard]] virtual bool may_open(pid_t process) = 0;
     /// Returns true if the file is left alone, whatever the settings say.
     [[nodiscard]] virtual bool leaves_alone(dev_t device, ino_t inode) = 0;
+    /// Returns all that a process has written; nothing if that is not known.
+    [[nodiscard]] virtual std::optional<uint64_t> written_bytes(pid_t process) = 0;
+    /// Takes the result of one cycle of a file that was written early.
+    virtual void report(const stats::EarlyWriteReport& cycle) = 0;
   };
 
   /// Both outlive this.
@@ -57,49 +66,55 @@ class EarlyWriter {
   /// A scan of the run's processes: begin_scan(), meet() for each file that is open for writing,
   /// keep() for each process that has not run since the last scan, end_scan().
   void begin_scan();
-  void meet(pid_t process, const OpenFile& file);
+  /// `since_ns`: a moment, by base/clock.hpp's now_ns(), at which it was not open yet.
+  void meet(pid_t process, const OpenFile& file, uint64_t since_ns);
   void keep(pid_t process);
-  /// Forgets the files that were not met.
+  /// Forgets what was not met.
   void end_scan();
   void forget_process(pid_t process);
 
-  /// Looks at the writers whose time has come. Returns true if a file is not open any more.
+  /// Looks at the files whose time has come: for at most a fortieth of the time. Returns true if
+  /// one is not open any more.
   bool look();
   /// Returns when the next look is due; UINT64_MAX: not before the next scan.
   [[nodiscard]] uint64_t next_look_ns() const noexcept;
-  /// Returns the time that the last look took.
-  [[nodiscard]] uint64_t looked_ns() const noexcept { return looked_ns_; }
 
-  [[nodiscard]] size_t writers() const noexcept { return writers_.size(); }
+  /// Returns how many files are followed.
+  [[nodiscard]] size_t files() const noexcept { return files_.size(); }
+  /// Returns true if a file is open here.
   [[nodiscard]] bool has_open() const noexcept;
-  /// Closes all files.
-  void let_go();
-
-  /// Forgets all writers, and returns what was done for each file.
-  [[nodiscard]] std::vector<stats::EarlyWriteReport> finish();
+  /// Closes all files. Waits at most so long for what is under way, and returns !has_open().
+  bool let_go(uint64_t most_ns);
+  /// Forgets all files.
+  void finish();
 
  private:
-  struct Writer;
-  using Key = std::pair<pid_t, int>;
-  using Writers = std::map<Key, Writer>;
-  static constexpr size_t kMostWriters = 256;
+  struct Opener;
+  struct File;
+  using Key = std::pair<dev_t, ino_t>;
+  using Files = std::map<Key, File>;
 
-  [[nodiscard]] bool is_wanted(const Writer& writer) const noexcept;
-  void look_at(const Key& key, Writer& writer, uint64_t now);
-  [[nodiscard]] bool open_own(const Key& key, Writer& writer);
-  [[nodiscard]] bool was_synced(Writer& writer) const;
-  void write_early(Writer& writer, bool stands_still);
-  void end_cycle(Writer& writer, bool is_synced, uint64_t now);
-  Writers::iterator forget(Writers::iterator writer);
+  [[nodiscard]] bool make_room();
+  template <class Predicate>
+  static void drop_openers(File& file, Predicate is_dropped);
+  void look_at(const Key& key, File& file, uint64_t now);
+  [[nodiscard]] bool see(const Key& key, File& file, uint64_t now);
+  void note_news(File& file, uint64_t news, uint64_t now);
+  [[nodiscard]] bool is_wanted(const File& file) const noexcept;
+  [[nodiscard]] bool open_own(const Key& key, File& file);
+  [[nodiscard]] bool was_synced(File& file) const;
+  void write_early(const Key& key, File& file, bool stands_still);
+  void end_cycle(const Key& key, File& file, bool is_synced, uint64_t now);
+  Files::iterator forget(Files::iterator file);
 
   const config::RunConfig& config_;
   Run& run_;
-  Writers writers_;
-  std::map<std::string, EarlyTrial> trials_;  // by folder
-  std::map<pid_t, ProcFile> totals_;
+  const size_t most_files_;
+  Files files_;
+  std::map<std::string, EarlyTrial> trials_;  // by folder, numbers in it replaced
   WriteBackThread thread_;
-  uint64_t looked_ns_ = 0;
-  std::map<std::string, stats::EarlyWriteReport> reports_;  // by path
+  Key in_thread_;  // the file that it writes, or wrote last
+  uint64_t may_look_ns_ = 0;
 };
 
 }  // namespace ioweave::stream

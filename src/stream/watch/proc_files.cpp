@@ -15,11 +15,13 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <dirent.h>
 
 #include "base/file_system_kind.hpp"
+#include "base/page_bytes.hpp"
 
 namespace ioweave::stream {
 namespace {
@@ -48,18 +50,19 @@ struct FileStatus {
   dev_t device = 0;
   ino_t inode = 0;
   uint64_t bytes = 0;
+  uint32_t links = 0;
 };
 
 /// Reads the attributes as they are known here: it does not ask a server, and NFS writes nothing
 /// back for the answer.
 std::optional<FileStatus> status_of(int directory, const char* path) {
   struct statx status {};
-  if (statx(directory, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_SIZE, &status) !=
-      0) {
+  if (statx(directory, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_SIZE | STATX_NLINK,
+            &status) != 0) {
     return std::nullopt;
   }
   return FileStatus{status.stx_mode, makedev(status.stx_dev_major, status.stx_dev_minor),
-                    status.stx_ino, status.stx_size};
+                    status.stx_ino, status.stx_size, status.stx_nlink};
 }
 
 /// Returns the number behind `label` in a text of "label: number" lines.
@@ -352,22 +355,22 @@ std::optional<uint64_t> ProcFile::requests() const {
 }
 
 std::optional<uint64_t> ProcFile::touched_bytes(uint64_t address, uint64_t most_bytes) const {
-  static const auto kPage = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t page = page_bytes();
   constexpr uint64_t kThere = 1ull << 63 | 1ull << 61;  // present, and of a file
   uint64_t entries[512];
   uint64_t touched = 0;
   uint64_t at_once = 1;  // most looks find that nothing has moved
   while (touched < most_bytes) {
-    const uint64_t wanted = std::min(at_once, (most_bytes - touched) / kPage);
+    const uint64_t wanted = std::min(at_once, (most_bytes - touched) / page);
     at_once = std::size(entries);
-    const auto place = static_cast<off_t>((address + touched) / kPage * sizeof entries[0]);
+    const auto place = static_cast<off_t>((address + touched) / page * sizeof entries[0]);
     const ssize_t got = pread(file_.get(), entries, wanted * sizeof entries[0], place);
     if (got <= 0) return touched > 0 ? std::optional(touched) : std::nullopt;
     const uint64_t* const first = entries;
     const uint64_t* const end = first + static_cast<size_t>(got) / sizeof entries[0];
     const uint64_t* const hole =
         std::find_if(first, end, [](uint64_t entry) { return (entry & kThere) != kThere; });
-    touched += static_cast<uint64_t>(hole - first) * kPage;
+    touched += static_cast<uint64_t>(hole - first) * page;
     if (hole != end) break;
   }
   return touched;
@@ -381,16 +384,21 @@ std::string path_of(pid_t process, int fd) {
   return path;
 }
 
-std::optional<uint64_t> bytes_of(pid_t process, int fd) {
+std::optional<unsigned long> file_system_of(pid_t process, int fd) {
   const std::string link = proc_path(process, "fd/") + std::to_string(fd);
-  const std::optional<FileStatus> status = status_of(AT_FDCWD, link.c_str());
-  return status && S_ISREG(status->mode) ? std::optional(status->bytes) : std::nullopt;
+  struct statfs status {};
+  if (statfs(link.c_str(), &status) != 0) return std::nullopt;
+  return static_cast<unsigned long>(status.f_type);
 }
 
-bool is_on_local_disk(pid_t process, int fd) {
-  const std::string link = proc_path(process, "fd/") + std::to_string(fd);
-  const Descriptor found(open(link.c_str(), O_PATH | O_CLOEXEC));
-  return found.is_open() && is_local_file_system(found.get());
+std::optional<NamedBytes> bytes_of(pid_t process, const OpenFile& file) {
+  const std::string link = proc_path(process, "fd/") + std::to_string(file.fd);
+  const std::optional<FileStatus> status = status_of(AT_FDCWD, link.c_str());
+  if (!status || !S_ISREG(status->mode) || status->device != file.device ||
+      status->inode != file.inode) {
+    return std::nullopt;
+  }
+  return NamedBytes{status->bytes, status->links != 0};
 }
 
 int open_again(pid_t process, const OpenFile& file) {

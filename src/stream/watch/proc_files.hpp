@@ -120,12 +120,16 @@ class ProcFile {
 /// Returns the absolute path of what a process has open, as the kernel tells it, or an empty one.
 [[nodiscard]] std::string path_of(pid_t process, int fd);
 
-/// Returns the size of the regular file that it has open; nothing if it has none there any more.
-[[nodiscard]] std::optional<uint64_t> bytes_of(pid_t process, int fd);
+/// Returns the kind of file system of what it has open, as statfs(2) tells it. Opens nothing.
+[[nodiscard]] std::optional<unsigned long> file_system_of(pid_t process, int fd);
 
-/// Returns true if that file lies on a disk that this machine has for itself
-/// (base/file_system_kind.hpp). Opens nothing.
-[[nodiscard]] bool is_on_local_disk(pid_t process, int fd);
+/// The size of an open file.
+struct NamedBytes {
+  uint64_t bytes = 0;
+  bool has_name = false;  ///< false: it will be gone when it is closed
+};
+/// Returns the present size of what a process has open; nothing if it is another file by now.
+[[nodiscard]] std::optional<NamedBytes> bytes_of(pid_t process, const OpenFile& file);
 
 /// Opens what `process` has open as `file.fd`. Returns a descriptor of this process,
 /// close-on-exec; or -errno; or -ESTALE if it is another file by now.

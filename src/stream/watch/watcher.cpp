@@ -47,6 +47,7 @@ constexpr uint64_t kLookShare = 20;           // the same for looks
 constexpr uint64_t kFreeScanNs = 3'000'000;   // of scans beyond that, in all
 constexpr uint64_t kReleasedNs = 20'000'000;  // in which nothing is opened again
 constexpr uint64_t kUnseenListenerNs = 10'000'000'000;  // the same, behind one that is not found
+constexpr uint64_t kMostReleaseNs = 20'000'000;         // to wait for a write that is under way
 constexpr uint64_t kRequestLookNs = 5'000'000;          // while something is open
 constexpr uint64_t kMemoryMeasuredNs = 1'000'000'000;
 constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
@@ -105,13 +106,14 @@ struct Process {
   std::unique_ptr<ProcessSegment> segment;
   ProcFile totals;
   ProcFile runs;
-  std::string last_runs;        ///< `runs` at the last look into the process
-  uint64_t looked_into_ns = 0;  ///< when that look was
-  bool hears_of_opens = false;  ///< what that look found
-  ProcFile pages;               ///< open if the process has files mapped
-  unsigned scans = 0;           ///< scans of this process
-  bool maps = false;            ///< it had files mapped at the last look
-  Descriptor end;               ///< a pidfd: readable when it has ended
+  std::string last_runs;           ///< `runs` at the last look into the process
+  uint64_t looked_into_ns = 0;     ///< when that look was
+  bool hears_of_opens = false;     ///< what that look found
+  ProcFile pages;                  ///< open if the process has files mapped
+  unsigned scans = 0;              ///< scans of this process
+  uint64_t scanned_ns = now_ns();  ///< when the last one was, or when this process was met
+  bool maps = false;               ///< it had files mapped at the last look
+  Descriptor end;                  ///< a pidfd: readable when it has ended
   bool seen = false;
 };
 
@@ -125,7 +127,8 @@ struct Watcher::Shared {
   const std::string run_directory;
   const std::vector<config::Device> devices;
   RunThread thread;
-  Reports reports;  ///< under its lock
+  Reports reports;                                               ///< under its lock
+  std::map<std::string, stats::EarlyWriteReport> written_early;  ///< by path, under its lock
 };
 
 /// The thread's own state.
@@ -177,8 +180,10 @@ class Watcher::Thread final : private EarlyWriter::Run {
   void forget_process(pid_t pid);
   void share_budget();
   bool release_on_request();
-  [[nodiscard]] bool may_open() override;
+  [[nodiscard]] bool may_open(pid_t process) override;
   [[nodiscard]] bool leaves_alone(dev_t device, ino_t inode) override;
+  [[nodiscard]] std::optional<uint64_t> written_bytes(pid_t process) override;
+  void report(const stats::EarlyWriteReport& cycle) override;
   [[nodiscard]] bool sleep_until(uint64_t then_ns);
 
   std::shared_ptr<Shared> shared_;
@@ -218,20 +223,16 @@ void Watcher::Thread::run() {
     looked_ns_ = 0;
     const bool is_behind = look();
     if (writers_.look()) scan_soon(now_ns());
-    looked_ns_ += writers_.looked_ns();
     const uint64_t end = now_ns();
-    uint64_t next = std::min(next_scan_ns_, writers_.next_look_ns());
+    uint64_t next = next_scan_ns_;
     for (const auto& [key, reader] : readers_) {
       if (!reader.refused) next = std::min(next, reader.look_ns);
     }
-    going = sleep_until(is_behind ? end : std::max(next, end + looked_ns_ * kLookShare));
+    next = std::max(next, end + looked_ns_ * kLookShare);
+    going = sleep_until(is_behind ? end : std::min(next, writers_.next_look_ns()));
   }
   while (!readers_.empty()) forget(readers_.begin());
-  {
-    std::vector<stats::EarlyWriteReport> reports = writers_.finish();
-    const auto guard = shared_->thread.lock();
-    shared_->reports.written_early = std::move(reports);
-  }
+  writers_.finish();
   run_state_.has_none_open();
 }
 
@@ -241,7 +242,7 @@ bool Watcher::Thread::release_on_request() {
   const RunState::Request request = run_state_.request();
   if (!request.closes) return false;
   for (auto& [key, reader] : readers_) reader.let_go();
-  writers_.let_go();
+  if (!writers_.let_go(kMostReleaseNs)) return true;  // soon once more
   const uint64_t now = now_ns();
   released_until_ns_ = now + kReleasedNs;
   must_scan_ = must_scan_ || request.listens;
@@ -250,9 +251,13 @@ bool Watcher::Thread::release_on_request() {
   return true;
 }
 
-/// Returns true if a file may be opened. If so, a process that asks from now on waits until it is
-/// closed.
-bool Watcher::Thread::may_open() {
+/// Returns true if a file of a process may be opened. If so, a process that asks from now on waits
+/// until it is closed, and sleep_until() sees when the file's own process ends.
+bool Watcher::Thread::may_open(pid_t pid) {
+  const auto process = processes_.find(pid);
+  if (process != processes_.end() && !process->second.end.is_open()) {
+    process->second.end = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  }
   if (opens_are_heard_ || must_scan_ || now_ns() < released_until_ns_) return false;
   return run_state_.will_open() && !release_on_request();
 }
@@ -260,6 +265,19 @@ bool Watcher::Thread::may_open() {
 bool Watcher::Thread::leaves_alone(dev_t device, ino_t inode) {
   leave_to_mpiio();
   return mpiio_files_.contain(device, inode);
+}
+
+std::optional<uint64_t> Watcher::Thread::written_bytes(pid_t pid) {
+  const auto process = processes_.find(pid);
+  if (process == processes_.end()) return std::nullopt;
+  const std::optional<IoTotals> totals = process->second.totals.totals();
+  return totals ? std::optional(totals->written_bytes) : std::nullopt;
+}
+
+void Watcher::Thread::report(const stats::EarlyWriteReport& cycle) {
+  const auto guard = shared_->thread.lock();
+  shared_->written_early.try_emplace(cycle.path, cycle.path, cycle.device, cycle.inode)
+      .first->second += cycle;
 }
 
 /// Sleeps until then, or until a process ends one of whose files is open here. Returns false once
@@ -299,7 +317,7 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
 
 void Watcher::Thread::scan() {
   const uint64_t begin = now_ns();
-  const size_t files_before = readers_.size() + writers_.writers();
+  const size_t files_before = readers_.size() + writers_.files();
   const size_t processes_before = processes_.size();
   for (auto& [key, reader] : readers_) reader.seen = false;
   writers_.begin_scan();
@@ -323,14 +341,14 @@ void Watcher::Thread::scan() {
   writers_.end_scan();
   if (opens_are_heard_) {  // a listener would also hear of reads and closing
     for (auto& [key, reader] : readers_) reader.let_go();
-    writers_.let_go();
+    (void)writers_.let_go(0);
   }
   leave_to_mpiio();
   std::erase_if(processes_, [](const auto& entry) { return !entry.second.seen; });
   share_budget();
   // A change makes further changes likely.
   const bool is_news =
-      readers_.size() + writers_.writers() != files_before || processes_.size() != processes_before;
+      readers_.size() + writers_.files() != files_before || processes_.size() != processes_before;
   scan_period_ns_ = is_news ? kFirstScanNs : std::min(2 * scan_period_ns_, kMostScanNs);
   const uint64_t end = now_ns();
   if (!is_asked_for) scans_ns_ += end - begin;  // a scan on request does not delay other scans
@@ -383,8 +401,9 @@ void Watcher::Thread::scan_process(pid_t pid, Process& process, bool is_asked_fo
   opens_are_heard_ = opens_are_heard_ || open.hears_of_opens;
   for (const OpenFile& file : open.files) {
     if (file.is_read) meet({pid, file.fd, kPosition}, file);
-    if (file.is_written) writers_.meet(pid, file);
+    if (file.is_written) writers_.meet(pid, file, process.scanned_ns);
   }
+  process.scanned_ns = now_ns();
   scan_mappings(pid, process);
   if (open.files.empty() || !process.segment->refresh()) return;
   for (const uint32_t record : process.segment->placed_records()) {
@@ -524,7 +543,10 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   }
   if (seen) reader.follower.observe(*seen);
   looked_ns_ += now_ns() - now;
-  if (reader.walk && reader.follower.stands_still(now) && !waits_for_storage(std::get<0>(key))) {
+  // Of a file that the program also writes, the program's own close is to be the first one
+  // (early_writer.hpp).
+  if (reader.walk && !reader.file.is_written && reader.follower.stands_still(now) &&
+      !waits_for_storage(std::get<0>(key))) {
     reader.let_go();  // the program may be done, and remove the file or unmount its file system
     reader.look_ns = now + reader.follower.look_again_ns(now);
     return;
@@ -665,7 +687,7 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
     }
     if (budget != nullptr && now_ns() < budget->free_at_ns()) return false;
     // Checked before next(), which counts the range as asked for.
-    if (reader.walk ? release_on_request() : !may_open()) return false;
+    if (reader.walk ? release_on_request() : !may_open(std::get<0>(key))) return false;
     const std::optional<FileRange> range = reader.follower.next();
     is_behind = range && (reader.walk || open_own(key, reader));
     if (!is_behind || !reader.walk) break;
@@ -677,7 +699,8 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
     if (budget != nullptr && answer == Answer::asked) budget->spend(range->bytes, now_ns());
     reader.follower.answered(*range, answer == Answer::cached);
   }
-  if (reader.refused || !reader.follower.wants_more()) reader.let_go();
+  const bool is_done = !reader.follower.wants_more() && !reader.file.is_written;
+  if (reader.refused || is_done) reader.let_go();
   return is_behind && !reader.refused;
 }
 
@@ -726,16 +749,11 @@ bool Watcher::Thread::is_leased(const Reader& reader) const {
 
 bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   const bool is_mapped = std::get<1>(key) == kMapped;
-  if (!may_open()) return false;
+  if (!may_open(std::get<0>(key))) return false;
   reader.refused = leaves_alone(reader.file.device, reader.file.inode) ||
                    forgetful_.contains(reader.file.device) || !policy_allows(key, reader) ||
                    (is_mapped && is_leased(reader));
   if (reader.refused) return false;
-  const auto process = processes_.find(std::get<0>(key));
-  if (process != processes_.end() && !process->second.end.is_open()) {
-    process->second.end =
-        Descriptor(static_cast<int>(syscall(SYS_pidfd_open, std::get<0>(key), 0)));
-  }
   reader.own = Descriptor(is_mapped ? open_again(std::get<0>(key), reader.mapping)
                                     : open_again(std::get<0>(key), reader.file));
   reader.refused = !reader.own.is_open();
@@ -774,6 +792,9 @@ void Watcher::start(pid_t program) {
 
 Watcher::Reports Watcher::stop() {
   const auto guard = shared_->thread.stop();
+  for (auto& [path, report] : shared_->written_early) {
+    shared_->reports.written_early.push_back(std::move(report));
+  }
   return std::move(shared_->reports);
 }
 

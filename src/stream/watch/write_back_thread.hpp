@@ -12,7 +12,8 @@
 
 namespace ioweave::stream {
 
-/// One range at a time. One thread calls it.
+/// One range at a time. One thread calls it. If the command ends, a piece that is under way holds
+/// it up, as a read does.
 class WriteBackThread {
  public:
   WriteBackThread();
@@ -21,13 +22,13 @@ class WriteBackThread {
   WriteBackThread(const WriteBackThread&) = delete;
   WriteBackThread& operator=(const WriteBackThread&) = delete;
 
+  /// Returns true if it holds no file.
   [[nodiscard]] bool is_idle() const noexcept;
   /// Begins to have a range written. Keeps the file open until that is done. Returns false if it is
   /// busy, or if no thread can be made.
   [[nodiscard]] bool write(std::shared_ptr<const Descriptor> file, FileRange range);
-  /// Ends what is under way after its current piece, and waits until it holds no file: at most so
-  /// long.
-  void cancel(uint64_t most_ns);
+  /// Has it end after the present piece, and waits for that at most so long. Returns is_idle().
+  bool cancel(uint64_t most_ns) noexcept;
 
  private:
   struct State;

@@ -17,17 +17,20 @@ uint64_t common_bytes(FileRange a, FileRange b) noexcept {
 
 uint64_t WriteFollower::observe(const WriteSighting& seen) noexcept {
   const WriteSighting last = last_;
+  // A write may have ended after the last look at the position, and before that at the total.
+  const uint64_t written_before = std::exchange(written_before_, last.written_bytes);
   last_ = seen;
   if (!is_seen_) {
     is_seen_ = true;
+    written_before_ = seen.written_bytes;
     // Somebody who has written so much has probably written all of it.
     const uint64_t begin = seen.position <= seen.written_bytes ? 0 : seen.position;
     written_ = {begin, seen.position - begin};
     out_to_ = begin;
-    return 0;
+    return written_.bytes;
   }
   if (seen.position != last.position) {
-    const uint64_t most = seen.written_bytes - std::min(seen.written_bytes, last.written_bytes);
+    const uint64_t most = seen.written_bytes - std::min(seen.written_bytes, written_before);
     const bool was_growing = is_growing_;
     is_growing_ = false;
     if (most == 0) return 0;  // it has read, or only sought
@@ -35,6 +38,7 @@ uint64_t WriteFollower::observe(const WriteSighting& seen) noexcept {
     if (seen.position < from || seen.position - from > most) {
       from = seen.position - std::min(seen.position, most);  // it sought before it wrote
     }
+    if (from == seen.position) return 0;
     const bool is_known = was_growing && from == grown_from_;
     return write({from, seen.position - from}, is_known || from == written_.end());
   }
@@ -63,6 +67,13 @@ uint64_t WriteFollower::write(FileRange range, bool continues) noexcept {
   return range.bytes;
 }
 
+/// A folio has up to 2 MiB where pages have 4 KiB, and up to 2048 pages where they are larger.
+uint64_t WriteFollower::grain_bytes() const noexcept {
+  constexpr uint64_t kPages = 512;
+  constexpr uint64_t kLargePages = 2048;
+  return page_bytes_ * (page_bytes_ == kPageBytes ? kPages : kLargePages);
+}
+
 std::optional<uint64_t> WriteFollower::witness() const noexcept {
   const uint64_t pages = written_.end() / page_bytes_;
   // The page of the place itself may be in the middle of a write.
@@ -71,10 +82,10 @@ std::optional<uint64_t> WriteFollower::witness() const noexcept {
 
 std::optional<FileRange> WriteFollower::next(bool stands_still,
                                              uint64_t most_bytes) const noexcept {
-  const uint64_t grain = kPagesOfGrain * page_bytes_;
+  const uint64_t grain = grain_bytes();
   const uint64_t piece = stands_still ? grain : kGrainsOfPiece * grain;
   uint64_t end = witness().value_or(0) / piece * piece;
-  end = std::min(end, out_to_ + std::min(most_bytes, UINT64_MAX - out_to_));
+  if (end - std::min(end, out_to_) > most_bytes) end = (out_to_ + most_bytes) / grain * grain;
   if (end <= out_to_) return std::nullopt;
   return FileRange{out_to_, end - out_to_};
 }

@@ -30,20 +30,18 @@ struct WriteSighting {
 class WriteFollower {
  public:
   static constexpr uint64_t kPageBytes = 4096;
-  static constexpr uint64_t kPagesOfGrain = 512;  ///< as large folios have
 
   explicit WriteFollower(uint64_t page_bytes = kPageBytes) noexcept : page_bytes_(page_bytes) {}
 
-  /// Returns how many bytes were written since the last look: 0 for the first one.
+  /// Returns how many bytes were written since the last look; by the first one, since the process
+  /// began, if all that is before the position seems to be from it.
   uint64_t observe(const WriteSighting& seen) noexcept;
-
-  /// Returns where the writer is: the end of what it has written in order.
-  [[nodiscard]] uint64_t place() const noexcept { return written_.end(); }
 
   /// Returns the last whole page that was written, as far as is known; nothing if too little was.
   [[nodiscard]] std::optional<uint64_t> witness() const noexcept;
 
-  /// Returns what may be written early now and was not handed out yet, at most `most_bytes`.
+  /// Returns what may be written early now and was not handed out yet, at most `most_bytes` in
+  /// whole grains.
   [[nodiscard]] std::optional<FileRange> next(bool stands_still,
                                               uint64_t most_bytes) const noexcept;
   /// Notes that a range, the last one of next(), was handed out. `bytes`: how much of it was
@@ -57,15 +55,18 @@ class WriteFollower {
  private:
   uint64_t write(FileRange range, bool continues) noexcept;
 
+  [[nodiscard]] uint64_t grain_bytes() const noexcept;
+
   uint64_t page_bytes_;
   bool is_seen_ = false;
   WriteSighting last_;
-  FileRange written_;        // in order, up to the writer's place
-  uint64_t out_to_ = 0;      // everything in written_ before it was handed out
-  FileRange early_;          // handed out in this cycle
-  FileRange former_early_;   // the same, of an earlier way through the file in this cycle
-  uint64_t rewritten_ = 0;   // of that
-  bool is_growing_ = false;  // the file has grown since the position last moved
+  uint64_t written_before_ = 0;  // last_.written_bytes at the look before that
+  FileRange written_;            // in order, up to the writer's place
+  uint64_t out_to_ = 0;          // everything in written_ before it was handed out
+  FileRange early_;              // handed out in this cycle
+  FileRange former_early_;       // the same, of an earlier way through the file in this cycle
+  uint64_t rewritten_ = 0;       // of that
+  bool is_growing_ = false;      // the file has grown since the position last moved
   uint64_t grown_from_ = 0;
 };
 

@@ -8,15 +8,14 @@
 #include <array>
 #include <cstdint>
 
-#include <unistd.h>
-
+#include "base/page_bytes.hpp"
 #include "stream/write/buffer_pool.hpp"
 
 namespace ioweave::stream {
 
 /// What the page cache holds at once, at least: 64 KiB on some kernels.
 [[nodiscard]] inline uint64_t cache_page_bytes() noexcept {
-  static const uint64_t bytes = std::max(kPageBytes, static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+  static const uint64_t bytes = std::max(kPageBytes, page_bytes());
   return bytes;
 }
 
