@@ -101,8 +101,8 @@ std::string judge_writing(const stats::RunReport& report) {
   if (report.config.early_writeback == config::EarlyWriteback::never) {
     return "The program only wrote, and the setting early_writeback is 'never'.";
   }
-  return "The program only wrote. Files are written early when one of 8 MiB or more in the same "
-         "folder has been synced; with --early-writeback always, each from its beginning.";
+  return "The program only wrote. Files are written early once it has synced one of 8 MiB or more "
+         "in the same folder; with --early-writeback always, each from its beginning.";
 }
 
 std::string judge_prefetching(const stats::RunReport& report) {

@@ -39,10 +39,10 @@ size_t most_files() {
   return std::clamp<size_t>(limit.rlim_cur / 8, 8, kMostFiles);
 }
 
-/// Returns the folder of a path, with one sign in place of each number: a program that makes a new
-/// folder for each checkpoint numbers them.
-std::string use_of(const std::string& path) {
-  std::string use;
+/// Returns what files of a program in a folder have in common. Numbers in the folder's name do not
+/// count: a program that makes a new one for each checkpoint numbers them.
+std::string use_of(const std::string& program, const std::string& path) {
+  std::string use = program + '\n';
   for (const char letter : path.substr(0, path.rfind('/') + 1)) {
     const bool is_digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
     if (!is_digit) use += letter;
@@ -323,7 +323,7 @@ bool EarlyWriter::open_own(const Key& key, File& file) {
   file.is_xfs = kind == kXfsMagic;
   file.own = std::move(own);
   if (file.trial == nullptr) {
-    file.trial = &trials_[use_of(file.path)];
+    file.trial = &trials_[use_of(program_of(opener.process), file.path)];
     file.cycle.is_early = is_wanted(file);
   }
   return true;

@@ -6,7 +6,8 @@
 // How it works. The watcher finds the files that the run's processes have open for writing. Of each
 // that gets longer in order (write_follower.hpp) the part behind its writer is written early
 // (write_back_thread.hpp), on a description of the command's own, if that has paid for files of the
-// same use (early_trial.hpp): those of one folder, or of folders whose names differ in numbers.
+// same use (early_trial.hpp): those of one program in one folder, or in folders whose names differ
+// in numbers.
 //
 // Whether the program has had a file written is seen by the last whole page: it was changed, was
 // not written early, and is clean (cachestat(2), Linux 6.5). So every way to sync is seen, of any
@@ -111,7 +112,7 @@ class EarlyWriter {
   Run& run_;
   const size_t most_files_;
   Files files_;
-  std::map<std::string, EarlyTrial> trials_;  // by folder, numbers in it replaced
+  std::map<std::string, EarlyTrial> trials_;  // by use
   WriteBackThread thread_;
   Key in_thread_;  // the file that it writes, or wrote last
   uint64_t may_look_ns_ = 0;

@@ -45,6 +45,14 @@ std::string_view text_of(int fd, char (&buffer)[kTextBytes]) {
   return {buffer, static_cast<size_t>(length)};
 }
 
+/// Returns what a link of /proc points to, or an empty path.
+std::string target_of(const std::string& link) {
+  std::string path(kTextBytes, '\0');
+  const ssize_t length = readlink(link.c_str(), path.data(), path.size());
+  path.resize(static_cast<size_t>(std::max<ssize_t>(0, length)));
+  return path;
+}
+
 struct FileStatus {
   mode_t mode = 0;
   dev_t device = 0;
@@ -377,11 +385,11 @@ std::optional<uint64_t> ProcFile::touched_bytes(uint64_t address, uint64_t most_
 }
 
 std::string path_of(pid_t process, int fd) {
-  std::string path(kTextBytes, '\0');
-  const std::string link = proc_path(process, "fd/") + std::to_string(fd);
-  const ssize_t length = readlink(link.c_str(), path.data(), path.size());
-  path.resize(static_cast<size_t>(std::max<ssize_t>(0, length)));
-  return path;
+  return target_of(proc_path(process, "fd/") + std::to_string(fd));
+}
+
+std::string program_of(pid_t process) {
+  return target_of(proc_path(process, "exe"));
 }
 
 std::optional<unsigned long> file_system_of(pid_t process, int fd) {

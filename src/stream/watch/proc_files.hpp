@@ -120,6 +120,9 @@ class ProcFile {
 /// Returns the absolute path of what a process has open, as the kernel tells it, or an empty one.
 [[nodiscard]] std::string path_of(pid_t process, int fd);
 
+/// Returns that of the program that it runs, likewise.
+[[nodiscard]] std::string program_of(pid_t process);
+
 /// Returns the kind of file system of what it has open, as statfs(2) tells it. Opens nothing.
 [[nodiscard]] std::optional<unsigned long> file_system_of(pid_t process, int fd);
 
