@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness import page_cache, paired_ratios, process, programs, writers
+from harness import packages, page_cache, paired_ratios, process, programs, writers
 from harness.files import random_file
 from harness.paired_ratios import Effort, Pairs
 from harness.places import (
@@ -159,6 +159,8 @@ class Files:
             if suffix == ".h5":
                 python = programs.venv_python()
                 process.run([python, "-c", programs.H5PY_WRITER, path, str(size_mib * MIB)])
+            elif suffix in packages.MAKERS:
+                packages.make_file(path, size_mib * MIB)
             else:
                 random_file(path, size_mib * MIB)
                 with path.open("r+b") as file:
@@ -306,6 +308,8 @@ def _wanted(session: Session) -> tuple[Effort, list[Cell]]:
     quick = session.quick and not (part.programs or part.places or part.caches)
     found = programs.readers_of(session)
     writers.add_to(session, found)
+    if any(word.startswith("real") for word in part.programs):
+        packages.add_to(found)
     for reason in found.missing:
         session.note(f"left out: {reason}")
     known_names = [program.name for program in found.programs]
