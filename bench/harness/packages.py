@@ -1,7 +1,7 @@
 """Programs of Debian packages that read a file: what `ioweave run` does for programs as they are.
 
-They are measured by `bench/run harmless --only real`, as far as they are installed. Their files are made here: random bytes, text, reads of a sequencer, sound, a
-picture, a data base.
+They are measured by `bench/run harmless --only real`, as far as they are installed. Their files are
+made here: random bytes, text, reads of a sequencer, sound, a picture, a data base.
 """
 
 from __future__ import annotations
