@@ -145,7 +145,7 @@ TEST(RunFile, EveryLineIsAnObjectWithAType) {
     EXPECT_EQ(text.compare(at, 9, R"({"type":")"), 0);
     ++lines;
   }
-  EXPECT_EQ(lines, 4u);
+  EXPECT_EQ(lines, 5u);
 }
 
 TEST(RunFile, AnotherSchemaIsRefusedByName) {
@@ -166,7 +166,7 @@ TEST(RunFile, AMissingOrWrongFieldIsNamedWithItsLine) {
   EXPECT_EQ(complaint(altered(R"("opens":1)", R"("opens":-1)")),
             "line 3: file: 'opens' is not a whole number, at least 0");
   EXPECT_EQ(complaint(altered(R"("wall_s":12.5)", R"("wall_s":"x")")),
-            "line 4: summary: 'wall_s' is not a number");
+            "line 5: summary: 'wall_s' is not a number");
   EXPECT_NE(complaint(altered("killed", "nonsense")).find("'end'"), std::string::npos);
 }
 
