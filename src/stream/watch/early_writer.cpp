@@ -28,6 +28,7 @@ constexpr uint64_t kSyncPeriodNs = 40'000'000;   // at one that stands still and
 constexpr uint64_t kIdlePeriodNs = 200'000'000;  // at one that stands still and has synced
 constexpr uint64_t kStillNs = 20'000'000;        // then as much as possible is written
 constexpr uint64_t kIdleNs = 10'000'000'000;     // then it gives way to other files
+constexpr uint64_t kRestNs = 20'000'000;         // that what is under way may take for the rest
 constexpr uint64_t kLookShare = 40;              // of the time, for looks
 constexpr size_t kMostFiles = 1024;
 constexpr unsigned long kXfsMagic = 0x58465342;
@@ -115,7 +116,8 @@ void EarlyWriter::meet(pid_t process, const OpenFile& file, uint64_t since_ns) {
     }
   }
   ProcFile position = ProcFile::of_position(process, file.fd);
-  if (!position.position() || (it == files_.end() && !make_room())) return;
+  const bool is_known = position.position() && run_.written_bytes(process);
+  if (!is_known || (it == files_.end() && !make_room())) return;
   if (it == files_.end()) {
     it = files_.try_emplace(key).first;
     it->second.looked_at_ns = since_ns;
@@ -178,10 +180,15 @@ void EarlyWriter::drop_openers(File& file, Predicate is_dropped) {
 EarlyWriter::Files::iterator EarlyWriter::forget(Files::iterator it) {
   File& file = it->second;
   const bool is_synced = was_synced(file);
-  const bool ends_begun = file.is_xfs && !is_synced && file.cycle.early_bytes != 0;
+  const bool is_begun = !is_synced && file.cycle.early_bytes != 0;
   end_cycle(it->first, file, is_synced, now_ns());
-  if (in_thread_ == it->first) (void)thread_.cancel(0);  // what was removed is not to be written
-  if (ends_begun && file.own != nullptr) (void)thread_.write(file.own, {0, file.bytes});
+  struct stat status {};
+  const bool has_name =
+      file.own != nullptr && fstat(file.own->get(), &status) == 0 && status.st_nlink != 0;
+  if (!has_name && in_thread_ == it->first) (void)thread_.cancel(0);
+  if (has_name && file.is_xfs && is_begun && thread_.cancel(kRestNs)) {
+    (void)thread_.write(file.own, {0, static_cast<uint64_t>(status.st_size)});
+  }
   return files_.erase(it);
 }
 
