@@ -132,7 +132,10 @@ int main(int argc, char** argv) {
     const pid_t other = fork();
     if (other == -1) fail("fork");
     write_one_file(&work, O_APPEND);
-    if (other == 0) return EXIT_SUCCESS;
+    if (other == 0) {
+      free(work.chunk);
+      return EXIT_SUCCESS;
+    }
     int status = 0;
     if (waitpid(other, &status, 0) != other || status != 0) fail("the other process");
   } else {

@@ -279,7 +279,7 @@ bool EarlyWriter::see(const Key& key, File& file, uint64_t now) {
         {position->offset, opener.sees_growth ? status->bytes : 0, *written});
     return false;
   });
-  if (file.openers.empty()) return false;
+  if (!status || file.openers.empty()) return false;
   if (status->bytes < file.bytes) {  // truncated: that is no sync
     end_cycle(key, file, false, now);
     news = 0;
