@@ -20,6 +20,14 @@ from harness.programs import MIB, Catalogue, Program, command
 # ---- Their files
 
 
+def _repeat(path: Path, size: int, block: str) -> None:
+    """Writes a text again and again, until there are so many bytes."""
+    text = block.encode()
+    with path.open("wb") as file:
+        while file.tell() < size:
+            file.write(text)
+
+
 def _make_text(path: Path, size: int) -> None:
     """Lines of numbers and words, as of a measurement."""
     source = random.Random(1)
@@ -27,10 +35,8 @@ def _make_text(path: Path, size: int) -> None:
         f"{number},{source.random():.6f},{source.choice(('red', 'green', 'blue'))},"
         f"{source.getrandbits(64):x}\n"
         for number in range(20_000)
-    ).encode()
-    with path.open("wb") as file:
-        while file.tell() < size:
-            file.write(block)
+    )
+    _repeat(path, size, block)
 
 
 def _make_json_lines(path: Path, size: int) -> None:
@@ -38,10 +44,8 @@ def _make_json_lines(path: Path, size: int) -> None:
     block = "".join(
         f'{{"number": {number}, "value": {source.random():.6f}, "name": "{number * 7919:x}"}}\n'
         for number in range(20_000)
-    ).encode()
-    with path.open("wb") as file:
-        while file.tell() < size:
-            file.write(block)
+    )
+    _repeat(path, size, block)
 
 
 def _make_reads(path: Path, size: int) -> None:
@@ -50,10 +54,8 @@ def _make_reads(path: Path, size: int) -> None:
     block = "".join(
         f"@read{number}\n{''.join(source.choices('ACGT', k=150))}\n+\n{'I' * 150}\n"
         for number in range(2_000)
-    ).encode()
-    with path.open("wb") as file:
-        while file.tell() < size:
-            file.write(block)
+    )
+    _repeat(path, size, block)
 
 
 def _make_sound(path: Path, size: int) -> None:

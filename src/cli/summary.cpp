@@ -70,7 +70,7 @@ void add_wall(std::string& text, const stats::RunReport& report) {
 
 /// Names what was done.
 std::string help_name(const stats::RunTotals& totals) {
-  if (totals.early_cycles == 0) return "prefetching";
+  if (totals.early.cycles == 0) return "prefetching";
   return totals.prefetch_operations == 0 ? "early writeback" : "prefetching and early writeback";
 }
 
@@ -87,7 +87,7 @@ void add_hidden(std::string& text, const stats::RunReport& report) {
   }
   const std::string help = help_name(totals);
   if (!totals.hidden_is_known) {
-    const std::string moved = totals.early_cycles == 0          ? "read"
+    const std::string moved = totals.early.cycles == 0          ? "read"
                               : totals.prefetch_operations == 0 ? "written"
                                                                 : "read and written";
     line(text, "hidden", "not known",
@@ -125,10 +125,10 @@ void add_prefetch(std::string& text, const stats::RunTotals& totals) {
 }
 
 void add_early_writeback(std::string& text, const stats::RunTotals& totals) {
-  if (totals.early_bytes == 0) return;
+  if (totals.early.bytes == 0) return;
   const double lost =
-      static_cast<double>(totals.early_lost_bytes) / static_cast<double>(totals.early_bytes);
-  line(text, "early", bytes_text(totals.early_bytes),
+      static_cast<double>(totals.early.lost_bytes) / static_cast<double>(totals.early.bytes);
+  line(text, "early", bytes_text(totals.early.bytes),
        "written before the program asked for it" +
            (lost > 0 ? "; " + percent_text(lost) + " for nothing: not synced, or written again"
                      : ""));

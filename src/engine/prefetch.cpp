@@ -39,6 +39,13 @@ struct Cachestat {
   uint64_t recently_evicted;
 };
 
+std::optional<Cachestat> ask_cache(int fd, uint64_t offset, uint64_t bytes) noexcept {
+  const CachestatRange range{offset, bytes};
+  Cachestat answer{};
+  if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) != 0) return std::nullopt;
+  return answer;
+}
+
 struct Piece {
   int64_t begin;
   int64_t end;
@@ -201,20 +208,18 @@ uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
 }
 
 std::optional<bool> is_known_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {
-  const CachestatRange range{offset, bytes};
-  Cachestat answer{};
-  if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) != 0) return std::nullopt;
+  const std::optional<Cachestat> answer = ask_cache(fd, offset, bytes);
+  if (!answer) return std::nullopt;
   const uint64_t first = offset / page_bytes();
   const uint64_t last = (offset + bytes - 1) / page_bytes();
-  return answer.cached >= last - first + 1;
+  return answer->cached >= last - first + 1;
 }
 
 std::optional<uint64_t> unwritten_bytes(int fd, uint64_t offset, uint64_t bytes) noexcept {
-  const CachestatRange range{offset, bytes};
-  Cachestat answer{};
-  if (raw_syscall(kCachestatCall, fd, &range, &answer, 0) != 0) return std::nullopt;
+  const std::optional<Cachestat> answer = ask_cache(fd, offset, bytes);
+  if (!answer) return std::nullopt;
   // A page that is changed again while it is being written counts twice.
-  return std::min((answer.dirty + answer.writeback) * page_bytes(), bytes);
+  return std::min((answer->dirty + answer->writeback) * page_bytes(), bytes);
 }
 
 bool is_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {

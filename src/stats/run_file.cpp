@@ -126,6 +126,10 @@ Json process_json(const ProcessReport& process) {
   return object;
 }
 
+Json early_json(const EarlyWrites& early) {
+  return {{"cycles", early.cycles}, {"bytes", early.bytes}, {"lost_bytes", early.lost_bytes}};
+}
+
 Json file_json(const FileReport& file) {
   Json object = {{"type", "file"},
                  {"path", file.path},
@@ -142,10 +146,7 @@ Json file_json(const FileReport& file) {
                   {{"bytes", file.prefetched_bytes},
                    {"used_bytes", file.prefetched_used_bytes},
                    {"hidden_s", file.hidden_seconds}}},
-                 {"early_writeback",
-                  {{"cycles", file.early_cycles},
-                   {"bytes", file.early_bytes},
-                   {"lost_bytes", file.early_lost_bytes}}}};
+                 {"early_writeback", early_json(file.early)}};
   if (!file.series.empty()) object["series"] = series_json(file.series);
   return object;
 }
@@ -193,10 +194,7 @@ Json summary_json(const RunReport& report) {
                    {"bytes", totals.prefetched_bytes},
                    {"used_bytes", totals.prefetched_used_bytes},
                    {"trial_s", totals.trial_seconds}}},
-                 {"early_writeback",
-                  {{"cycles", totals.early_cycles},
-                   {"bytes", totals.early_bytes},
-                   {"lost_bytes", totals.early_lost_bytes}}},
+                 {"early_writeback", early_json(totals.early)},
                  {"files", totals.files},
                  {"processes", totals.processes},
                  {"images", totals.images},

@@ -255,13 +255,10 @@ ProcessReport read_process(const Fields& fields) {
 }
 
 /// Reads what was written early, of a file or of the run. Older run files say nothing of it.
-template <class Report>
-void read_early(const Fields& fields, Report& report) {
-  if (!fields.has("early_writeback")) return;
+EarlyWrites read_early(const Fields& fields) {
+  if (!fields.has("early_writeback")) return {};
   const Fields early = fields.object("early_writeback");
-  report.early_cycles = early.count("cycles");
-  report.early_bytes = early.count("bytes");
-  report.early_lost_bytes = early.count("lost_bytes");
+  return {early.count("cycles"), early.count("bytes"), early.count("lost_bytes")};
 }
 
 FileReport read_file(const Fields& fields) {
@@ -279,7 +276,7 @@ FileReport read_file(const Fields& fields) {
   file.prefetched_bytes = prefetch.count("bytes");
   file.prefetched_used_bytes = prefetch.count("used_bytes");
   if (prefetch.has("hidden_s")) file.hidden_seconds = prefetch.number("hidden_s");
-  read_early(fields, file);
+  file.early = read_early(fields);
   file.series = read_series(fields);
   return file;
 }
@@ -343,7 +340,7 @@ void read_summary(const Fields& fields, RunReport& report) {
   totals.prefetched_bytes = prefetch.count("bytes");
   totals.prefetched_used_bytes = prefetch.count("used_bytes");
   if (prefetch.has("trial_s")) totals.trial_seconds = prefetch.seconds("trial_s");
-  read_early(fields, totals);
+  totals.early = read_early(fields);
   totals.files = fields.count("files");
   totals.processes = fields.count("processes");
   totals.images = fields.count("images");

@@ -29,12 +29,10 @@ double FileReport::exposed_seconds() const noexcept {
   return sum;
 }
 
-EarlyWriteReport& EarlyWriteReport::operator+=(const EarlyWriteReport& other) noexcept {
+EarlyWrites& EarlyWrites::operator+=(const EarlyWrites& other) noexcept {
   cycles += other.cycles;
   bytes += other.bytes;
   lost_bytes += other.lost_bytes;
-  saved_seconds += other.saved_seconds;
-  is_compared = is_compared || other.is_compared;
   return *this;
 }
 
@@ -69,9 +67,7 @@ void RunGatherer::add(EarlyWriteReport early) {
   file.device = early.device;
   file.inode = early.inode;
   file.processes = 0;
-  file.early_cycles = early.cycles;
-  file.early_bytes = early.bytes;
-  file.early_lost_bytes = early.lost_bytes;
+  file.early = early.writes;
   file.hidden_seconds = early.saved_seconds;
   merge(std::move(file));
 }
@@ -105,16 +101,14 @@ void RunGatherer::merge(FileReport file) {
   for (size_t i = 0; i < kCallClasses; ++i) sum.call[i] += file.call[i];
   sum.prefetched_bytes += file.prefetched_bytes;
   sum.prefetched_used_bytes += file.prefetched_used_bytes;
-  sum.early_cycles += file.early_cycles;
-  sum.early_bytes += file.early_bytes;
-  sum.early_lost_bytes += file.early_lost_bytes;
+  sum.early += file.early;
   sum.hidden_seconds += file.hidden_seconds;
   for (Series& series : file.series) {
     if (sum.series.size() == FileReport::kMostSeries) break;
     sum.series.push_back(std::move(series));
   }
   // Files that the interposer leaves alone may have been prefetched or written early, too.
-  if (sum.prefetched_used_bytes != 0 || sum.early_bytes != 0) sum.degrade = Degrade::none;
+  if (sum.prefetched_used_bytes != 0 || sum.early.bytes != 0) sum.degrade = Degrade::none;
 }
 
 namespace {
@@ -136,9 +130,7 @@ RunTotals sum_up(const std::vector<ProcessReport>& processes,
     totals.hidden_seconds += file.hidden_seconds;
     totals.prefetched_bytes += file.prefetched_bytes;
     totals.prefetched_used_bytes += file.prefetched_used_bytes;
-    totals.early_cycles += file.early_cycles;
-    totals.early_bytes += file.early_bytes;
-    totals.early_lost_bytes += file.early_lost_bytes;
+    totals.early += file.early;
   }
   totals.io_seconds = std::max(0.0, totals.exposed_seconds + totals.hidden_seconds);
   totals.images = processes.size();
@@ -180,7 +172,7 @@ void RunGatherer::finish(RunReport& report) && {
   }
   if (report.engine.empty() && report.totals.was_helped()) {
     report.engine = prefetch_operations_ == 0         ? "early writeback"
-                    : report.totals.early_cycles == 0 ? "page-cache prefetch"
+                    : report.totals.early.cycles == 0 ? "page-cache prefetch"
                                                       : "page-cache prefetch, early writeback";
   }
   report.processes = std::move(processes_);

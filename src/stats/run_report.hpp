@@ -65,6 +65,15 @@ struct Series {
 };
 inline constexpr std::array<std::string_view, 2> kSeriesSourceNames{"calls", "positions"};
 
+/// What the command had written early.
+struct EarlyWrites {
+  uint64_t cycles = 0;  ///< between two moments at which a file was synced
+  uint64_t bytes = 0;
+  uint64_t lost_bytes = 0;  ///< of these, not synced afterwards, or written again before
+
+  EarlyWrites& operator+=(const EarlyWrites& other) noexcept;
+};
+
 /// One path, in one process or over all processes.
 struct FileReport {
   std::string path;  ///< empty: all files beyond the capacity of a process
@@ -78,9 +87,7 @@ struct FileReport {
   CallTable call;
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
-  uint64_t early_cycles = 0;
-  uint64_t early_bytes = 0;
-  uint64_t early_lost_bytes = 0;
+  EarlyWrites early;
   double hidden_seconds = 0;   ///< below 0: prefetching and early writing of this file cost time
   std::vector<Series> series;  ///< one for each process image, up to kMostSeries
 
@@ -127,19 +134,14 @@ struct PrefetchReport {
   double trial_seconds = 0;  ///< what this comparison cost
 };
 
-/// What the command had written early of a file.
+/// What the command had written early of a file, in one cycle or in several.
 struct EarlyWriteReport {
   std::string path;
   uint64_t device = 0;
   uint64_t inode = 0;
-  uint64_t cycles = 0;  ///< between two moments at which the file was synced
-  uint64_t bytes = 0;
-  uint64_t lost_bytes = 0;  ///< of these, not synced afterwards, or written again before
+  EarlyWrites writes;
   double saved_seconds = 0;
   bool is_compared = false;  ///< whether there were cycles without it to compare with
-
-  /// Adds what was done of the same file.
-  EarlyWriteReport& operator+=(const EarlyWriteReport& other) noexcept;
 };
 
 /// What libioweave_mpiio_*.so did in the ranks of a run: sums over those that reached MPI_Finalize.
@@ -226,13 +228,11 @@ struct RunTotals {
   double engine_cost_seconds = 0;  ///< below 0: the engine was faster
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
-  uint64_t early_cycles = 0;
-  uint64_t early_bytes = 0;
-  uint64_t early_lost_bytes = 0;
+  EarlyWrites early;
 
   /// Returns true if something was done to save time.
   [[nodiscard]] bool was_helped() const noexcept {
-    return prefetch_operations > 0 || early_cycles > 0;
+    return prefetch_operations > 0 || early.cycles > 0;
   }
   /// Returns the part of the I/O time that was hidden, at most 1; below 0: it cost time.
   [[nodiscard]] double hidden_share() const noexcept {

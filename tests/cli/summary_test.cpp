@@ -287,7 +287,7 @@ TEST(Remarks, WhoOnlyWritesIsToldWhatHelps) {
   EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("--early-writeback always")));
   report.config.early_writeback = config::EarlyWriteback::never;
   EXPECT_THAT(remarks_on(report, followed()), ElementsAre(HasSubstr("'never'")));
-  report.totals.early_bytes = 1;
+  report.totals.early.bytes = 1;
   EXPECT_THAT(remarks_on(report, followed()), IsEmpty());
 }
 

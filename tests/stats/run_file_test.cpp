@@ -59,7 +59,7 @@ RunReport sample() {
   RunGatherer gatherer;
   gatherer.add(process, {file});
   gatherer.add(PrefetchReport{"/data/in", 65024, 1ull << 63, 3, 100, 0, -1, true});
-  gatherer.add(EarlyWriteReport{"/data/out", 65024, 7, 2, 70, 7, 0, false});
+  gatherer.add(EarlyWriteReport{"/data/out", 65024, 7, {2, 70, 7}, 0, false});
   std::move(gatherer).finish(report);
   report.remarks = {"A remark."};
   report.mpiio.ranks = 2;
@@ -96,8 +96,8 @@ TEST(RunFile, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(after.files.at(0).inode, 1ull << 63);
   EXPECT_EQ(after.processes.at(0).end, ProcessReport::End::killed);
   EXPECT_DOUBLE_EQ(after.totals.hidden_seconds, -1);
-  EXPECT_EQ(after.totals.early_bytes, 70u);
-  EXPECT_EQ(after.files.at(1).early_lost_bytes, 7u);
+  EXPECT_EQ(after.totals.early.bytes, 70u);
+  EXPECT_EQ(after.files.at(1).early.lost_bytes, 7u);
   EXPECT_EQ(after.config.early_writeback, config::EarlyWriteback::always);
   EXPECT_EQ(after.outcome.signal, 9);
   EXPECT_EQ(after.mpiio.hit_reads, 7u);

@@ -74,22 +74,22 @@ TEST(RunReport, HiddenIsAlsoWhatEarlyWritingSaved) {
   RunGatherer gatherer;
   gatherer.add({}, {read_file("/in", 100, 2)});
   gatherer.add(prefetch_of("/in", 1, true));
-  gatherer.add(EarlyWriteReport{"/out", 1, 2, 3, 100, 10, 0.5, true});
-  gatherer.add(EarlyWriteReport{"/out", 1, 2, 1, 50, 0, 0.25, true});
+  gatherer.add(EarlyWriteReport{"/out", 1, 2, {3, 100, 10}, 0.5, true});
+  gatherer.add(EarlyWriteReport{"/out", 1, 2, {1, 50, 0}, 0.25, true});
   const RunReport report = finished(std::move(gatherer));
   EXPECT_DOUBLE_EQ(report.totals.hidden_seconds, 1.75);
-  EXPECT_EQ(report.totals.early_cycles, 4u);
-  EXPECT_EQ(report.totals.early_bytes, 150u);
-  EXPECT_EQ(report.totals.early_lost_bytes, 10u);
+  EXPECT_EQ(report.totals.early.cycles, 4u);
+  EXPECT_EQ(report.totals.early.bytes, 150u);
+  EXPECT_EQ(report.totals.early.lost_bytes, 10u);
   EXPECT_TRUE(report.totals.hidden_is_known);
   EXPECT_EQ(report.engine, "page-cache prefetch, early writeback");
   ASSERT_EQ(report.files.size(), 2u);
-  EXPECT_EQ(report.files[1].early_bytes, 150u);
+  EXPECT_EQ(report.files[1].early.bytes, 150u);
 }
 
 TEST(RunReport, EarlyWritingWithoutAComparisonIsNotKnown) {
   RunGatherer gatherer;
-  gatherer.add(EarlyWriteReport{"/out", 1, 2, 1, 100, 0, 0, false});
+  gatherer.add(EarlyWriteReport{"/out", 1, 2, {1, 100, 0}, 0, false});
   const RunReport report = finished(std::move(gatherer));
   EXPECT_FALSE(report.totals.hidden_is_known);
   EXPECT_EQ(report.engine, "early writeback");

@@ -52,7 +52,7 @@ class EarlyWriterTest : public ::testing::Test, public EarlyWriter::Run {
     const std::optional<IoTotals> totals = ProcFile::of_totals(process).totals();
     return totals ? std::optional(totals->written_bytes) : std::nullopt;
   }
-  void report(const stats::EarlyWriteReport& cycle) override { reports.push_back(cycle); }
+  void report(stats::EarlyWriteReport cycle) override { reports.push_back(std::move(cycle)); }
 
   [[nodiscard]] std::string path(const std::string& name) const { return directory.file(name); }
 
@@ -93,6 +93,14 @@ class EarlyWriterTest : public ::testing::Test, public EarlyWriter::Run {
       if (writer->next_look_ns() == UINT64_MAX) break;
       looks += std::exchange(next, writer->next_look_ns()) != writer->next_look_ns() ? 1 : 0;
       usleep(1000);
+    }
+  }
+
+  /// Lets a child make its next steps, and watches it after each.
+  void go_on(Child& child, size_t steps) {
+    for (size_t i = 0; i < steps; ++i) {
+      child.go();
+      watch(child);
     }
   }
 
@@ -155,10 +163,10 @@ TEST_F(EarlyWriterTest, BehindASyncTheNextFileIsWrittenEarly) {
   EXPECT_EQ(reports[0].path, path("file1"));
   EXPECT_EQ(reports[1].path, path("file2"));
   for (const stats::EarlyWriteReport& report : reports) {
-    EXPECT_EQ(report.cycles, 1u);
-    EXPECT_GE(report.bytes, 16 * kMiB);
-    EXPECT_LE(report.bytes, 24 * kMiB);
-    EXPECT_EQ(report.lost_bytes, 0u);
+    EXPECT_EQ(report.writes.cycles, 1u);
+    EXPECT_GE(report.writes.bytes, 16 * kMiB);
+    EXPECT_LE(report.writes.bytes, 24 * kMiB);
+    EXPECT_EQ(report.writes.lost_bytes, 0u);
     EXPECT_TRUE(report.is_compared);
   }
   EXPECT_EQ(count_open(), 0u);
@@ -173,8 +181,8 @@ TEST_F(EarlyWriterTest, WhatIsNotSyncedAfterwardsIsLost) {
   uint64_t bytes = 0;
   uint64_t lost = 0;
   for (const stats::EarlyWriteReport& report : reports) {
-    bytes += report.bytes;
-    lost += report.lost_bytes;
+    bytes += report.writes.bytes;
+    lost += report.writes.lost_bytes;
   }
   EXPECT_GT(bytes, 0u);
   EXPECT_EQ(lost, bytes);
@@ -185,7 +193,7 @@ TEST_F(EarlyWriterTest, AlwaysIsFromTheFirstFileOn) {
   config.early_writeback = config::EarlyWriteback::always;
   write_files({false});
   ASSERT_EQ(reports.size(), 1u);
-  EXPECT_GE(reports[0].bytes, 16 * kMiB);
+  EXPECT_GE(reports[0].writes.bytes, 16 * kMiB);
   EXPECT_FALSE(reports[0].is_compared);
 }
 
@@ -270,10 +278,7 @@ TEST_F(EarlyWriterTest, AFileIsNotClosedBeforeTheProgramClosesIt) {
     ASSERT_EQ(write(old.get(), "old", 3), 3);
   }
   Child child(file_steps("file", false));
-  for (int i = 0; i < 3; ++i) {
-    child.go();
-    watch(child);
-  }
+  go_on(child, 3);
   for (int i = 0; i < 9; ++i) watch(child);
   EXPECT_EQ(count_open(), 1u);
   const Descriptor file(open(path("file").c_str(), O_RDONLY | O_CLOEXEC));
@@ -285,10 +290,7 @@ TEST_F(EarlyWriterTest, AProgramMayComputeBeforeItSyncs) {
   const auto more = file_steps("file1", true);
   steps.insert(steps.end(), more.begin(), more.end());
   Child child(steps);
-  for (int i = 0; i < 3; ++i) {
-    child.go();
-    watch(child);
-  }
+  go_on(child, 3);
   for (int i = 0; i < 9; ++i) watch(child);
   child.go();  // sync
   child.go();  // close
@@ -308,14 +310,11 @@ TEST_F(EarlyWriterTest, AHeaderMayBeWrittenLast) {
     steps.insert(steps.end(), more.begin(), more.end());
   }
   Child child(steps);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    child.go();
-    watch(child);
-  }
+  go_on(child, steps.size());
   writer->finish();
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0].path, path("file1"));
-  EXPECT_EQ(reports[0].lost_bytes, 0u);
+  EXPECT_EQ(reports[0].writes.lost_bytes, 0u);
 }
 
 /// A hole is as clean as what was synced.
@@ -328,10 +327,7 @@ TEST_F(EarlyWriterTest, AFileThatIsMadeLongerIsNotTakenForASync) {
     steps.insert(steps.end(), more.begin(), more.end());
   }
   Child child(steps);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    child.go();
-    watch(child);
-  }
+  go_on(child, steps.size());
   writer->finish();
   EXPECT_TRUE(reports.empty());
 }
@@ -344,10 +340,7 @@ TEST_F(EarlyWriterTest, AFileThatIsTruncatedIsNotTakenForASync) {
     steps.push_back(begins_again);
   }
   Child child(steps);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    child.go();
-    watch(child);
-  }
+  go_on(child, steps.size());
   EXPECT_EQ(count_open(), 1u);  // it is still open there
   writer->finish();
   EXPECT_TRUE(reports.empty());
@@ -361,13 +354,10 @@ TEST_F(EarlyWriterTest, TwoDescriptorsOfAProcessAreOneWriter) {
   steps.insert(steps.end(), more.begin(), more.end());
   Child child(steps);
   write_file(child, true);
-  for (size_t i = 0; i < more.size(); ++i) {
-    child.go();
-    watch(child);
-  }
+  go_on(child, more.size());
   writer->finish();
   ASSERT_EQ(reports.size(), 1u);
-  EXPECT_LE(reports[0].bytes, 24 * kMiB);
+  EXPECT_LE(reports[0].writes.bytes, 24 * kMiB);
 }
 
 TEST_F(EarlyWriterTest, FoldersThatAreNumberedHaveOneUse) {
@@ -390,26 +380,20 @@ TEST_F(EarlyWriterTest, WhatIsRemovedIsNotWrittenAnyMore) {
   std::vector<Child::Step> steps = file_steps("file", false);
   steps.insert(steps.end() - 1, writes(40 * kMiB));
   Child child(steps);
-  for (int i = 0; i < 3; ++i) {
-    child.go();
-    watch(child);
-  }
+  go_on(child, 3);
   ASSERT_EQ(unlink(path("file").c_str()), 0);
   child.go();  // 40 MiB more
   watch(child);
   writer->finish();
   ASSERT_EQ(reports.size(), 1u);
-  EXPECT_LE(reports[0].bytes, 24 * kMiB);
-  EXPECT_EQ(reports[0].lost_bytes, reports[0].bytes);
+  EXPECT_LE(reports[0].writes.bytes, 24 * kMiB);
+  EXPECT_EQ(reports[0].writes.lost_bytes, reports[0].writes.bytes);
 }
 
 TEST_F(EarlyWriterTest, AProcessThatEndsIsForgotten) {
   config.early_writeback = config::EarlyWriteback::always;
   Child child(file_steps("file", true));
-  for (int i = 0; i < 3; ++i) {
-    child.go();
-    watch(child);
-  }
+  go_on(child, 3);
   EXPECT_TRUE(writer->has_open());
   child.end();
   writer->forget_process(child.pid());

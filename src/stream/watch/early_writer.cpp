@@ -84,8 +84,8 @@ struct EarlyWriter::File {
   EarlyTrial* trial = nullptr;  ///< of its use; null: too little was written yet
   EarlyTrial::Cycle cycle;      ///< the present one
   uint64_t cycle_begin_ns = 0;
-  uint64_t looked_at_ns =
-      0;                  ///< when the last look was; before the first, when it was not open yet
+  /// When the last look was; before the first one, a moment at which it was not open yet.
+  uint64_t looked_at_ns = 0;
   uint64_t moved_ns = 0;  ///< when it was last written to
   uint64_t look_ns = 0;
   bool is_refused = false;  ///< it cannot, or must not, be helped
@@ -393,8 +393,12 @@ void EarlyWriter::end_cycle(const Key& key, File& file, bool is_synced, uint64_t
   file.trial->note_end(cycle);
   if (cycle.early_bytes == 0) return;
   const std::optional<double> saved = file.trial->saved_seconds(cycle);
-  run_.report({file.path, key.first, key.second, 1, cycle.early_bytes,
-               file.trial->lost_bytes() - lost_before, saved.value_or(0), saved.has_value()});
+  run_.report({file.path,
+               key.first,
+               key.second,
+               {1, cycle.early_bytes, file.trial->lost_bytes() - lost_before},
+               saved.value_or(0),
+               saved.has_value()});
 }
 
 }  // namespace ioweave::stream

@@ -55,7 +55,7 @@ class EarlyWriter {
     /// Returns all that a process has written; nothing if that is not known.
     [[nodiscard]] virtual std::optional<uint64_t> written_bytes(pid_t process) = 0;
     /// Takes the result of one cycle of a file that was written early.
-    virtual void report(const stats::EarlyWriteReport& cycle) = 0;
+    virtual void report(stats::EarlyWriteReport cycle) = 0;
   };
 
   /// Both outlive this.

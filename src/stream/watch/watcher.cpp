@@ -127,8 +127,7 @@ struct Watcher::Shared {
   const std::string run_directory;
   const std::vector<config::Device> devices;
   RunThread thread;
-  Reports reports;                                               ///< under its lock
-  std::map<std::string, stats::EarlyWriteReport> written_early;  ///< by path, under its lock
+  Reports reports;  ///< under its lock
 };
 
 /// The thread's own state.
@@ -180,10 +179,11 @@ class Watcher::Thread final : private EarlyWriter::Run {
   void forget_process(pid_t pid);
   void share_budget();
   bool release_on_request();
+  [[nodiscard]] bool may_open();
   [[nodiscard]] bool may_open(pid_t process) override;
   [[nodiscard]] bool leaves_alone(dev_t device, ino_t inode) override;
   [[nodiscard]] std::optional<uint64_t> written_bytes(pid_t process) override;
-  void report(const stats::EarlyWriteReport& cycle) override;
+  void report(stats::EarlyWriteReport cycle) override;
   [[nodiscard]] bool sleep_until(uint64_t then_ns);
 
   std::shared_ptr<Shared> shared_;
@@ -251,15 +251,21 @@ bool Watcher::Thread::release_on_request() {
   return true;
 }
 
-/// Returns true if a file of a process may be opened. If so, a process that asks from now on waits
-/// until it is closed, and sleep_until() sees when the file's own process ends.
+/// Returns true if a file may be opened. If so, a process that asks from now on waits until it is
+/// closed.
+bool Watcher::Thread::may_open() {
+  if (opens_are_heard_ || must_scan_ || now_ns() < released_until_ns_) return false;
+  return run_state_.will_open() && !release_on_request();
+}
+
+/// The same of a file of a process. If so, sleep_until() sees when that process ends.
 bool Watcher::Thread::may_open(pid_t pid) {
+  if (!may_open()) return false;
   const auto process = processes_.find(pid);
   if (process != processes_.end() && !process->second.end.is_open()) {
     process->second.end = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   }
-  if (opens_are_heard_ || must_scan_ || now_ns() < released_until_ns_) return false;
-  return run_state_.will_open() && !release_on_request();
+  return true;
 }
 
 bool Watcher::Thread::leaves_alone(dev_t device, ino_t inode) {
@@ -274,10 +280,9 @@ std::optional<uint64_t> Watcher::Thread::written_bytes(pid_t pid) {
   return totals ? std::optional(totals->written_bytes) : std::nullopt;
 }
 
-void Watcher::Thread::report(const stats::EarlyWriteReport& cycle) {
+void Watcher::Thread::report(stats::EarlyWriteReport cycle) {
   const auto guard = shared_->thread.lock();
-  shared_->written_early.try_emplace(cycle.path, cycle.path, cycle.device, cycle.inode)
-      .first->second += cycle;
+  shared_->reports.written_early.push_back(std::move(cycle));
 }
 
 /// Sleeps until then, or until a process ends one of whose files is open here. Returns false once
@@ -425,10 +430,11 @@ void Watcher::Thread::scan_mappings(pid_t pid, Process& process) {
   process.pages = mappings.empty() ? ProcFile() : ProcFile::of_pages(pid);
   for (const Mapping& mapping : mappings) {
     const Key key{pid, kMapped, static_cast<int64_t>(mapping.address)};
-    const OpenFile file{
-        kMapped,       mapping.device,
-        mapping.inode, std::min(mapping.file_bytes, mapping.file_offset + mapping.bytes),
-        true,          false};
+    const OpenFile file{.fd = kMapped,
+                        .device = mapping.device,
+                        .inode = mapping.inode,
+                        .bytes = std::min(mapping.file_bytes, mapping.file_offset + mapping.bytes),
+                        .is_read = true};
     Reader* const reader = meet(key, file);
     if (reader == nullptr) continue;
     const bool is_same = reader->mapping.file_offset == mapping.file_offset &&
@@ -687,7 +693,7 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
     }
     if (budget != nullptr && now_ns() < budget->free_at_ns()) return false;
     // Checked before next(), which counts the range as asked for.
-    if (reader.walk ? release_on_request() : !may_open(std::get<0>(key))) return false;
+    if (reader.walk ? release_on_request() : !may_open()) return false;
     const std::optional<FileRange> range = reader.follower.next();
     is_behind = range && (reader.walk || open_own(key, reader));
     if (!is_behind || !reader.walk) break;
@@ -792,9 +798,6 @@ void Watcher::start(pid_t program) {
 
 Watcher::Reports Watcher::stop() {
   const auto guard = shared_->thread.stop();
-  for (auto& [path, report] : shared_->written_early) {
-    shared_->reports.written_early.push_back(std::move(report));
-  }
   return std::move(shared_->reports);
 }
 

@@ -3,7 +3,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from harness import programs
+from harness import packages, programs
 from harness.benchmarks import harmless
 from harness.benchmarks.harmless import SPOTS, Cell, cells_of, rows_of, summary_rows
 from harness.build import PROGRAMS, Build
@@ -33,7 +33,10 @@ class SelectedTest(unittest.TestCase):
         self.assertEqual(selected(names, ["reader"]), names)
 
     def test_examples_in_its_documentation_hold(self) -> None:
-        self.assertEqual(doctest.testmod(programs).failed, 0)
+        for module in (programs, packages):
+            results = doctest.testmod(module)
+            self.assertGreater(results.attempted, 0)
+            self.assertEqual(results.failed, 0)
 
 
 class CellsTest(unittest.TestCase):
@@ -44,6 +47,16 @@ class CellsTest(unittest.TestCase):
     def test_only_some_programs_are_measured_half_in_the_cache(self) -> None:
         cells = cells_of([READER, HASH], (), ("raw",), ("half",))
         self.assertEqual([cell.program.name for cell in cells], ["reader-1m"])
+
+    def test_programs_that_write_have_places_and_a_cache_of_their_own(self) -> None:
+        writer = Program("write-sync", command("writer"), gains=True, writes=True, files=0)
+        cells = cells_of([READER, writer], (), (), ("cold", "written"))
+        self.assertEqual(
+            [cell.name for cell in cells if cell.program is writer],
+            ["write-sync, raw, written", "write-sync, slowfs-400, written"],
+        )
+        self.assertEqual([cell.gains for cell in cells if cell.program is writer], [True, False])
+        self.assertNotIn("reader-1m, raw, written", [cell.name for cell in cells])
 
     def test_words_choose_a_part(self) -> None:
         cells = cells_of([READER, HASH], ("sha256sum",), ("slowfs",), ("cold",))
