@@ -23,6 +23,7 @@ try:
     import distributed
     from dask import config
     from dask.base import annotate
+    from distributed.core import Status
     from distributed.scheduler import Scheduler
 except ModuleNotFoundError as missing:
     print(f"SKIP: no Dask: {missing}")
@@ -522,6 +523,9 @@ class Withdrawal(ClusterTest):
 
             async def lose_one(*args: Any, **kwargs: Any) -> Any:
                 await self.scheduler.remove_worker(first, stimulus_id="test")
+                (lost,) = (worker for worker in workers if worker.address == first)
+                while lost.status is Status.running:  # until it hears, it would run what it has
+                    await handle.stats()
                 return await ask(*args, **kwargs)
 
             with mock.patch.object(self.plugin, "_ask_workers", lose_one):
