@@ -7,6 +7,7 @@
 
 #include "cli/advice.hpp"
 #include "cli/format.hpp"
+#include "cli/svg.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -19,26 +20,6 @@ constexpr double kTop = 50;
 constexpr double kBottom = 60;
 constexpr double kMostBuffers = 9;
 
-std::string number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f", value);
-  return text.data();
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 class Plot {
  public:
   explicit Plot(double most_s) : most_s_(std::max(most_s, 1e-9) * 1.1) {}
@@ -50,39 +31,29 @@ class Plot {
     return kHigh - kBottom - seconds / most_s_ * (kHigh - kTop - kBottom);
   }
 
-  void text(double x_at, double y_at, const std::string& words, const char* anchor = "start",
-            const char* colour = "#333") {
-    out += "<text x=\"" + number(x_at) + "\" y=\"" + number(y_at) + "\" text-anchor=\"" + anchor +
-           "\" fill=\"" + colour + "\">" + escaped(words) + "</text>\n";
-  }
-  void line(const std::string& points, const char* colour, const char* dashes = "none") {
-    out += "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" + std::string(colour) +
-           "\" stroke-dasharray=\"" + dashes + "\" points=\"" + points + "\"/>\n";
-  }
   void level(double seconds, const std::string& name, const char* colour, const char* dashes) {
-    line(number(x(1)) + "," + number(y(seconds)) + " " + number(x(kMostBuffers)) + "," +
-             number(y(seconds)),
-         colour, dashes);
-    text(x(kMostBuffers), y(seconds) - 5, name, "end", colour);
+    svg.line(Svg::point(x(1), y(seconds)) + " " + Svg::point(x(kMostBuffers), y(seconds)), colour,
+             dashes);
+    svg.text(x(kMostBuffers), y(seconds) - 5, name, "end", colour);
   }
   void axes() {
-    line(number(kLeft) + "," + number(kTop) + " " + number(kLeft) + "," + number(kHigh - kBottom) +
-             " " + number(kWide - kRight) + "," + number(kHigh - kBottom),
-         "#333");
+    svg.line(Svg::point(kLeft, kTop) + " " + Svg::point(kLeft, kHigh - kBottom) + " " +
+                 Svg::point(kWide - kRight, kHigh - kBottom),
+             "#333");
     for (int count = 1; count <= static_cast<int>(kMostBuffers); ++count) {
       const double buffers = count;
-      text(x(buffers), kHigh - kBottom + 18, number(buffers).substr(0, 1), "middle");
+      svg.text(x(buffers), kHigh - kBottom + 18, Svg::number(buffers).substr(0, 1), "middle");
     }
-    text((kLeft + kWide) / 2, kHigh - 18, "buffers", "middle");
+    svg.text((kLeft + kWide) / 2, kHigh - 18, "buffers", "middle");
     for (int i = 0; i <= 4; ++i) {
       const double seconds = most_s_ / 1.1 * i / 4;
       std::array<char, 32> label{};
       std::snprintf(label.data(), label.size(), "%.3g s", seconds);
-      text(kLeft - 6, y(seconds) + 4, label.data(), "end");
+      svg.text(kLeft - 6, y(seconds) + 4, label.data(), "end");
     }
   }
 
-  std::string out;
+  Svg svg{kWide, kHigh};
 
  private:
   double most_s_;
@@ -101,15 +72,15 @@ void draw_curves(Plot& plot, const Advice& advice, Way way, const std::string& n
     double last_s = 0;
     for (const Prediction& each : advice.predictions) {
       if (each.way != way || each.devices != devices) continue;
-      if (points.empty()) points = number(plot.x(1)) + "," + number(plot.y(advice.plain_s));
+      if (points.empty()) points = Svg::point(plot.x(1), plot.y(advice.plain_s));
       last_s = each.seconds;
-      points += " " + number(plot.x(each.buffers)) + "," + number(plot.y(each.seconds));
+      points += " " + Svg::point(plot.x(each.buffers), plot.y(each.seconds));
     }
     if (points.empty()) continue;
-    plot.line(points, colour, devices == 1 ? "none" : devices == 2 ? "8 3" : "3 3");
+    plot.svg.line(points, colour, devices == 1 ? "none" : devices == 2 ? "8 3" : "3 3");
     const std::string title =
         devices == 1 ? name : name + ", " + std::to_string(devices) + " devices";
-    plot.text(plot.x(1.0 + devices), plot.y(last_s) - 5, title, "start", colour);
+    plot.svg.text(plot.x(1.0 + devices), plot.y(last_s) - 5, title, "start", colour);
   }
 }
 
@@ -119,7 +90,7 @@ std::string advice_svg(const stats::RunReport& report, const Advice& advice) {
   double most_s = advice.plain_s;
   for (const Prediction& each : advice.predictions) most_s = std::max(most_s, each.seconds);
   Plot plot(most_s);
-  plot.text(kLeft, 24, "Predicted time of " + shown_command(report.command, 60));
+  plot.svg.text(kLeft, 24, "Predicted time of " + shown_command(report.command, 60));
   plot.axes();
   plot.level(advice.plain_s, "as it is", "#555", "none");
   plot.level(advice.bound.seconds, "bound", "#c00", "6 4");
@@ -127,9 +98,7 @@ std::string advice_svg(const stats::RunReport& report, const Advice& advice) {
   draw_level(plot, advice, Way::tasks, "I/O tasks, at least", "#a60");
   draw_curves(plot, advice, Way::write_behind, "write-behind", "#080");
   draw_curves(plot, advice, Way::both, "both", "#a0a");
-  return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(kWide) + " " +
-         number(kHigh) + "\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" " +
-         "height=\"100%\" fill=\"#fff\"/>\n" + plot.out + "</svg>\n";
+  return plot.svg.document();
 }
 
 }  // namespace ioweave::cli

@@ -16,6 +16,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "base/nearest_name.hpp"
+#include "cli/bench/studies.hpp"
 #include "cli/format.hpp"
 #include "cli/output.hpp"
 #include "device/curve.hpp"
@@ -347,6 +348,18 @@ constexpr const char* kMeasureExamples = R"(Examples:
 Nothing else should use the device meanwhile. The files have no names, and are gone when the
 command ends in whatever way. Exit code: 0, or 125 if the device could not be measured.)";
 
+constexpr const char* kBenchExamples = R"(Examples:
+  ioweave bench /scratch                       all studies; some minutes
+  ioweave bench --study depth --cache direct /scratch
+  ioweave bench --json=scratch.json --pictures figures /scratch
+  ioweave bench --from scratch.json            its tables again
+  ioweave bench /data/input.h5                 only reads this file
+
+Studies: share (of reads), block (its size), pattern (sequential, random), depth (transfers at
+once). Each varies one thing. Lists: "4k,1m", or "4k-64m", each four times the one before it.
+Nothing else should use the device meanwhile. In a folder, the file has no name, and is gone when
+the command ends in whatever way. Exit code: 0, or 125 if nothing could be measured.)";
+
 constexpr unsigned kMostStreams = 512;
 constexpr unsigned kDefaultStreams = 64;
 constexpr uint64_t kLeastFile = 64u << 10;
@@ -556,6 +569,94 @@ std::optional<int> parse_measure(Arguments arguments, MeasureOptions& options) {
   if (const std::string mistake = take_measure(streams, size, options); !mistake.empty()) {
     return refuse("measure", mistake);
   }
+  return std::nullopt;
+}
+
+namespace {
+
+/// The options of `bench` that say what is measured.
+void add_bench_lists(CLI::App& app, BenchWords& words, BenchOptions& options) {
+  const auto add = [&app](const char* name, std::string& text, const char* help,
+                          const char* type = "LIST") {
+    app.add_option(name, text, help_lines(help))->type_name(type);
+  };
+  add("--study", words.studies, "Of share, block, pattern, depth. Default: all.");
+  app.add_flag("--all", options.all,
+               help_lines("Every combination of the lists below instead of studies; hours"));
+  add("--way", words.ways,
+      "Of psync, io_uring, io_uring+sqpoll, io_uring+iopoll. Default: all that work here.");
+  add("--cache", words.cache, "Of direct (O_DIRECT), buffered. Default: both.");
+  add("--pattern", words.patterns, "Of sequential, random. Default: both.");
+  add("--read-share", words.read_percents, "Per cent of reads. Default: 0,25,50,75,100.");
+  add("--blocks", words.blocks, "Default: 4k-64m.");
+  add("--depth", words.depths, "Transfers at once. Default: 1-64.");
+  add("--block", words.block, "The block of the studies that do not vary it. Default: 256k.",
+      "SIZE");
+  add("--size", words.size, "The size of the file. Default: 1g.", "SIZE");
+}
+
+/// The options of `bench` that say how, and where to.
+void add_bench_outputs(CLI::App& app, BenchOptions& options) {
+  app.add_option("--seconds", options.seconds,
+                 help_lines("Most time of a sample; it also ends when the whole file has been "
+                            "transferred. Default: 0.5."))
+      ->type_name("S")
+      ->check(CLI::Range(0.01, 3600.0).description(""));
+  app.add_option("--repetitions", options.repetitions,
+                 help_lines("Samples of each load, in random order. Default: 3."))
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000).description(""));
+  app.add_option("--with", options.with,
+                 help_lines("What makes the transfers: fio or ioweave. Default: fio where it is "
+                            "installed."))
+      ->type_name("PROGRAM")
+      ->check(CLI::IsMember({"fio", "ioweave"}).description(""));
+  app.add_option("--from", options.from,
+                 help_lines("Show what an earlier --json=FILE holds, and measure nothing"))
+      ->type_name("FILE");
+  app.add_option("--pictures", options.pictures,
+                 help_lines("Write a picture (SVG) of each study into this folder"))
+      ->type_name("FOLDER");
+}
+
+std::string check_bench(const BenchOptions& options) {
+  if (std::isnan(options.seconds)) return "--seconds must be a number, not nan";
+  if (options.path.empty() && options.from.empty()) {
+    return "needs a folder on the device, or --from a file of --json";
+  }
+  if (!options.path.empty() && !options.from.empty()) {
+    return "--from measures nothing; leave out '" + shown_name(options.path, 80) + "'";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<int> parse_bench(Arguments arguments, BenchOptions& options) {
+  const auto app = make_app(
+      "Measures what the ways of doing I/O move on a device: pread and pwrite (psync), io_uring, "
+      "and io_uring with a thread that polls for submissions (sqpoll) or with polled completions "
+      "(iopoll).",
+      "ioweave bench [OPTIONS] FOLDER | FILE", kBenchExamples);
+  BenchWords words;
+  app->add_option("FOLDER", options.path, "A folder on the device, or a file that is only read");
+  add_bench_lists(*app, words, options);
+  add_bench_outputs(*app, options);
+  const auto* const json =
+      app->add_option("--json", options.json_file,
+                      help_lines("Print the profile of the device, with all samples, as JSON "
+                                 "instead of the tables. --json=FILE writes it to a file and keeps "
+                                 "the tables."))
+          ->type_name("[=FILE]")
+          ->expected(0, 1);
+  std::vector<std::string> typed = texts(arguments);
+  std::ranges::replace(typed, std::string("--json"), std::string("--json=-"));
+  if (const auto code = parse_with(*app, "bench", std::move(typed))) return code;
+  options.json = json->count() > 0;
+  if (options.json_file == "-") options.json_file.clear();
+  std::string mistake = check_bench(options);
+  if (mistake.empty()) mistake = take_studies(words, options);
+  if (!mistake.empty()) return refuse("bench", mistake);
   return std::nullopt;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/settings.hpp"
+#include "device/profile.hpp"
 
 namespace ioweave::cli {
 
@@ -72,6 +73,43 @@ struct MeasureOptions {
   std::string json_file;  ///< to this file; empty: instead of the table
 };
 
+/// What `bench` varies, while all else stays as it is.
+enum class Study : uint8_t { share, block, pattern, depth };
+
+struct BenchOptions {
+  std::string path;  ///< a folder, or a file that is only read
+  std::vector<Study> studies;
+  bool all = false;  ///< every combination instead of the studies
+  std::vector<device::IoWay> ways;
+  std::vector<bool> direct;             ///< true: O_DIRECT; false: through the page cache
+  std::vector<bool> random;             ///< true: random; false: sequential
+  std::vector<unsigned> read_percents;  ///< ascending
+  std::vector<uint64_t> blocks;         ///< bytes, ascending
+  std::vector<unsigned> depths;         ///< ascending
+  uint64_t block_bytes = 256u << 10;    ///< where the block is not varied
+  uint64_t file_bytes = 1u << 30;
+  double seconds = 0.5;  ///< most time of a sample
+  unsigned repetitions = 3;
+  std::string with;       ///< "fio" or "ioweave"; empty: fio where it is installed
+  std::string from;       ///< show this profile instead of measuring
+  std::string pictures;   ///< write pictures into this folder; empty: none
+  bool json = false;      ///< write the profile
+  std::string json_file;  ///< to this file; empty: instead of the tables
+};
+
+/// The values of `bench` that are lists or sizes, as they were typed; empty: the default.
+struct BenchWords {
+  std::string studies;
+  std::string ways;
+  std::string cache;
+  std::string patterns;
+  std::string read_percents;
+  std::string blocks;
+  std::string depths;
+  std::string block;
+  std::string size;
+};
+
 // Each function returns nothing if the command is to continue. Otherwise it returns the exit code:
 // 0 after printing help, 125 after naming a mistake and the nearest correct word.
 [[nodiscard]] std::optional<int> parse_run(Arguments arguments, RunOptions& options);
@@ -82,5 +120,6 @@ struct MeasureOptions {
 [[nodiscard]] std::optional<int> parse_config(Arguments arguments, ConfigOptions& options);
 [[nodiscard]] std::optional<int> parse_path(Arguments arguments, PathOptions& options);
 [[nodiscard]] std::optional<int> parse_measure(Arguments arguments, MeasureOptions& options);
+[[nodiscard]] std::optional<int> parse_bench(Arguments arguments, BenchOptions& options);
 
 }  // namespace ioweave::cli

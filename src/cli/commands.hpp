@@ -14,5 +14,6 @@ namespace ioweave::cli {
 [[nodiscard]] int report_command(Arguments arguments);
 [[nodiscard]] int tiom_command(Arguments arguments);
 [[nodiscard]] int measure_command(Arguments arguments);
+[[nodiscard]] int bench_command(Arguments arguments);
 
 }  // namespace ioweave::cli

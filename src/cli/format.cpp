@@ -67,6 +67,10 @@ std::string percent_text(double share) {
   return printed(percent >= 9.95 || percent == 0 ? "%.0f %%" : "%.1f %%", percent);
 }
 
+std::string mb_text(double mb_per_s) {
+  return printed(mb_per_s < 10 ? "%.2f" : mb_per_s < 100 ? "%.1f" : "%.0f", mb_per_s);
+}
+
 std::string rate_text(uint64_t bytes, double seconds) {
   if (bytes == 0 || seconds <= 0) return "-";
   return printed("%.0f", static_cast<double>(bytes) / seconds / 1e6);

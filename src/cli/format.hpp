@@ -15,6 +15,7 @@ namespace ioweave::cli {
 [[nodiscard]] std::string bytes_text(uint64_t bytes);    ///< "1.5 GiB", "-" for none
 [[nodiscard]] std::string seconds_text(double seconds);  ///< "12.310 s"
 [[nodiscard]] std::string percent_text(double share);    ///< 0.774 -> "77 %", 0.004 -> "0.4 %"
+[[nodiscard]] std::string mb_text(double mb_per_s);      ///< three digits: "1.25", "12.5", "125"
 [[nodiscard]] std::string rate_text(uint64_t bytes, double seconds);  ///< MB/s, "-" where unknown
 
 /// Makes a foreign text safe for a terminal: each control character becomes '?'.

@@ -21,15 +21,16 @@ struct Command {
   int (*function)(Arguments);
 };
 
-constexpr std::array<Command, 9> kCommands{{{"run", &ioweave::cli::run_command},
-                                            {"stat", &ioweave::cli::stat_command},
-                                            {"advise", &ioweave::cli::advise_command},
-                                            {"report", &ioweave::cli::report_command},
-                                            {"doctor", &ioweave::cli::doctor_command},
-                                            {"config", &ioweave::cli::config_command},
-                                            {"path", &ioweave::cli::path_command},
-                                            {"measure", &ioweave::cli::measure_command},
-                                            {"tiom", &ioweave::cli::tiom_command}}};
+constexpr std::array<Command, 10> kCommands{{{"run", &ioweave::cli::run_command},
+                                             {"stat", &ioweave::cli::stat_command},
+                                             {"advise", &ioweave::cli::advise_command},
+                                             {"report", &ioweave::cli::report_command},
+                                             {"doctor", &ioweave::cli::doctor_command},
+                                             {"config", &ioweave::cli::config_command},
+                                             {"path", &ioweave::cli::path_command},
+                                             {"measure", &ioweave::cli::measure_command},
+                                             {"bench", &ioweave::cli::bench_command},
+                                             {"tiom", &ioweave::cli::tiom_command}}};
 
 constexpr const char* kVersion = "ioweave " IOWEAVE_VERSION "\n";
 
@@ -46,6 +47,7 @@ Commands:
   config   show or explain settings
   path     print the paths of parts of this installation
   measure  measure the MB/s of a storage device with 1, 2, 4, ... streams at once
+  bench    compare the ways of doing I/O (psync, io_uring) on a storage device
   tiom     measure the gain of task-aware I/O for tasks that compute and do I/O
 
 Options:
@@ -61,6 +63,7 @@ Examples:
   ioweave doctor /scratch
   ioweave config explain /scratch/run7.h5
   ioweave measure --toml scratch /scratch >>ioweave.toml
+  ioweave bench /scratch
   ioweave tiom --advise -b 64k -c 1ms -f /scratch/tiom.dat
 )";
 

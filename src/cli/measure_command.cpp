@@ -7,8 +7,6 @@
 #include <memory>
 #include <random>
 
-#include <unistd.h>
-
 #include "base/atomic_file.hpp"
 #include "base/clock.hpp"
 #include "base/waiting_text.hpp"
@@ -16,6 +14,7 @@
 #include "cli/format.hpp"
 #include "cli/measure_report.hpp"
 #include "cli/output.hpp"
+#include "cli/progress_line.hpp"
 #include "cli/report_facts.hpp"
 #include "cli/stream_files.hpp"
 
@@ -24,35 +23,30 @@ namespace {
 
 using Direction = StreamFiles::Direction;
 
-/// Tells on standard error how far the measuring is and what it still takes: on a terminal one line
-/// that is rewritten, else a line for each repetition.
+/// Tells how far the measuring is and what it still takes: on a terminal with each sample, else
+/// with each repetition.
 class Progress {
  public:
-  explicit Progress(const MeasureOptions& options)
-      : options_(options), terminal_(isatty(STDERR_FILENO) == 1), began_ns_(now_ns()) {}
-  ~Progress() {
-    if (terminal_) print_error("\r\033[K");
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  explicit Progress(const MeasureOptions& options) : options_(options), began_ns_(now_ns()) {}
 
   void warmed(uint64_t bytes) {
     warm_bytes_ = bytes;
     warm_s_ = static_cast<double>(now_ns() - began_ns_) / 1e9;
-    if (terminal_) show("warming up, " + bytes_text(bytes) + " written");
+    if (line_.is_terminal()) line_.show("warming up, " + bytes_text(bytes) + " written");
   }
 
   /// Before a sample.
   void sampling(Direction direction, unsigned streams) {
     const size_t in_all = samples_in_all();
     const size_t in_repetition = options_.streams.size();
-    if (!terminal_ && done_ % in_repetition != 0) return;
-    const std::string what = terminal_ ? (direction == Direction::write ? ", streams that write: "
-                                                                        : ", streams that read: ") +
-                                             std::to_string(streams)
-                                       : "";
-    show("sample " + std::to_string(done_ + 1) + " of " + std::to_string(in_all) + what + "; " +
-         waiting_text(seconds_left()) + " left");
+    if (!line_.is_terminal() && done_ % in_repetition != 0) return;
+    const std::string what =
+        line_.is_terminal()
+            ? (direction == Direction::write ? ", streams that write: " : ", streams that read: ") +
+                  std::to_string(streams)
+            : "";
+    line_.show("sample " + std::to_string(done_ + 1) + " of " + std::to_string(in_all) + what +
+               "; " + waiting_text(seconds_left()) + " left");
   }
 
   void sampled(unsigned streams, double seconds) {
@@ -90,13 +84,8 @@ class Progress {
     return all_s * left / static_cast<double>(options_.streams.size());
   }
 
-  void show(const std::string& text) const {
-    print_error((terminal_ ? "\r" : "") + ("ioweave measure: " + text) +
-                (terminal_ ? "\033[K" : "\n"));
-  }
-
   const MeasureOptions& options_;
-  const bool terminal_;
+  const ProgressLine line_{"measure"};
   const uint64_t began_ns_;
   uint64_t warm_bytes_ = 0;
   double warm_s_ = 0;

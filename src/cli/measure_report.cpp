@@ -27,10 +27,6 @@ std::string printed(const char* format, double value) {
   return text.data();
 }
 
-std::string mb_text(double mb_per_s) {
-  return printed(mb_per_s < 10 ? "%.2f" : mb_per_s < 100 ? "%.1f" : "%.0f", mb_per_s);
-}
-
 /// A number of MB/s for a file, four digits and more.
 double rounded(double mb_per_s) {
   const double unit = mb_per_s < 1 ? 1e6 : mb_per_s < 100 ? 1e3 : 10;
@@ -77,22 +73,10 @@ std::string percent(double part) {
 
 // ---- Remarks ------------------------------------------------------------------------------------
 
-void remark_on_place(const Measurement& measured, std::vector<std::string>& remarks) {
+/// Of a file system that may be shared or not.
+void remark_on_scope(const Measurement& measured, std::vector<std::string>& remarks) {
   const std::string& type = measured.mount.type;
-  if (type == "tmpfs" || type == "ramfs") {
-    remarks.push_back("This is " + type +
-                      ": memory was measured, no device. Name a folder on the device.");
-  } else if (type == "overlay") {
-    remarks.emplace_back(
-        "This is an overlay: measured was the device of its upper layer, with the overlay's own "
-        "cost.");
-  } else if (is_shared(measured)) {
-    remarks.push_back(
-        type +
-        " is shared by nodes, and was measured from this one alone: with streams on several nodes "
-        "it may move more (this node's network is a limit of its own), and what others did "
-        "meanwhile is in the figures.");
-  } else if (type.starts_with("fuse") || type == "9p" || type == "virtiofs" || type.empty()) {
+  if (type.starts_with("fuse") || type == "9p" || type == "virtiofs" || type.empty()) {
     remarks.push_back("Whether " + (type.empty() ? "this file system" : type) +
                       " is shared by nodes cannot be told from its type: correct the scope if it "
                       "is.");
@@ -204,6 +188,23 @@ std::string commented(const std::string& text) {
 
 }  // namespace
 
+void remark_on_place(const std::string& type, std::vector<std::string>& remarks) {
+  if (type == "tmpfs" || type == "ramfs") {
+    remarks.push_back("This is " + type +
+                      ": memory was measured, no device. Name a folder on the device.");
+  } else if (type == "overlay") {
+    remarks.emplace_back(
+        "This is an overlay: measured was the device of its upper layer, with the overlay's own "
+        "cost.");
+  } else if (device::is_shared_file_system(type)) {
+    remarks.push_back(
+        type +
+        " is shared by nodes, and was measured from this one alone: with streams on several nodes "
+        "it may move more (this node's network is a limit of its own), and what others did "
+        "meanwhile is in the figures.");
+  }
+}
+
 std::string device_name(const Measurement& measured) {
   if (!measured.options.name.empty()) return measured.options.name;
   const std::string& mount = measured.mount.path;
@@ -213,7 +214,8 @@ std::string device_name(const Measurement& measured) {
 
 std::vector<std::string> measure_remarks(const Measurement& measured) {
   std::vector<std::string> remarks;
-  remark_on_place(measured, remarks);
+  remark_on_place(measured.mount.type, remarks);
+  remark_on_scope(measured, remarks);
   remark_on_time(measured, remarks);
   remark_on_curve(measured, measured.writes, "writing", remarks);
   if (measured.reads.empty()) return remarks;

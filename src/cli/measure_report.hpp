@@ -28,6 +28,9 @@ struct Measurement {
 /// The device's name in ioweave.toml: as asked for, or the last part of the mount point.
 [[nodiscard]] std::string device_name(const Measurement& measured);
 
+/// What a type of file system, as in /proc/self/mountinfo, means for figures of its device.
+void remark_on_place(const std::string& type, std::vector<std::string>& remarks);
+
 /// What has to be known before the figures are believed, in whole sentences.
 [[nodiscard]] std::vector<std::string> measure_remarks(const Measurement& measured);
 

@@ -17,15 +17,15 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/clock.hpp"
+#include "base/cpu_time.hpp"
+#include "base/descriptor.hpp"
 #include "base/page_bytes.hpp"
-#include "base/signals_masked.hpp"
 #include "cli/format.hpp"
+#include "cli/unnamed_file.hpp"
 #include "config/settings.hpp"
 
 namespace ioweave::cli {
@@ -37,15 +37,6 @@ constexpr unsigned kWarmUpStreams = 8;
 
 double seconds_of(uint64_t ns) {
   return static_cast<double>(ns) / 1e9;
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto of = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
 std::string quoted(const std::string& folder) {
@@ -92,8 +83,9 @@ uint64_t run_together(unsigned count, const std::function<void(unsigned)>& work)
 
 /// One stream: its file, its buffer and what it did. Used by one thread at a time.
 struct StreamFiles::Stream {
-  Stream(int file, uint64_t file_bytes, bool is_direct, uint64_t seed)
-      : fd(file),
+  Stream(Descriptor unnamed, uint64_t file_bytes, bool is_direct, uint64_t seed)
+      : file(std::move(unnamed)),
+        fd(file.get()),
         bytes(file_bytes),
         direct(is_direct),
         random(seed),
@@ -101,9 +93,6 @@ struct StreamFiles::Stream {
     if (!piece) throw std::bad_alloc();
     for (size_t at = 0; at < kPieceBytes; at += sizeof(uint64_t)) put(at, random());
   }
-  ~Stream() { close(fd); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
 
   /// Writes the file from its beginning to its end or until the deadline, and syncs it. Returns 0
   /// or errno.
@@ -134,6 +123,7 @@ struct StreamFiles::Stream {
     if (!direct) posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   }
 
+  const Descriptor file;
   const int fd;
   const uint64_t bytes;
   const bool direct;
@@ -176,18 +166,14 @@ std::unique_ptr<StreamFiles> StreamFiles::make(const Settings& settings, std::st
     why = name + " is not a folder; name one on the device to be measured";
     return nullptr;
   }
-  struct statvfs space {};
-  // Some file systems do not count their blocks.
-  if (statvfs(settings.folder.c_str(), &space) == 0 && space.f_blocks > 0) {
-    const uint64_t free_bytes = uint64_t{space.f_bavail} * space.f_frsize;
-    const uint64_t wanted = settings.files * settings.bytes;
-    if (wanted > free_bytes) {
-      why = std::to_string(settings.files) + " files of " + config::size_text(settings.bytes) +
-            " need " + bytes_text(wanted) + ", but " + name + " has " +
-            (free_bytes > 0 ? bytes_text(free_bytes) : "nothing") +
-            " left; lower --size or --streams";
-      return nullptr;
-    }
+  const uint64_t free_bytes = free_bytes_in(settings.folder);
+  const uint64_t wanted = settings.files * settings.bytes;
+  if (wanted > free_bytes) {
+    why = std::to_string(settings.files) + " files of " + config::size_text(settings.bytes) +
+          " need " + bytes_text(wanted) + ", but " + name + " has " +
+          (free_bytes > 0 ? bytes_text(free_bytes) : "nothing") +
+          " left; lower --size or --streams";
+    return nullptr;
   }
   std::unique_ptr<StreamFiles> files(new StreamFiles(settings));
   if (!files->open_all(why)) return nullptr;
@@ -197,23 +183,17 @@ std::unique_ptr<StreamFiles> StreamFiles::make(const Settings& settings, std::st
 bool StreamFiles::open_all(std::string& why) {
   std::random_device seed;
   for (unsigned i = 0; i < settings_.files; ++i) {
-    std::string path = settings_.folder + "/.ioweave-measure-XXXXXX";
-    int fd = -1;
     int error = 0;
-    {
-      const SignalsMasked masked;  // between the two calls the file has a name
-      fd = mkostemp(path.data(), O_CLOEXEC);
-      error = errno;
-      if (fd >= 0) unlink(path.c_str());
-    }
-    if (fd < 0) {
+    Descriptor file = make_unnamed_file(settings_.folder, error);
+    if (!file.is_open()) {
       why = "cannot make a file in " + quoted(settings_.folder) + ": " + std::strerror(error);
       if (error == EMFILE) why += "; lower --streams, or see ulimit -n";
       return false;
     }
-    streams_.push_back(std::make_unique<Stream>(fd, settings_.bytes, settings_.direct, seed()));
+    streams_.push_back(
+        std::make_unique<Stream>(std::move(file), settings_.bytes, settings_.direct, seed()));
     // Set afterwards: with O_CREAT the file would stay behind if O_DIRECT is refused.
-    if (settings_.direct && fcntl(fd, F_SETFL, O_DIRECT) != 0) {
+    if (settings_.direct && fcntl(streams_.back()->fd, F_SETFL, O_DIRECT) != 0) {
       why = "the file system of " + quoted(settings_.folder) +
             " refuses O_DIRECT; leave out --direct to measure through the page cache, with fsync";
       return false;
@@ -278,7 +258,7 @@ bool StreamFiles::move(Direction direction, unsigned streams, double seconds,
     if (direction == Direction::read) streams_[i]->forget();
   }
   std::atomic<bool> stop = false;
-  const double cpu_before_s = cpu_seconds();
+  const double cpu_before_s = process_cpu_seconds();
   const auto length_ns = static_cast<uint64_t>(seconds * 1e9);
   const auto work = [&](unsigned number) {
     Stream& stream = *streams_[number];
@@ -298,7 +278,7 @@ bool StreamFiles::move(Direction direction, unsigned streams, double seconds,
   }
   if (began_ns_ == 0) began_ns_ = began_ns;
   sample.start_s = seconds_of(began_ns - began_ns_);
-  sample.cpu_seconds = cpu_seconds() - cpu_before_s;
+  sample.cpu_seconds = process_cpu_seconds() - cpu_before_s;
   uint64_t ended_ns = began_ns + 1;
   for (unsigned i = 0; i < streams; ++i) {
     const Stream& stream = *streams_[i];
