@@ -32,6 +32,9 @@ class Benchmark:
 
 BENCHMARKS = {
     "engine": Benchmark("engine", "the C interface against fio, bare liburing and pread"),
+    "characterise": Benchmark(
+        "characterise", "`ioweave bench`: its own engine against fio, and this device's profile"
+    ),
     "interposer": Benchmark("interposer", "what `ioweave run` adds to a call and to a start"),
     "tiom": Benchmark("tiom", "I/O inside tasks: the Task I/O Meter over a grid, single calls"),
     "streams": Benchmark(

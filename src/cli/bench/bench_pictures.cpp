@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "cli/bench/bench_report.hpp"
@@ -44,6 +45,15 @@ double figure_of(const Profile& profile, const View& view, size_t row, IoWay way
   load.way = way;
   const LoadResult* const result = device::result_of(profile, load);
   return result == nullptr || result->samples.empty() ? -1 : (result->*view.value)();
+}
+
+/// The least of 1, 2 or 5 times a power of ten that is not below `least`.
+double round_step(double least) {
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least) return factor * power;
+  }
+  return 10 * power;
 }
 
 class Panel {
@@ -91,13 +101,22 @@ class Panel {
                   Svg::point(x_ + kPanelWide - kRight, height_of(0)),
               "#333");
     for (size_t row = 0; row < view_.rows.size(); ++row) {
-      svg_.text(place_of(static_cast<double>(row)), height_of(0) + 18, view_.names[row], "middle");
+      draw_name(place_of(static_cast<double>(row)), view_.names[row]);
     }
-    for (int i = 0; i <= 4; ++i) {
-      const double figure = most_ / 1.1 * i / 4;
+    const double step = round_step(most_ / 4);
+    for (double figure = 0; figure <= most_; figure += step) {
       std::array<char, 32> label{};
-      std::snprintf(label.data(), label.size(), "%.3g", figure);
+      std::snprintf(label.data(), label.size(), "%g", figure);
       svg_.text(x_ + kLeft - 6, height_of(figure) + 4, label.data(), "end");
+    }
+  }
+
+  /// The names of patterns are too wide for one line.
+  void draw_name(double x, const std::string& name) {
+    const size_t blank = view_.study == Study::pattern ? name.find(' ') : std::string::npos;
+    svg_.text(x, height_of(0) + 18, name.substr(0, blank), "middle");
+    if (blank != std::string::npos) {
+      svg_.text(x, height_of(0) + 33, name.substr(blank + 1), "middle");
     }
   }
 

@@ -53,6 +53,7 @@ std::string table_of(const Profile& profile, const View& view) {
   for (const IoWay way : ways) head.emplace_back(device::way_name(way));
   head.emplace_back("|");
   for (const IoWay way : ways) head.emplace_back(device::way_name(way));
+  head.emplace_back();  // the last column would be aligned left
   table.row(head);
   for (size_t i = 0; i < view.rows.size(); ++i) {
     std::vector<std::string> rates;
@@ -66,13 +67,10 @@ std::string table_of(const Profile& profile, const View& view) {
     row.insert(row.end(), rates.begin(), rates.end());
     row.emplace_back("|");
     row.insert(row.end(), times.begin(), times.end());
+    row.emplace_back();
     table.row(row);
   }
   return view.title + " | us of processor time per transfer\n" + table.text();
-}
-
-std::string cache_name(bool direct) {
-  return direct ? "O_DIRECT" : "page cache";
 }
 
 // ---- Findings -----------------------------------------------------------------------------------
@@ -90,11 +88,12 @@ void find_gain_of_waiting(const Profile& profile, bool direct, IoWay way,
   }
   if (ratios.empty()) return;
   std::ranges::sort(ratios);
-  findings.push_back(
-      cache_name(direct) + ", one transfer at a time: " + std::string(device::way_name(way)) +
-      " moves " + printed("%.2f", ratios[ratios.size() / 2]) +
-      " times what psync does (median of " + std::to_string(ratios.size()) + " loads, " +
-      printed("%.2f", ratios.front()) + " to " + printed("%.2f", ratios.back()) + ").");
+  findings.push_back(std::string(direct ? "O_DIRECT" : "Through the page cache") +
+                     ", one transfer at a time: " + std::string(device::way_name(way)) + " moves " +
+                     printed("%.2f", ratios[ratios.size() / 2]) +
+                     " times what psync does (median of " + std::to_string(ratios.size()) +
+                     " loads, " + printed("%.2f", ratios.front()) + " to " +
+                     printed("%.2f", ratios.back()) + ").");
 }
 
 bool is_row_of_depths(const Load& load, const Load& row) {
@@ -207,8 +206,9 @@ std::vector<std::string> bench_findings(const Profile& profile) {
 std::vector<std::string> bench_remarks(const Profile& profile) {
   std::vector<std::string> remarks;
   for (const device::UnusableWay& each : profile.unusable) {
-    remarks.push_back("Not measured: " + std::string(device::way_name(each.way)) + " with " +
-                      cache_name(each.direct) + ": " + each.why + ".");
+    remarks.push_back("Not measured: " + std::string(device::way_name(each.way)) +
+                      (each.direct ? " with O_DIRECT: " : " through the page cache: ") + each.why +
+                      ".");
   }
   remark_on_failures(profile, remarks);
   remark_on_place(profile.file_system, remarks);

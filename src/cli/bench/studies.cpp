@@ -273,22 +273,22 @@ std::vector<Member> values_of(const device::Profile& profile, Member Load::*memb
 }
 
 void add_share_views(const device::Profile& profile, bool direct, ViewList& list) {
-  View view;
-  view.study = Study::share;
-  view.direct = direct;
-  view.axis = "reads";
-  for (const unsigned share : values_of(profile, &Load::read_percent)) {
-    view.names.push_back(std::to_string(share) + " %");
-    view.rows.push_back({IoWay::psync, direct, false, share, profile.block_bytes, 1});
+  for (const bool reads : {false, true}) {
+    View view;
+    view.study = Study::share;
+    view.direct = direct;
+    view.axis = "reads";
+    view.title = (reads ? "MB/s read" : "MB/s written") +
+                 (" by sequential transfers of " + block_text(profile.block_bytes)) + ", " +
+                 cache_text(direct) + ", one at a time";
+    view.value = reads ? &device::LoadResult::read_mb_per_s : &device::LoadResult::write_mb_per_s;
+    for (const unsigned share : values_of(profile, &Load::read_percent)) {
+      if (share == (reads ? 0 : 100)) continue;
+      view.names.push_back(std::to_string(share) + " %");
+      view.rows.push_back({IoWay::psync, direct, false, share, profile.block_bytes, 1});
+    }
+    list.add(view);
   }
-  const std::string end = " of sequential transfers of " + block_text(profile.block_bytes) + ", " +
-                          cache_text(direct) + ", one at a time";
-  view.title = "MB/s written" + end;
-  view.value = &device::LoadResult::write_mb_per_s;
-  list.add(view);
-  view.title = "MB/s read" + end;
-  view.value = &device::LoadResult::read_mb_per_s;
-  list.add(view);
 }
 
 void add_block_views(const device::Profile& profile, bool direct, ViewList& list) {
@@ -321,10 +321,14 @@ void add_pattern_view(const device::Profile& profile, bool direct, ViewList& lis
       view.rows.push_back({IoWay::psync, direct, random, share, profile.block_bytes, 1});
     }
   }
-  const bool has_random = std::ranges::any_of(profile.results, [&](const auto& result) {
-    return result.load.random && result.load.block_bytes == profile.block_bytes;
-  });
-  if (has_random) list.add(view);
+  const auto has = [&](bool random) {
+    return std::ranges::any_of(profile.results, [&](const device::LoadResult& result) {
+      const Load& load = result.load;
+      return load.random == random && load.direct == direct && load.depth == 1 &&
+             load.block_bytes == profile.block_bytes;
+    });
+  };
+  if (has(false) && has(true)) list.add(view);
 }
 
 void add_depth_views(const device::Profile& profile, bool direct, ViewList& list) {
