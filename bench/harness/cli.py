@@ -65,7 +65,8 @@ def _parser() -> argparse.ArgumentParser:
         "--build-dir", type=Path, metavar="DIR", help="measure this build as it is, build nothing"
     )
     part = parser.add_argument_group(
-        "a part of the benchmark (harmless, tasks, tiom, streams, cube, advise, ppis, engine)"
+        "a part of the benchmark (harmless, tasks, tiom, streams, cube, advise, ppis, engine, "
+        "characterise)"
     )
     part.add_argument(
         "--only",
@@ -76,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         "tiom: calls, reapers, drop-in, write, read; streams: grid, targets, peers; "
         "cube: ladder[-aio|-ioweave], sizes, ratios, computing; advise: hill, gzip, numpy-8m; "
         "ppis: random[-raw], wrong, shadow, chunks, writes, ranks, search, "
-        "mpiio[-hill|-raw|-plan|-calls|-start]",
+        "mpiio[-hill|-raw|-plan|-calls|-start]; characterise: agree, profile",
     )
     part.add_argument(
         "--place",
@@ -91,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         "--pairs",
         type=_count,
         metavar="N",
-        help="at most N pairs a cell, rounds (short runs, engine, streams, cube, ppis), or "
+        help="at most N pairs a cell, rounds (short runs, engine, streams, cube, ppis, characterise), or "
         "repetitions (tiom)",
     )
     part.add_argument(

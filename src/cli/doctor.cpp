@@ -17,6 +17,7 @@
 
 #include "cli/elf_file.hpp"
 #include "cli/format.hpp"
+#include "cli/io_calls.hpp"
 #include "cli/launch.hpp"
 #include "cli/locations.hpp"
 #include "cli/program.hpp"
@@ -212,6 +213,7 @@ Finding examine_program(const std::string& path) {
 std::vector<Finding> examine_path(const std::string& path) {
   if (is_program(path)) {
     std::vector<Finding> findings{examine_program(path)};
+    if (std::optional<Finding> calls = examine_calls(path)) findings.push_back(std::move(*calls));
     if (std::optional<Finding> tasks = examine_tasks(path)) findings.push_back(std::move(*tasks));
     return findings;
   }

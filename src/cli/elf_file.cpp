@@ -173,14 +173,15 @@ class DynamicSection {
     return found;
   }
 
-  [[nodiscard]] std::vector<std::string> imports() const {
+  /// Returns the names of the symbols that the file itself defines, or of those that it does not.
+  [[nodiscard]] std::vector<std::string> symbol_names(bool defined) const {
     std::vector<std::string> found;
     const uint64_t bytes = std::min(symbols(), kMostTableBytes / sizeof(Symbol)) * sizeof(Symbol);
     const std::string table = at(value(DT_SYMTAB), bytes);
     Symbol symbol{};
     for (size_t at = 0; take(table, at, symbol); at += sizeof symbol) {
       const std::string_view name = string(symbol.st_name);
-      if (symbol.st_shndx == SHN_UNDEF && !name.empty()) found.emplace_back(name);
+      if ((symbol.st_shndx != SHN_UNDEF) == defined && !name.empty()) found.emplace_back(name);
     }
     return found;
   }
@@ -280,8 +281,15 @@ ElfDynamic read_elf_dynamic(const std::string& path, Imports imports) {
   dynamic.rpath = section.text(DT_RPATH);
   dynamic.runpath = section.text(DT_RUNPATH);
   dynamic.needed = section.texts(DT_NEEDED);
-  if (imports == Imports::read) dynamic.imports = section.imports();
+  if (imports == Imports::read) dynamic.imports = section.symbol_names(false);
   return dynamic;
+}
+
+std::vector<std::string> read_elf_exports(const std::string& path) {
+  const File file(path);
+  Header header{};
+  if (!file.is_open() || !take_header(file.read(sizeof header, 0), header)) return {};
+  return DynamicSection(file, header).symbol_names(true);
 }
 
 }  // namespace ioweave::cli

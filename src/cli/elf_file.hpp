@@ -37,4 +37,8 @@ enum class Imports : uint8_t { leave_out, read };
 /// Returns an empty result if the file is not for this machine, or has no dynamic section.
 [[nodiscard]] ElfDynamic read_elf_dynamic(const std::string& path, Imports imports = Imports::read);
 
+/// Returns the symbols that a library defines for others; none where it is no library of this
+/// machine.
+[[nodiscard]] std::vector<std::string> read_elf_exports(const std::string& path);
+
 }  // namespace ioweave::cli

@@ -88,17 +88,17 @@ def _agreement(session: Session, effort: Effort) -> Iterator[Row]:
         session.note("no comparison with fio: it is not installed")
         return
     ioweave = session.program("ioweave")
-    session.progress(f"our engine and fio in turn, {effort.rounds} rounds")
+    rounds = session.selection.pairs or effort.rounds
     contenders = {
         name: partial(_measure, ioweave, session.folder, effort, name)
         for name in ("ioweave", "fio")
     }
-    rounds = [
-        ratios_by_group(pair["ioweave"], pair["fio"])
-        for pair in alternate(contenders, effort.rounds)
+    session.progress(f"our engine and fio in turn, {rounds} rounds")
+    measured = [
+        ratios_by_group(pair["ioweave"], pair["fio"]) for pair in alternate(contenders, rounds)
     ]
-    for group in sorted(set().union(*rounds)):
-        ratios = [ratios[group] for ratios in rounds if group in ratios]
+    for group in sorted(set().union(*measured)):
+        ratios = [each[group] for each in measured if group in each]
         yield row(f"{group}: our engine's MB/s over fio's", "ratio", ratios)
         apart = max(statistics.median(ratios), 1 / statistics.median(ratios))
         yield row(f"{group}: how far the two are apart", "ratio", [apart], at_most(1.1))
@@ -135,5 +135,8 @@ def run(session: Session) -> Iterator[Row]:
     """Yields the rows of both parts."""
     effort = QUICK if session.quick else FULL
     session.need_space(2 << 30)
-    yield from _agreement(session, effort)
-    yield from _profile(session, effort)
+    wanted = session.selection.programs or ("agree", "profile")
+    if "agree" in wanted:
+        yield from _agreement(session, effort)
+    if "profile" in wanted:
+        yield from _profile(session, effort)

@@ -92,20 +92,18 @@ std::vector<std::string> options_of(const BenchFile& file, const Load& load) {
   const bool mixed = !reads && load.read_percent != 0;
   const std::string pattern = load.random ? "rand" : "";
   std::vector<std::string> options{
-      "--name=load",
-      "--thread",
-      "--filename=" + file.path(),
-      "--allow_file_create=0",
+      "--name=load", "--thread", "--filename=" + file.path(), "--allow_file_create=0",
       "--size=" + std::to_string(file.bytes() / load.block_bytes * load.block_bytes),
       "--bs=" + std::to_string(load.block_bytes),
       "--rw=" + pattern +
           (mixed   ? "rw"
            : reads ? "read"
                    : "write"),
-      load.direct ? "--direct=1" : "--direct=0",
-      "--randrepeat=0",
-      "--gtod_reduce=1",  // it would ask for the time twice a transfer, which is not wanted here
-      "--invalidate=0",   // the file has been dropped from the page cache before
+      load.direct ? "--direct=1" : "--direct=0", "--randrepeat=0",
+      // Work of its own with each transfer, which belongs to no way of doing I/O: it would ask for
+      // the time twice, and change the bytes that it writes.
+      "--gtod_reduce=1", "--scramble_buffers=0",
+      "--invalidate=0",  // the file has been dropped from the page cache before
       "--output-format=json"};
   if (mixed) options.push_back("--rwmixread=" + std::to_string(load.read_percent));
   if (reads) options.emplace_back("--readonly");

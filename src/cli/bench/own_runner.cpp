@@ -175,12 +175,16 @@ class LaneLoop {
   void end(Slot& slot, bool goes_on, LoadSample& sample) {
     --under_way_;
     const int64_t result = slot.result;
-    if (result <= 0 && result != -EINTR && result != -EAGAIN) {
+    const bool again = result == -EINTR || result == -EAGAIN;
+    if (result == 0 || (result < 0 && !(again && goes_on))) {
       if (error_ == 0) error_ = result < 0 ? static_cast<int>(result) : -EIO;
       return;
     }
     slot.done += static_cast<uint64_t>(std::max<int64_t>(result, 0));
-    if (slot.done < block_bytes_) return submit(slot);
+    if (slot.done < block_bytes_) {
+      submit(slot);
+      return;
+    }
     count(slot.transfer, block_bytes_, sample);
     if (goes_on && error_ == 0 && course_.has_more()) begin(slot);
   }

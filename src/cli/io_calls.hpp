@@ -1,0 +1,27 @@
+#pragma once
+
+// What `ioweave doctor` says about the I/O calls of a program: which of those that it and its
+// libraries import `ioweave run` observes, and which it does not. A library that the program opens
+// itself, and system calls that it makes by its own instructions, cannot be seen in its files.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/lookup_scope.hpp"
+#include "engine/probe.hpp"
+
+namespace ioweave::cli {
+
+/// Judges the calls of a program. `scope` is that of lookup_scope(), the program first; `observed`
+/// are the names that the interposer exports.
+[[nodiscard]] engine::Finding judge_calls(const std::string& path,
+                                          const std::vector<LoadedFile>& scope,
+                                          std::span<const std::string> observed);
+
+/// Judges the calls of a program. Returns nothing if the interposer cannot be loaded into it, which
+/// examine_program() says, or is not installed.
+[[nodiscard]] std::optional<engine::Finding> examine_calls(const std::string& path);
+
+}  // namespace ioweave::cli
