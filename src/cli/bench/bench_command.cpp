@@ -116,7 +116,10 @@ class Measuring {
       return false;
     }
     device::LoadSample sample;
-    if (runner_.run(file_, result.load, options_.seconds, sample, result.failure)) {
+    // fio asks for blocks in one piece however large they are, which a device that is polled need
+    // not be able to do: it crashes, or hangs.
+    LoadRunner& runner = result.load.way == IoWay::iopoll ? *own_ : runner_;
+    if (runner.run(file_, result.load, options_.seconds, sample, result.failure)) {
       result.samples.push_back(sample);
     }
     return true;
@@ -140,6 +143,7 @@ class Measuring {
   const BenchOptions& options_;
   BenchFile& file_;
   LoadRunner& runner_;
+  const std::unique_ptr<LoadRunner> own_ = make_own_runner();
   Profile& profile_;
   ProgressLine progress_{"bench"};
   uint64_t began_ns_ = 0;

@@ -104,7 +104,8 @@ class Panel {
       draw_name(place_of(static_cast<double>(row)), view_.names[row]);
     }
     const double step = round_step(most_ / 4);
-    for (double figure = 0; figure <= most_; figure += step) {
+    for (int i = 0; i * step <= most_; ++i) {
+      const double figure = i * step;
       std::array<char, 32> label{};
       std::snprintf(label.data(), label.size(), "%g", figure);
       svg_.text(x_ + kLeft - 6, height_of(figure) + 4, label.data(), "end");
@@ -156,8 +157,9 @@ std::string draw(const Profile& profile, const std::vector<View>& views) {
   const size_t lines = (views.size() + kColumns - 1) / kColumns;
   Svg svg(kPanelWide * kColumns, kPanelHigh * static_cast<double>(lines));
   for (size_t i = 0; i < views.size(); ++i) {
-    Panel(svg, profile, views[i], kPanelWide * static_cast<double>(i % kColumns),
-          kPanelHigh * static_cast<double>(i / kColumns))
+    const auto column = static_cast<double>(i % kColumns);
+    const size_t line = i / kColumns;
+    Panel(svg, profile, views[i], kPanelWide * column, kPanelHigh * static_cast<double>(line))
         .draw();
   }
   return svg.document();

@@ -205,6 +205,7 @@ std::vector<std::string> bench_findings(const Profile& profile) {
 
 std::vector<std::string> bench_remarks(const Profile& profile) {
   std::vector<std::string> remarks;
+  remarks.reserve(profile.unusable.size());
   for (const device::UnusableWay& each : profile.unusable) {
     remarks.push_back("Not measured: " + std::string(device::way_name(each.way)) +
                       (each.direct ? " with O_DIRECT: " : " through the page cache: ") + each.why +
@@ -216,6 +217,11 @@ std::vector<std::string> bench_remarks(const Profile& profile) {
   if (was_measured(profile, IoWay::sqpoll) && profile.cpus < kCpusForSqpoll) {
     remarks.push_back("io_uring+sqpoll: the kernel's thread that polls took one of " +
                       std::to_string(profile.cpus) + " processors from the program.");
+  }
+  if (was_measured(profile, IoWay::iopoll) && profile.by.starts_with("fio")) {
+    remarks.emplace_back(
+        "io_uring+iopoll was measured by our own engine, which cuts transfers to what the device "
+        "takes at once; fio does not, and crashes or hangs.");
   }
   const bool has_buffered = std::ranges::any_of(
       profile.results, [](const LoadResult& result) { return !result.load.direct; });

@@ -55,6 +55,7 @@ Ended run_fio(const std::vector<std::string>& options) {
   std::vector<std::string> words{"fio"};
   words.insert(words.end(), options.begin(), options.end());
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const Descriptor out(memfd_create("out", MFD_CLOEXEC));

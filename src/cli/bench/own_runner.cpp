@@ -223,7 +223,10 @@ class OwnRunner final : public LoadRunner {
     }
     Course course(load, file.bytes());
     std::unique_ptr<engine::Backend> lane;
-    if (load.way != IoWay::psync && (lane = open_lane_for(load, why)) == nullptr) return false;
+    if (load.way != IoWay::psync) {
+      lane = open_lane_for(load, why);
+      if (!lane) return false;
+    }
     const int fd = file.fd(load.direct);
     const double cpu_before_s = process_cpu_seconds();
     const uint64_t began_ns = now_ns();

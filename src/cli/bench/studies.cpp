@@ -266,6 +266,7 @@ class ViewList {
 template <typename Member>
 std::vector<Member> values_of(const device::Profile& profile, Member Load::*member) {
   std::vector<Member> values;
+  values.reserve(profile.results.size());
   for (const device::LoadResult& result : profile.results) values.push_back(result.load.*member);
   std::ranges::sort(values);
   values.erase(std::ranges::unique(values).begin(), values.end());
