@@ -33,7 +33,8 @@ enum class Op : uint8_t {
 /// (pipe, socket), which has no positions, every offset >= 0 is ignored.
 inline constexpr int64_t kCurrentPosition = -1;
 
-/// The most one submission moves, as in the kernel (MAX_RW_COUNT): more is a short transfer.
+/// The most one submission moves, as in the kernel (MAX_RW_COUNT): more is a short transfer. A lane
+/// that polls may move less.
 inline constexpr uint64_t kMaxTransferBytes = 0x7ffff000;
 
 /// One system call's worth of work, embedded in the service's request. The submitter owns it until
@@ -41,6 +42,7 @@ inline constexpr uint64_t kMaxTransferBytes = 0x7ffff000;
 struct Operation {
   Op op = Op::nop;
   bool hand_over = false;     ///< to a kernel thread, where the backend would try without one first
+  bool whole = false;         ///< not in parts: a backend that could carry one only refuses it
   uint16_t fixed_buffer = 0;  ///< slot of the service's buffer table that holds `buffer`; 0: none
   uint16_t fixed_file = 0;    ///< slot of the service's file table that holds `fd`; 0: none
   int32_t fd = -1;

@@ -141,17 +141,6 @@ dev_t device_of(int fd) noexcept {
   return S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
 }
 
-/// A setting of the device's request queue; a partition has it one level up. Empty: no such device.
-std::string queue_setting(dev_t device, const char* name) {
-  for (const char* place : {"queue", "../queue"}) {
-    char path[128];
-    std::snprintf(path, sizeof path, "/sys/dev/block/%u:%u/%s/%s", major(device), minor(device),
-                  place, name);
-    if (std::string value = read_small_file(path); !value.empty()) return value;
-  }
-  return {};
-}
-
 // ---- The file to probe with --------------------------------------------------------------------
 
 /// A file in `directory` that nobody else can see; -errno in fd().

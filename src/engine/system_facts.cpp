@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 
 #include "engine/raw_syscall.hpp"
@@ -61,6 +62,17 @@ std::string read_small_file(const char* path) {
   std::string content(text, length > 0 ? static_cast<size_t>(length) : 0);
   while (!content.empty() && content.back() == '\n') content.pop_back();
   return content;
+}
+
+std::string queue_setting(dev_t device, const char* name) {
+  // A partition has it one level up.
+  for (const char* place : {"queue", "../queue"}) {
+    char path[128];
+    std::snprintf(path, sizeof path, "/sys/dev/block/%u:%u/%s/%s", major(device), minor(device),
+                  place, name);
+    if (std::string value = read_small_file(path); !value.empty()) return value;
+  }
+  return {};
 }
 
 unsigned online_cores() {

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include <sys/types.h>
+
 namespace ioweave::engine {
 
 /// uname -r, and whether it is at least `major`.`minor`.
@@ -26,6 +28,9 @@ namespace ioweave::engine {
 /// The first bytes of a small file, such as one of /proc or /sys, without the final line break;
 /// empty where it cannot be read.
 [[nodiscard]] std::string read_small_file(const char* path);
+
+/// A setting of a block device's request queue, from /sys. Empty: no such device.
+[[nodiscard]] std::string queue_setting(dev_t device, const char* name);
 
 /// Cores this process may run on.
 [[nodiscard]] unsigned online_cores();

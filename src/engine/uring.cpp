@@ -57,24 +57,6 @@ __kernel_timespec timespec_of(int64_t nanoseconds) noexcept {
   return {nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
 }
 
-/// True where a ring with IOPOLL can carry the operation; the kernel refuses the rest only after
-/// the fact. A bad descriptor goes to the kernel, which has the right error for it.
-bool is_pollable(const Operation& operation) noexcept {
-  switch (operation.op) {
-    case Op::nop:
-      return true;
-    case Op::read:
-    case Op::write:
-    case Op::readv:
-    case Op::writev: {
-      const long flags = find_descriptor_flags(operation);
-      return flags < 0 || (flags & O_DIRECT) != 0;
-    }
-    default:
-      return false;
-  }
-}
-
 /// Errors of io_uring_enter after which the ring is as good as before.
 bool is_passing(int error) noexcept {
   return error == -ETIME || error == -EINTR || error == -EAGAIN || error == -EBUSY;
@@ -188,12 +170,14 @@ unsigned UringLane::SubmissionQueue::unsubmitted() const noexcept {
 
 Submitted UringLane::submit(Operation& operation) noexcept {
   if (operation.op == Op::prefetch) return Submitted::unsupported;
-  if (mode_ == UringMode::iopoll && !is_pollable(operation)) return Submitted::unsupported;
+  const uint64_t most_bytes =
+      mode_ == UringMode::iopoll ? pollable_bytes(operation) : kMaxTransferBytes;
+  if (most_bytes == 0) return Submitted::unsupported;
   if (in_flight_.full()) return Submitted::busy;
   if (cancels_.any()) cancels_.forget(operation);
   io_uring_sqe* sqe = next_sqe();
   if (sqe == nullptr) return Submitted::busy;
-  fill(*sqe, operation);
+  fill(*sqe, operation, most_bytes);
   handed_to_kernel(&operation);
   in_flight_.add();
   return Submitted::queued;
@@ -210,7 +194,25 @@ io_uring_sqe* UringLane::next_sqe() noexcept {
   return sq_.next();
 }
 
-void UringLane::fill(io_uring_sqe& sqe, const Operation& operation) noexcept {
+/// How much of the operation a ring with IOPOLL can carry; the kernel refuses the rest only after
+/// the fact, or never. A bad descriptor goes to the kernel, which has the right error for it.
+uint64_t UringLane::pollable_bytes(const Operation& operation) noexcept {
+  switch (operation.op) {
+    case Op::nop:
+      return kMaxTransferBytes;
+    case Op::read:
+    case Op::write:
+    case Op::readv:
+    case Op::writev: {
+      const long flags = find_descriptor_flags(operation);
+      return flags < 0 || (flags & O_DIRECT) != 0 ? polled_sizes_.bytes(operation) : 0;
+    }
+    default:
+      return 0;
+  }
+}
+
+void UringLane::fill(io_uring_sqe& sqe, const Operation& operation, uint64_t most_bytes) noexcept {
   sqe.user_data = user_data_of(operation);
   sqe.fd = operation.fd;
   switch (operation.op) {
@@ -218,7 +220,7 @@ void UringLane::fill(io_uring_sqe& sqe, const Operation& operation) noexcept {
     case Op::write:
       sqe.opcode = operation.op == Op::read ? IORING_OP_READ : IORING_OP_WRITE;
       sqe.addr = reinterpret_cast<uintptr_t>(operation.buffer);
-      sqe.len = transfer_bytes(operation);
+      sqe.len = static_cast<uint32_t>(std::min<uint64_t>(transfer_bytes(operation), most_bytes));
       break;
     case Op::readv:
     case Op::writev:

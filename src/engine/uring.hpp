@@ -8,6 +8,7 @@
 #include <liburing.h>
 
 #include "engine/lane.hpp"
+#include "engine/polled_size.hpp"
 #include "engine/uring_slots.hpp"
 
 namespace ioweave::engine {
@@ -87,7 +88,8 @@ class UringLane final : public Backend {
   };
 
   // submission, owner
-  void fill(io_uring_sqe& sqe, const Operation& operation) noexcept;
+  [[nodiscard]] uint64_t pollable_bytes(const Operation& operation) noexcept;
+  void fill(io_uring_sqe& sqe, const Operation& operation, uint64_t most_bytes) noexcept;
   void use_slots(io_uring_sqe& sqe, const Operation& operation) noexcept;
   [[nodiscard]] io_uring_sqe* next_sqe() noexcept;
   void start() noexcept;
@@ -124,6 +126,7 @@ class UringLane final : public Backend {
 
   SubmissionQueue sq_;
   UringSlots slots_;
+  PolledSizes polled_sizes_;       ///< of a lane with IOPOLL
   bool started_ = false;           ///< a disabled ring has been enabled by its owner
   bool wake_poll_queued_ = false;  ///< filled into the queue, perhaps not yet taken by the kernel
   CompletionQueue cq_;

@@ -135,6 +135,7 @@ void load_operation(iow_request& request) noexcept {
   operation.fixed_file = request.fixed_file;
   operation.fd = request.fd;
   operation.hand_over = (request.flags & IOW_ASYNC) != 0;
+  operation.whole = is_exact(request);
   operation.offset = request.offset == engine::kCurrentPosition
                          ? engine::kCurrentPosition
                          : request.offset + static_cast<int64_t>(done);

@@ -1,0 +1,60 @@
+#pragma once
+
+// How much a ring with IOPOLL may carry at once.
+//
+// A polled transfer must not wait in the kernel (REQ_NOWAIT), and what must not wait is not split
+// to the limits of its device since 2023, also in stable versions of older kernels: it ends in
+// EAGAIN. io_uring then hands it to a worker. Before Linux 6.3 the worker's try is polled too, and
+// is repeated for ever: the transfer never ends, can hardly be cancelled, and what needs a worker
+// after it waits as well. Measured on 6.1 with an emulated NVMe (tests/engine/iopoll_vm). From 6.3
+// on the worker's try is split; its parts end by interrupts.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/types.h>
+
+#include "engine/backend.hpp"
+
+namespace ioweave::engine {
+
+/// What a block device takes as one request, from /sys/dev/block/MAJOR:MINOR/queue.
+struct RequestLimits {
+  uint64_t bytes = 0;        ///< max_sectors_kb
+  uint64_t segments = 0;     ///< max_segments: pieces of memory that do not adjoin
+  uint64_t chunk_bytes = 0;  ///< chunk_sectors: no request crosses a multiple of it; 0: any may
+};
+
+/// The most bytes of a buffer, of whatever pages, that are one request of the device: a power of
+/// two, so that what follows is aligned as the whole was. 0: none are for sure, since where on the
+/// device a file's blocks lie is not known.
+[[nodiscard]] uint64_t largest_polled_bytes(const RequestLimits& limits) noexcept;
+
+/// The bytes at the beginning of a transfer that go as one request where `most` do: all, `most`, or
+/// 0 where the operation cannot be carried in part. Vectors are carried as a whole or not at all,
+/// and not where memory has a gap inside a page, at which a device may want the request split.
+[[nodiscard]] uint64_t polled_part(const Operation& operation, uint64_t most) noexcept;
+
+/// The limits of the devices that a lane meets. One thread: the lane's owner.
+class PolledSizes {
+ public:
+  /// polled_part() of the operation on its descriptor's device. All of it where the kernel splits
+  /// what is polled, and where there is no such device: the kernel does not poll there.
+  [[nodiscard]] uint64_t bytes(const Operation& operation) noexcept;
+
+ private:
+  struct Entry {
+    dev_t device = 0;
+    uint64_t most = 0;
+  };
+  static constexpr size_t kEntries = 8;
+
+  [[nodiscard]] uint64_t most_on(dev_t device) noexcept;
+
+  int kernel_splits_ = -1;  ///< not asked yet
+  std::array<Entry, kEntries> entries_{};
+  size_t known_ = 0;
+};
+
+}  // namespace ioweave::engine
