@@ -116,8 +116,8 @@ class Measuring {
       return false;
     }
     device::LoadSample sample;
-    // fio asks for blocks in one piece however large they are, which a device that is polled need
-    // not be able to do: it crashes, or hangs.
+    // fio asks for a block in one piece however large it is. Before Linux 6.3 a polled one that the
+    // device does not take at once never ends (engine/polled_size.hpp).
     LoadRunner& runner = result.load.way == IoWay::iopoll ? *own_ : runner_;
     if (runner.run(file_, result.load, options_.seconds, sample, result.failure)) {
       result.samples.push_back(sample);

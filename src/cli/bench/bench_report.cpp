@@ -221,7 +221,7 @@ std::vector<std::string> bench_remarks(const Profile& profile) {
   if (was_measured(profile, IoWay::iopoll) && profile.by.starts_with("fio")) {
     remarks.emplace_back(
         "io_uring+iopoll was measured by our own engine, which cuts transfers to what the device "
-        "takes at once; fio does not, and crashes or hangs.");
+        "takes at once where the kernel does not; those of fio may never end.");
   }
   const bool has_buffered = std::ranges::any_of(
       profile.results, [](const LoadResult& result) { return !result.load.direct; });
