@@ -23,15 +23,22 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kPagesOfRequest = 256;
 constexpr uint64_t kNoLimit = UINT64_MAX;
 
-/// The device below the descriptor, or 0.
-dev_t find_device(int fd) noexcept {
+struct Place {
+  dev_t device = 0;  ///< 0: unknown
+  bool is_device = false;
+  uint64_t file_bytes = 0;
+};
+
+Place find_place(int fd) noexcept {
   struct statx status {};
-  if (raw_syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) !=
-      0) {
-    return 0;
+  if (raw_syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_SIZE,
+                  &status) != 0) {
+    return {};
   }
-  return S_ISBLK(status.stx_mode) ? makedev(status.stx_rdev_major, status.stx_rdev_minor)
-                                  : makedev(status.stx_dev_major, status.stx_dev_minor);
+  if (S_ISBLK(status.stx_mode)) {
+    return {makedev(status.stx_rdev_major, status.stx_rdev_minor), true, 0};
+  }
+  return {makedev(status.stx_dev_major, status.stx_dev_minor), false, status.stx_size};
 }
 
 uint64_t number_of(const std::string& text) noexcept {
@@ -46,9 +53,9 @@ uint64_t read_most_on(dev_t device) noexcept {
                                number_of(queue_setting(device, "chunk_sectors")) * 512});
 }
 
-/// Within one block of any file system, which lies together and is not cut.
-bool is_small(const Operation& operation) noexcept {
-  return operation.op != Op::readv && operation.op != Op::writev && operation.offset >= 0 &&
+/// A read within one block of any file system, which lies together and is not cut.
+bool is_small_read(const Operation& operation) noexcept {
+  return operation.op == Op::read && operation.offset >= 0 &&
          static_cast<uint64_t>(operation.offset) % kPage + operation.length <= kPage;
 }
 
@@ -82,11 +89,30 @@ uint64_t polled_part(const Operation& operation, uint64_t most) noexcept {
   return operation.whole ? 0 : most;
 }
 
+bool is_waited_for(const Operation& operation, uint64_t file_bytes) noexcept {
+  if (operation.op != Op::write && operation.op != Op::writev) return false;
+  const iovec one{operation.buffer, operation.length};
+  const std::span<const iovec> vectors = operation.op == Op::write
+                                             ? std::span(&one, 1)
+                                             : std::span(operation.vectors, operation.vector_count);
+  const auto begin = static_cast<uint64_t>(operation.offset);
+  uint64_t end = begin;
+  uint64_t bits = begin;
+  for (const iovec& vector : vectors) {
+    bits |= reinterpret_cast<uintptr_t>(vector.iov_base) | vector.iov_len;
+    end += vector.iov_len;
+  }
+  return operation.offset < 0 || bits % kPage != 0 || (begin < file_bytes && end > file_bytes);
+}
+
 uint64_t PolledSizes::bytes(const Operation& operation) noexcept {
-  if (kernel_splits_ < 0) kernel_splits_ = kernel_at_least(6, 3) ? 1 : 0;
-  if (kernel_splits_ == 1 || is_small(operation)) return kNoLimit;
-  const uint64_t most = most_on(find_device(operation.fd));
-  return most == kNoLimit ? kNoLimit : polled_part(operation, most);
+  if (is_newer_kernel_ < 0) is_newer_kernel_ = kernel_at_least(6, 12) ? 1 : 0;
+  if (is_newer_kernel_ == 1 || is_small_read(operation)) return kNoLimit;
+  const Place place = find_place(operation.fd);
+  const uint64_t most = most_on(place.device);
+  if (most == kNoLimit) return kNoLimit;
+  if (!place.is_device && is_waited_for(operation, place.file_bytes)) return 0;
+  return polled_part(operation, most);
 }
 
 uint64_t PolledSizes::most_on(dev_t device) noexcept {

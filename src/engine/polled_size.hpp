@@ -6,8 +6,14 @@
 // to the limits of its device since 2023, also in stable versions of older kernels: it ends in
 // EAGAIN. io_uring then hands it to a worker. Before Linux 6.3 the worker's try is polled too, and
 // is repeated for ever: the transfer never ends, can hardly be cancelled, and what needs a worker
-// after it waits as well. Measured on 6.1 with an emulated NVMe (tests/engine/iopoll_vm). From 6.3
-// on the worker's try is split; its parts end by interrupts.
+// after it waits as well. From 6.3 on the worker's try is split; its parts end by interrupts.
+//
+// A write that a file system waits for by itself, since it begins or ends inside a block, comes
+// from memory that does, or crosses the end of the file, hangs until the driver's timeout (30 s):
+// nobody polls meanwhile.
+//
+// Measured on 6.1 with an emulated NVMe (tests/engine/iopoll_vm); on 6.12 neither happens. We are
+// careful with what is older than that.
 
 #include <array>
 #include <cstddef>
@@ -36,11 +42,16 @@ struct RequestLimits {
 /// and not where memory has a gap inside a page, at which a device may want the request split.
 [[nodiscard]] uint64_t polled_part(const Operation& operation, uint64_t most) noexcept;
 
+/// Whether a file system that polls would wait for a write by itself: see above. `file_bytes` is
+/// the size of the file.
+[[nodiscard]] bool is_waited_for(const Operation& operation, uint64_t file_bytes) noexcept;
+
 /// The limits of the devices that a lane meets. One thread: the lane's owner.
 class PolledSizes {
  public:
-  /// polled_part() of the operation on its descriptor's device. All of it where the kernel splits
-  /// what is polled, and where there is no such device: the kernel does not poll there.
+  /// polled_part() of the operation on its descriptor's device; 0 also of a write to a file that
+  /// is_waited_for(). All of it on a newer kernel, and where there is no such device: nothing is
+  /// polled there.
   [[nodiscard]] uint64_t bytes(const Operation& operation) noexcept;
 
  private:
@@ -52,7 +63,7 @@ class PolledSizes {
 
   [[nodiscard]] uint64_t most_on(dev_t device) noexcept;
 
-  int kernel_splits_ = -1;  ///< not asked yet
+  int is_newer_kernel_ = -1;  ///< not asked yet
   std::array<Entry, kEntries> entries_{};
   size_t known_ = 0;
 };

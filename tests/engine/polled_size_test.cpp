@@ -31,6 +31,25 @@ TEST(PolledSize, CutsWhatIsLongerUnlessItMustGoWhole) {
   EXPECT_EQ(polled_part(read, 256 * kKiB), 0U);
 }
 
+TEST(PolledSize, LeavesWritesThatAFileSystemWaitsFor) {
+  const Block block(4 * kBlock);
+  const auto waited_for = [&](Op op, size_t memory, size_t length, int64_t offset) {
+    return is_waited_for(transfer(op, 0, block.data() + memory, length, offset), 2 * kBlock);
+  };
+  EXPECT_FALSE(waited_for(Op::write, 0, kBlock, kBlock));
+  EXPECT_FALSE(waited_for(Op::write, 0, kBlock, 2 * kBlock)) << "behind the end nothing is polled";
+  EXPECT_TRUE(waited_for(Op::write, 0, 2 * kBlock, kBlock)) << "crosses the end";
+  EXPECT_TRUE(waited_for(Op::write, 512, kBlock, 0));
+  EXPECT_TRUE(waited_for(Op::write, 0, 512, 0));
+  EXPECT_TRUE(waited_for(Op::write, 0, kBlock, 512));
+  EXPECT_TRUE(waited_for(Op::write, 0, kBlock, kCurrentPosition));
+  EXPECT_FALSE(waited_for(Op::read, 512, 512, 512));
+  std::vector<iovec> vectors{{block.data(), kBlock}, {block.data() + 2 * kBlock, kBlock}};
+  EXPECT_FALSE(is_waited_for(vectored(Op::writev, 0, vectors, 0), 2 * kBlock));
+  vectors[1].iov_len = 512;
+  EXPECT_TRUE(is_waited_for(vectored(Op::writev, 0, vectors, 0), 2 * kBlock));
+}
+
 TEST(PolledSize, TakesVectorsThatMeetAtPages) {
   const Block block(8 * kBlock);
   std::vector<iovec> vectors{{block.data() + 512, kBlock - 512},
