@@ -235,7 +235,8 @@ TEST(Doctor, SaysOfATaskProgramWhichRuntimeItFindsAndWhatItLacks) {
   const Ran ran = run_ioweave({"doctor", "--json", IOWEAVE_TASK_LATE});
   const auto json = nlohmann::json::parse(ran.out);
   EXPECT_EQ(ran.code, 1) << ran.out;
-  const auto& tasks = json["findings"][1];
+  EXPECT_EQ(json["findings"][1]["subject"], "calls of " IOWEAVE_TASK_LATE);
+  const auto& tasks = json["findings"][2];
   EXPECT_EQ(tasks["subject"], "tasks of " IOWEAVE_TASK_LATE);
   EXPECT_EQ(tasks["usable"], "degraded");
   EXPECT_THAT(tasks["detail"].get<std::string>(), HasSubstr("nOS-V (libnosv.so.0)"));
