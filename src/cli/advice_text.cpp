@@ -26,12 +26,6 @@ std::string_view name_of(Way way) {
   return kWayNames[static_cast<size_t>(way)];
 }
 
-std::string printed(const char* format, double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
 std::string title_of(const Advice& advice, const Prediction& prediction) {
   std::string title(name_of(prediction.way));
   if (prediction.way == Way::tasks) return title + ", " + std::to_string(advice.cores) + " cores";

@@ -7,12 +7,6 @@
 namespace ioweave::cli {
 namespace {
 
-std::string printed(const char* format, double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
 bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
 }
@@ -38,6 +32,12 @@ size_t width_of(std::string_view text) {
 }
 
 }  // namespace
+
+std::string printed(const char* format, double value) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
 
 uint64_t whole(double number) noexcept {
   constexpr double kMost = 9223372036854775808.0;

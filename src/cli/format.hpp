@@ -9,6 +9,9 @@
 
 namespace ioweave::cli {
 
+/// Returns a number by a format of printf(3), of less than 64 characters.
+[[nodiscard]] std::string printed(const char* format, double value);
+
 /// Returns a number that is not negative without its fraction; at most 2^63.
 [[nodiscard]] uint64_t whole(double number) noexcept;
 

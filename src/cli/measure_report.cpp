@@ -1,9 +1,7 @@
 #include "cli/measure_report.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 
 #include <nlohmann/json.hpp>
 
@@ -20,12 +18,6 @@ constexpr double kWideSpread = 0.3;  ///< between lowest and highest, as a part 
 constexpr double kFarFromFit = 0.1;
 constexpr double kProcessorsBusy = 0.85;
 constexpr double kCachedEnough = 0.05;
-
-std::string printed(const char* format, double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
 
 /// A number of MB/s for a file, four digits and more.
 double rounded(double mb_per_s) {

@@ -1,8 +1,6 @@
 #include "cli/bench/bench_report.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "cli/bench/studies.hpp"
 #include "cli/format.hpp"
@@ -21,12 +19,6 @@ constexpr size_t kWidth = 100;
 constexpr double kNearPeak = 0.97;
 constexpr double kWideSpread = 0.5;
 constexpr unsigned kCpusForSqpoll = 3;  // engine/lane.hpp says why
-
-std::string printed(const char* format, double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
 
 std::vector<IoWay> measured_ways(const Profile& profile) {
   std::vector<IoWay> ways;

@@ -109,7 +109,8 @@ TEST(Bench, OnlyReadsAFileThatIsThere) {
   const std::string path = write_text(folder, "input", std::string(3u << 20, 'x'));
   const Ran ran = run_ioweave(quick(path, {"--with", "ioweave", "--json"}));
   ASSERT_EQ(ran.code, 0) << ran.err;
-  for (const json& result : json::parse(ran.out)["results"]) EXPECT_EQ(result["read_percent"], 100);
+  const json profile = json::parse(ran.out);
+  for (const json& result : profile["results"]) EXPECT_EQ(result["read_percent"], 100);
   EXPECT_TRUE(read_text(path) == std::string(3u << 20, 'x'));
 }
 
