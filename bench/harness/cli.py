@@ -92,8 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         "--pairs",
         type=_count,
         metavar="N",
-        help="at most N pairs a cell, rounds (short runs, engine, streams, cube, ppis, characterise), or "
-        "repetitions (tiom)",
+        help="at most N pairs a cell, rounds (short runs, engine, streams, cube, ppis, "
+        "characterise), or repetitions (tiom)",
     )
     part.add_argument(
         "--null",
