@@ -387,6 +387,14 @@ std::string take_measure(const std::string& streams, const std::string& size,
   return {};
 }
 
+/// The words, with "-" for a file that --json lacks: "--json /scratch" names the folder, since a
+/// file must stand behind an equals sign.
+std::vector<std::string> with_json_alone(Arguments arguments) {
+  std::vector<std::string> words = texts(arguments);
+  std::ranges::replace(words, std::string("--json"), std::string("--json=-"));
+  return words;
+}
+
 constexpr const char* kReportExamples = R"(Examples:
   ioweave report run.jsonl                     the summary of `ioweave run -o run.jsonl`
   ioweave report tasks.jsonl                   that of Runtime(run_file="tasks.jsonl") in Python
@@ -559,10 +567,7 @@ std::optional<int> parse_measure(Arguments arguments, MeasureOptions& options) {
                                  "--json=FILE writes it to a file and keeps the table."))
           ->type_name("[=FILE]")
           ->expected(0, 1);
-  // "--json /scratch" names the folder, since a file must stand behind an equals sign.
-  std::vector<std::string> words = texts(arguments);
-  std::ranges::replace(words, std::string("--json"), std::string("--json=-"));
-  if (const auto code = parse_with(*app, "measure", std::move(words))) return code;
+  if (const auto code = parse_with(*app, "measure", with_json_alone(arguments))) return code;
   options.toml = toml->count() > 0;
   options.json = json->count() > 0;
   if (options.json_file == "-") options.json_file.clear();
@@ -649,9 +654,7 @@ std::optional<int> parse_bench(Arguments arguments, BenchOptions& options) {
                                  "the tables."))
           ->type_name("[=FILE]")
           ->expected(0, 1);
-  std::vector<std::string> typed = texts(arguments);
-  std::ranges::replace(typed, std::string("--json"), std::string("--json=-"));
-  if (const auto code = parse_with(*app, "bench", std::move(typed))) return code;
+  if (const auto code = parse_with(*app, "bench", with_json_alone(arguments))) return code;
   options.json = json->count() > 0;
   if (options.json_file == "-") options.json_file.clear();
   std::string mistake = check_bench(options);

@@ -191,8 +191,7 @@ bool is_program(const std::string& path) {
 }
 
 Finding examine_program(const std::string& path) {
-  const Program program =
-      inspect_program(path.find('/') == std::string::npos ? "./" + path : path, "");
+  const Program program = inspect_file(path);
   Finding finding;
   finding.subject = "program " + path;
   finding.error = program.error;
@@ -213,8 +212,14 @@ Finding examine_program(const std::string& path) {
 std::vector<Finding> examine_path(const std::string& path) {
   if (is_program(path)) {
     std::vector<Finding> findings{examine_program(path)};
-    if (std::optional<Finding> calls = examine_calls(path)) findings.push_back(std::move(*calls));
-    if (std::optional<Finding> tasks = examine_tasks(path)) findings.push_back(std::move(*tasks));
+    const auto scope = scope_of_program(path);
+    if (!scope) return findings;
+    std::string why;
+    const std::string library = locate(Location::preload, why);
+    if (!library.empty()) {
+      findings.push_back(judge_calls(path, *scope, read_elf_exports(library)));
+    }
+    findings.push_back(judge_tasks(path, *scope));
     return findings;
   }
   std::optional<Finding> elsewhere = found_in_path(path);

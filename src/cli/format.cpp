@@ -76,6 +76,10 @@ std::string rate_text(uint64_t bytes, double seconds) {
   return printed("%.0f", static_cast<double>(bytes) / seconds / 1e6);
 }
 
+void add_sentence(std::string& text, std::string_view sentence) {
+  text.append(text.empty() ? "" : "; ").append(sentence);
+}
+
 std::string without_controls(std::string_view text) {
   std::string shown(text);
   for (size_t i = 0; i < shown.size(); ++i) {
@@ -95,6 +99,10 @@ std::string shown_name(std::string_view name, size_t most) {
   // Not within a character.
   while (start < shown.size() && (static_cast<unsigned char>(shown[start]) & 0xc0) == 0x80) ++start;
   return "..." + shown.substr(start);
+}
+
+std::string quoted_name(std::string_view path) {
+  return "'" + shown_name(path, 80) + "'";
 }
 
 std::string shown_command(const std::vector<std::string>& words, size_t most) {

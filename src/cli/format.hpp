@@ -21,12 +21,18 @@ namespace ioweave::cli {
 [[nodiscard]] std::string mb_text(double mb_per_s);      ///< three digits: "1.25", "12.5", "125"
 [[nodiscard]] std::string rate_text(uint64_t bytes, double seconds);  ///< MB/s, "-" where unknown
 
+/// Appends a part to a sentence, behind a semicolon where it is not the first.
+void add_sentence(std::string& text, std::string_view sentence);
+
 /// Makes a foreign text safe for a terminal: each control character becomes '?'.
 [[nodiscard]] std::string without_controls(std::string_view text);
 
 /// Makes a name safe for a terminal: control characters become '?', and a long name is shortened to
 /// "..." and its end.
 [[nodiscard]] std::string shown_name(std::string_view name, size_t most);
+
+/// A path in quotes, as messages name it, shortened to 80 characters.
+[[nodiscard]] std::string quoted_name(std::string_view path);
 
 /// Writes words as a shell would read them, cut at `most` characters.
 [[nodiscard]] std::string shown_command(const std::vector<std::string>& words, size_t most);

@@ -4,8 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "cli/locations.hpp"
-#include "cli/program.hpp"
+#include "cli/format.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -39,14 +38,6 @@ constexpr auto kTransfers = std::to_array<std::string_view>(
      "writev",      "pwrite",        "pwrite64",   "pwritev", "pwritev64",      "pwritev2",
      "pwritev64v2", "sendfile",      "sendfile64", "splice",  "copy_file_range"});
 
-/// The C library is where the calls go.
-bool is_c_library(const LoadedFile& file) {
-  return std::ranges::any_of(
-      std::array<std::string_view, 7>{"libc.so", "libm.so", "libpthread.so", "librt.so", "libdl.so",
-                                      "ld-linux", "libioweave"},
-      [&](std::string_view name) { return file.base().starts_with(name); });
-}
-
 bool imports_of(const LoadedFile& file, const Interface& interface) {
   return std::ranges::any_of(file.dynamic.imports, [&](const std::string& symbol) {
     return std::ranges::any_of(interface.begins, [&](std::string_view begin) {
@@ -70,17 +61,13 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-void add_sentence(std::string& text, std::string_view sentence) {
-  text.append(text.empty() ? "" : "; ").append(sentence);
-}
-
 /// Which transfers of which files are observed, in a sentence; nothing where there are none.
 std::string observed_calls(const std::vector<LoadedFile>& scope,
                            std::span<const std::string> observed) {
   std::vector<std::string> calls;
   std::vector<std::string> files;
   for (const LoadedFile& file : scope) {
-    if (is_c_library(file)) continue;
+    if (file.is_c_library_or_ours()) continue;
     for (const std::string& symbol : file.dynamic.imports) {
       if (std::ranges::find(kTransfers, symbol) == kTransfers.end()) continue;
       if (std::ranges::find(observed, symbol) == observed.end()) continue;
@@ -97,7 +84,7 @@ std::vector<std::string> files_with(const std::vector<LoadedFile>& scope,
                                     const Interface& interface) {
   std::vector<std::string> files;
   for (const LoadedFile& file : scope) {
-    if (!is_c_library(file) && imports_of(file, interface)) add_name(files, file.base());
+    if (!file.is_c_library_or_ours() && imports_of(file, interface)) add_name(files, file.base());
   }
   return files;
 }
@@ -119,8 +106,7 @@ Finding judge_calls(const std::string& path, const std::vector<LoadedFile>& scop
       add_sentence(finding.cause, "not observed: " + text);
     }
   }
-  if (!scope.empty() && std::ranges::find(scope.front().dynamic.imports, "syscall") !=
-                            scope.front().dynamic.imports.end()) {
+  if (!scope.empty() && scope.front().imports("syscall")) {
     add_sentence(finding.detail,
                  "the program calls syscall(2): which calls it makes by it cannot "
                  "be told, and none of them is observed");
@@ -131,17 +117,6 @@ Finding judge_calls(const std::string& path, const std::vector<LoadedFile>& scop
     finding.remedy = "nothing to mend: they work as without Ioweave, and are made no faster";
   }
   return finding;
-}
-
-std::optional<Finding> examine_calls(const std::string& path) {
-  const Program program =
-      inspect_program(path.find('/') == std::string::npos ? "./" + path : path, "");
-  std::string why;
-  const std::string library = locate(Location::preload, why);
-  if (program.followable != Followable::yes || library.empty()) return {};
-  const std::vector<std::string> observed = read_elf_exports(library);
-  return judge_calls(path, lookup_scope(program.runs(), LoaderVariables::of_this_process()),
-                     observed);
 }
 
 }  // namespace ioweave::cli

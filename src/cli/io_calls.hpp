@@ -4,7 +4,6 @@
 // libraries import `ioweave run` observes, and which it does not. A library that the program opens
 // itself, and system calls that it makes by its own instructions, cannot be seen in its files.
 
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,9 +18,5 @@ namespace ioweave::cli {
 [[nodiscard]] engine::Finding judge_calls(const std::string& path,
                                           const std::vector<LoadedFile>& scope,
                                           std::span<const std::string> observed);
-
-/// Judges the calls of a program. Returns nothing if the interposer cannot be loaded into it, which
-/// examine_program() says, or is not installed.
-[[nodiscard]] std::optional<engine::Finding> examine_calls(const std::string& path);
 
 }  // namespace ioweave::cli

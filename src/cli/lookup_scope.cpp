@@ -10,6 +10,8 @@
 #include <iterator>
 #include <utility>
 
+#include "cli/program.hpp"
+
 namespace ioweave::cli {
 namespace {
 
@@ -161,6 +163,23 @@ std::vector<LoadedFile> lookup_scope(const std::string& program, const LoaderVar
   Loader loader(program, variables, imports);
   for (const std::string& name : split(variables.preload, ": ")) loader.load(name, 0);
   return loader.take_all();
+}
+
+std::optional<std::vector<LoadedFile>> scope_of_program(const std::string& path) {
+  const Program program = inspect_file(path);
+  if (program.followable != Followable::yes) return {};
+  return lookup_scope(program.runs(), LoaderVariables::of_this_process());
+}
+
+bool LoadedFile::imports(std::string_view symbol) const noexcept {
+  return std::ranges::find(dynamic.imports, symbol) != dynamic.imports.end();
+}
+
+bool LoadedFile::is_c_library_or_ours() const noexcept {
+  constexpr std::array<std::string_view, 7> kNames{
+      "libc.so", "libm.so", "libpthread.so", "librt.so", "libdl.so", "ld-linux", "libioweave"};
+  return std::ranges::any_of(kNames,
+                             [this](std::string_view begin) { return base().starts_with(begin); });
 }
 
 }  // namespace ioweave::cli

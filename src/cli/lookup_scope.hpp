@@ -4,6 +4,7 @@
 // symbols up, found out from the files: as ldd(1), which runs the loader and, so, code of others.
 // A library that the program opens by itself is not among them.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,9 @@ struct LoadedFile {
   [[nodiscard]] std::string_view base() const noexcept {
     return std::string_view(name).substr(name.rfind('/') + 1);
   }
+  [[nodiscard]] bool imports(std::string_view symbol) const noexcept;
+  /// Whether it is a part of the C library, which makes the calls for others, or of Ioweave.
+  [[nodiscard]] bool is_c_library_or_ours() const noexcept;
 };
 
 /// Variables of the program's environment that the loader heeds.
@@ -37,5 +41,9 @@ struct LoaderVariables {
 [[nodiscard]] std::vector<LoadedFile> lookup_scope(const std::string& program,
                                                    const LoaderVariables& variables,
                                                    Imports imports = Imports::read);
+
+/// The scope of the program in a file, in the environment of this process. Nothing if no library
+/// can be loaded into it, because it is missing, static, a Go program or setuid.
+[[nodiscard]] std::optional<std::vector<LoadedFile>> scope_of_program(const std::string& path);
 
 }  // namespace ioweave::cli

@@ -124,30 +124,20 @@ bool measure(Measurement& measured, std::string& why) {
   return sample_all(*files, Direction::read, options, measured.reads, progress, why);
 }
 
-/// Where the folder lies and on what; false where it does not exist.
-bool look_at_place(Measurement& measured) {
-  const std::unique_ptr<char, void (*)(void*)> real(
-      realpath(measured.options.folder.c_str(), nullptr), &std::free);
-  if (!real) return false;
-  measured.folder = real.get();
-  const std::vector<device::Mount> mounts = device::this_mounts();
-  if (const device::Mount* const mount = device::mount_of(mounts, measured.folder)) {
-    measured.mount = *mount;
-  }
-  return true;
-}
-
 }  // namespace
 
 int measure_command(Arguments arguments) {
   Measurement measured;
   if (const auto code = parse_measure(arguments, measured.options)) return *code;
   const MeasureOptions& options = measured.options;
-  if (!look_at_place(measured)) {
-    complain("measure: cannot look at folder '" + shown_name(options.folder, 80) +
-             "': " + std::strerror(errno));
+  const std::optional<Place> place = find_place(options.folder);
+  if (!place) {
+    complain("measure: cannot look at folder " + quoted_name(options.folder) + ": " +
+             std::strerror(errno));
     return kFailed;
   }
+  measured.folder = place->path;
+  measured.mount = place->mount;
   measured.machine = this_machine();
   measured.date = utc_now();
   std::string why;

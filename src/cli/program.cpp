@@ -160,6 +160,10 @@ Program inspect_program(std::string_view name, std::string_view search_path) {
   return program;
 }
 
+Program inspect_file(const std::string& path) {
+  return inspect_program(path.find('/') == std::string::npos ? "./" + path : path, "");
+}
+
 std::string explanation(const Program& program) {
   const std::string subject = shown(program);
   switch (program.followable) {

@@ -38,6 +38,9 @@ struct Program {
 /// Resolves a name as execvp(3) does, by PATH unless it holds a slash, and inspects what it finds.
 [[nodiscard]] Program inspect_program(std::string_view name, std::string_view search_path);
 
+/// The same of a file: a name without a slash is one of the current folder.
+[[nodiscard]] Program inspect_file(const std::string& path);
+
 /// Says in a sentence why Ioweave cannot observe the program; empty for `yes`.
 [[nodiscard]] std::string explanation(const Program& program);
 /// Says what can be done about it and by whom; empty if nothing needs to be done.

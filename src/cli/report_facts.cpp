@@ -1,7 +1,9 @@
 #include "cli/report_facts.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
+#include <memory>
 
 namespace ioweave::cli {
 
@@ -15,6 +17,15 @@ std::string utc_now() {
   std::string milliseconds = std::to_string(1000 + now.tv_nsec / 1'000'000);
   milliseconds[0] = '.';
   return std::string(date, length) + milliseconds + "Z";
+}
+
+std::optional<Place> find_place(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), &std::free);
+  if (!real) return std::nullopt;
+  Place place{real.get(), {}};
+  const std::vector<device::Mount> mounts = device::this_mounts();
+  if (const device::Mount* const mount = device::mount_of(mounts, place.path)) place.mount = *mount;
+  return place;
 }
 
 void add_file_systems(stats::RunReport& report) {

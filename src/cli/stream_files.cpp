@@ -39,10 +39,6 @@ double seconds_of(uint64_t ns) {
   return static_cast<double>(ns) / 1e9;
 }
 
-std::string quoted(const std::string& folder) {
-  return "'" + shown_name(folder, 80) + "'";
-}
-
 /// Lets threads begin together, or not at all if one of them could not be made.
 class Gate {
  public:
@@ -156,7 +152,7 @@ StreamFiles::StreamFiles(const Settings& settings) : settings_(settings) {}
 StreamFiles::~StreamFiles() = default;
 
 std::unique_ptr<StreamFiles> StreamFiles::make(const Settings& settings, std::string& why) {
-  const std::string name = quoted(settings.folder);
+  const std::string name = quoted_name(settings.folder);
   struct stat status {};
   if (stat(settings.folder.c_str(), &status) != 0) {
     why = "cannot look at folder " + name + ": " + std::strerror(errno);
@@ -186,7 +182,7 @@ bool StreamFiles::open_all(std::string& why) {
     int error = 0;
     Descriptor file = make_unnamed_file(settings_.folder, error);
     if (!file.is_open()) {
-      why = "cannot make a file in " + quoted(settings_.folder) + ": " + std::strerror(error);
+      why = "cannot make a file in " + quoted_name(settings_.folder) + ": " + std::strerror(error);
       if (error == EMFILE) why += "; lower --streams, or see ulimit -n";
       return false;
     }
@@ -194,7 +190,7 @@ bool StreamFiles::open_all(std::string& why) {
         std::make_unique<Stream>(std::move(file), settings_.bytes, settings_.direct, seed()));
     // Set afterwards: with O_CREAT the file would stay behind if O_DIRECT is refused.
     if (settings_.direct && fcntl(streams_.back()->fd, F_SETFL, O_DIRECT) != 0) {
-      why = "the file system of " + quoted(settings_.folder) +
+      why = "the file system of " + quoted_name(settings_.folder) +
             " refuses O_DIRECT; leave out --direct to measure through the page cache, with fsync";
       return false;
     }
@@ -204,7 +200,7 @@ bool StreamFiles::open_all(std::string& why) {
 
 std::string StreamFiles::failure(Direction direction, int error) const {
   std::string text = direction == Direction::write ? "cannot write in " : "cannot read in ";
-  text += quoted(settings_.folder) + ": " + std::strerror(error);
+  text += quoted_name(settings_.folder) + ": " + std::strerror(error);
   if (error == ENOSPC || error == EDQUOT) {
     text += "; " + std::to_string(settings_.files) + " files of " +
             config::size_text(settings_.bytes) + " need " +

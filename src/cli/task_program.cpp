@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/program.hpp"
+#include "cli/format.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -31,14 +31,6 @@ const Runtime* runtime_of(const LoadedFile& file) {
   const auto found = std::ranges::find_if(
       kRuntimes, [&](const Runtime& runtime) { return file.base().starts_with(runtime.library); });
   return found != kRuntimes.end() ? &*found : nullptr;
-}
-
-bool imports(const LoadedFile& file, std::string_view symbol) {
-  return std::ranges::find(file.dynamic.imports, symbol) != file.dynamic.imports.end();
-}
-
-void add_sentence(std::string& text, std::string_view sentence) {
-  text.append(text.empty() ? "" : "; ").append(sentence);
 }
 
 /// Collects the parts of a finding.
@@ -130,7 +122,7 @@ class Judgement {
 
   void judge_init() {
     for (size_t i = 0; i < scope_.size(); ++i) {
-      const bool calls = imports(scope_[i], "nosv_init");
+      const bool calls = scope_[i].imports("nosv_init");
       const Runtime* const runtime = i != 0 ? runtime_of(scope_[i]) : nullptr;
       // NODES calls it, which holds also if its file was not found.
       if (i != nosv_ && (calls || (runtime != nullptr && runtime->name == "NODES"))) {
@@ -190,15 +182,12 @@ class Judgement {
   /// Returns true for files whose calls are not those of tasks: the C library and its loader, task
   /// runtimes, and our own libraries.
   static bool is_known(const LoadedFile& file) {
-    const std::string_view base = file.base();
-    return runtime_of(file) != nullptr || base.starts_with("libc.so") ||
-           base.starts_with("libpthread.so") || base.starts_with("ld-linux") ||
-           base.starts_with("libioweave");
+    return runtime_of(file) != nullptr || file.is_c_library_or_ours();
   }
   static std::string calls_of(const LoadedFile& file) {
     std::string calls;
     for (const std::string_view call : kTaskCalls) {
-      if (imports(file, call)) calls.append(calls.empty() ? "" : ", ").append(call);
+      if (file.imports(call)) calls.append(calls.empty() ? "" : ", ").append(call);
     }
     return calls;
   }
@@ -216,13 +205,6 @@ class Judgement {
 
 Finding judge_tasks(const std::string& path, const std::vector<LoadedFile>& scope) {
   return Judgement(scope).finding(path);
-}
-
-std::optional<Finding> examine_tasks(const std::string& path) {
-  const Program program =
-      inspect_program(path.find('/') == std::string::npos ? "./" + path : path, "");
-  if (program.followable != Followable::yes) return {};
-  return judge_tasks(path, lookup_scope(program.runs(), LoaderVariables::of_this_process()));
 }
 
 }  // namespace ioweave::cli

@@ -4,7 +4,6 @@
 // what this runtime needs of the program, and what libioweave_tasks.so would do for it.
 
 #include <array>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,9 +24,5 @@ inline constexpr std::string_view kTasksOf = "tasks of ";
 /// Judges the tasks of a program. `scope` is that of lookup_scope(), the program first.
 [[nodiscard]] engine::Finding judge_tasks(const std::string& path,
                                           const std::vector<LoadedFile>& scope);
-
-/// Judges the tasks of a program, or returns nothing if no library can be loaded into it, because
-/// it is static, a Go program or setuid.
-[[nodiscard]] std::optional<engine::Finding> examine_tasks(const std::string& path);
 
 }  // namespace ioweave::cli

@@ -12,13 +12,6 @@ constexpr double kAsGoodAsTheBest = 0.97;  // the policy `climb` goes up for 3 %
 constexpr size_t kLeastSamplesOfADrift = 6;
 constexpr size_t kLeastEntriesOfAChange = 8;
 
-/// Of at least one value.
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 /// The non-decreasing values next to the given ones: neighbours in the wrong order become their
 /// mean, until there are none.
 std::vector<double> ascending(std::span<const double> values) {
@@ -82,6 +75,12 @@ bool take_number(std::string_view& text, unsigned most, unsigned& number) {
 }
 
 }  // namespace
+
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
 
 std::vector<Sample> take_samples(
     const SamplePlan& plan, std::mt19937_64& random,

@@ -36,6 +36,9 @@ struct SamplePlan {
 std::vector<Sample> take_samples(const SamplePlan& plan, std::mt19937_64& random,
                                  const std::function<bool(unsigned streams, Sample& sample)>& take);
 
+/// Returns the median of at least one value: of an even number the mean of the two in the middle.
+[[nodiscard]] double median_of(std::vector<double> values);
+
 struct CurvePoint {
   unsigned streams = 0;
   double lowest = 0;  ///< of the samples, in MB/s of all streams together

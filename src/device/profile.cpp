@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/proc_text.hpp"
+#include "device/curve.hpp"
 
 namespace ioweave::device {
 namespace {
@@ -20,15 +21,12 @@ constexpr const char* kBuffered = "buffered";
 constexpr const char* kRandom = "random";
 constexpr const char* kSequential = "sequential";
 
-double median_of(const std::vector<LoadSample>& samples,
-                 const std::function<double(const LoadSample&)>& value) {
+double median_over(const std::vector<LoadSample>& samples,
+                   const std::function<double(const LoadSample&)>& value) {
   std::vector<double> values;
   values.reserve(samples.size());
   for (const LoadSample& sample : samples) values.push_back(value(sample));
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  return values.empty() ? 0 : median_of(std::move(values));
 }
 
 double rate(uint64_t bytes, const LoadSample& sample) {
@@ -187,19 +185,20 @@ std::string_view way_name(IoWay way) noexcept {
 }
 
 double LoadResult::mb_per_s() const {
-  return median_of(samples, [](const LoadSample& each) { return rate(each.bytes(), each); });
+  return median_over(samples, [](const LoadSample& each) { return rate(each.bytes(), each); });
 }
 
 double LoadResult::read_mb_per_s() const {
-  return median_of(samples, [](const LoadSample& each) { return rate(each.read_bytes, each); });
+  return median_over(samples, [](const LoadSample& each) { return rate(each.read_bytes, each); });
 }
 
 double LoadResult::write_mb_per_s() const {
-  return median_of(samples, [](const LoadSample& each) { return rate(each.written_bytes, each); });
+  return median_over(samples,
+                     [](const LoadSample& each) { return rate(each.written_bytes, each); });
 }
 
 double LoadResult::cpu_us_per_transfer() const {
-  return median_of(samples, [this](const LoadSample& each) {
+  return median_over(samples, [this](const LoadSample& each) {
     const double transfers =
         static_cast<double>(each.bytes()) / static_cast<double>(load.block_bytes);
     return transfers > 0 ? each.cpu_seconds * 1e6 / transfers : 0;
@@ -221,6 +220,12 @@ double LoadResult::spread() const {
 const LoadResult* result_of(const Profile& profile, const Load& load) noexcept {
   const auto found = std::ranges::find(profile.results, load, &LoadResult::load);
   return found == profile.results.end() ? nullptr : &*found;
+}
+
+const LoadResult* measured_of(const Profile& profile, Load load, IoWay way) noexcept {
+  load.way = way;
+  const LoadResult* const result = result_of(profile, load);
+  return result == nullptr || result->samples.empty() ? nullptr : result;
 }
 
 std::string profile_json(const Profile& profile) {

@@ -83,6 +83,9 @@ struct Profile {
   std::vector<LoadResult> results;
 };
 
+/// Returns what was measured of a load made in this way; null where there are no samples.
+[[nodiscard]] const LoadResult* measured_of(const Profile& profile, Load load, IoWay way) noexcept;
+
 /// Returns the result of a load, or null.
 [[nodiscard]] const LoadResult* result_of(const Profile& profile, const Load& load) noexcept;
 

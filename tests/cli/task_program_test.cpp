@@ -19,7 +19,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 Finding tasks_of(const std::string& program) {
-  return examine_tasks(program).value_or(Finding{"nothing", Usable::no, 0, {}, {}, {}});
+  const auto scope = scope_of_program(program);
+  return scope ? judge_tasks(program, *scope) : Finding{"nothing", Usable::no, 0, {}, {}, {}};
 }
 
 LoadedFile file(std::string name, std::vector<std::string> imports = {}) {
@@ -79,9 +80,9 @@ TEST(TaskProgram, WithoutARuntimeIsNotHereAndDegradesNothing) {
 }
 
 TEST(TaskProgram, IntoWhichNothingCanBeBroughtIsNotJudged) {
-  EXPECT_FALSE(examine_tasks(IOWEAVE_STATIC_PROGRAM).has_value());
-  EXPECT_FALSE(examine_tasks(IOWEAVE_GO_LIKE_PROGRAM).has_value());
-  EXPECT_FALSE(examine_tasks("/nonexistent/program").has_value());
+  EXPECT_FALSE(scope_of_program(IOWEAVE_STATIC_PROGRAM).has_value());
+  EXPECT_FALSE(scope_of_program(IOWEAVE_GO_LIKE_PROGRAM).has_value());
+  EXPECT_FALSE(scope_of_program("/nonexistent/program").has_value());
 }
 
 TEST(TaskProgram, OfOnetbbMustBeAskedFor) {

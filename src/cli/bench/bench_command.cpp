@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -25,7 +24,6 @@
 #include "cli/output.hpp"
 #include "cli/progress_line.hpp"
 #include "cli/report_facts.hpp"
-#include "device/mounts.hpp"
 #include "engine/probe.hpp"
 
 namespace ioweave::cli {
@@ -159,13 +157,10 @@ std::unique_ptr<LoadRunner> make_runner(const BenchOptions& options, std::string
 }
 
 void note_place(const BenchOptions& options, Profile& profile) {
-  const std::unique_ptr<char, void (*)(void*)> real(realpath(options.path.c_str(), nullptr),
-                                                    &std::free);
-  profile.path = real ? real.get() : options.path;
-  const std::vector<device::Mount> mounts = device::this_mounts();
-  if (const device::Mount* const mount = device::mount_of(mounts, profile.path)) {
-    profile.mount_path = mount->path;
-    profile.file_system = mount->type;
+  if (const std::optional<Place> place = find_place(options.path)) {
+    profile.path = place->path;
+    profile.mount_path = place->mount.path;
+    profile.file_system = place->mount.type;
   }
   const Machine machine = this_machine();
   profile.host = machine.host;
@@ -201,7 +196,7 @@ bool show(const std::string& path, Profile& profile, std::string& why) {
   std::string mistake;
   const int error = device::read_profile(path, profile, mistake);
   if (error == 0) return true;
-  why = "'" + shown_name(path, 80) + "' ";
+  why = quoted_name(path) + " ";
   why += mistake.empty() ? std::string("cannot be read: ") + std::strerror(-error)
                          : "is no profile of a device: " + mistake +
                                "; make one with ioweave bench --json=FILE";

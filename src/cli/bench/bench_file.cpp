@@ -22,10 +22,6 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-std::string quoted(const std::string& path) {
-  return "'" + shown_name(path, 80) + "'";
-}
-
 /// The bytes of a regular file or a block device; 0 where there are none, or it cannot be asked.
 uint64_t bytes_of(int fd, const struct stat& status) {
   if (S_ISREG(status.st_mode)) return static_cast<uint64_t>(status.st_size);
@@ -36,17 +32,17 @@ uint64_t bytes_of(int fd, const struct stat& status) {
 Descriptor open_existing(const std::string& path, const struct stat& status, uint64_t& bytes,
                          std::string& why) {
   if (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode)) {
-    why = quoted(path) + " is no folder, file or block device; name a folder on the device";
+    why = quoted_name(path) + " is no folder, file or block device; name a folder on the device";
     return Descriptor{};
   }
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) {
-    why = "cannot read " + quoted(path) + ": " + std::strerror(errno);
+    why = "cannot read " + quoted_name(path) + ": " + std::strerror(errno);
     return file;
   }
   bytes = std::min(bytes, bytes_of(file.get(), status));
   if (bytes < kPieceBytes) {
-    why = quoted(path) + " is shorter than 1 MiB; name a longer file, or a folder";
+    why = quoted_name(path) + " is shorter than 1 MiB; name a longer file, or a folder";
     file.reset();
   }
   return file;
@@ -55,14 +51,14 @@ Descriptor open_existing(const std::string& path, const struct stat& status, uin
 Descriptor make_in(const std::string& folder, uint64_t bytes, std::string& why) {
   const uint64_t free_bytes = free_bytes_in(folder);
   if (bytes > free_bytes) {
-    why = "the file of " + config::size_text(bytes) + " does not fit: " + quoted(folder) + " has " +
-          (free_bytes > 0 ? bytes_text(free_bytes) : "nothing") + " left; lower --size";
+    why = "the file of " + config::size_text(bytes) + " does not fit: " + quoted_name(folder) +
+          " has " + (free_bytes > 0 ? bytes_text(free_bytes) : "nothing") + " left; lower --size";
     return Descriptor{};
   }
   int error = 0;
   Descriptor file = make_unnamed_file(folder, error);
   if (!file.is_open()) {
-    why = "cannot make a file in " + quoted(folder) + ": " + std::strerror(error) +
+    why = "cannot make a file in " + quoted_name(folder) + ": " + std::strerror(error) +
           "; name a folder that you may write to, or a file, which is only read";
   }
   return file;
@@ -80,7 +76,7 @@ std::unique_ptr<BenchFile> BenchFile::open(const std::string& path, uint64_t byt
                                            std::string& why) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
-    why = "cannot look at " + quoted(path) + ": " + std::strerror(errno);
+    why = "cannot look at " + quoted_name(path) + ": " + std::strerror(errno);
     return nullptr;
   }
   const bool is_folder = S_ISDIR(status.st_mode);

@@ -41,10 +41,8 @@ const char* colour_of(IoWay way) {
 
 /// The figure of a way in a row of the view; negative: none.
 double figure_of(const Profile& profile, const View& view, size_t row, IoWay way) {
-  device::Load load = view.rows[row];
-  load.way = way;
-  const LoadResult* const result = device::result_of(profile, load);
-  return result == nullptr || result->samples.empty() ? -1 : (result->*view.value)();
+  const LoadResult* const result = device::measured_of(profile, view.rows[row], way);
+  return result == nullptr ? -1 : (result->*view.value)();
 }
 
 /// The least of 1, 2 or 5 times a power of ten that is not below `least`.

@@ -6,6 +6,8 @@
 #include "cli/format.hpp"
 #include "cli/measure_report.hpp"
 #include "config/settings.hpp"
+#include "device/curve.hpp"
+#include "engine/lane.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -18,7 +20,6 @@ using device::Profile;
 constexpr size_t kWidth = 100;
 constexpr double kNearPeak = 0.97;
 constexpr double kWideSpread = 0.5;
-constexpr unsigned kCpusForSqpoll = 3;  // engine/lane.hpp says why
 
 std::vector<IoWay> measured_ways(const Profile& profile) {
   std::vector<IoWay> ways;
@@ -29,13 +30,6 @@ std::vector<IoWay> measured_ways(const Profile& profile) {
     }
   }
   return ways;
-}
-
-/// The result of a load that was measured; null where there is none.
-const LoadResult* figures_of(const Profile& profile, Load load, IoWay way) {
-  load.way = way;
-  const LoadResult* const result = device::result_of(profile, load);
-  return result == nullptr || result->samples.empty() ? nullptr : result;
 }
 
 std::string table_of(const Profile& profile, const View& view) {
@@ -51,7 +45,7 @@ std::string table_of(const Profile& profile, const View& view) {
     std::vector<std::string> rates;
     std::vector<std::string> times;
     for (const IoWay way : ways) {
-      const LoadResult* const result = figures_of(profile, view.rows[i], way);
+      const LoadResult* const result = device::measured_of(profile, view.rows[i], way);
       rates.push_back(result == nullptr ? "-" : mb_text((result->*view.value)()));
       times.push_back(result == nullptr ? "-" : printed("%.3g", result->cpu_us_per_transfer()));
     }
@@ -73,7 +67,7 @@ void find_gain_of_waiting(const Profile& profile, bool direct, IoWay way,
   std::vector<double> ratios;
   for (const LoadResult& plain : profile.results) {
     if (plain.load.way != IoWay::psync || plain.load.direct != direct) continue;
-    const LoadResult* const other = figures_of(profile, plain.load, way);
+    const LoadResult* const other = device::measured_of(profile, plain.load, way);
     if (other != nullptr && plain.mb_per_s() > 0) {
       ratios.push_back(other->mb_per_s() / plain.mb_per_s());
     }
@@ -96,7 +90,7 @@ bool is_row_of_depths(const Load& load, const Load& row) {
 /// What several transfers at a time gain, for the random loads of one block.
 void find_gain_of_depth(const Profile& profile, const Load& row,
                         std::vector<std::string>& findings) {
-  const LoadResult* const plain = figures_of(profile, row, IoWay::psync);
+  const LoadResult* const plain = device::measured_of(profile, row, IoWay::psync);
   const LoadResult* best = nullptr;
   for (const LoadResult& result : profile.results) {
     if (!is_row_of_depths(result.load, row) || result.load.depth < 2) continue;
@@ -206,7 +200,7 @@ std::vector<std::string> bench_remarks(const Profile& profile) {
   remark_on_failures(profile, remarks);
   remark_on_place(profile.file_system, remarks);
   remark_on_spread(profile, remarks);
-  if (was_measured(profile, IoWay::sqpoll) && profile.cpus < kCpusForSqpoll) {
+  if (was_measured(profile, IoWay::sqpoll) && profile.cpus < engine::kCoresForSqpoll) {
     remarks.push_back("io_uring+sqpoll: the kernel's thread that polls took one of " +
                       std::to_string(profile.cpus) + " processors from the program.");
   }
@@ -224,8 +218,7 @@ std::vector<std::string> bench_remarks(const Profile& profile) {
   }
   remarks.emplace_back(
       "Caches below the kernel (a controller's, a server's, the host's of a virtual machine) "
-      "cannot "
-      "be emptied from here, and make reading look faster.");
+      "cannot be emptied from here, and make reading look faster.");
   return remarks;
 }
 

@@ -25,8 +25,6 @@ constexpr unsigned kMostDepth = 4096;
 constexpr uint64_t kStep = 4;  ///< "4k-64m" is 4k, 16k, 64k, ...
 
 constexpr std::array<std::string_view, 4> kStudies{"share", "block", "pattern", "depth"};
-constexpr std::array<std::string_view, 4> kWays{"psync", "io_uring", "io_uring+sqpoll",
-                                                "io_uring+iopoll"};
 constexpr std::array<std::string_view, 2> kCaches{"buffered", "direct"};
 constexpr std::array<std::string_view, 2> kPatterns{"sequential", "random"};
 
@@ -356,7 +354,9 @@ void add_depth_views(const device::Profile& profile, bool direct, ViewList& list
 
 std::string take_studies(const BenchWords& words, BenchOptions& options) {
   std::string mistake = take_names(words.studies, "study", kStudies, options.studies);
-  if (mistake.empty()) mistake = take_names(words.ways, "way", kWays, options.ways);
+  std::array<std::string_view, device::kIoWays.size()> ways;
+  std::ranges::transform(device::kIoWays, ways.begin(), device::way_name);
+  if (mistake.empty()) mistake = take_names(words.ways, "way", ways, options.ways);
   if (mistake.empty()) mistake = take_names(words.cache, "cache", kCaches, options.direct);
   if (mistake.empty()) mistake = take_names(words.patterns, "pattern", kPatterns, options.random);
   if (mistake.empty()) mistake = take_blocks(words, options);
