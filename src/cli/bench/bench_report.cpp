@@ -76,7 +76,7 @@ void find_gain_of_waiting(const Profile& profile, bool direct, IoWay way,
   std::ranges::sort(ratios);
   findings.push_back(std::string(direct ? "O_DIRECT" : "Through the page cache") +
                      ", one transfer at a time: " + std::string(device::way_name(way)) + " moves " +
-                     printed("%.2f", ratios[ratios.size() / 2]) +
+                     printed("%.2f", device::median_of(ratios)) +
                      " times what psync does (median of " + std::to_string(ratios.size()) +
                      " loads, " + printed("%.2f", ratios.front()) + " to " +
                      printed("%.2f", ratios.back()) + ").");
