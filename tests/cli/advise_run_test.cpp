@@ -53,7 +53,8 @@ TEST_F(Advising, AnObservedRunIsPredictedAndKept) {
   EXPECT_EQ(advice["read_file"], input_);
   double read = 0;
   for (const auto& phase : advice["phases"]) read += phase["read_bytes"].get<double>();
-  EXPECT_NEAR(read, 16 << 20, 1);
+  // A look from outside may find the loader at a library: it reads the first 832 bytes of each.
+  EXPECT_NEAR(read, 16 << 20, 32 << 10);
   const Ran again = advise({"--json", "--no-probe", run_file_});
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(nlohmann::json::parse(again.out)["phases"], advice["phases"]);
