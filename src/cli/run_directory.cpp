@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -16,6 +17,7 @@
 #include <dirent.h>
 
 #include "base/atomic_file.hpp"
+#include "stats/read_log.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -97,6 +99,24 @@ bool is_final(const stats::ProcessReport& process) {
   const bool said_so = process.end == stats::ProcessReport::End::exited ||
                        process.end == stats::ProcessReport::End::replaced;
   return said_so && kill(process.pid, 0) != 0 && errno == ESRCH;
+}
+
+/// Returns the name of the log of single reads beside a segment.
+std::string log_name(const std::string& segment) {
+  return segment.substr(0, segment.rfind('.')) + std::string(stats::kReadLogSuffix);
+}
+
+/// Returns true if all that the process has noted there was taken, or if there is no log.
+bool is_log_taken(int directory, const std::string& segment) {
+  const int fd = openat(directory, log_name(segment).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return true;
+  uint64_t begun = 0;
+  uint64_t taken = 0;
+  const bool are_known =
+      pread(fd, &begun, sizeof begun, offsetof(stats::ReadLog, begun)) == sizeof begun &&
+      pread(fd, &taken, sizeof taken, offsetof(stats::ReadLog, taken)) == sizeof taken;
+  close(fd);
+  return !are_known || taken >= begun;
 }
 
 }  // namespace
@@ -190,6 +210,7 @@ void RunDirectory::gather(stats::RunGatherer& gatherer, bool last,
     const stats::SegmentState state =
         stats::read_segment(fd_, name, stats::ClockPair::now(), contents, why);
     if (!last && (state != stats::SegmentState::usable || !is_final(contents.process))) continue;
+    if (!last && !is_log_taken(fd_, name)) continue;
     if (state == stats::SegmentState::usable) {
       gatherer.add(std::move(contents.process), std::move(contents.files));
     } else if (state == stats::SegmentState::incomplete) {
@@ -197,7 +218,9 @@ void RunDirectory::gather(stats::RunGatherer& gatherer, bool last,
     } else {
       remark_once("The figures of a process are lost: its segment " + why + ".", remarks);
     }
-    if (!keep_) unlinkat(fd_, name.c_str(), 0);
+    if (keep_) continue;
+    unlinkat(fd_, name.c_str(), 0);
+    unlinkat(fd_, log_name(name).c_str(), 0);
   }
 }
 

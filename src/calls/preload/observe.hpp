@@ -15,6 +15,7 @@
 
 #include "calls/preload/engine_calls.hpp"
 #include "calls/preload/process.hpp"
+#include "calls/preload/read_log.hpp"
 #include "calls/preload/table.hpp"
 
 namespace ioweave::calls {
@@ -101,6 +102,20 @@ template <class Call>
   });
 }
 
+/// A transfer that goes through the engine, or a read that is logged.
+template <stats::CallClass call, class Call, class Describe>
+[[gnu::noinline]] ssize_t transfer_unusually(Entry& entry, int fd, int64_t offset, Call real_call,
+                                             Describe describe) {
+  constexpr bool is_read = call == stats::CallClass::read;
+  const bool by_engine = entry.has(is_read ? Entry::engine_reads : Entry::engine_writes);
+  const ssize_t result = by_engine ? transfer_by_engine(entry, call, describe(), real_call)
+                                   : observe_call(entry, call, offset, real_call);
+  if (is_read && result > 0 && entry.has(Entry::logs_reads)) {
+    log_read(entry, fd, offset, result);
+  }
+  return result;
+}
+
 /// A read or write on a descriptor, tracked or not. `transfer` makes the description that only the
 /// engine needs.
 template <stats::CallClass call, class Call, class Describe>
@@ -110,10 +125,11 @@ template <stats::CallClass call, class Call, class Describe>
   if (entry == nullptr) {
     return real_call();
   }
-  constexpr Entry::Flag kByEngine =
-      call == stats::CallClass::read ? Entry::engine_reads : Entry::engine_writes;
-  if (entry->has(kByEngine)) [[unlikely]] {
-    return transfer_by_engine(*entry, call, describe(), real_call);
+  constexpr uint32_t kUnusual = call == stats::CallClass::read
+                                    ? uint32_t{Entry::engine_reads} | Entry::logs_reads
+                                    : uint32_t{Entry::engine_writes};
+  if (entry->has(kUnusual)) [[unlikely]] {
+    return transfer_unusually<call>(*entry, fd, offset, real_call, describe);
   }
   return observe_call(*entry, call, offset, real_call);
 }
@@ -123,6 +139,21 @@ template <class Call>
 auto make_counted_call(int fd, stats::CallClass call, Call real_call) {
   Entry* const entry = table.find(fd);
   return entry == nullptr ? real_call() : observe_call(*entry, call, 0, real_call);
+}
+
+/// A call that moves bytes between two descriptors, counted on the one that is read from, or else
+/// on the one written to. `at`: where it reads; null: at the descriptor's position.
+template <class Call>
+ssize_t move_between(int from, const off_t* at, int to, Call real_call) {
+  Entry* const entry = table.find(from);
+  if (entry == nullptr) {
+    return make_counted_call(to, stats::CallClass::other, real_call);
+  }
+  const ssize_t result = observe_call(*entry, stats::CallClass::other, 0, real_call);
+  if (entry->has(Entry::logs_reads) && result > 0) [[unlikely]] {
+    log_read(*entry, from, at != nullptr ? *at - result : -1, result);
+  }
+  return result;
 }
 
 }  // namespace ioweave::calls

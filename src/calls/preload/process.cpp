@@ -14,6 +14,7 @@
 #include "base/append_number.hpp"
 #include "base/clock.hpp"
 #include "calls/libc/real.hpp"
+#include "calls/preload/read_log.hpp"
 #include "calls/preload/records.hpp"
 #include "calls/preload/table.hpp"
 
@@ -28,14 +29,14 @@ namespace {
 
 constexpr int kMostImages = 4096;  // segments of one pid: each exec and each reuse of the pid
 
-/// "DIRECTORY/PID-N.segment" without stdio, which is not async-signal-safe.
-void segment_path(char* out, const char* directory, int pid, int image) {
+/// "DIRECTORY/PID-N.segment" or its like without stdio, which is not async-signal-safe.
+void image_path(char* out, const char* directory, int pid, int image, const char* suffix) {
   char* at = stpcpy(out, directory);
   *at++ = '/';
   at = append_number(at, static_cast<uint64_t>(pid));
   *at++ = '-';
   at = append_number(at, static_cast<uint64_t>(image));
-  stpcpy(at, ".segment");
+  stpcpy(at, suffix);
 }
 
 /// A file of the segment's size can be made without SIGXFSZ.
@@ -88,11 +89,11 @@ bool Process::map_config() noexcept {
   return is_ours;
 }
 
-stats::Segment* Process::map_new_segment(int pid) const noexcept {
+stats::Segment* Process::map_new_segment(int pid, int& image) const noexcept {
   char path[sizeof directory_ + 40];
   int fd = -1;
-  for (int image = 0; image < kMostImages; ++image) {
-    segment_path(path, directory_, pid, image);
+  for (image = 0; image < kMostImages; ++image) {
+    image_path(path, directory_, pid, image, ".segment");
     fd = real::open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0 || errno != EEXIST) {
       break;
@@ -110,7 +111,8 @@ stats::Segment* Process::map_new_segment(int pid) const noexcept {
 }
 
 bool Process::create_segment() noexcept {
-  stats::Segment* const segment = size_allowed() ? map_new_segment(pid_) : nullptr;
+  int image = 0;
+  stats::Segment* const segment = size_allowed() ? map_new_segment(pid_, image) : nullptr;
   if (segment == nullptr || !records.attach(*segment, *config_)) {
     return false;
   }
@@ -125,7 +127,20 @@ bool Process::create_segment() noexcept {
   segment->program[length > 0 ? length : 0] = '\0';
   segment->magic = stats::kSegmentMagic;
   segment_.store(segment, std::memory_order_release);  // pairs with segment()
+  if (config_->logs_reads != 0) {
+    begin_read_log(image);
+  }
   return true;
+}
+
+void Process::begin_read_log(int image) noexcept {
+  char path[sizeof directory_ + 40];
+  image_path(path, directory_, pid_, image, stats::kReadLogSuffix.data());
+  if (!read_log.create(path)) {
+    explain(
+        "its reads could not be noted one by one: no room in the run's directory, or the limit "
+        "on file sizes (ulimit -f) is below 17 MiB");
+  }
 }
 
 void Process::became_child() noexcept {
@@ -135,6 +150,7 @@ void Process::became_child() noexcept {
   pid_ = static_cast<pid_t>(syscall(SYS_getpid));
   ioweave_memory_was_shared.store(0, std::memory_order_relaxed);
   segment_.store(nullptr, std::memory_order_relaxed);
+  read_log.forget();
   birth_.store(0, std::memory_order_relaxed);
   explained_.store(0, std::memory_order_relaxed);
   unborn_.store(true, std::memory_order_relaxed);

@@ -78,7 +78,9 @@ class Process {
   [[nodiscard]] bool pid_differs() const noexcept;
   [[nodiscard]] bool map_config() noexcept;
   [[nodiscard]] bool create_segment() noexcept;
-  [[nodiscard]] stats::Segment* map_new_segment(int pid) const noexcept;
+  /// `image` becomes the number in the segment's name.
+  [[nodiscard]] stats::Segment* map_new_segment(int pid, int& image) const noexcept;
+  void begin_read_log(int image) noexcept;
 
   const config::RunConfig* config_ = nullptr;
   stats::RunState* run_state_ = nullptr;

@@ -46,11 +46,17 @@ bool is_not_ours() noexcept {
 /// The flags of a new entry; notes in the record what is in the way of acceleration.
 uint32_t entry_flags(int fd, int flags, stats::FileRecord& record) {
   const bool is_readable = (flags & O_ACCMODE) != O_WRONLY;
-  if (record.policy != config::RunPolicy::overlap || !is_readable) {
-    return engine_flags(fd, record.policy, flags, record);
+  const bool overlaps = record.policy == config::RunPolicy::overlap;
+  const bool logs = process.config().logs_reads != 0;
+  const stats::Degrade reason =
+      is_readable && (overlaps || logs) ? reads_degrade(fd, flags) : stats::Degrade::none;
+  const uint32_t logged =
+      is_readable && logs && reason == stats::Degrade::none ? uint32_t{Entry::logs_reads} : 0;
+  if (!overlaps || !is_readable) {
+    return logged | engine_flags(fd, record.policy, flags, record);
   }
-  degrade(record, reads_degrade(fd, flags));
-  return Entry::places;
+  degrade(record, reason);
+  return logged | Entry::places;
 }
 
 }  // namespace
@@ -151,10 +157,12 @@ void DescriptorTable::flags_changed(int fd, int flags) noexcept {
   if (record == nullptr) {
     return;  // closed meanwhile
   }
-  const uint32_t kept = entry->flags.load(std::memory_order_relaxed) & Entry::places;
+  const bool is_direct = (flags & O_DIRECT) != 0;
+  const uint32_t wanted = Entry::places | (is_direct ? 0 : uint32_t{Entry::logs_reads});
+  const uint32_t kept = entry->flags.load(std::memory_order_relaxed) & wanted;
   entry->flags.store(kept | engine_flags(fd, record->policy, flags, *record),
                      std::memory_order_relaxed);
-  if (kept != 0 && (flags & O_DIRECT) != 0) {
+  if ((kept & Entry::places) != 0 && is_direct) {
     degrade(*record, stats::Degrade::direct);
   }
 }
