@@ -122,17 +122,48 @@ TEST(PlanFollower, ReadsInAnotherOrderAreFound) {
   EXPECT_EQ(follower.named_reads(), plan.count());
 }
 
-TEST(PlanFollower, TwoReadsFarAheadMoveTheFrontAndOneDoesNot) {
+TEST(PlanFollower, ThreeReadsFarAheadMoveTheFrontAndFewerDoNot) {
   const PlannedReads plan = scattered(4000);
   PlanFollower follower(plan, kFile);
   EXPECT_TRUE(follower.observe(plan.at(0)));
   (void)ask_all(follower);
   EXPECT_FALSE(follower.observe(plan.at(2000))) << "an offset may occur by chance";
   EXPECT_TRUE(follower.observe(plan.at(1)));
-  EXPECT_TRUE(follower.observe(plan.at(2001)));
+  EXPECT_FALSE(follower.observe(plan.at(2001)));
+  EXPECT_TRUE(follower.observe(plan.at(2)));
+  EXPECT_TRUE(follower.observe(plan.at(2003))) << "the third";
   const auto asked = ask_all(follower);
   ASSERT_FALSE(asked.empty());
-  EXPECT_EQ(asked[0], plan.at(2002)) << "what was skipped is not asked for";
+  EXPECT_EQ(asked[0], plan.at(2004)) << "what was skipped is not asked for";
+}
+
+TEST(PlanFollower, ReadsThatAgreeByChanceNowAndThenDoNotMoveTheFront) {
+  const PlannedReads plan = scattered(4000);
+  PlanFollower follower(plan, kFile);
+  for (uint64_t i = 0; i < 200; ++i) {
+    EXPECT_TRUE(follower.observe(plan.at(i)));
+    if (i % 20 == 0) {
+      EXPECT_FALSE(follower.observe(plan.at(2000 + i)));
+    }
+    for (const FileRange& range : ask_all(follower)) EXPECT_NE(range, plan.at(1999));
+  }
+  EXPECT_EQ(follower.named_reads(), 200u);
+}
+
+TEST(PlanFollower, AReadBehindTheFrontIsPreferredToOneFarAhead) {
+  PlannedReads plan;
+  const PlannedReads first = scattered(1000);
+  for (uint64_t i = 0; i < 1000; ++i) ASSERT_TRUE(plan.add(first.at(i).offset, kPage));
+  for (uint64_t i = 0; i < 1000; ++i) ASSERT_TRUE(plan.add(first.at(i).offset, kPage));
+  PlanFollower follower(plan, kFile);
+  // Two threads: one makes the even reads, and comes first.
+  for (uint64_t i = 0; i < 400; i += 2) EXPECT_TRUE(follower.observe(plan.at(i)));
+  for (uint64_t i = 1; i < 400; i += 2) EXPECT_TRUE(follower.observe(plan.at(i)));
+  EXPECT_EQ(follower.named_reads(), 400u);
+  EXPECT_TRUE(follower.observe(plan.at(400)));
+  const auto asked = ask_all(follower);
+  ASSERT_FALSE(asked.empty());
+  EXPECT_EQ(asked[0], plan.at(401)) << "the front did not move to the second half";
 }
 
 TEST(PlanFollower, ReadsOfOneOffsetStandForOneReadOfThePlanEach) {

@@ -147,6 +147,24 @@ TEST(RunReads, ASlotThatIsNotPublishedIsWaitedForAndThenPassedOver) {
   EXPECT_EQ(reads.lost(), 1u);
 }
 
+TEST(RunReads, BehindTheRunNothingIsWaitedFor) {
+  const TempDir folder;
+  FakeProcess process(folder, 1001, {"/a"});
+  RunReads reads(folder.path());
+  EXPECT_TRUE(reads.take().empty());
+  (void)process.begin();
+  process.note(1, 20, 1, 2);
+  FakeProcess late(folder, 1002, {"/a"});
+  late.note(1, 30, 1, 3);
+  reads.take_all();
+  std::vector<uint64_t> offsets;
+  for (int i = 0; i < 3; ++i)
+    std::ranges::move(offsets_of(reads.take()), std::back_inserter(offsets));
+  std::ranges::sort(offsets);
+  EXPECT_EQ(offsets, (Offsets{20, 30}));
+  EXPECT_EQ(reads.lost(), 1u);
+}
+
 TEST(RunReads, CountsWhatTheProcessLost) {
   const TempDir folder;
   FakeProcess process(folder, 1001, {"/a"});

@@ -252,7 +252,7 @@ void Watcher::Thread::run() {
     looked_ns_ = 0;
     const bool is_behind = look();
     if (writers_.look()) scan_soon(now_ns());
-    if (now_ns() >= next_take_ns_) (void)take_reads();
+    if (now_ns() >= next_take_ns_) take_reads();
     if (replayer_ && scans_ > 0) replayer_->look();
     const uint64_t end = now_ns();
     uint64_t next = next_scan_ns_;
@@ -277,8 +277,12 @@ void Watcher::Thread::begin() {
 }
 
 void Watcher::Thread::finish() {
-  constexpr unsigned kMostTakes = 100;  // processes that were left behind may go on
-  for (unsigned i = 0; i < kMostTakes && takes_reads() && take_reads(); ++i) {
+  // Processes that were left behind may go on. If there are many logs, each look finds some.
+  constexpr unsigned kMostTakes = 1000;
+  unsigned empty = 0;
+  reads_.take_all();
+  for (unsigned i = 0; i < kMostTakes && takes_reads() && empty < 2; ++i) {
+    empty = take_reads() ? 0 : empty + 1;
   }
   while (!readers_.empty()) forget(readers_.begin());
   writers_.finish();

@@ -8,6 +8,8 @@ namespace {
 
 constexpr unsigned kMostOfChain = 8;  // reads of one offset that are looked at
 constexpr unsigned kCachedRow = 64;   // answers that bring a rest
+constexpr unsigned kFarRow = 3;       // reads that agree on a place far ahead
+constexpr uint64_t kFarReads = 8;     // each within so many reads of the one before
 constexpr uint64_t kLeastRest = 128;  // reads of the plan
 constexpr uint64_t kMostRest = 1024;
 
@@ -52,15 +54,16 @@ void PlanFollower::take_from_chain(uint64_t number) {
   if (chain->second.first == kNone) chains_.erase(chain);
 }
 
-/// Returns a read of this offset that was not found yet: the first one from the front on, or, where
-/// there is none, the last one before it.
+/// Returns a read of this offset that was not found yet: the first one near the front or a little
+/// ahead of it; where there is none, the last one before it; else the first one far ahead.
 uint64_t PlanFollower::find(uint64_t offset) {
   const auto chain = chains_.find(offset);
   if (chain == chains_.end()) return kNone;
   uint64_t found = kNone;
   unsigned looks = 0;
   for (uint64_t at = chain->second.first; at != kNone && looks < kMostOfChain; ++looks) {
-    found = at;
+    const bool is_far = at >= front_ + kNear;
+    if (!is_far || found == kNone) found = at;
     if (at >= front_) break;
     at = slot(at).later;
   }
@@ -100,11 +103,15 @@ bool PlanFollower::take_found(uint64_t number, FileRange read) {
   return true;
 }
 
-/// Notes a read that the plan names far ahead. The second one nearby moves the front there.
+/// Notes a read that the plan names far ahead. The third one of nearby reads moves the front there.
 bool PlanFollower::take_far(uint64_t number, FileRange read) {
-  const bool agrees = far_ != kNone && number > far_ && number - far_ <= kNear;
-  far_ = agrees ? kNone : number;
-  if (!agrees) return false;
+  const uint64_t way = std::max(number, far_) - std::min(number, far_);
+  const bool agrees = far_row_ > 0 && way <= kNear && reads_ - far_reads_ <= kFarReads;
+  far_row_ = agrees ? far_row_ + 1 : 1;
+  far_ = number;
+  far_reads_ = reads_;
+  if (far_row_ < kFarRow) return false;
+  far_row_ = 0;
   // What was passed by is not asked for any more.
   next_ = std::max(next_, number + 1);
   return take_found(number, read);

@@ -7,8 +7,8 @@
 // looked up by its offset in a window of the list around the program's *front*, the read behind the
 // last one that was found. Threads and processes come by in another order than they did when the
 // plan was recorded, so every read of the window that was not found yet counts, before the front
-// and behind it. A read near the front moves it. Reads further ahead move it only if two agree that
-// the program has skipped a part: an offset may occur anywhere in a plan by chance.
+// and behind it. A read near the front moves it. Reads further ahead move it only if three agree
+// that the program has skipped a part: an offset may occur anywhere in a plan by chance.
 //
 // Ahead of the front so many reads, and so many bytes, are handed out; few at first, more with each
 // read that was found. Each read of the plan is handed out once, whatever the program does. Reads
@@ -34,7 +34,7 @@ class PlanFollower {
   static constexpr uint64_t kMostAhead = 512;   ///< reads ahead of the front
   static constexpr uint64_t kFirstAhead = 32;   ///< of a program of which nothing was found yet
   static constexpr uint64_t kNear = 256;        ///< a read so far ahead of the front moves it
-  static constexpr uint64_t kFar = 4096;        ///< two such reads move it
+  static constexpr uint64_t kFar = 4096;        ///< three such reads move it
   static constexpr uint64_t kBehind = 4096;     ///< a read so far behind the front is found
   static constexpr uint64_t kLeastJudged = 16;  ///< reads before the plan is given up
 
@@ -108,9 +108,11 @@ class PlanFollower {
   uint64_t begin_ = 0;                          // the window is [begin_, end_)
   uint64_t end_ = 0;
   uint64_t front_ = 0;
-  uint64_t next_ = 0;     // the next to hand out
-  uint64_t far_ = kNone;  // the last read found far ahead
-  FileRange last_;        // the last read of the plan that was found
+  uint64_t next_ = 0;       // the next to hand out
+  uint64_t far_ = 0;        // the last read found far ahead,
+  uint64_t far_reads_ = 0;  // the reads made until then,
+  unsigned far_row_ = 0;    // and how many agree that far
+  FileRange last_;          // the last read of the plan that was found
   uint64_t reads_ = 0;
   uint64_t history_ = 0;  // of the last 64: a bit for each that was named
   uint64_t named_reads_ = 0;

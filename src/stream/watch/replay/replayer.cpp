@@ -199,7 +199,8 @@ bool Replayer::leads(dev_t device, ino_t inode) const {
   const auto found = by_inode_.find({device, inode});
   if (found == by_inode_.end()) return false;
   const File& file = *found->second;
-  return !file.is_refused && !file.follower->is_done() && !is_in_order(file.planned->reads);
+  return file.is_met && !file.is_refused && !file.follower->is_done() &&
+         !is_in_order(file.planned->reads);
 }
 
 // ---- What to ask for ----------------------------------------------------------------------------

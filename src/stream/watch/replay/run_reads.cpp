@@ -1,7 +1,9 @@
 #include "stream/watch/replay/run_reads.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 
@@ -67,17 +69,41 @@ uint64_t RunReads::lost() const noexcept {
 
 void RunReads::find_logs() {
   const uint64_t begin = now_ns();
-  if (directory_.empty() || begin < find_ns_) return;
+  if (directory_.empty() || (begin < find_ns_ && !takes_all_)) return;
   DIR* const directory = opendir(directory_.c_str());
+  std::set<std::string> closed;
   if (directory != nullptr) {
     while (const dirent* const entry = readdir(directory)) {
       const std::string name(entry->d_name);
-      if (name.ends_with(stats::kReadLogSuffix) && !logs_.contains(name)) add_log(name);
+      if (!name.ends_with(stats::kReadLogSuffix) || logs_.contains(name)) continue;
+      if (closed_.contains(name)) {
+        closed.insert(name);
+      } else {
+        add_log(name);
+      }
     }
     closedir(directory);
   }
+  closed_ = std::move(closed);
+  if (logs_.size() >= most_logs_) close_ended();
   const uint64_t end = now_ns();
   find_ns_ = end + std::max(kLeastFindNs, (end - begin) * kFindShare);
+}
+
+/// Closes logs of processes that are gone, which the command has not removed yet, to make room for
+/// others. (Those of another name space of processes seem to be gone, too: this is for need only.)
+void RunReads::close_ended() {
+  for (auto it = logs_.begin(); it != logs_.end();) {
+    Log& log = it->second;
+    const bool is_gone = kill(log.process, 0) != 0 && errno == ESRCH;
+    if (!is_gone || take_from(log) || log.stuck_ns != 0) {
+      ++it;
+      continue;
+    }
+    lost_ += log.lost;
+    closed_.insert(it->first);
+    it = logs_.erase(it);
+  }
 }
 
 void RunReads::add_log(const std::string& name) {
@@ -109,7 +135,7 @@ bool RunReads::is_over(const Log& log) {
 
 const std::vector<RunReads::Read>& RunReads::take() {
   reads_.clear();
-  find_logs();
+  find_logs();  // may take some
   bool is_more = true;
   while (is_more && reads_.size() < kMostReads) {
     is_more = false;
@@ -146,11 +172,13 @@ bool RunReads::take_from(Log& log) {
   add_reads(log, count);
   log.taken += count;
   const uint64_t now = count > 0 ? 0 : now_ns();
-  const bool passes_over = count == 0 && log.stuck_ns != 0 && now - log.stuck_ns > kMostStuckNs;
+  const bool is_stuck = log.stuck_ns != 0 && now - log.stuck_ns > kMostStuckNs;
+  const bool passes_over = count == 0 && (is_stuck || takes_all_);
   log.stuck_ns = count > 0 || passes_over ? 0 : log.stuck_ns != 0 ? log.stuck_ns : now;
   if (passes_over) {
-    ++log.taken;
-    ++lost_;
+    const size_t skipped = unpublished(log, wanted);
+    log.taken += skipped;
+    lost_ += skipped;
   }
   if (count == 0 && !passes_over) return false;
   (void)!pwrite(log.file.get(), &log.taken, sizeof log.taken, offsetof(ReadLog, taken));
@@ -172,6 +200,16 @@ size_t RunReads::published(Log& log, size_t wanted) {
   }
   const size_t again = count * sizeof(LoggedRead);
   return pread(log.file.get(), slots_.data(), again, at) == static_cast<ssize_t>(again) ? count : 0;
+}
+
+/// Returns how many of the slots that were just read, at least one, come before a published one.
+size_t RunReads::unpublished(const Log& log, size_t wanted) const {
+  for (size_t i = 1; i < wanted; ++i) {
+    const bool is_there =
+        slot_at(slots_, i).number.load(std::memory_order_relaxed) == log.taken + i + 1;
+    if (is_there) return i;
+  }
+  return takes_all_ ? wanted : 1;
 }
 
 void RunReads::add_reads(Log& log, size_t count) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,10 @@ class RunReads {
   /// empty only if nothing more was noted.
   [[nodiscard]] const std::vector<Read>& take();
 
+  /// The run is over: from now on each take() looks for new logs, and waits for no slot that is
+  /// not published.
+  void take_all() noexcept { takes_all_ = true; }
+
   [[nodiscard]] const ReadFile& file(uint32_t number) const { return files_[number]; }
   /// Returns the reads that found no room in their log, or were garbled.
   [[nodiscard]] uint64_t lost() const noexcept;
@@ -59,9 +64,11 @@ class RunReads {
   };
 
   void find_logs();
+  void close_ended();
   void add_log(const std::string& name);
   [[nodiscard]] bool take_from(Log& log);
   [[nodiscard]] size_t published(Log& log, size_t wanted);
+  [[nodiscard]] size_t unpublished(const Log& log, size_t wanted) const;
   void add_reads(Log& log, size_t count);
   [[nodiscard]] uint32_t file_of(Log& log, uint32_t record);
   [[nodiscard]] uint32_t number_of(dev_t device, ino_t inode, const char* path);
@@ -70,12 +77,14 @@ class RunReads {
   std::string directory_;
   const size_t most_logs_;
   std::map<std::string, Log> logs_;
+  std::set<std::string> closed_;  // names of logs that were closed before they were removed
   std::vector<ReadFile> files_;
   std::map<std::pair<dev_t, ino_t>, uint32_t> numbers_;
   std::vector<Read> reads_;
   std::vector<std::byte> slots_;
   uint64_t lost_ = 0;  // of logs that are over, and what was garbled
   uint64_t find_ns_ = 0;
+  bool takes_all_ = false;
 };
 
 }  // namespace ioweave::stream
