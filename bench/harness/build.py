@@ -46,6 +46,7 @@ PROGRAMS = {
             "disk_load",
             "mpi_reads",
             "read_back",
+            "scattered_reader",
             "streams",
             "task_tbb",
             "task_openmp",

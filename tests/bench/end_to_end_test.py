@@ -391,6 +391,24 @@ def ppis_mpiio(build: Path, work: Path) -> None:
     expect(not list((work / "data").iterdir()), "it leaves files")
 
 
+def replay(build: Path, work: Path) -> None:
+    """Two cells, once."""
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    measurements = measured(build, work, "replay", "--only", "random-64k,stride")
+    cell = r"(random|stride), \d+ pieces of 64 KiB"
+    expect_rows(
+        measurements,
+        f"{cell}: (plain|ioweave run|--record|--replay)$",
+        f"{cell}: time of (ioweave run|--record|--replay) over plain$",
+        f"{cell}: speed of --replay over plain$",
+    )
+    expect_positive(measurements, "s", "ratio")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
 def rows(build: Path, work: Path) -> None:
     """Rows of one size, once."""
     if not list((build / "python/ioweave").glob("_core.*")):
@@ -439,6 +457,7 @@ TESTS = {
     "ppis": ppis,
     "ppis_mpiio": ppis_mpiio,
     "ppis_ranks": ppis_ranks,
+    "replay": replay,
     "rows": rows,
     "streams": streams,
     "tasks": tasks,

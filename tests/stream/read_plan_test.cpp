@@ -215,6 +215,7 @@ TEST(PlanText, BrokenTextIsRefusedOrRead) {
   for (int round = 0; round < 20'000; ++round) {
     std::string broken = text;
     for (uint32_t i = 0; i <= random() % 4; ++i) {
+      if (broken.empty()) break;
       const size_t at = random() % broken.size();
       const uint32_t kind = random() % 4;
       if (kind == 0) broken[at] = static_cast<char>(random());

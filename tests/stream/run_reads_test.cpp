@@ -41,7 +41,7 @@ class FakeProcess {
         record.device = status.st_dev;
         record.inode = status.st_ino;
       } else {
-        record.inode = segment->files;
+        record.inode = std::hash<std::string>{}(path);
       }
     }
     stats::test::write_segment(*segment, image + ".segment");

@@ -50,6 +50,9 @@ BENCHMARKS = {
     "rows": Benchmark(
         "rows", "numpy rows in random order: a plan against pread and advice", python=True
     ),
+    "replay": Benchmark(
+        "replay", "reads in no order, recorded and replayed: `ioweave run --replay` against plain"
+    ),
     "tasks": Benchmark(
         "tasks", "I/O-aware tasks: the paper's evaluation, simulated and real", python=True
     ),
