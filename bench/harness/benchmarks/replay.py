@@ -62,12 +62,12 @@ class Cell:
 
 
 CELLS = (
-    Cell("random", 4 * KIB, 3000),
-    Cell("random", 64 * KIB, 2000),
-    Cell("random", 256 * KIB, 1000),
-    Cell("seek", 4 * KIB, 3000),
-    Cell("seek", 64 * KIB, 2000),
-    Cell("stride", 64 * KIB, 2000),
+    Cell("random", 4 * KIB, 2000),
+    Cell("random", 64 * KIB, 1000),
+    Cell("random", 256 * KIB, 600),
+    Cell("seek", 4 * KIB, 2000),
+    Cell("seek", 64 * KIB, 1000),
+    Cell("stride", 64 * KIB, 1000),
     Cell("sequential", 64 * KIB, 8192),
     Cell("sequential", 1 * MIB, 512),
     Cell("random", 4 * KIB, 500_000, is_cold=False),
