@@ -24,18 +24,16 @@ bool PlannedReads::add(uint64_t offset, uint64_t bytes) {
   }
   if (count_ > 0 && offset != end_) ++jumps_;
   PlannedRun* const last = runs_.empty() ? nullptr : &runs_.back();
-  const auto step = [&] {
-    const FileRange before = at(count_ - 1);
-    return static_cast<int64_t>(offset - before.offset);
-  };
-  if (last != nullptr && last->bytes == bytes && (last->count == 1 || last->stride == step())) {
-    last->stride = step();
+  const auto step = static_cast<int64_t>(offset - last_offset_);
+  if (last != nullptr && last->bytes == bytes && (last->count == 1 || last->stride == step)) {
+    last->stride = step;
     ++last->count;
   } else {
     runs_.push_back({offset, bytes, 1, 0, count_, bytes_});
   }
   ++count_;
   bytes_ += bytes;
+  last_offset_ = offset;
   end_ = offset + bytes;
   return true;
 }
@@ -56,6 +54,7 @@ bool PlannedReads::add(const PlannedRun& run) {
   runs_.push_back({run.offset, run.bytes, run.count, run.stride, count_, bytes_});
   count_ += run.count;
   bytes_ += run.count * run.bytes;  // at most 2^63
+  last_offset_ = static_cast<uint64_t>(last);
   end_ = static_cast<uint64_t>(last) + run.bytes;
   return true;
 }

@@ -67,6 +67,7 @@ class PlannedReads {
   uint64_t count_ = 0;
   uint64_t bytes_ = 0;
   uint64_t jumps_ = 0;
+  uint64_t last_offset_ = 0;
   uint64_t end_ = 0;  // of the last read
 };
 
