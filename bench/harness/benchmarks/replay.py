@@ -134,7 +134,9 @@ class Runner:
             yield row(f"{cell.name}: time of {name} over plain", "ratio", ratios, bar)
         if cell.gains:
             speeds = [each["plain"][0] / each["--replay"][0] for each in found]
-            yield row(f"{cell.name}: speed of --replay over plain", "ratio", speeds, at_least(LEAST))
+            yield row(
+                f"{cell.name}: speed of --replay over plain", "ratio", speeds, at_least(LEAST)
+            )
 
 
 def run(session: Session) -> Iterator[Row]:
