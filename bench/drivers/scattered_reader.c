@@ -39,19 +39,11 @@ static uint64_t sum_of(const unsigned char* data, size_t bytes) {
   return sum;
 }
 
-int main(int argc, char** argv) {
-  const size_t bytes = argc == 5 ? strtoull(argv[3], NULL, 10) : 0;
-  if (bytes == 0) {
-    fprintf(stderr, "usage: scattered_reader FILE random|seek|stride|sequential BYTES COUNT\n");
-    return EXIT_FAILURE;
-  }
-  const char* const how = argv[2];
-  const uint64_t count = strtoull(argv[4], NULL, 10);
-  const int file = open(argv[1], O_RDONLY | O_CLOEXEC);
+static int read_pieces(int file, const char* how, unsigned char* piece, size_t bytes,
+                       uint64_t count) {
   struct stat status;
-  unsigned char* const piece = malloc(bytes);
-  if (file == -1 || fstat(file, &status) != 0 || piece == NULL) {
-    return fail(argv[1]);
+  if (fstat(file, &status) != 0) {
+    return fail("fstat");
   }
   const uint64_t pieces = (uint64_t)status.st_size / bytes;
   const int is_sequential = strcmp(how, "sequential") == 0;
@@ -75,8 +67,25 @@ int main(int argc, char** argv) {
     total += (uint64_t)got;
     sum += sum_of(piece, (size_t)got);
   }
-  free(piece);
-  close(file);
   printf("%" PRIu64 " %" PRIx64 "\n", total, sum);
   return EXIT_SUCCESS;
+}
+
+int main(int argc, char** argv) {
+  const size_t bytes = argc == 5 ? strtoull(argv[3], NULL, 10) : 0;
+  if (bytes == 0) {
+    fprintf(stderr, "usage: scattered_reader FILE random|seek|stride|sequential BYTES COUNT\n");
+    return EXIT_FAILURE;
+  }
+  const int file = open(argv[1], O_RDONLY | O_CLOEXEC);
+  if (file == -1) {
+    return fail(argv[1]);
+  }
+  unsigned char* const piece = malloc(bytes);
+  const int status = piece == NULL
+                         ? fail("malloc")
+                         : read_pieces(file, argv[2], piece, bytes, strtoull(argv[4], NULL, 10));
+  free(piece);
+  close(file);
+  return status;
 }

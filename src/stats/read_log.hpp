@@ -42,13 +42,18 @@ struct ReadLog {
   uint64_t magic;
   uint32_t version;  ///< config::kLayoutVersion
   uint32_t reserved;
-  alignas(64) std::atomic<uint64_t> begun;  ///< numbers that were taken
-  std::atomic<uint64_t> lost;               ///< reads that found no room
-  alignas(64) std::atomic<uint64_t> taken;  ///< reads that the command has seen; it writes this
-  alignas(64) LoggedRead read[kReads];
+  // Cache lines of their own: threads of the program write the first, the command the second.
+  uint64_t padding[6];
+  std::atomic<uint64_t> begun;  ///< numbers that were taken
+  std::atomic<uint64_t> lost;   ///< reads that found no room
+  uint64_t padding_behind_begun[6];
+  std::atomic<uint64_t> taken;  ///< reads that the command has seen; it writes this
+  uint64_t padding_behind_taken[7];
+  LoggedRead read[kReads];
 };
 
 static_assert(std::is_standard_layout_v<ReadLog>);
-static_assert(sizeof(LoggedRead) == 32 && offsetof(ReadLog, read) == 192);
+static_assert(sizeof(LoggedRead) == 32 && offsetof(ReadLog, begun) == 64 &&
+              offsetof(ReadLog, taken) == 128 && offsetof(ReadLog, read) == 192);
 
 }  // namespace ioweave::stats

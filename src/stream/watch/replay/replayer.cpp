@@ -69,7 +69,7 @@ struct Replayer::File {
   dev_t device = 0;
   ino_t inode = 0;
   uint64_t window_bytes = 0;
-  std::optional<PlanFollower> follower;  ///< none: there is no such file
+  std::unique_ptr<PlanFollower> follower;  ///< null: there is no such file
   BandwidthBudget* budget = nullptr;
   bool is_changed = false;
   bool is_refused = false;  ///< it cannot, or must not, be helped
@@ -129,7 +129,8 @@ void Replayer::find_file(File& file) {
   file.inode = status.st_ino;
   file.is_changed = file.is_changed || mtime_ns != file.planned->mtime_ns ||
                     static_cast<uint64_t>(status.st_size) != file.planned->size;
-  file.follower.emplace(file.planned->reads, static_cast<uint64_t>(status.st_size));
+  file.follower =
+      std::make_unique<PlanFollower>(file.planned->reads, static_cast<uint64_t>(status.st_size));
   file.window_bytes = run_.window_bytes(file.device);
   file.budget = run_.budget_for(file.device, file.path);
   file.is_refused = !run_.policy_allows(file.path);
