@@ -47,6 +47,7 @@ PROGRAMS = {
             "mpi_reads",
             "read_back",
             "scattered_reader",
+            "small_writer",
             "streams",
             "task_tbb",
             "task_openmp",

@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         "tiom: calls, reapers, drop-in, write, read; streams: grid, targets, peers; "
         "cube: ladder[-aio|-ioweave], sizes, ratios, computing; advise: hill, gzip, numpy-8m; "
         "replay: random[-4k[-cached]|-64k|-256k], seek, stride, sequential; "
+        "behind: slowfs[-order|-random|-interleaved], raw[-order[-4k[-direct]]]; "
         "ppis: random[-raw], wrong, shadow, chunks, writes, ranks, search, "
         "mpiio[-hill|-raw|-plan|-calls|-start]; characterise: agree, profile",
     )

@@ -17,6 +17,7 @@
 #include <dirent.h>
 
 #include "base/atomic_file.hpp"
+#include "cli/held_writes.hpp"
 #include "stats/read_log.hpp"
 
 namespace ioweave::cli {
@@ -198,10 +199,25 @@ std::string RunDirectory::content(const char* name) const {
   return text;
 }
 
+/// Writes what a process has left that was killed, and takes its figures over.
+void RunDirectory::end_writes(const std::string& name, bool last,
+                              std::vector<std::string>& remarks) {
+  HeldWrites held(fd_, name);
+  if (!held.is_readable()) return;
+  const bool is_over = last ? held.await_end() : held.process_is_gone();
+  if ((!is_over && !last) || !held.load()) return;
+  held.add_figures(behind_);
+  if (is_over) held.write_rest(behind_, remarks);
+  if (!keep_) unlinkat(fd_, name.c_str(), 0);
+}
+
 void RunDirectory::gather(stats::RunGatherer& gatherer, bool last,
                           std::vector<std::string>& remarks) {
   if (keep_ && !last) return;
   std::vector<std::string> names = names_in(fd_);
+  for (const std::string& name : names) {
+    if (name.ends_with(stats::kBehindSuffix)) end_writes(name, last, remarks);
+  }
   std::erase_if(names, [](const std::string& name) { return !stats::is_segment_name(name); });
   std::ranges::sort(names);
   for (const std::string& name : names) {

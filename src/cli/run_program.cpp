@@ -286,12 +286,13 @@ void publish(const Run& run) {
 int run_program(const RunOptions& options, const RunKind& kind) {
   Run run{options, kind, {}, {}, {}, {}, nullptr, {}, {}, {}, {}};
   std::string why;
-  run.library = locate(Location::preload, why);
+  resolve_settings(run);
+  const bool holds_writes = config::uses(run.report.config, config::RunPolicy::behind);
+  run.library = locate(holds_writes ? Location::preload_behind : Location::preload, why);
   if (run.library.empty()) {
     complain(why);
     return kFailed;
   }
-  resolve_settings(run);
   if (const std::string mistake = prepare_reads(run); !mistake.empty()) {
     complain(mistake);
     return kFailed;
@@ -330,6 +331,7 @@ int run_program(const RunOptions& options, const RunKind& kind) {
   gather(true);
   std::move(gatherer).finish(run.report);
   if (run.directory) {
+    run.report.behind = run.directory->behind();
     stats::add_mpiio_lines(run.directory->content(config::kMpiioReportName), run.report);
   }
   if (!options.keep_run_directory) run.directory = nullptr;

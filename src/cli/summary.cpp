@@ -174,6 +174,17 @@ void add_replay(std::string& text, const stats::ReplayReport& replay) {
   line(text, "replayed", bytes_text(replay.asked_bytes), remark);
 }
 
+/// Says what became of writes that were held back.
+void add_behind(std::string& text, const stats::BehindReport& behind) {
+  if (behind.calls == 0) return;
+  std::string remark = count_text(behind.calls, "write") + " held back, " +
+                       count_text(behind.writes, "write") + " made of them, waited " +
+                       seconds_text(static_cast<double>(behind.waited_ns) * 1e-9);
+  if (behind.rest_bytes > 0)
+    remark += "; " + bytes_text(behind.rest_bytes) + " of killed processes";
+  line(text, "behind", bytes_text(behind.bytes), remark);
+}
+
 /// "2", or "2 to 4".
 std::string range_text(const std::string& least, const std::string& most) {
   return least == most ? least : least + " to " + most;
@@ -261,6 +272,7 @@ void add_figures(std::string& text, const stats::RunReport& report) {
   add_early_writeback(text, totals);
   add_record(text, report.record);
   add_replay(text, report.replay);
+  add_behind(text, report.behind);
   add_mpiio(text, report.mpiio);
   line(text, "engine",
        report.engine.empty() ? "none needed" : shown_name(report.engine, kPathColumns),
@@ -330,6 +342,7 @@ std::string summary_text(const stats::RunReport& report, const Detail& detail) {
     add_early_writeback(text, report.totals);
     add_record(text, report.record);
     add_replay(text, report.replay);
+    add_behind(text, report.behind);
     add_mpiio(text, report.mpiio);
   } else {
     add_figures(text, report);

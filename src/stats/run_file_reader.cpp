@@ -322,7 +322,7 @@ MpiioReport read_mpiio(const Fields& fields) {
 template <class Report, size_t N>
 Report read_counts(const Fields& fields, const std::array<ReportCount<Report>, N>& counts) {
   Report report;
-  report.plan = fields.text("plan");
+  if constexpr (requires { report.plan; }) report.plan = fields.text("plan");
   for (const ReportCount<Report>& count : counts) report.*count.value = fields.count(count.name);
   return report;
 }
@@ -356,6 +356,7 @@ void read_summary(const Fields& fields, RunReport& report) {
   if (fields.has("mpiio")) report.mpiio = read_mpiio(fields.object("mpiio"));
   if (fields.has("record")) report.record = read_counts(fields.object("record"), kRecordCounts);
   if (fields.has("replay")) report.replay = read_counts(fields.object("replay"), kReplayCounts);
+  if (fields.has("behind")) report.behind = read_counts(fields.object("behind"), kBehindCounts);
 }
 
 /// Takes the lines and checks their order: run first, summary last.

@@ -234,6 +234,18 @@ struct ReplayReport {
   uint64_t lost_reads = 0;  ///< noted faster than they were looked at
 };
 
+/// What policy `behind` held back, and what became of it, over all processes.
+struct BehindReport {
+  uint64_t calls = 0;  ///< writes of programs that were held back
+  uint64_t bytes = 0;
+  uint64_t writes = 0;  ///< that were made of them, by their processes
+  uint64_t written_bytes = 0;
+  uint64_t waited_ns = 0;   ///< by programs, for room and for writes to end
+  uint64_t errors = 0;      ///< writes that failed
+  uint64_t rest_bytes = 0;  ///< that killed processes left, written by the command
+  uint64_t lost_bytes = 0;  ///< that could not be written
+};
+
 /// Their numbers, as they are called in the run file.
 template <class Report>
 struct ReportCount {
@@ -266,6 +278,16 @@ inline constexpr std::array<ReportCount<ReplayReport>, 14> kReplayCounts{
      {"asked_bytes", &ReplayReport::asked_bytes},
      {"asked_operations", &ReplayReport::asked_operations},
      {"lost_reads", &ReplayReport::lost_reads}}};
+
+inline constexpr std::array<ReportCount<BehindReport>, 8> kBehindCounts{
+    {{"calls", &BehindReport::calls},
+     {"bytes", &BehindReport::bytes},
+     {"writes", &BehindReport::writes},
+     {"written_bytes", &BehindReport::written_bytes},
+     {"waited_ns", &BehindReport::waited_ns},
+     {"errors", &BehindReport::errors},
+     {"rest_bytes", &BehindReport::rest_bytes},
+     {"lost_bytes", &BehindReport::lost_bytes}}};
 
 /// A task of a Python runtime; an I/O task has one for each of its devices.
 struct TaskReport {
@@ -335,6 +357,7 @@ struct RunReport {
   MpiioReport mpiio;
   RecordReport record;
   ReplayReport replay;
+  BehindReport behind;
   std::string engine;                ///< engine in use, empty if none was needed
   std::vector<std::string> remarks;  ///< sentences: why nothing was seen or gained, and errors
 };

@@ -409,6 +409,24 @@ def replay(build: Path, work: Path) -> None:
     expect(not list((work / "data").iterdir()), "it leaves files")
 
 
+def behind(build: Path, work: Path) -> None:
+    """Two cells, once."""
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    only = "slowfs-order-512,raw-order-4k-direct"
+    measurements = measured(build, work, "behind", "--only", only)
+    cell = r"(slowfs|raw), order, \d+ pieces of (512 B|4 KiB)"
+    expect_rows(
+        measurements,
+        f"{cell}(, O_DIRECT)?: (plain|behind)$",
+        f"{cell}(, O_DIRECT)?: speed of behind over plain$",
+    )
+    expect_positive(measurements, "s", "ratio")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
 def rows(build: Path, work: Path) -> None:
     """Rows of one size, once."""
     if not list((build / "python/ioweave").glob("_core.*")):
@@ -458,6 +476,7 @@ TESTS = {
     "ppis_mpiio": ppis_mpiio,
     "ppis_ranks": ppis_ranks,
     "replay": replay,
+    "behind": behind,
     "rows": rows,
     "streams": streams,
     "tasks": tasks,

@@ -56,11 +56,6 @@ class Cell:
         return f"{self.how}-{size}" + ("" if self.is_cold else "-cached")
 
     @property
-    def is_cost(self) -> bool:
-        """Whether it tells what noting each read costs: there is nothing else to be seen."""
-        return not self.is_cold and self.piece_bytes <= 4 * KIB
-
-    @property
     def gains(self) -> bool:
         """Whether the plan is to make it quicker."""
         return self.is_cold and self.how in ("random", "seek")
@@ -129,8 +124,7 @@ class Runner:
             yield row(f"{cell.name}: {name}", "s", [each[name][0] for each in found])
         for name in ("ioweave run", "--record", "--replay"):
             ratios = [each[name][0] / each["plain"][0] for each in found]
-            is_judged = name == "--replay" and not (cell.gains or cell.is_cost)
-            bar = at_most(MOST) if is_judged else None
+            bar = at_most(MOST) if name == "--replay" and not cell.gains else None
             yield row(f"{cell.name}: time of {name} over plain", "ratio", ratios, bar)
         if cell.gains:
             speeds = [each["plain"][0] / each["--replay"][0] for each in found]

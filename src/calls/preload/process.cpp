@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "calls/libc/real.hpp"
 #include "calls/preload/read_log.hpp"
 #include "calls/preload/records.hpp"
+#include "calls/preload/shared_file.hpp"
 #include "calls/preload/table.hpp"
 
 namespace ioweave::calls {
@@ -29,23 +29,17 @@ namespace {
 
 constexpr int kMostImages = 4096;  // segments of one pid: each exec and each reuse of the pid
 
+}  // namespace
+
 /// "DIRECTORY/PID-N.segment" or its like without stdio, which is not async-signal-safe.
-void image_path(char* out, const char* directory, int pid, int image, const char* suffix) {
-  char* at = stpcpy(out, directory);
+void Process::path_beside_segment(char* out, const char* suffix) const noexcept {
+  char* at = stpcpy(out, directory_);
   *at++ = '/';
-  at = append_number(at, static_cast<uint64_t>(pid));
+  at = append_number(at, static_cast<uint64_t>(pid_));
   *at++ = '-';
-  at = append_number(at, static_cast<uint64_t>(image));
+  at = append_number(at, static_cast<uint64_t>(image_));
   stpcpy(at, suffix);
 }
-
-/// A file of the segment's size can be made without SIGXFSZ.
-bool size_allowed() {
-  rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= sizeof(stats::Segment);
-}
-
-}  // namespace
 
 const char* Process::run_directory() noexcept {
   const char* const directory = secure_getenv(config::kRunDirVariable);
@@ -89,30 +83,20 @@ bool Process::map_config() noexcept {
   return is_ours;
 }
 
-stats::Segment* Process::map_new_segment(int pid, int& image) const noexcept {
-  char path[sizeof directory_ + 40];
-  int fd = -1;
-  for (image = 0; image < kMostImages; ++image) {
-    image_path(path, directory_, pid, image, ".segment");
-    fd = real::open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 || errno != EEXIST) {
-      break;
+stats::Segment* Process::map_new_segment() noexcept {
+  for (image_ = 0; image_ < kMostImages; ++image_) {
+    char path[kPathBytes];
+    path_beside_segment(path, ".segment");
+    void* const mapped = map_new_file(path, sizeof(stats::Segment));
+    if (mapped != nullptr || errno != EEXIST) {
+      return static_cast<stats::Segment*>(mapped);
     }
   }
-  if (fd < 0) {
-    return nullptr;
-  }
-  void* mapped = MAP_FAILED;
-  if (real::ftruncate(fd, sizeof(stats::Segment)) == 0) {
-    mapped = mmap(nullptr, sizeof(stats::Segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  }
-  real::close(fd);
-  return mapped == MAP_FAILED ? nullptr : static_cast<stats::Segment*>(mapped);
+  return nullptr;
 }
 
 bool Process::create_segment() noexcept {
-  int image = 0;
-  stats::Segment* const segment = size_allowed() ? map_new_segment(pid_, image) : nullptr;
+  stats::Segment* const segment = map_new_segment();
   if (segment == nullptr || !records.attach(*segment, *config_)) {
     return false;
   }
@@ -128,14 +112,14 @@ bool Process::create_segment() noexcept {
   segment->magic = stats::kSegmentMagic;
   segment_.store(segment, std::memory_order_release);  // pairs with segment()
   if (config_->logs_reads != 0) {
-    begin_read_log(image);
+    begin_read_log();
   }
   return true;
 }
 
-void Process::begin_read_log(int image) noexcept {
-  char path[sizeof directory_ + 40];
-  image_path(path, directory_, pid_, image, stats::kReadLogSuffix.data());
+void Process::begin_read_log() noexcept {
+  char path[kPathBytes];
+  path_beside_segment(path, stats::kReadLogSuffix.data());
   if (!read_log.create(path)) {
     explain(
         "its reads could not be noted one by one: no room in the run's directory, or the limit "

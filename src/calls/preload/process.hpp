@@ -10,6 +10,7 @@
 // changes state asks. Everything here is async-signal-safe except attach().
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include <sys/types.h>
@@ -71,6 +72,10 @@ class Process {
 
   /// Notes the first downgrade or fault, one sentence.
   void explain(const char* why) noexcept;
+  static constexpr size_t kPathBytes = 256;
+  /// The name of a file of this image: "DIRECTORY/PID-N" and the suffix, in kPathBytes.
+  void path_beside_segment(char* out, const char* suffix) const noexcept;
+
   /// Names the engine in use.
   void name_engine(const char* name) noexcept;
 
@@ -78,9 +83,8 @@ class Process {
   [[nodiscard]] bool pid_differs() const noexcept;
   [[nodiscard]] bool map_config() noexcept;
   [[nodiscard]] bool create_segment() noexcept;
-  /// `image` becomes the number in the segment's name.
-  [[nodiscard]] stats::Segment* map_new_segment(int pid, int& image) const noexcept;
-  void begin_read_log(int image) noexcept;
+  [[nodiscard]] stats::Segment* map_new_segment() noexcept;
+  void begin_read_log() noexcept;
 
   const config::RunConfig* config_ = nullptr;
   stats::RunState* run_state_ = nullptr;
@@ -90,6 +94,7 @@ class Process {
   std::atomic<uint32_t> birth_{0};  // 1 while a thread creates the segment
   std::atomic<uint32_t> explained_{0};
   pid_t pid_ = 0;
+  int image_ = 0;  // of this pid, in the segment's name
   char directory_[192] = {};
 };
 

@@ -2,14 +2,13 @@
 
 #include <cerrno>
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.hpp"
 #include "calls/libc/real.hpp"
 #include "calls/preload/process.hpp"
+#include "calls/preload/shared_file.hpp"
 #include "calls/preload/table.hpp"
 #include "config/run_config.hpp"
 
@@ -17,43 +16,15 @@ namespace ioweave::calls {
 
 constinit ReadLogWriter read_log;
 
-namespace {
-
-/// A file of the log's size can be made without SIGXFSZ.
-bool is_size_allowed() noexcept {
-  rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= sizeof(stats::ReadLog);
-}
-
-bool populate(void* address, size_t bytes) noexcept {
-  const auto page = static_cast<uintptr_t>(getpagesize());
-  const auto first = reinterpret_cast<uintptr_t>(address) & ~(page - 1);
-  const auto last = reinterpret_cast<uintptr_t>(address) + bytes;
-  // EINVAL: a kernel before 5.14 cannot; then we take the risk that every mapping of a file has.
-  return madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE) == 0 ||
-         errno == EINVAL;
-}
-
-}  // namespace
-
 bool ReadLogWriter::create(const char* path) noexcept {
   for (auto& part : parts_) {
     part.store(kUnknown, std::memory_order_relaxed);
   }
-  const int fd =
-      is_size_allowed() ? real::open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600) : -1;
-  if (fd < 0) {
+  void* const mapped = map_new_file(path, sizeof(stats::ReadLog));
+  if (mapped == nullptr) {
     return false;
   }
-  void* mapped = MAP_FAILED;
-  if (real::ftruncate(fd, sizeof(stats::ReadLog)) == 0) {
-    mapped = mmap(nullptr, sizeof(stats::ReadLog), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  }
-  real::close(fd);
-  if (mapped == MAP_FAILED) {
-    return false;
-  }
-  if (!populate(mapped, offsetof(stats::ReadLog, read))) {
+  if (!make_sure_of_memory(mapped, offsetof(stats::ReadLog, read))) {
     munmap(mapped, sizeof(stats::ReadLog));
     return false;
   }
@@ -71,7 +42,7 @@ bool ReadLogWriter::is_usable(stats::ReadLog& log, uint64_t slot) noexcept {
   if (state == kUnknown) [[unlikely]] {
     const int saved = errno;
     stats::LoggedRead* const first = &log.read[slot / kPartReads * kPartReads];
-    state = populate(first, kPartReads * sizeof *first) ? kUsable : kRefused;
+    state = make_sure_of_memory(first, kPartReads * sizeof *first) ? kUsable : kRefused;
     part.store(state, std::memory_order_relaxed);
     errno = saved;
   }

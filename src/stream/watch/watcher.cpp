@@ -880,10 +880,7 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
 // ---- The command's side -------------------------------------------------------------------------
 
 bool may_overlap(const config::RunConfig& config) {
-  return config.policy == config::RunPolicy::overlap ||
-         std::any_of(config.rule, config.rule + config.rules, [](const config::FileRule& rule) {
-           return rule.policy == config::RunPolicy::overlap;
-         });
+  return config::uses(config, config::RunPolicy::overlap);
 }
 
 Watcher::Watcher(const config::RunConfig& config, std::string run_directory,
