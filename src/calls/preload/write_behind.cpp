@@ -774,7 +774,7 @@ void WriteBehind::write_in_thread(Thread& place) noexcept {
     const uint32_t calls = calls_.load(std::memory_order_relaxed);
     ++idle_threads_;
     lock_.unlock();
-    wait_while(calls_, calls, filling_ > 0 ? kLookNs : kIdleNs);
+    wait_while(calls_, calls, kLookNs);
     lock_.lock();
     --idle_threads_;
   }
