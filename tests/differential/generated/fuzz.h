@@ -29,7 +29,7 @@
   X(fopen) X(freopen) X(fclose) X(fread) X(fwrite) X(fseek) X(ftell) X(fflush) X(setvbuf)         \
   X(fgetc) X(ungetc) X(fprintf) X(rename) X(renameat2) X(link) X(symlink) X(unlink) X(mkdir)      \
   X(truncate) X(fallocate) X(futimens) X(fchmod) X(stat) X(statx) X(fstat) X(lstat) X(msync)      \
-  X(munmap) X(mremap) X(flock) X(pipe2) X(socketpair) X(setrlimit) X(setitimer) X(fork)           \
+  X(munmap) X(flock) X(pipe2) X(socketpair) X(setrlimit) X(setitimer) X(fork)           \
   X(posix_spawn) X(pthread_create) X(exit) X(posix_fadvise) X(posix_fallocate) X(aio_read)        \
   X(aio_write) X(process_vm_readv)
 
@@ -103,7 +103,7 @@ void report(const char* what, long a, long b, long c, long result);
 void report_on(int fd, const char* what, long a, long b, long result); /* and how the file is now */
 uint64_t hash_of(const void* at, long count);
 int open_journal(const char* path, int create);
-int print_counts(void);
+void print_counts(void);
 
 /* transfers.c */
 void read_somehow(void);

@@ -16,13 +16,13 @@ static const char* const names[kCalls] = {
 #define FUZZ_TEXT(name, ...) [kCall_##name] = #name,
     IOWEAVE_WRAPPED_CALLS(FUZZ_TEXT, FUZZ_TEXT, FUZZ_TEXT) FUZZ_OTHER_CALLS(FUZZ_TEXT)};
 
-/* Wrapped names that no step makes, with the reason. A name that is neither here nor made fails the
- * test Differential.calls_are_driven. */
+/* Wrapped names that no step calls, each with the reason. A name that is neither here nor called
+ * fails the test Differential.calls_are_driven. */
 static const struct {
   int call;
   const char* reason;
 } not_driven[] = {
-    {-1, "every name of the table is made"},
+    {-1, "today every name of the table is called"},
 };
 
 void count_call(int call) {
@@ -140,19 +140,14 @@ static const char* reason_of(int call) {
   return NULL;
 }
 
-/* Returns how many wrapped names were not called and have no reason for that. */
-int print_counts(void) {
-  int missing = 0;
+void print_counts(void) {
   char line[256];
   for (int i = 0; i < kCalls; ++i) {
-    const unsigned long count = shared->calls[i];
     const char* const reason = reason_of(i);
-    const char* const why = count != 0 ? "" : reason != NULL ? reason : "NOT CALLED";
-    missing += count == 0 && reason == NULL && i < kWrappedCalls;
     print_line(line,
-               snprintf(line, sizeof line, "count %s %lu %s%s", names[i], count,
-                        i < kWrappedCalls ? "wrapped " : "", why),
+               snprintf(line, sizeof line, "count %s %lu %s%s%s", names[i],
+                        (unsigned long)shared->calls[i], i < kWrappedCalls ? "wrapped" : "other",
+                        reason != NULL ? " " : "", reason != NULL ? reason : ""),
                sizeof line);
   }
-  return missing;
 }

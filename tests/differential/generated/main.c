@@ -5,8 +5,7 @@
  *                     ignored
  *   --only LIST       only these steps, such as 0-17,20
  *   --print           print each call with its answer, and not a hash of all
- *   --counts          print how often each call was made; the exit status is 3 if a wrapped call
- *                     was not made and is not on the list of those that need not be
+ *   --counts          print how often each call was made
  *   --state FILE      leave the memory that its processes share in this file
  *
  * An executed child is called by --child FILE.
@@ -316,7 +315,7 @@ int main(int count, char** arguments) {
   for (int i = 0; i < kSlots; ++i)
     report("at the end", i, slots[i], 0, syscall(SYS_lseek, slots[i], 0, SEEK_CUR));
   tell_block(options.steps);
-  const int missing = options.counts ? print_counts() : 0;
+  if (options.counts) print_counts();
   if (options.state == NULL) unlink(state_file);
-  return missing != 0 ? 3 : 0;
+  return 0;
 }
