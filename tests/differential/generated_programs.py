@@ -84,6 +84,10 @@ class Totals:
         ]
 
 
+#: What was seen of each configuration that differs.
+Differences = dict[Configuration, list[str]]
+
+
 class Comparison:
     """Compares generated programs in the configurations asked for."""
 
@@ -95,18 +99,17 @@ class Comparison:
     def program(self, seed: int) -> Program:
         return Program(self.runner.fuzz, seed, self.options.steps, self.options.bytes)
 
-    def compare(self, program: Program) -> tuple[Outcome, list[Configuration]]:
-        """The plain run, and the configurations that differ from it."""
+    def compare(self, program: Program) -> tuple[Outcome, Differences]:
+        """The plain run, and how the configurations that differ do that."""
         command = program.command("--counts")
         plain = self.runner.run(command, PLAIN)
         if plain.end == "hung":
-            return plain, [PLAIN]
-        differing = [
-            how
+            return plain, {PLAIN: ["hung"]}
+        found = {
+            how: list(plain.differences(self.runner.run(command, how)))
             for how in self.configurations
-            if any(plain.differences(self.runner.run(command, how)))
-        ]
-        return plain, differing
+        }
+        return plain, {how: lines for how, lines in found.items() if lines}
 
     def differs_from_itself(self, program: Program) -> bool:
         """Whether plain runs differ, be it seldom: then the fault is the program's."""
@@ -224,9 +227,7 @@ def compare_generated(runner: Runner, options: argparse.Namespace) -> int:
     return totals.differing
 
 
-def judge(
-    comparison: Comparison, program: Program, differing: list[Configuration], totals: Totals
-) -> None:
+def judge(comparison: Comparison, program: Program, differing: Differences, totals: Totals) -> None:
     """Prints what a program that was different shows, unless it is the program's own fault."""
     if comparison.differs_from_itself(program):
         totals.undecided += 1
@@ -234,7 +235,10 @@ def judge(
         return
     totals.differing += 1
     print(f"DIFFERENT {program}, {program.steps} steps: {', '.join(map(str, differing))}")
-    comparison.show(program, differing[0])
+    for how, lines in differing.items():
+        for line in lines:
+            print(f"    {how}: {line}")
+    comparison.show(program, next(iter(differing)))
 
 
 def print_totals(totals: Totals, options: argparse.Namespace, seed: int) -> None:

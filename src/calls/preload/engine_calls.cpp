@@ -156,6 +156,13 @@ bool still_is(const stats::FileRecord& file, int fd) noexcept {
          status.st_dev == file.device && status.st_ino == file.inode;
 }
 
+/// Whether a process of the run listens to what becomes of files. The kernel tells listeners of a
+/// transfer by io_uring even where it failed, and of one by native AIO not at all.
+bool has_listeners() noexcept {
+  const stats::RunState* const state = process.run_state();
+  return state != nullptr && state->listeners.load(std::memory_order_relaxed) != 0;
+}
+
 constexpr unsigned kSizes = 32;
 // Of reads and writes; by the power of two below their size.
 constinit LaneTrial trials[2][kSizes];
@@ -189,7 +196,7 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTria
     }
     return false;
   }
-  if (transfer.offset < 0 || process.is_visitor()) {
+  if (transfer.offset < 0 || process.is_visitor() || has_listeners()) {
     return false;
   }
   const bool is_single = transfer.op == Op::read || transfer.op == Op::write;

@@ -21,9 +21,10 @@ enum { kDescriptors = 1024 };
 
 static int any_open_flags(void) {
   static const int modes[] = {O_RDONLY, O_RDWR, O_RDWR, O_WRONLY};
-  static const int extra[] = {0,        0,        0,       0,       O_APPEND,   O_TRUNC,
-                              O_EXCL,   O_DIRECT, O_DIRECT, O_DIRECT, O_CLOEXEC,  O_PATH,
-                              O_NOATIME, O_DIRECT | O_APPEND, O_NOFOLLOW, O_DIRECTORY};
+  static const int extra[] = {
+      0,          0,          0,        0,         O_APPEND, O_TRUNC,   O_EXCL,
+      O_DIRECT,   O_DIRECT,   O_DIRECT, O_CLOEXEC, O_PATH,   O_NOATIME, O_DIRECT | O_APPEND,
+      O_NOFOLLOW, O_DIRECTORY};
   const int synced = below(24) == 0 ? below(2) != 0 ? O_DSYNC : O_SYNC : 0;
   return modes[below(4)] | (below(4) != 0 ? O_CREAT : 0) | extra[below(16)] | synced;
 }
@@ -238,9 +239,8 @@ void look_somehow(void) {
 /* Ends that never block. */
 void make_ends(void) {
   int ends[2];
-  const long result = below(2) != 0
-                          ? DO(pipe2)(ends, O_NONBLOCK)
-                          : DO(socketpair)(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends);
+  const long result = below(2) != 0 ? DO(pipe2)(ends, O_NONBLOCK)
+                                    : DO(socketpair)(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends);
   report("ends", 0, 0, 0, result);
   if (result != 0) return;
   const int first = any_slot();
@@ -251,7 +251,8 @@ void make_ends(void) {
 void surroundings(void) {
   const long choice = below(3);
   if (choice == 0) {
-    const struct rlimit limit = {below(3) == 0 ? 150000 : RLIM_INFINITY, RLIM_INFINITY};
+    /* Whole sectors: a direct write is cut there. */
+    const struct rlimit limit = {below(3) == 0 ? 300 * 512 : RLIM_INFINITY, RLIM_INFINITY};
     report("RLIMIT_FSIZE", (long)limit.rlim_cur, 0, 0, DO(setrlimit)(RLIMIT_FSIZE, &limit));
   } else if (choice == 1) {
     const long us = (theme & kThemeAlarms) != 0 && below(3) != 0 ? 700 : 0;

@@ -77,12 +77,11 @@ void report(const char* what, long a, long b, long c, long result) {
   unsigned char* const feature = &shared->features[seen % kFeatures];
   if (*feature < 255) ++*feature;
   if (prints) {
-    say("%s %ld %ld %ld = %ld %s", what, a, b, c, result,
-        error != 0 ? strerrorname_np(error) : "");
+    say("%s %ld %ld %ld = %ld %s", what, a, b, c, result, error != 0 ? strerrorname_np(error) : "");
   } else {
-    const uint64_t parts[] = {
-        (uint64_t)step_now, name, (uint64_t)a, (uint64_t)b, (uint64_t)c, (uint64_t)result,
-        (uint64_t)error};
+    const uint64_t parts[] = {(uint64_t)step_now, name,        (uint64_t)a,
+                              (uint64_t)b,        (uint64_t)c, (uint64_t)result,
+                              (uint64_t)error};
     note_line(hash_of(parts, sizeof parts));
   }
   errno = error;

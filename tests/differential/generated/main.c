@@ -10,11 +10,11 @@
  *
  * An executed child is called by --child FILE.
  */
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,14 +53,13 @@ static void step(void) {
   static const struct {
     int weight;
     void (*run)(void);
-  } kinds[] = {{200, read_somehow},   {220, write_somehow},  {100, open_somehow},
-               {40, close_somehow},   {60, copy_descriptor}, {50, change_descriptor},
-               {50, seek_somehow},    {60, move_bytes},      {50, change_size},
-               {40, change_names},    {30, look_somehow},    {20, lock_somehow},
-               {15, make_ends},       {10, surroundings},    {50, map_somehow},
-               {60, stream_somehow},  {20, verify_file},     {25, check_times},
-               {8, sparse_file},      {10, listen_somehow},  {8, wrong_somehow},
-               {2, stream_file},      {4, run_at_once},      {5, in_child}};
+  } kinds[] = {
+      {200, read_somehow},   {220, write_somehow},    {100, open_somehow}, {40, close_somehow},
+      {60, copy_descriptor}, {50, change_descriptor}, {50, seek_somehow},  {60, move_bytes},
+      {50, change_size},     {40, change_names},      {30, look_somehow},  {20, lock_somehow},
+      {15, make_ends},       {10, surroundings},      {50, map_somehow},   {60, stream_somehow},
+      {20, verify_file},     {25, check_times},       {8, sparse_file},    {10, listen_somehow},
+      {8, wrong_somehow},    {2, stream_file},        {4, run_at_once},    {5, in_child}};
   enum { kKinds = sizeof kinds / sizeof kinds[0] };
   int sum = 0;
   for (int i = 0; i < kKinds; ++i) sum += kinds[i].weight;
@@ -288,6 +287,14 @@ static void open_handler_file(void) {
   close(fd);
 }
 
+/* What whoever started us left open is none of the program's. */
+static void close_inherited(void) {
+  int open_ones = 0;
+  for (int fd = 3; fd < kDescriptors; ++fd) open_ones += syscall(SYS_fcntl, fd, F_GETFD) >= 0;
+  say("inherits %d descriptors", open_ones);
+  syscall(SYS_close_range, 3, ~0U, 0);
+}
+
 int main(int count, char** arguments) {
   if (count == 3 && strcmp(arguments[1], "--child") == 0) return go_on_as_child(arguments[2]);
   if (count < 3) return 2;
@@ -303,6 +310,7 @@ int main(int count, char** arguments) {
   prepare();
   for (int i = 0; i < kSlots; ++i) slots[i] = -1;
   step_now = -1;
+  close_inherited();
   choose_for_step(-1);
   theme = (below(3) != 0 ? kThemeWorkers : 0) | (below(8) == 0 ? kThemeListens : 0) |
           (below(3) == 0 ? kThemeAlarms : 0) | (below(4) == 0 ? kThemeBig : 0) |
@@ -315,6 +323,7 @@ int main(int count, char** arguments) {
   for (int i = 0; i < kSlots; ++i)
     report("at the end", i, slots[i], 0, syscall(SYS_lseek, slots[i], 0, SEEK_CUR));
   tell_block(options.steps);
+  make_streams_cached();
   if (options.counts) print_counts();
   if (options.state == NULL) unlink(state_file);
   return 0;

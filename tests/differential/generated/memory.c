@@ -13,6 +13,9 @@ enum { kMaps = 2, kMapBytes = 1 << 16 };
 static struct {
   char* at;
   int is_writable;
+  dev_t device;
+  ino_t inode;
+  long offset;
 } maps[kMaps];
 
 static sigjmp_buf beyond_the_end;
@@ -61,6 +64,24 @@ static void map_anew(int which) {
   }
   maps[which].at = at;
   maps[which].is_writable = is_writable;
+  maps[which].device = status.st_dev;
+  maps[which].inode = status.st_ino;
+  maps[which].offset = offset;
+}
+
+/* How much of a map may be written. What is written behind the end of a file becomes part of it, or
+ * does not, with the chance of the kernel's writeback. Nothing where no descriptor tells the end.
+ */
+static long writable_bytes(int which) {
+  if (!maps[which].is_writable) return 0;
+  for (int i = 0; i < kSlots; ++i) {
+    struct stat status;
+    if (fstat(slots[i], &status) == 0 && status.st_dev == maps[which].device &&
+        status.st_ino == maps[which].inode) {
+      return (long)status.st_size - maps[which].offset;
+    }
+  }
+  return 0;
 }
 
 void map_somehow(void) {
@@ -77,7 +98,7 @@ void map_somehow(void) {
     case 1:
     case 2:
       report("map write", which, at, count,
-             maps[which].is_writable ? touch(map + at, count, 1) : -5);
+             at + count <= writable_bytes(which) ? touch(map + at, count, 1) : -5);
       break;
     case 3:
       report("msync", which, 0, 0, DO(msync)(map, kMapBytes, below(2) != 0 ? MS_SYNC : MS_ASYNC));
@@ -85,13 +106,14 @@ void map_somehow(void) {
     case 4: {
       /* From the map of a file into a file, perhaps the same one. */
       const int fd = any_fd();
+      if ((fcntl(fd, F_GETFL) & O_DIRECT) != 0) break;
       const long put = DO(pwrite)(fd, map + at, (size_t)count, any_offset());
       report_on(fd, "write of map", which, count, put);
       break;
     }
     case 5: {
       const int fd = any_fd();
-      if (!maps[which].is_writable) break;
+      if (at + count > writable_bytes(which)) break;
       const long got = DO(pread)(fd, map + (at & ~511L), (size_t)(count & ~511L), at & ~511L);
       report_on(fd, "read into map", which, count, got);
       break;

@@ -129,8 +129,8 @@ void sparse_file(void) {
     fill_bytes(bytes, 8192);
     report_on(fd, "write", i, 0, DO(pwrite)(fd, bytes, 8192, 4096 * below(190)));
   }
-  const int mode = below(3) != 0 ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
-                                 : FALLOC_FL_COLLAPSE_RANGE;
+  const int mode =
+      below(3) != 0 ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE : FALLOC_FL_COLLAPSE_RANGE;
   report_on(fd, "hole", mode, 0, DO(fallocate)(fd, mode, 4096 * below(180), 4096 * (1 + below(9))));
   long at = 0;
   for (int i = 0; i < 40 && at >= 0; ++i) {

@@ -1,11 +1,11 @@
 /* What runs at once, on threads or in children: files of its own by descriptors of its own, or
  * records on one file, of which only the sorted whole is told. */
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,23 +23,25 @@ struct side {
 static long call_of_side(struct side* side, char* mine) {
   long size = below_of(&side->choices, kRoom);
   long at = below_of(&side->choices, 100000);
-  if (side->is_direct && below_of(&side->choices, 4) != 0) {
+  const int fill = (int)(at + size);
+  if (side->is_direct) { /* misaligned at the beginning or not at all: see transfers.c */
     size &= ~511L;
     at &= ~511L;
+    if (below_of(&side->choices, 6) == 0) at += 7;
   }
   const size_t half = (size_t)size / 1024 * 512;
   struct iovec parts[2] = {{mine, half}, {mine + half, 512}};
   switch (below_of(&side->choices, 10)) {
     case 0:
     case 1:
-      memset(mine, (int)at, (size_t)size);
+      memset(mine, fill, (size_t)size);
       return DO(write)(side->fd, mine, (size_t)size);
     case 2:
     case 3:
-      memset(mine, (int)at, (size_t)size);
+      memset(mine, fill, (size_t)size);
       return DO(pwrite)(side->fd, mine, (size_t)size, at);
     case 4:
-      memset(mine, (int)at, (size_t)size);
+      memset(mine, fill, (size_t)size);
       return DO(pwritev)(side->fd, parts, 2, at);
     case 5:
       return DO(lseek)(side->fd, at, SEEK_SET);
@@ -138,8 +140,7 @@ void run_at_once(void) {
     run_in_children(sides, count, run);
   else if (ready)
     run_on_threads(sides, count, run);
-  for (int i = 0; ready && i < count; ++i)
-    report("  side", i, (long)sides[i].result, 0, 0);
+  for (int i = 0; ready && i < count; ++i) report("  side", i, (long)sides[i].result, 0, 0);
   if (ready && is_records) tell_records(sides[0].fd);
   for (int i = 0; i < (is_records ? 1 : count); ++i) {
     if (sides[i].fd >= 0) close(sides[i].fd);

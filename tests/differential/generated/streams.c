@@ -6,10 +6,11 @@
 
 #include "fuzz.h"
 
-enum { kStreams = 4, kBufferBytes = 5000 };
+enum { kStreams = 4, kBufferBytes = 8192 };
 
 static FILE* streams[kStreams];
-static char buffers[kStreams][kBufferBytes];
+/* Their place in a page decides whether a direct transfer is possible: malloc's would be chance. */
+static char buffers[kStreams][kBufferBytes] __attribute__((aligned(4096)));
 static int writes_now[kStreams]; /* 1 or 0 once it has written or read, else -1 */
 
 /* C asks for a seek between reading and writing. */
@@ -19,9 +20,28 @@ static void turn_to(int which, int writes) {
   writes_now[which] = writes;
 }
 
+/* A stream flushes any number of bytes, which a direct write may cut anywhere. */
+void make_streams_cached(void) {
+  for (int i = 0; i < kStreams; ++i) {
+    const int fd = streams[i] != NULL ? fileno(streams[i]) : -1;
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags >= 0 && (flags & O_DIRECT) != 0 && (flags & O_ACCMODE) != O_RDONLY)
+      fcntl(fd, F_SETFL, flags & ~O_DIRECT);
+  }
+}
+
 static const char* any_mode(void) {
   static const char* const modes[] = {"r", "r+", "w", "w+", "a", "a+", "r+e", "wx"};
   return modes[below(8)];
+}
+
+static void give_buffer(int which) {
+  static const int modes[] = {_IOFBF, _IOFBF, _IOLBF, _IONBF};
+  if (streams[which] == NULL) return;
+  const int mode = modes[below(4)];
+  const size_t size = below(2) != 0 ? 4096 : (size_t)(1 + below(4000));
+  char* const at = buffers[which] + (below(3) == 0 ? 8 : 0);
+  report("setvbuf", which, mode, (long)size, DO(setvbuf)(streams[which], at, mode, size));
 }
 
 static void open_stream(int which) {
@@ -41,13 +61,7 @@ static void open_stream(int which) {
     streams[which] = DO(fopen)(any_name(), mode);
   }
   report("stream", which, kind, 0, streams[which] == NULL ? -1 : fileno(streams[which]));
-  if (streams[which] != NULL && below(2) != 0) {
-    static const int modes[] = {_IOFBF, _IOLBF, _IONBF};
-    const int buffering = modes[below(3)];
-    const size_t size = (size_t)(1 + below(kBufferBytes));
-    report("setvbuf", which, buffering, (long)size,
-           DO(setvbuf)(streams[which], buffers[which], buffering, size));
-  }
+  give_buffer(which);
 }
 
 static long any_piece(void) {
@@ -72,11 +86,10 @@ static void transfer(FILE* stream, int which, int writes) {
 
 void stream_somehow(void) {
   const int which = (int)below(kStreams);
+  if (streams[which] == NULL) open_stream(which);
+  make_streams_cached();
   FILE* const stream = streams[which];
-  if (stream == NULL) {
-    open_stream(which);
-    return;
-  }
+  if (stream == NULL) return;
   switch (below(14)) {
     case 0:
       report("fclose", which, 0, 0, DO(fclose)(stream));
@@ -86,6 +99,7 @@ void stream_somehow(void) {
       writes_now[which] = -1;
       streams[which] = DO(freopen)(any_name(), any_mode(), stream);
       report("freopen", which, 0, 0, streams[which] == NULL ? -1 : fileno(streams[which]));
+      give_buffer(which);
       break;
     case 2:
       report("fflush", which, 0, 0, DO(fflush)(stream));

@@ -30,7 +30,7 @@ void fill_bytes(char* at, long count) {
   for (; count > 0; --count) *at++ = (char)(word >> (count * 7));
 }
 
-/* A piece of memory and a place in a file: for direct transfers often all in whole sectors. */
+/* A piece of memory and a place in a file. */
 struct place {
   int fd;
   char* at;
@@ -39,22 +39,46 @@ struct place {
   int count;
 };
 
-static struct place any_place(void) {
+static int is_direct(int fd) {
+  const long flags = syscall(SYS_fcntl, fd, F_GETFL);
+  return flags >= 0 && (flags & O_DIRECT) != 0;
+}
+
+/* The kernel may have written or zeroed some of a direct write before it finds out that the rest is
+ * misaligned, which depends on where the blocks of the file lie. So its offset is misaligned, or
+ * its memory where nothing is but whole blocks, or nothing. */
+static void align_for_device(struct place* place, int is_misaligned) {
+  place->size = (place->size + 511) & ~511L;
+  if (place->offset > 0) place->offset &= ~511L;
+  if (!is_misaligned) return;
+  const long position = syscall(SYS_lseek, place->fd, 0, SEEK_CUR);
+  const long flags = syscall(SYS_fcntl, place->fd, F_GETFL);
+  const int is_in_blocks = ((position | place->offset | place->size) & 4095) == 0;
+  if (is_in_blocks && (flags & O_APPEND) == 0)
+    place->at += 1 + below(kGuard - 1);
+  else
+    place->offset |= 1;
+}
+
+static struct place any_place(int writes) {
   struct place place = {any_fd(), bytes, any_size(), any_offset(), {{0}}, 3};
   const long kind = below(4);
-  if (kind == 0) {
+  const int to_device = writes && is_direct(place.fd);
+  if (to_device) {
+    align_for_device(&place, kind == 0);
+  } else if (kind == 0) {
     place.at += 1 + below(kGuard - 1);
   } else if (kind != 1 && place.size > 300) {
-    place.size = (place.size + 511) & ~511L;
-    if (place.offset > 0) place.offset &= ~511L;
+    align_for_device(&place, 0);
   }
-  const long unit = kind < 2 ? 1 : 512;
+  const long unit = to_device || kind > 1 ? 512 : 1;
   const long first = place.size / 3 / unit * unit;
   place.parts[0] = (struct iovec){place.at, (size_t)first};
   place.parts[1] = (struct iovec){place.at + first, (size_t)(place.size - first)};
   place.parts[2] = (struct iovec){place.at, 0};
   if (below(40) == 0) place.count = below(2) != 0 ? -1 : 1025;
-  if (below(60) == 0) place.parts[1].iov_base = (void*)8; /* EFAULT, or a short transfer */
+  /* EFAULT, or a short transfer */
+  if (below(60) == 0 && !to_device) place.parts[1].iov_base = (void*)8;
   return place;
 }
 
@@ -64,8 +88,8 @@ static int any_read_flags(void) {
 }
 
 static int any_write_flags(void) {
-  static const int flags[] = {0, 0, RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_APPEND, RWF_NOAPPEND,
-                              RWF_APPEND, 0x4000};
+  static const int flags[] = {
+      0, 0, RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_APPEND, RWF_NOAPPEND, RWF_APPEND, 0x4000};
   const int chosen = flags[below(9)];
   return (chosen & (RWF_DSYNC | RWF_SYNC)) != 0 && below(4) != 0 ? 0 : chosen;
 }
@@ -107,7 +131,7 @@ static long read_by(long kind, struct place* p) {
 }
 
 void read_somehow(void) {
-  struct place place = any_place();
+  struct place place = any_place(0);
   memset(bytes, 0, (size_t)place.size + 2 * kGuard);
   errno = 0;
   const long kind = below(below(10) != 0 ? 15 : 16);
@@ -156,7 +180,7 @@ static long write_by(long kind, struct place* p) {
 }
 
 void write_somehow(void) {
-  struct place place = any_place();
+  struct place place = any_place(1);
   fill_bytes(place.at, place.size);
   errno = 0;
   const long kind = below(below(10) != 0 ? 13 : 14);
@@ -182,6 +206,7 @@ static long transfer_asynchronously(struct place* p) {
 void move_bytes(void) {
   const int from = any_fd();
   const int to = any_fd();
+  if (is_direct(to)) return; /* pieces of any length: see align_for_device() */
   const long size = any_size();
   off_t in = any_offset();
   off_t out = any_offset();
@@ -210,7 +235,7 @@ void move_bytes(void) {
   report_on(from, "move", kind, size, moved);
   report_on(to, "  to", (long)in, (long)out, 0);
   if (below(12) == 0 && depth == 0) {
-    struct place place = any_place();
+    struct place place = any_place(1);
     fill_bytes(place.at, place.size);
     moved = transfer_asynchronously(&place);
     report_on(place.fd, "aio", place.size, 0, moved);
@@ -296,7 +321,7 @@ void stream_file(void) {
 
 /* Which times of a file a call changes. */
 void check_times(void) {
-  struct place place = any_place();
+  struct place place = any_place(1);
   place.count = 3;
   place.parts[1].iov_base = place.at + place.parts[0].iov_len;
   fill_bytes(place.at, place.size);
