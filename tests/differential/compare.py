@@ -34,8 +34,18 @@ ALL = (
     ("writes", "aio"),
     ("writes", "threads"),
 )
-#: The same for generated programs, whose files are long enough for early writeback, too.
-GENERATED = (("off", "uring"), ("overlap", "uring"), ("overlap", "early"), *ALL[2:])
+#: For generated programs, whose files are long enough for early writeback, too.
+GENERATED = (
+    ("off", "uring"),
+    ("overlap", "uring"),
+    ("overlap", "early"),
+    ("sync", "uring"),
+    ("sync", "uring-always"),
+    ("sync", "aio-always"),
+    ("sync", "threads"),
+    ("writes", "uring-always"),
+    ("writes", "aio-always"),
+)
 SHORT = (("off", "uring"), ("overlap", "uring"), ("sync", "uring"), ("writes", "uring"))
 CALLS = (("off", "uring"), ("overlap", "uring"))
 

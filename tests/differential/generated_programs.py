@@ -174,7 +174,7 @@ class Comparison:
         return (
             "cd $(mktemp -d); mkdir a b; "
             f"(cd a; {shlex.join(words)}) >plain; "
-            f"(cd b; {shlex.join([str(self.runner.ioweave), *how.command(), *words])}) >other; "
+            f"(cd b; {shlex.join([str(self.runner.command_for(how)), *how.command(), *words])}) >other; "
             "diff -y plain other"
         )
 

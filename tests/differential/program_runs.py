@@ -24,6 +24,8 @@ CHANGING_FCNTL = re.compile(r"F_(DUPFD|SETF|SETL|OFD_SETL)")
 
 #: What stands in the place of an engine where the policy uses none: other options.
 VARIANTS = {"early": ["--early-writeback", "always"]}
+#: Behind the name of an engine: it makes each call that it can, be it slower than the real one.
+ALWAYS = "-always"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Configuration:
         """The words that stand before the program."""
         if not self.policy:
             return []
-        options = VARIANTS.get(self.engine, ["--engine", self.engine])
+        options = VARIANTS.get(self.engine, ["--engine", self.engine.removesuffix(ALWAYS)])
         return ["run", "-q", "--policy", self.policy, *options, "--"]
 
     def __str__(self) -> str:
@@ -148,10 +150,15 @@ class Runner:
 
     def __init__(self, build: Path, scratch: Path, limit: float) -> None:
         self.ioweave = build / "src/cli/ioweave"
+        self.carrying = build / "tests/differential/carrying/src/cli/ioweave"
         self.programs = build / "tests/differential/differential_programs"
         self.fuzz = build / "tests/differential/differential_fuzz"
         self.limit = limit
         self.scratch = scratch
+
+    def command_for(self, how: Configuration) -> Path:
+        """`ioweave`, or the one whose interposer leaves nothing to chance."""
+        return self.carrying if how.engine.endswith(ALWAYS) else self.ioweave
 
     def run(self, command: list[str], how: Configuration, calls: bool = False) -> Outcome:
         """Runs a command in a new folder whose name is the same for every run of a thread."""
@@ -164,7 +171,7 @@ class Runner:
             trace = ["strace", "-ff", "-qq", "-y", "-e", f"trace={TRACED}", "-e", "signal=none"]
             command = [*trace, "-o", str(traces / "trace"), *command]
         if how.policy:
-            command = [str(self.ioweave), *how.command(), *command]
+            command = [str(self.command_for(how)), *how.command(), *command]
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(slot)}
         try:
             with subprocess.Popen(

@@ -25,6 +25,8 @@ static int any_open_flags(void) {
       0,          0,          0,        0,         O_APPEND, O_TRUNC,   O_EXCL,
       O_DIRECT,   O_DIRECT,   O_DIRECT, O_CLOEXEC, O_PATH,   O_NOATIME, O_DIRECT | O_APPEND,
       O_NOFOLLOW, O_DIRECTORY};
+  if ((theme & kThemeDirect) != 0 && below(4) != 0)
+    return O_RDWR | O_CREAT | O_DIRECT | (below(20) == 0 ? O_TRUNC : 0);
   const int synced = below(24) == 0 ? below(2) != 0 ? O_DSYNC : O_SYNC : 0;
   return modes[below(4)] | (below(4) != 0 ? O_CREAT : 0) | extra[below(16)] | synced;
 }
@@ -101,6 +103,9 @@ void close_somehow(void) {
     report("close many", fd, 0, 0, close_many(fd));
   } else {
     report("close", fd, 0, 0, DO(close)(fd));
+    for (int i = 0; i < kSlots; ++i) {
+      if (slots[i] == fd && below(2) != 0) slots[i] = -1;
+    }
   }
 }
 
@@ -143,7 +148,8 @@ void copy_descriptor(void) {
 void change_descriptor(void) {
   static const int flags[] = {0, O_APPEND, O_DIRECT, O_APPEND | O_DIRECT, O_NOATIME};
   const int fd = any_fd();
-  const int wanted = flags[below(5)] | O_NONBLOCK;
+  const int is_kept = (theme & kThemeDirect) != 0 && below(4) != 0;
+  const int wanted = (is_kept ? O_DIRECT : flags[below(5)]) | O_NONBLOCK;
   switch (below(6)) {
     case 0:
       report_on(fd, "F_SETFL", wanted, 0, DO(fcntl64)(fd, F_SETFL, wanted));

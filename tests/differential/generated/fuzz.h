@@ -27,12 +27,13 @@
 /* Calls that are counted, too, though no wrapper stands before them. */
 #define FUZZ_OTHER_CALLS(X)                                                                        \
   X(fopen)                                                                                         \
-  X(freopen) X(fclose) X(fread) X(fwrite) X(fseek) X(ftell) X(fflush) X(setvbuf) X(fgetc)          \
-      X(ungetc) X(fprintf) X(rename) X(renameat2) X(link) X(symlink) X(unlink) X(mkdir)            \
-          X(truncate) X(fallocate) X(futimens) X(fchmod) X(stat) X(statx) X(fstat) X(lstat)        \
-              X(msync) X(munmap) X(flock) X(pipe2) X(socketpair) X(setrlimit) X(setitimer) X(fork) \
-                  X(posix_spawn) X(pthread_create) X(exit) X(posix_fadvise) X(posix_fallocate)     \
-                      X(aio_read) X(aio_write) X(process_vm_readv)
+  X(freopen)                                                                                       \
+  X(fclose) X(fread) X(fwrite) X(fseek) X(ftell) X(fflush) X(setvbuf) X(fgetc) X(ungetc)           \
+      X(fprintf) X(rename) X(renameat2) X(link) X(symlink) X(unlink) X(mkdir) X(truncate)          \
+          X(fallocate) X(futimens) X(fchmod) X(stat) X(statx) X(fstat) X(lstat) X(msync) X(munmap) \
+              X(flock) X(pipe2) X(socketpair) X(setrlimit) X(setitimer) X(fork) X(posix_spawn)     \
+                  X(pthread_create) X(exit) X(posix_fadvise) X(posix_fallocate) X(aio_read)        \
+                      X(aio_write) X(process_vm_readv)
 
 #define FUZZ_ENUMERATOR(name, ...) kCall_##name,
 enum {
@@ -66,7 +67,15 @@ extern int depth;         /* of children: bounded */
 extern int workers_exist;
 extern long step_now, resume_at, last_step;
 extern long theme;
-enum { kThemeWorkers = 1, kThemeListens = 2, kThemeAlarms = 4, kThemeBig = 8, kThemeUnshares = 16 };
+/* What a whole program is about. */
+enum {
+  kThemeWorkers = 1,
+  kThemeListens = 2,
+  kThemeAlarms = 4,
+  kThemeBig = 8,
+  kThemeUnshares = 16,
+  kThemeDirect = 32
+};
 void run_steps(long from, long until);
 void simple_step(void);
 void begin_as_child(void); /* in a forked child */

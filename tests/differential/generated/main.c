@@ -314,7 +314,7 @@ int main(int count, char** arguments) {
   choose_for_step(-1);
   theme = (below(3) != 0 ? kThemeWorkers : 0) | (below(8) == 0 ? kThemeListens : 0) |
           (below(3) == 0 ? kThemeAlarms : 0) | (below(4) == 0 ? kThemeBig : 0) |
-          (below(8) == 0 ? kThemeUnshares : 0);
+          (below(8) == 0 ? kThemeUnshares : 0) | (below(3) == 0 ? kThemeDirect : 0);
   open_handler_file();
   if ((theme & kThemeWorkers) != 0) begin_workers();
   if (mkdir("d0", 0750) != 0 || mkdir("d1", 0750) != 0) return 4;

@@ -63,7 +63,7 @@ static void align_for_device(struct place* place, int is_misaligned) {
 static struct place any_place(int writes) {
   struct place place = {any_fd(), bytes, any_size(), any_offset(), {{0}}, 3};
   const long kind = below(4);
-  const int to_device = writes && is_direct(place.fd);
+  const int to_device = is_direct(place.fd) && (writes || below(4) != 0);
   if (to_device) {
     align_for_device(&place, kind == 0);
   } else if (kind == 0) {
@@ -92,6 +92,11 @@ static int any_write_flags(void) {
       0, 0, RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_APPEND, RWF_NOAPPEND, RWF_APPEND, 0x4000};
   const int chosen = flags[below(9)];
   return (chosen & (RWF_DSYNC | RWF_SYNC)) != 0 && below(4) != 0 ? 0 : chosen;
+}
+
+/* At an offset, where most programs of this theme are. */
+static int is_positional(void) {
+  return (theme & kThemeDirect) != 0 && below(3) != 0;
 }
 
 static long read_by(long kind, struct place* p) {
@@ -134,7 +139,7 @@ void read_somehow(void) {
   struct place place = any_place(0);
   memset(bytes, 0, (size_t)place.size + 2 * kGuard);
   errno = 0;
-  const long kind = below(below(10) != 0 ? 15 : 16);
+  const long kind = is_positional() ? 3 + below(10) : below(below(10) != 0 ? 15 : 16);
   const long got = read_by(kind, &place);
   report_on(place.fd, "read", kind, place.size, got);
   if (got > 0) {
@@ -183,7 +188,7 @@ void write_somehow(void) {
   struct place place = any_place(1);
   fill_bytes(place.at, place.size);
   errno = 0;
-  const long kind = below(below(10) != 0 ? 13 : 14);
+  const long kind = is_positional() ? 3 + below(8) : below(below(10) != 0 ? 13 : 14);
   report_on(place.fd, "write", kind, place.size, write_by(kind, &place));
 }
 
