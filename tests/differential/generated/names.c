@@ -179,8 +179,12 @@ void listen_somehow(void) {
     if (fd >= 0) close(fd);
     return;
   }
-  const int fd = below(3) == 0 ? DO(inotify_init)() : DO(inotify_init1)(IN_NONBLOCK);
-  report("inotify_init", 0, 0, 0, fd);
+  const int low = below(3) == 0 ? DO(inotify_init)() : DO(inotify_init1)(IN_NONBLOCK);
+  report("inotify_init", 0, 0, 0, low);
+  if (low < 0) return;
+  /* Out of the way of all that reads from some low number: events have numbers of chance. */
+  const int fd = fcntl(low, F_DUPFD, 1002);
+  close(low);
   if (fd < 0) return;
   fcntl(fd, F_SETFL, O_NONBLOCK);
   report("watch", 0, 0, 0, inotify_add_watch(fd, any_name(), IN_ALL_EVENTS));
