@@ -29,12 +29,13 @@
   X(fopen)                                                                                     \
   X(freopen)                                                                                   \
   X(fclose)                                                                                    \
-  X(fread) X(fwrite) X(fseek) X(ftell) X(fflush) X(setvbuf) X(fgetc) X(ungetc) X(fprintf)      \
-      X(rename) X(renameat2) X(link) X(symlink) X(unlink) X(mkdir) X(truncate) X(fallocate)    \
-          X(futimens) X(fchmod) X(stat) X(statx) X(fstat) X(lstat) X(msync) X(munmap) X(flock) \
-              X(pipe2) X(socketpair) X(setrlimit) X(setitimer) X(fork) X(posix_spawn)          \
-                  X(pthread_create) X(exit) X(posix_fadvise) X(posix_fallocate) X(aio_read)    \
-                      X(aio_write) X(process_vm_readv)
+  X(fread)                                                                                     \
+  X(fwrite) X(fseek) X(ftell) X(fflush) X(setvbuf) X(fgetc) X(ungetc) X(fprintf) X(rename)     \
+      X(renameat2) X(link) X(symlink) X(unlink) X(mkdir) X(truncate) X(fallocate) X(futimens)  \
+          X(fchmod) X(stat) X(statx) X(fstat) X(lstat) X(msync) X(munmap) X(flock) X(pipe2)    \
+              X(socketpair) X(setrlimit) X(setitimer) X(fork) X(posix_spawn) X(pthread_create) \
+                  X(exit) X(posix_fadvise) X(posix_fallocate) X(aio_read) X(aio_write)         \
+                      X(process_vm_readv)
 
 #define FUZZ_ENUMERATOR(name, ...) kCall_##name,
 enum {
@@ -43,8 +44,10 @@ enum {
   FUZZ_OTHER_CALLS(FUZZ_ENUMERATOR) kCalls
 };
 
-/* DO(pread)(...) counts the call and makes it. */
-#define DO(name) (count_call(kCall_##name), name)
+/* DO(pread)(...) counts the call and makes it. What is told includes errno after a success, which
+ * must stay as the C library leaves it. */
+#define DO(name) (count_call(kCall_##name), errno = kErrnoBefore, name)
+enum { kErrnoBefore = 88 };
 #define COUNT(name) count_call(kCall_##name)
 
 enum { kSlots = 16, kWorkers = 3, kBytes = 1 << 18, kRecord = 16, kFeatures = 4096 };
@@ -68,6 +71,7 @@ extern int depth;         /* of children: bounded */
 extern int workers_exist;
 extern long step_now, resume_at, last_step;
 extern long theme;
+extern volatile long excesses; /* SIGXFSZ */
 /* What a whole program is about. */
 enum {
   kThemeWorkers = 1,

@@ -71,7 +71,8 @@ void say(const char* format, ...) {
 }
 
 void report(const char* what, long a, long b, long c, long result) {
-  const int error = result == -1 ? errno : 0;
+  const int saved = errno;
+  const int error = result == -1 || errno != kErrnoBefore ? errno : 0;
   const uint64_t name = hash_of(what, (long)strlen(what));
   const uint64_t seen = turn(name, (uint64_t)(error != 0 ? error : result > 0 ? 1000 : 1001));
   unsigned char* const feature = &shared->features[seen % kFeatures];
@@ -84,7 +85,7 @@ void report(const char* what, long a, long b, long c, long result) {
                               (uint64_t)error};
     note_line(hash_of(parts, sizeof parts));
   }
-  errno = error;
+  errno = saved;
 }
 
 /* Position, flags, size, mode and links, by one of the calls that tell them. */
@@ -115,8 +116,11 @@ static void report_file(int fd) {
 }
 
 void report_on(int fd, const char* what, long a, long b, long result) {
+  static long told;
   report(what, fd, a, b, result);
   const int saved = errno;
+  if (excesses != told) report("  SIGXFSZ", excesses - told, 0, 0, 0);
+  told = excesses;
   if (fd >= 0) report_file(fd);
   errno = saved;
 }

@@ -150,6 +150,13 @@ static void on_alarm(int number) {
   errno = saved;
 }
 
+volatile long excesses;
+
+static void on_excess(int number) {
+  (void)number;
+  ++excesses;
+}
+
 static void switch_alarms(int how) {
   sigset_t timers;
   sigemptyset(&timers);
@@ -191,7 +198,8 @@ static void prepare(void) {
   action.sa_handler = on_alarm;
   action.sa_flags = SA_RESTART;
   sigaction(SIGALRM, &action, NULL);
-  signal(SIGXFSZ, SIG_IGN);
+  action.sa_handler = on_excess;
+  sigaction(SIGXFSZ, &action, NULL);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGIO, SIG_IGN);
   catch_bus_errors();

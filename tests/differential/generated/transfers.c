@@ -138,7 +138,6 @@ static long read_by(long kind, struct place* p) {
 void read_somehow(void) {
   struct place place = any_place(0);
   memset(bytes, 0, (size_t)place.size + 2 * kGuard);
-  errno = 0;
   const long kind = is_positional() ? 3 + below(10) : below(below(10) != 0 ? 15 : 16);
   const long got = read_by(kind, &place);
   report_on(place.fd, "read", kind, place.size, got);
@@ -187,7 +186,6 @@ static long write_by(long kind, struct place* p) {
 void write_somehow(void) {
   struct place place = any_place(1);
   fill_bytes(place.at, place.size);
-  errno = 0;
   const long kind = is_positional() ? 3 + below(8) : below(below(10) != 0 ? 13 : 14);
   report_on(place.fd, "write", kind, place.size, write_by(kind, &place));
 }
