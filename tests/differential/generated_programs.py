@@ -111,16 +111,17 @@ class Comparison:
         }
         return plain, {how: lines for how, lines in found.items() if lines}
 
-    def differs_from_itself(self, program: Program) -> bool:
-        """Whether plain runs differ, be it seldom: then the fault is the program's."""
+    def own_differences(self, program: Program) -> list[str]:
+        """How plain runs differ, be it seldom: then the fault is the program's."""
         for command in (program.command("--counts"), program.command("--print")):
             first = self.runner.run(command, PLAIN)
             if first.end == "hung":
-                return True
+                return ["hung"]
             for _ in range(PLAIN_RUNS):
-                if any(first.differences(self.runner.run(command, PLAIN))):
-                    return True
-        return False
+                found = list(first.differences(self.runner.run(command, PLAIN)))
+                if found:
+                    return found
+        return []
 
     def show(self, program: Program, how: Configuration) -> None:
         """Shrinks a program that differs, and prints what remains of it."""
@@ -229,9 +230,10 @@ def compare_generated(runner: Runner, options: argparse.Namespace) -> int:
 
 def judge(comparison: Comparison, program: Program, differing: Differences, totals: Totals) -> None:
     """Prints what a program that was different shows, unless it is the program's own fault."""
-    if comparison.differs_from_itself(program):
+    own = comparison.own_differences(program)
+    if own:
         totals.undecided += 1
-        print(f"{program}: the program itself differs from run to run", flush=True)
+        print(f"{program}: the program itself differs from run to run: {own[0]}", flush=True)
         return
     totals.differing += 1
     print(f"DIFFERENT {program}, {program.steps} steps: {', '.join(map(str, differing))}")

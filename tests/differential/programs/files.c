@@ -82,6 +82,28 @@ SCENARIO(watched_by_inotify, 0) {
   say_events(watch);
 }
 
+/* Each event counts: of a transfer that failed there is none. */
+SCENARIO(direct_transfers_watched_by_inotify, 0) {
+  make_file("a", 65536);
+  const int watch = inotify_init1(IN_NONBLOCK);
+  NEED(inotify_add_watch(watch, "a", IN_ALL_EVENTS) >= 0);
+  const int fd = open("a", O_RDWR | O_DIRECT);
+  char* const at = aligned_alloc(4096, 8192);
+  fill(at, 0, 8192);
+  say_events(watch);
+  DO(pwrite(fd, at, 4096, 0));
+  say_events(watch);
+  DO(pread(fd, at, 4096, 0));
+  say_events(watch);
+  for (int i = 0; i < 3; ++i) DO(pwrite(fd, at, 4096, 1));
+  say_events(watch);
+  const struct iovec parts[2] = {{at, 4096}, {at + 4096, 4096}};
+  DO(pwritev(fd, parts, 2, 8192));
+  say_events(watch);
+  DO(preadv(fd, parts, 2, 8192));
+  say_events(watch);
+}
+
 SCENARIO(folder_watched_by_inotify, 0) {
   const int watch = inotify_init1(IN_NONBLOCK);
   NEED(inotify_add_watch(watch, ".", IN_ALL_EVENTS) >= 0);
