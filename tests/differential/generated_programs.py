@@ -172,10 +172,10 @@ class Comparison:
 
     def _command(self, program: Program, how: Configuration) -> str:
         words = program.command("--print")
+        woven = [str(self.runner.command_for(how)), *how.command(), *words]
         return (
             "cd $(mktemp -d); mkdir a b; "
-            f"(cd a; {shlex.join(words)}) >plain; "
-            f"(cd b; {shlex.join([str(self.runner.command_for(how)), *how.command(), *words])}) >other; "
+            f"(cd a; {shlex.join(words)}) >plain; (cd b; {shlex.join(woven)}) >other; "
             "diff -y plain other"
         )
 
