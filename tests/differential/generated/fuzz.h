@@ -25,16 +25,14 @@
 #include "calls/libc/wrapped_calls.hpp"
 
 /* Calls that are counted, too, though no wrapper stands before them. */
-// clang-format off: a list
-#define FUZZ_OTHER_CALLS(X)                                                                        \
-  X(fopen)                                                                                         \
-  X(freopen) X(fclose) X(fread) X(fwrite) X(fseek) X(ftell) X(fflush) X(setvbuf) X(fgetc)          \
-      X(ungetc) X(fprintf) X(rename) X(renameat2) X(link) X(symlink) X(unlink) X(mkdir)            \
-          X(truncate) X(fallocate) X(futimens) X(fchmod) X(stat) X(statx) X(fstat) X(lstat)        \
-              X(msync) X(munmap) X(flock) X(pipe2) X(socketpair) X(setrlimit) X(setitimer) X(fork) \
-                  X(posix_spawn) X(pthread_create) X(exit) X(posix_fadvise) X(posix_fallocate)     \
-                      X(aio_read) X(aio_write)
-// clang-format on
+/* clang-format off */
+#define FUZZ_OTHER_CALLS(X) \
+  X(fopen) X(freopen) X(fclose) X(fread) X(fwrite) X(fseek) X(ftell) X(fflush) X(setvbuf) \
+  X(fgetc) X(ungetc) X(fprintf) X(rename) X(renameat2) X(link) X(symlink) X(unlink) X(mkdir) \
+  X(truncate) X(fallocate) X(futimens) X(fchmod) X(stat) X(statx) X(fstat) X(lstat) X(msync) \
+  X(munmap) X(flock) X(pipe2) X(socketpair) X(setrlimit) X(setitimer) X(fork) X(posix_spawn) \
+  X(pthread_create) X(exit) X(posix_fadvise) X(posix_fallocate) X(aio_read) X(aio_write)
+/* clang-format on */
 
 #define FUZZ_ENUMERATOR(name, ...) kCall_##name,
 enum {
