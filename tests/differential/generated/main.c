@@ -217,7 +217,6 @@ static int attach(const char* path) {
   return attached;
 }
 
-/* The options of the program lie behind its shared memory, for executed children. */
 struct options {
   uint64_t seed;
   long steps;
