@@ -41,10 +41,9 @@ GENERATED = (
     ("overlap", "early"),
     ("sync", "uring"),
     ("sync", "uring-always"),
-    ("sync", "aio-always"),
+    ("sync", "aio"),
     ("sync", "threads"),
     ("writes", "uring-always"),
-    ("writes", "aio-always"),
 )
 SHORT = (("off", "uring"), ("overlap", "uring"), ("sync", "uring"), ("writes", "uring"))
 CALLS = (("off", "uring"), ("overlap", "uring"))

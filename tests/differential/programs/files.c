@@ -1,5 +1,6 @@
 /* Files that others watch, hold, move and change meanwhile. */
 #include <sys/fanotify.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 
 #include "scenario.h"
@@ -80,6 +81,23 @@ SCENARIO(watched_by_inotify, 0) {
   DO(write(fd, "x", 1));
   DO(close(fd));
   say_events(watch);
+}
+
+/* Nobody else may hold on to a file that the program has closed. */
+SCENARIO(locks_end_as_direct_files_are_closed, 0) {
+  make_file("a", 1 << 20);
+  char* const at = aligned_alloc(4096, 65536);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    const int fd = open("a", O_RDWR | O_DIRECT);
+    NEED(flock(fd, LOCK_EX | LOCK_NB) == 0);
+    (void)!pread(fd, at, 65536, 65536 * (i % 16));
+    close(fd);
+    const int other = open("a", O_RDWR);
+    refused += flock(other, LOCK_EX | LOCK_NB) != 0;
+    close(other);
+  }
+  say("%d locks refused", refused);
 }
 
 /* Each event counts: of a transfer that failed there is none. */
