@@ -63,7 +63,8 @@ static void align_for_device(struct place* place, int is_misaligned) {
 static struct place any_place(int writes) {
   struct place place = {any_fd(), bytes, any_size(), any_offset(), {{0}}, 3};
   const long kind = below(4);
-  const int to_device = is_direct(place.fd) && (writes || below(4) != 0);
+  const int is_on_device = is_direct(place.fd);
+  const int to_device = is_on_device && (writes || below(4) != 0);
   if (to_device) {
     align_for_device(&place, kind == 0);
   } else if (kind == 0) {
@@ -77,8 +78,8 @@ static struct place any_place(int writes) {
   place.parts[1] = (struct iovec){place.at + first, (size_t)(place.size - first)};
   place.parts[2] = (struct iovec){place.at, 0};
   if (below(40) == 0) place.count = below(2) != 0 ? -1 : 1025;
-  /* EFAULT, or a short transfer */
-  if (below(60) == 0 && !to_device) place.parts[1].iov_base = (void*)8;
+  /* EFAULT, or a short transfer; of a direct one, which error comes first depends on its blocks. */
+  if (below(60) == 0 && !is_on_device) place.parts[1].iov_base = (void*)8;
   return place;
 }
 
@@ -131,6 +132,7 @@ static long read_by(long kind, struct place* p) {
     case 14:
       return DO(syscall)(SYS_pread64, p->fd, p->at, p->size, p->offset);
     default:
+      if (is_direct(p->fd)) return DO(read)(p->fd, NULL, 0);
       return DO(read)(p->fd, below(2) != 0 ? NULL : (void*)8, (size_t)p->size);
   }
 }
@@ -179,6 +181,7 @@ static long write_by(long kind, struct place* p) {
     case 12:
       return DO(syscall)(SYS_pwrite64, p->fd, p->at, p->size, p->offset);
     default:
+      if (is_direct(p->fd)) return DO(write)(p->fd, NULL, 0);
       return DO(write)(p->fd, below(2) != 0 ? NULL : (void*)8, (size_t)p->size);
   }
 }
