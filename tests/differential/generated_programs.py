@@ -21,6 +21,8 @@ from shrink import shrink, to_text
 PLAIN_RUNS = 12
 #: How often two runs are compared where a difference shows only now and then.
 TRIES = 8
+#: What decides a step, in a file of bytes.
+RECORD_BYTES = 16
 #: Lines that are printed of two runs, from a little before the first that differs.
 LINES_BEFORE, LINES_IN_ALL = 12, 40
 
@@ -97,7 +99,10 @@ class Comparison:
         self.configurations = [Configuration(*one) for one in options.only]
 
     def program(self, seed: int) -> Program:
-        return Program(self.runner.fuzz, seed, self.options.steps, self.options.bytes)
+        if self.options.bytes is None:
+            return Program(self.runner.fuzz, seed, self.options.steps)
+        file: Path = self.options.bytes.resolve(strict=True)
+        return Program(self.runner.fuzz, seed, max(1, file.stat().st_size // RECORD_BYTES), file)
 
     def compare(self, program: Program) -> tuple[Outcome, Differences]:
         """The plain run, and how the configurations that differ do that."""
@@ -213,8 +218,9 @@ def compare_generated(runner: Runner, options: argparse.Namespace) -> int:
     seed = options.seed
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         while time.monotonic() < end and totals.operations() < options.operations:
-            programs = [comparison.program(seed + i) for i in range(options.jobs)]
-            seed += options.jobs
+            count = options.jobs if options.bytes is None else 1
+            programs = [comparison.program(seed + i) for i in range(count)]
+            seed += count
             for program, (plain, differing) in zip(
                 programs, pool.map(comparison.compare, programs), strict=True
             ):
