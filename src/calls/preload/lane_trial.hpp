@@ -22,8 +22,8 @@ class LaneTrial {
   /// Whether the lane makes the next call: in turn at first, then by the faster of the two ways,
   /// but for a look at the other now and then.
   [[nodiscard]] bool carries() noexcept {
-    const uint32_t number = calls_.fetch_add(1, std::memory_order_relaxed);
     if (kAlwaysCarries) return true;
+    const uint32_t number = calls_.fetch_add(1, std::memory_order_relaxed);
     if (number < kInTurn) return number % 2 == 0;
     const bool lane_is_faster =
         carried_.load(std::memory_order_relaxed) < plain_.load(std::memory_order_relaxed);
