@@ -46,6 +46,8 @@ PROGRAMS = {
             "disk_load",
             "mpi_reads",
             "read_back",
+            "scattered_reader",
+            "small_writer",
             "streams",
             "task_tbb",
             "task_openmp",

@@ -76,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         help="harmless: grep,dd,reader-1m; tasks: peers,short,short-fsync,short-sleep-10s; "
         "tiom: calls, reapers, drop-in, write, read; streams: grid, targets, peers; "
         "cube: ladder[-aio|-ioweave], sizes, ratios, computing; advise: hill, gzip, numpy-8m; "
+        "replay: random[-4k[-cached]|-64k|-256k], seek, stride, sequential; "
+        "behind: slowfs[-order|-random|-interleaved], raw[-order[-4k[-direct]]]; "
         "ppis: random[-raw], wrong, shadow, chunks, writes, ranks, search, "
         "mpiio[-hill|-raw|-plan|-calls|-start]; characterise: agree, profile",
     )

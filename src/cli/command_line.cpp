@@ -173,6 +173,10 @@ struct RunParser {
   std::vector<std::string> rules;
   CLI::Option* json = nullptr;
   std::string json_file;
+  CLI::Option* record = nullptr;
+  CLI::Option* replay = nullptr;
+  std::string record_file;
+  std::string replay_file;
   bool keep = false;
   int verbose = 0;
 };
@@ -209,6 +213,22 @@ void add_setting(RunParser& parser, const config::Setting& setting) {
                               ->take_last();
 }
 
+void add_plan_options(RunParser& parser) {
+  parser.record = parser.app
+                      ->add_option("--record", parser.record_file,
+                                   help_lines("Write a plan of the reads that the program makes, "
+                                              "for --replay."))
+                      ->type_name("PLAN")
+                      ->take_last();
+  parser.replay = parser.app
+                      ->add_option("--replay", parser.replay_file,
+                                   help_lines("Bring the reads of a plan into the page cache ahead "
+                                              "of the program. With --record as well, the reads "
+                                              "are recorded anew."))
+                      ->type_name("PLAN")
+                      ->take_last();
+}
+
 /// Adds the options of `run`; with `observing`, only those that `stat` has, too.
 void add_run_options(RunParser& parser, bool observing) {
   for (const config::Setting& setting : config::settings()) {
@@ -225,6 +245,7 @@ void add_run_options(RunParser& parser, bool observing) {
         ->type_name("GLOB=POLICY")
         ->allow_extra_args(false)
         ->take_all();
+    add_plan_options(parser);
   }
   parser.json = app.add_option("--json", parser.json_file,
                                help_lines("Print the report as JSON, on standard error instead of "
@@ -292,6 +313,12 @@ std::optional<int> parse_program(RunParser& parser, const std::string& name, Arg
   if (options.command.empty()) return refuse(name, "no program was given");
   options.json = parser.json->count() > 0;
   options.json_file = parser.json_file == "-" ? "" : parser.json_file;
+  const bool lacks_name =
+      (parser.record != nullptr && parser.record->count() > 0 && parser.record_file.empty()) ||
+      (parser.replay != nullptr && parser.replay->count() > 0 && parser.replay_file.empty());
+  if (lacks_name) return refuse(name, "the name of the plan is empty");
+  options.record_file = parser.record_file;
+  options.replay_file = parser.replay_file;
   options.keep_run_directory = parser.keep;
   options.verbose = static_cast<unsigned>(parser.verbose);
   return std::nullopt;
@@ -303,6 +330,8 @@ constexpr const char* kRunExamples = R"(Examples:
   ioweave run --policy off -- ./simulate       only measure (see also: ioweave stat)
   ioweave run --rule '*.log=off' -- ./app      leave some files alone
   ioweave run --lookahead 256m -- ./scan /data/*.bin
+  ioweave run --record app.plan -- ./app       write down its reads, in whatever order they come
+  ioweave run --replay app.plan -- ./app       the next time, bring them in ahead of it
 
 The exit code is that of the program; 128+N if signal N killed it; 125 if Ioweave failed; 126 if
 the program cannot be executed; 127 if it does not exist. IOWEAVE_* variables and ioweave.toml may

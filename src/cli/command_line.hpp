@@ -23,6 +23,8 @@ struct RunOptions {
   std::string json_file;             ///< to this file; empty: on standard error instead of the text
   bool program_behind_json = false;  ///< "--json x" was given, which may mean --json=x
   bool keep_run_directory = false;
+  std::string record_file;  ///< write a plan of the reads there; empty: none
+  std::string replay_file;  ///< read ahead by this plan; empty: none
   unsigned verbose = 0;
 };
 

@@ -12,8 +12,6 @@
 namespace ioweave::cli {
 namespace {
 
-constexpr const char* kLibrary = "libioweave_preload.so";
-
 /// IOWEAVE_BIN_TO_LIB is the way from the installed command's folder to the libraries', by CMake.
 constexpr const char* kInstalledLibraries = "/" IOWEAVE_BIN_TO_LIB;
 /// IOWEAVE_BIN_TO_LIBEXEC likewise.
@@ -32,15 +30,15 @@ std::string own_folder() {
   return executable.substr(0, executable.rfind('/'));
 }
 
-std::string locate_preload(std::string& why) {
+std::string locate_preload(const char* library, std::string& why) {
   std::vector<std::string> candidates;
   const char* const chosen = std::getenv(kPreloadVariable);
   const bool is_chosen = chosen != nullptr && chosen[0] != '\0';
   if (is_chosen) {
     candidates.emplace_back(chosen);
   } else {
-    candidates.push_back(own_folder() + kInstalledLibraries + "/ioweave/" + kLibrary);
-    candidates.push_back(own_folder() + kBuiltPreload + kLibrary);
+    candidates.push_back(own_folder() + kInstalledLibraries + "/ioweave/" + library);
+    candidates.push_back(own_folder() + kBuiltPreload + library);
   }
   std::string tried;
   for (const std::string& candidate : candidates) {
@@ -49,7 +47,7 @@ std::string locate_preload(std::string& why) {
     if (!found.empty() && is_loadable_library(found, reason)) return found;
     tried.append(tried.empty() ? "" : "; ").append(candidate).append(": ").append(reason);
   }
-  why = std::string(kLibrary) + " was not found (" + tried + "). ";
+  why = std::string(library) + " was not found (" + tried + "). ";
   why += is_chosen ? std::string("Correct or unset ") + kPreloadVariable
                    : std::string("Install Ioweave as a whole, or name the library in ") +
                          kPreloadVariable;
@@ -98,7 +96,9 @@ std::string own_executable() {
 std::string locate(Location location, std::string& why) {
   switch (location) {
     case Location::preload:
-      return locate_preload(why);
+      return locate_preload("libioweave_preload.so", why);
+    case Location::preload_behind:
+      return locate_preload("libioweave_preload_behind.so", why);
     case Location::cmake:
       return locate_folder("/cmake/ioweave", "/ioweave-config.cmake", why);
     case Location::pkgconfig:

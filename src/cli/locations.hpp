@@ -11,12 +11,13 @@ namespace ioweave::cli {
 inline constexpr const char* kPreloadVariable = "IOWEAVE_PRELOAD_PATH";
 
 enum class Location : unsigned char {
-  preload,        ///< the file libioweave_preload.so
-  cmake,          ///< the folder for CMAKE_PREFIX_PATH or ioweave_DIR
-  pkgconfig,      ///< the folder for PKG_CONFIG_PATH
-  tiom,           ///< the program ioweave-tiom
-  mpiio_openmpi,  ///< the file libioweave_mpiio_openmpi.so
-  mpiio_mpich,    ///< the file libioweave_mpiio_mpich.so
+  preload,         ///< the file libioweave_preload.so
+  preload_behind,  ///< the file libioweave_preload_behind.so, where writes are held back
+  cmake,           ///< the folder for CMAKE_PREFIX_PATH or ioweave_DIR
+  pkgconfig,       ///< the folder for PKG_CONFIG_PATH
+  tiom,            ///< the program ioweave-tiom
+  mpiio_openmpi,   ///< the file libioweave_mpiio_openmpi.so
+  mpiio_mpich,     ///< the file libioweave_mpiio_mpich.so
 };
 
 /// The absolute path, or empty with, in `why`, what was looked for and how to get it.

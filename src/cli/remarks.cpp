@@ -94,7 +94,7 @@ std::string explain_no_prefetching(const stats::RunReport& report) {
 /// Of a program that reads nothing.
 std::string judge_writing(const stats::RunReport& report) {
   const stats::RunTotals& totals = report.totals;
-  if (totals.early.bytes != 0) return {};
+  if (totals.early.bytes != 0 || report.behind.calls != 0) return {};
   if (totals.call[static_cast<size_t>(CallClass::sync)].calls == 0) {
     return "The program only wrote, and synced nothing: it did not wait for the device.";
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -16,6 +17,8 @@
 #include <dirent.h>
 
 #include "base/atomic_file.hpp"
+#include "cli/held_writes.hpp"
+#include "stats/read_log.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -99,6 +102,24 @@ bool is_final(const stats::ProcessReport& process) {
   return said_so && kill(process.pid, 0) != 0 && errno == ESRCH;
 }
 
+/// Returns the name of the log of single reads beside a segment.
+std::string log_name(const std::string& segment) {
+  return segment.substr(0, segment.rfind('.')) + std::string(stats::kReadLogSuffix);
+}
+
+/// Returns true if all that the process has noted there was taken, or if there is no log.
+bool is_log_taken(int directory, const std::string& segment) {
+  const int fd = openat(directory, log_name(segment).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return true;
+  uint64_t begun = 0;
+  uint64_t taken = 0;
+  const bool are_known =
+      pread(fd, &begun, sizeof begun, offsetof(stats::ReadLog, begun)) == sizeof begun &&
+      pread(fd, &taken, sizeof taken, offsetof(stats::ReadLog, taken)) == sizeof taken;
+  close(fd);
+  return !are_known || taken >= begun;
+}
+
 }  // namespace
 
 void sweep_stale_run_directories(const std::string& parent) {
@@ -178,10 +199,25 @@ std::string RunDirectory::content(const char* name) const {
   return text;
 }
 
+/// Writes what a process has left that was killed, and takes its figures over.
+void RunDirectory::end_writes(const std::string& name, bool last,
+                              std::vector<std::string>& remarks) {
+  HeldWrites held(fd_, name);
+  if (!held.is_readable()) return;
+  const bool is_over = last ? held.await_end() : held.process_is_gone();
+  if ((!is_over && !last) || !held.load()) return;
+  held.add_figures(behind_);
+  if (is_over) held.write_rest(behind_, remarks);
+  if (!keep_) unlinkat(fd_, name.c_str(), 0);
+}
+
 void RunDirectory::gather(stats::RunGatherer& gatherer, bool last,
                           std::vector<std::string>& remarks) {
   if (keep_ && !last) return;
   std::vector<std::string> names = names_in(fd_);
+  for (const std::string& name : names) {
+    if (name.ends_with(stats::kBehindSuffix)) end_writes(name, last, remarks);
+  }
   std::erase_if(names, [](const std::string& name) { return !stats::is_segment_name(name); });
   std::ranges::sort(names);
   for (const std::string& name : names) {
@@ -190,6 +226,7 @@ void RunDirectory::gather(stats::RunGatherer& gatherer, bool last,
     const stats::SegmentState state =
         stats::read_segment(fd_, name, stats::ClockPair::now(), contents, why);
     if (!last && (state != stats::SegmentState::usable || !is_final(contents.process))) continue;
+    if (!last && !is_log_taken(fd_, name)) continue;
     if (state == stats::SegmentState::usable) {
       gatherer.add(std::move(contents.process), std::move(contents.files));
     } else if (state == stats::SegmentState::incomplete) {
@@ -197,7 +234,9 @@ void RunDirectory::gather(stats::RunGatherer& gatherer, bool last,
     } else {
       remark_once("The figures of a process are lost: its segment " + why + ".", remarks);
     }
-    if (!keep_) unlinkat(fd_, name.c_str(), 0);
+    if (keep_) continue;
+    unlinkat(fd_, name.c_str(), 0);
+    unlinkat(fd_, log_name(name).c_str(), 0);
   }
 }
 

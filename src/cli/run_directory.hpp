@@ -40,17 +40,24 @@ class RunDirectory {
   /// Returns what the file of this name holds, its first megabytes; empty if there is none.
   [[nodiscard]] std::string content(const char* name) const;
 
-  /// Reads and removes the segments of processes that have ended (with `last`, all segments), so
-  /// that a build that starts a hundred thousand compilers does not fill the tmpfs. Errors become
-  /// remarks, each kind once.
+  /// Writes what killed processes have held back, whose writes were promised
+  /// (stats/behind_pool.hpp). Reads and removes the segments of processes that have ended (with
+  /// `last`, all segments), so that a build that starts a hundred thousand compilers does not fill
+  /// the tmpfs. Errors become remarks, each kind once.
   void gather(stats::RunGatherer& gatherer, bool last, std::vector<std::string>& remarks);
 
+  /// Returns what gather() has found of writes that were held back.
+  [[nodiscard]] const stats::BehindReport& behind() const noexcept { return behind_; }
+
  private:
+  void end_writes(const std::string& name, bool last, std::vector<std::string>& remarks);
+
   RunDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
   std::string path_;
   int fd_;
   bool keep_ = false;
+  stats::BehindReport behind_;
 };
 
 /// Removes the directories that killed commands of this user left in `parent`.

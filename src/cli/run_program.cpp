@@ -5,10 +5,12 @@
 
 #include "cli/run_program.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -23,6 +25,7 @@
 #include "cli/locations.hpp"
 #include "cli/mpi_program.hpp"
 #include "cli/output.hpp"
+#include "cli/plan_files.hpp"
 #include "cli/program.hpp"
 #include "cli/remarks.hpp"
 #include "cli/report_facts.hpp"
@@ -35,6 +38,7 @@
 #include "stats/mpiio_report.hpp"
 #include "stats/run_file.hpp"
 #include "stream/watch/position_recorder.hpp"
+#include "stream/watch/replay/read_plan.hpp"
 #include "stream/watch/watcher.hpp"
 
 namespace ioweave::cli {
@@ -66,6 +70,7 @@ struct Run {
   std::string library;
   std::unique_ptr<RunDirectory> directory;  ///< null: the program runs unobserved
   stats::RunReport report;
+  stream::ReadsWanted reads;
   std::string unobservable;          ///< why it runs unobserved, as a sentence for the report
   std::vector<std::string> remarks;  ///< on problems of gathering
 
@@ -90,6 +95,26 @@ void resolve_settings(Run& run) {
   }
   if (run.is_quiet()) return;
   for (const std::string& warning : run.settings.warnings) complain("warning: " + warning);
+}
+
+/// Prepares what the options want of single reads. Returns what is wrong with it, or an empty text.
+std::string prepare_reads(Run& run) {
+  const RunOptions& options = run.options;
+  run.report.record.plan = options.record_file;
+  run.report.replay.plan = options.replay_file;
+  run.reads.are_recorded = !options.record_file.empty();
+  run.reads.folder = run.report.directory;
+  run.report.config.logs_reads = run.reads.are_recorded || !options.replay_file.empty() ? 1 : 0;
+  std::string why;
+  if (run.reads.are_recorded) why = explain_unwritable_plan(options.record_file);
+  if (!why.empty() || options.replay_file.empty()) return why;
+  if (!stream::may_overlap(run.report.config)) {
+    return "--replay reads ahead, which policy '" +
+           std::string(config::kRunPolicyNames[static_cast<size_t>(run.report.config.policy)]) +
+           "' forbids: leave it out, or say --policy overlap";
+  }
+  (void)stream::read_plan(options.replay_file, run.reads.plan.emplace(), why);
+  return why;
 }
 
 /// Warns of an output file that cannot be written, before a long run rather than after it.
@@ -207,6 +232,25 @@ Detail detail_of(const Run& run) {
   return run.options.verbose == 1 ? run.kind.verbose : run.kind.brief;
 }
 
+/// Takes over what the watcher has found of single reads.
+void take_reads(Run& run, const stream::Watcher::Reports& reports) {
+  stats::RunReport& report = run.report;
+  if (!report.record.plan.empty() && run.directory) {
+    report.record.lost_reads = reports.lost_reads;
+    std::vector<std::string> remarks{
+        "The reads were not recorded in time, and no plan was written."};
+    if (reports.recorded) remarks = write_plan(*reports.recorded, report.record);
+    std::ranges::move(remarks, std::back_inserter(run.remarks));
+  }
+  if (!report.replay.plan.empty()) {
+    const std::string plan = std::move(report.replay.plan);
+    report.replay = reports.replay;
+    report.replay.plan = plan;
+    report.replay.lost_reads = reports.lost_reads;
+    std::ranges::move(remarks_on_replay(report.replay), std::back_inserter(run.remarks));
+  }
+}
+
 void complete_report(Run& run) {
   stats::RunReport& report = run.report;
   report.version = IOWEAVE_VERSION;
@@ -240,14 +284,19 @@ void publish(const Run& run) {
 }  // namespace
 
 int run_program(const RunOptions& options, const RunKind& kind) {
-  Run run{options, kind, {}, {}, {}, {}, nullptr, {}, {}, {}};
+  Run run{options, kind, {}, {}, {}, {}, nullptr, {}, {}, {}, {}};
   std::string why;
-  run.library = locate(Location::preload, why);
+  resolve_settings(run);
+  const bool holds_writes = config::uses(run.report.config, config::RunPolicy::behind);
+  run.library = locate(holds_writes ? Location::preload_behind : Location::preload, why);
   if (run.library.empty()) {
     complain(why);
     return kFailed;
   }
-  resolve_settings(run);
+  if (const std::string mistake = prepare_reads(run); !mistake.empty()) {
+    complain(mistake);
+    return kFailed;
+  }
   warn_of_unwritable(run.settings[config::Key::output].text, run.is_quiet());
   warn_of_unwritable(options.json_file, run.is_quiet());
   run.program = inspect_program(options.command[0], variable("PATH"));
@@ -261,25 +310,28 @@ int run_program(const RunOptions& options, const RunKind& kind) {
     if (run.directory) run.directory->gather(gatherer, last, run.remarks);
   };
   request.on_tick = [&] { gather(false); };
+  const bool records_positions = kind.records_positions || run.reads.are_recorded;
   stream::Watcher watcher(run.report.config, run.directory ? run.directory->path() : "",
-                          std::move(run.devices));
+                          std::move(run.devices), std::move(run.reads));
   stream::PositionRecorder recorder;
   request.on_start = [&](pid_t program) {
     watcher.start(program);
-    if (kind.records_positions) recorder.start(program);
+    if (records_positions) recorder.start(program);
   };
   run.report.started = utc_now();
   run.report.start_ns = now_ns();
   const LaunchResult result = launch(request);
   stream::Watcher::Reports reports = watcher.stop();
+  take_reads(run, reports);
   for (stats::PrefetchReport& file : reports.prefetched) gatherer.add(std::move(file));
   for (stats::EarlyWriteReport& file : reports.written_early) gatherer.add(std::move(file));
-  if (kind.records_positions) {
+  if (records_positions) {
     for (stats::FileReport& file : recorder.stop()) gatherer.add_seen(std::move(file));
   }
   gather(true);
   std::move(gatherer).finish(run.report);
   if (run.directory) {
+    run.report.behind = run.directory->behind();
     stats::add_mpiio_lines(run.directory->content(config::kMpiioReportName), run.report);
   }
   if (!options.keep_run_directory) run.directory = nullptr;

@@ -86,6 +86,10 @@ void add_hidden(std::string& text, const stats::RunReport& report) {
     return;
   }
   const std::string help = help_name(totals);
+  if (!totals.hidden_is_known && report.replay.asked_bytes > 0) {
+    line(text, "hidden", "not known", "what a plan brings in is not compared with doing without");
+    return;
+  }
   if (!totals.hidden_is_known) {
     const std::string moved = totals.early.cycles == 0          ? "read"
                               : totals.prefetch_operations == 0 ? "written"
@@ -132,6 +136,53 @@ void add_early_writeback(std::string& text, const stats::RunTotals& totals) {
        "written before the program asked for it" +
            (lost > 0 ? "; " + percent_text(lost) + " for nothing: not synced, or written again"
                      : ""));
+}
+
+std::string count_text(uint64_t count, std::string_view what) {
+  return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");
+}
+
+/// Says how much of the run's reads is in the plan, and what is not.
+void add_record(std::string& text, const stats::RecordReport& record) {
+  if (record.plan.empty()) return;
+  line(text, "recorded", bytes_text(record.bytes),
+       count_text(record.reads, "read") + " of " + count_text(record.files, "file") + ", in " +
+           shown_name(record.plan, kPathColumns));
+  std::string unseen;
+  if (record.unseen_bytes > 0) {
+    unseen = "read by other ways (streams, static programs) of " +
+             count_text(record.unseen_files, "file");
+  }
+  if (record.mapped_files > 0) {
+    unseen += (unseen.empty() ? "" : "; ") + count_text(record.mapped_files, "file") + " mapped";
+  }
+  if (record.lost_reads > 0) {
+    unseen += (unseen.empty() ? "" : "; ") + count_text(record.lost_reads, "read") + " lost";
+  }
+  if (!unseen.empty()) line(text, "not seen", bytes_text(record.unseen_bytes), unseen);
+}
+
+/// Says how much of the plan was of use.
+void add_replay(std::string& text, const stats::ReplayReport& replay) {
+  if (replay.plan.empty()) return;
+  const double named = replay.seen_reads == 0 ? 0
+                                              : static_cast<double>(replay.named_reads) /
+                                                    static_cast<double>(replay.seen_reads);
+  std::string remark = "asked for ahead; of " + count_text(replay.seen_reads, "read") + " " +
+                       percent_text(named) + " in the plan of " + count_text(replay.reads, "read");
+  if (replay.lost_reads > 0) remark += ", " + std::to_string(replay.lost_reads) + " lost";
+  line(text, "replayed", bytes_text(replay.asked_bytes), remark);
+}
+
+/// Says what became of writes that were held back.
+void add_behind(std::string& text, const stats::BehindReport& behind) {
+  if (behind.calls == 0) return;
+  std::string remark = count_text(behind.calls, "write") + " held back, " +
+                       count_text(behind.writes, "write") + " made of them, waited " +
+                       seconds_text(static_cast<double>(behind.waited_ns) * 1e-9);
+  if (behind.rest_bytes > 0)
+    remark += "; " + bytes_text(behind.rest_bytes) + " of killed processes";
+  line(text, "behind", bytes_text(behind.bytes), remark);
 }
 
 /// "2", or "2 to 4".
@@ -219,6 +270,9 @@ void add_figures(std::string& text, const stats::RunReport& report) {
   line(text, "exposed", seconds_text(totals.exposed_seconds), share_of_wall(report));
   add_prefetch(text, totals);
   add_early_writeback(text, totals);
+  add_record(text, report.record);
+  add_replay(text, report.replay);
+  add_behind(text, report.behind);
   add_mpiio(text, report.mpiio);
   line(text, "engine",
        report.engine.empty() ? "none needed" : shown_name(report.engine, kPathColumns),
@@ -286,6 +340,9 @@ std::string summary_text(const stats::RunReport& report, const Detail& detail) {
     add_trial(text, report);
     add_prefetch(text, report.totals);
     add_early_writeback(text, report.totals);
+    add_record(text, report.record);
+    add_replay(text, report.replay);
+    add_behind(text, report.behind);
     add_mpiio(text, report.mpiio);
   } else {
     add_figures(text, report);

@@ -13,7 +13,7 @@ namespace ioweave::config {
 
 inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;  // "IOWCONF1"
 /// The version of all layouts that a run shares with its processes.
-inline constexpr uint32_t kLayoutVersion = 5;
+inline constexpr uint32_t kLayoutVersion = 7;
 
 /// The environment variable that names the run directory. Without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
@@ -26,9 +26,10 @@ enum class RunPolicy : uint32_t {
   sync,     ///< every read and write goes through the engine ("int" in the interceptor paper)
   writes,   ///< only writes go through the engine ("sel_int")
   overlap,  ///< calls stay as they are; the next reads are brought into the page cache meanwhile
+  behind,   ///< writes are held back, and written later, together with others
 };
-inline constexpr std::array<std::string_view, 4> kRunPolicyNames{"off", "sync", "writes",
-                                                                 "overlap"};
+inline constexpr std::array<std::string_view, 5> kRunPolicyNames{"off", "sync", "writes", "overlap",
+                                                                 "behind"};
 
 /// Whether the command has the kernel write what was written, before the program asks for it.
 enum class EarlyWriteback : uint32_t {
@@ -56,10 +57,19 @@ struct RunConfig {
   uint32_t engine_mode = 0;               ///< engine::UringMode
   EarlyWriteback early_writeback = EarlyWriteback::automatic;
   uint32_t rules = 0;                       ///< how many of `rule` are in use
+  uint32_t logs_reads = 0;                  ///< 1: processes note their reads one by one
   uint64_t lookahead_bytes = 128u << 20;    ///< most ahead of a reader, unless one read is larger
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run
   FileRule rule[kMaxRules] = {};            ///< the first rule that matches wins
 };
+
+/// Returns true if some files of the run may have this policy.
+[[nodiscard]] inline bool uses(const RunConfig& config, RunPolicy policy) noexcept {
+  for (uint32_t i = 0; i < config.rules; ++i) {
+    if (config.rule[i].policy == policy) return true;
+  }
+  return config.policy == policy;
+}
 
 static_assert(std::is_standard_layout_v<RunConfig> && sizeof(FileRule) == 248);
 

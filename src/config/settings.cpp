@@ -46,7 +46,7 @@ constexpr std::array<Setting, kKeys> kSettings{
         "What to do with a program's calls on files: 'off' only observes, 'sync' sends reads and "
         "writes with O_DIRECT at an offset through the engine and waits, 'writes' only writes, "
         "'overlap' leaves the calls alone and brings what is read next into the page cache "
-        "meanwhile."),
+        "meanwhile, 'behind' holds writes back and joins them."),
     choice_setting(Key::engine, "engine", "IOWEAVE_ENGINE", "--engine", kEngineNames, "uring",
                    "What moves the bytes in policies 'sync' and 'writes'; the others use none. "
                    "Where it is not available, the next that is: uring, threads."),

@@ -171,6 +171,15 @@ Json mpiio_json(const MpiioReport& mpiio) {
   return object;
 }
 
+/// The plan's file, and the numbers.
+template <class Report, size_t N>
+Json counts_json(const Report& report, const std::array<ReportCount<Report>, N>& counts) {
+  Json object = Json::object();
+  if constexpr (requires { report.plan; }) object["plan"] = report.plan;
+  for (const ReportCount<Report>& count : counts) object[count.name] = report.*count.value;
+  return object;
+}
+
 Json summary_json(const RunReport& report) {
   const RunTotals& totals = report.totals;
   Json object = {{"type", "summary"},
@@ -200,6 +209,9 @@ Json summary_json(const RunReport& report) {
                  {"images", totals.images},
                  {"remarks", report.remarks}};
   if (report.mpiio.ranks > 0) object["mpiio"] = mpiio_json(report.mpiio);
+  if (!report.record.plan.empty()) object["record"] = counts_json(report.record, kRecordCounts);
+  if (!report.replay.plan.empty()) object["replay"] = counts_json(report.replay, kReplayCounts);
+  if (report.behind.calls > 0) object["behind"] = counts_json(report.behind, kBehindCounts);
   return object;
 }
 

@@ -319,6 +319,14 @@ MpiioReport read_mpiio(const Fields& fields) {
   return mpiio;
 }
 
+template <class Report, size_t N>
+Report read_counts(const Fields& fields, const std::array<ReportCount<Report>, N>& counts) {
+  Report report;
+  if constexpr (requires { report.plan; }) report.plan = fields.text("plan");
+  for (const ReportCount<Report>& count : counts) report.*count.value = fields.count(count.name);
+  return report;
+}
+
 void read_summary(const Fields& fields, RunReport& report) {
   report.outcome.exit_code = fields.count<int>("exit_code");
   report.outcome.signal = fields.count<int>("signal");
@@ -346,6 +354,9 @@ void read_summary(const Fields& fields, RunReport& report) {
   totals.images = fields.count("images");
   report.remarks = texts(fields, "remarks");
   if (fields.has("mpiio")) report.mpiio = read_mpiio(fields.object("mpiio"));
+  if (fields.has("record")) report.record = read_counts(fields.object("record"), kRecordCounts);
+  if (fields.has("replay")) report.replay = read_counts(fields.object("replay"), kReplayCounts);
+  if (fields.has("behind")) report.behind = read_counts(fields.object("behind"), kBehindCounts);
 }
 
 /// Takes the lines and checks their order: run first, summary last.

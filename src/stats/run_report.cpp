@@ -82,7 +82,12 @@ void RunGatherer::add_unseen_series() {
     if (file.of(CallClass::read).calls > 0) counted.insert(file.path);
   }
   for (FileReport& file : seen_) {
-    if (!counted.contains(file.path)) merge(std::move(file));
+    if (counted.contains(file.path)) continue;
+    ++unseen_files_;
+    for (const Series& series : file.series) {
+      for (const uint64_t bytes : series.read_bytes) unseen_bytes_ += bytes;
+    }
+    merge(std::move(file));
   }
 }
 
@@ -164,6 +169,10 @@ void RunGatherer::finish(RunReport& report) && {
   }
   std::sort(files_.begin(), files_.end(), more_exposed);
   report.totals = sum_up(processes_, files_);
+  report.record.unseen_files = unseen_files_;
+  report.record.unseen_bytes = unseen_bytes_;
+  report.record.mapped_files = static_cast<uint64_t>(std::ranges::count(
+      files_, Degrade::mapped, [](const FileReport& file) { return file.degrade; }));
   report.totals.prefetch_operations = prefetch_operations_;
   report.totals.trial_seconds = trial_seconds_;
   report.totals.hidden_is_known = !report.totals.was_helped() || is_compared_;

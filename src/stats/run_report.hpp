@@ -200,6 +200,95 @@ inline constexpr std::array<MpiioCount, 17> kMpiioCounts{
      {"cached_bytes", &MpiioReport::cached_bytes},
      {"wait_ns", &MpiioReport::wait_ns}}};
 
+/// What `ioweave run --record` wrote, and what it could not see.
+struct RecordReport {
+  std::string plan;  ///< the file; empty: nothing was to be recorded
+  uint64_t files = 0;
+  uint64_t reads = 0;
+  uint64_t bytes = 0;
+  uint64_t unseen_files = 0;  ///< read by other ways than wrapped calls, as their positions tell
+  uint64_t unseen_bytes = 0;
+  uint64_t mapped_files = 0;    ///< mapped into memory: what is read there is not seen
+  uint64_t nameless_files = 0;  ///< removed before the end, or their paths are too long
+  uint64_t nameless_bytes = 0;
+  uint64_t left_out_reads = 0;  ///< beyond the bounds of a plan
+  uint64_t lost_reads = 0;      ///< noted faster than they were looked at
+};
+
+/// What `ioweave run --replay` found of its plan, and did.
+struct ReplayReport {
+  std::string plan;  ///< the file; empty: nothing was to be replayed
+  uint64_t files = 0;
+  uint64_t reads = 0;
+  uint64_t bytes = 0;
+  uint64_t missing_files = 0;
+  uint64_t changed_files = 0;   ///< of another size or time than recorded
+  uint64_t followed_files = 0;  ///< read in order, and left to the ordinary follower
+  uint64_t given_up_files = 0;  ///< of which the program read something else
+  uint64_t seen_reads = 0;      ///< reads of the run that were noted, of any file
+  uint64_t seen_bytes = 0;
+  uint64_t named_reads = 0;  ///< those that the plan named
+  uint64_t named_bytes = 0;
+  uint64_t asked_bytes = 0;  ///< brought into the page cache by the plan
+  uint64_t asked_operations = 0;
+  uint64_t lost_reads = 0;  ///< noted faster than they were looked at
+};
+
+/// What policy `behind` held back, and what became of it, over all processes.
+struct BehindReport {
+  uint64_t calls = 0;  ///< writes of programs that were held back
+  uint64_t bytes = 0;
+  uint64_t writes = 0;  ///< that were made of them, by their processes
+  uint64_t written_bytes = 0;
+  uint64_t waited_ns = 0;   ///< by programs, for room and for writes to end
+  uint64_t errors = 0;      ///< writes that failed
+  uint64_t rest_bytes = 0;  ///< that killed processes left, written by the command
+  uint64_t lost_bytes = 0;  ///< that could not be written
+};
+
+/// Their numbers, as they are called in the run file.
+template <class Report>
+struct ReportCount {
+  const char* name;
+  uint64_t Report::*value;
+};
+inline constexpr std::array<ReportCount<RecordReport>, 10> kRecordCounts{
+    {{"files", &RecordReport::files},
+     {"reads", &RecordReport::reads},
+     {"bytes", &RecordReport::bytes},
+     {"unseen_files", &RecordReport::unseen_files},
+     {"unseen_bytes", &RecordReport::unseen_bytes},
+     {"mapped_files", &RecordReport::mapped_files},
+     {"nameless_files", &RecordReport::nameless_files},
+     {"nameless_bytes", &RecordReport::nameless_bytes},
+     {"left_out_reads", &RecordReport::left_out_reads},
+     {"lost_reads", &RecordReport::lost_reads}}};
+inline constexpr std::array<ReportCount<ReplayReport>, 14> kReplayCounts{
+    {{"files", &ReplayReport::files},
+     {"reads", &ReplayReport::reads},
+     {"bytes", &ReplayReport::bytes},
+     {"missing_files", &ReplayReport::missing_files},
+     {"changed_files", &ReplayReport::changed_files},
+     {"followed_files", &ReplayReport::followed_files},
+     {"given_up_files", &ReplayReport::given_up_files},
+     {"seen_reads", &ReplayReport::seen_reads},
+     {"seen_bytes", &ReplayReport::seen_bytes},
+     {"named_reads", &ReplayReport::named_reads},
+     {"named_bytes", &ReplayReport::named_bytes},
+     {"asked_bytes", &ReplayReport::asked_bytes},
+     {"asked_operations", &ReplayReport::asked_operations},
+     {"lost_reads", &ReplayReport::lost_reads}}};
+
+inline constexpr std::array<ReportCount<BehindReport>, 8> kBehindCounts{
+    {{"calls", &BehindReport::calls},
+     {"bytes", &BehindReport::bytes},
+     {"writes", &BehindReport::writes},
+     {"written_bytes", &BehindReport::written_bytes},
+     {"waited_ns", &BehindReport::waited_ns},
+     {"errors", &BehindReport::errors},
+     {"rest_bytes", &BehindReport::rest_bytes},
+     {"lost_bytes", &BehindReport::lost_bytes}}};
+
 /// A task of a Python runtime; an I/O task has one for each of its devices.
 struct TaskReport {
   std::string name;
@@ -266,6 +355,9 @@ struct RunReport {
   uint64_t start_ns = 0;          ///< base/clock.hpp now_ns() when the program was started
   RunTotals totals;
   MpiioReport mpiio;
+  RecordReport record;
+  ReplayReport replay;
+  BehindReport behind;
   std::string engine;                ///< engine in use, empty if none was needed
   std::vector<std::string> remarks;  ///< sentences: why nothing was seen or gained, and errors
 };
@@ -290,6 +382,8 @@ class RunGatherer {
   void add_unseen_series();
 
   std::vector<FileReport> seen_;
+  uint64_t unseen_files_ = 0;  // of these, not counted by a process
+  uint64_t unseen_bytes_ = 0;
   std::vector<ProcessReport> processes_;
   std::vector<FileReport> files_;
   uint64_t prefetch_operations_ = 0;

@@ -391,6 +391,42 @@ def ppis_mpiio(build: Path, work: Path) -> None:
     expect(not list((work / "data").iterdir()), "it leaves files")
 
 
+def replay(build: Path, work: Path) -> None:
+    """Two cells, once."""
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    measurements = measured(build, work, "replay", "--only", "random-64k,stride")
+    cell = r"(random|stride), \d+ pieces of 64 KiB"
+    expect_rows(
+        measurements,
+        f"{cell}: (plain|ioweave run|--record|--replay)$",
+        f"{cell}: time of (ioweave run|--record|--replay) over plain$",
+        f"{cell}: speed of --replay over plain$",
+    )
+    expect_positive(measurements, "s", "ratio")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
+def behind(build: Path, work: Path) -> None:
+    """Two cells, once."""
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    only = "slowfs-order-512,raw-order-4k-direct"
+    measurements = measured(build, work, "behind", "--only", only)
+    cell = r"(slowfs|raw), order, \d+ pieces of (512 B|4 KiB)"
+    expect_rows(
+        measurements,
+        f"{cell}(, O_DIRECT)?: (plain|behind)$",
+        f"{cell}(, O_DIRECT)?: speed of behind over plain$",
+    )
+    expect_positive(measurements, "s", "ratio")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
 def rows(build: Path, work: Path) -> None:
     """Rows of one size, once."""
     if not list((build / "python/ioweave").glob("_core.*")):
@@ -439,6 +475,8 @@ TESTS = {
     "ppis": ppis,
     "ppis_mpiio": ppis_mpiio,
     "ppis_ranks": ppis_ranks,
+    "replay": replay,
+    "behind": behind,
     "rows": rows,
     "streams": streams,
     "tasks": tasks,

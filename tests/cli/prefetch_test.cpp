@@ -18,6 +18,7 @@
 
 #include "calls/preload/run.hpp"
 #include "cli/command_runner.hpp"
+#include "cli/slow_device.hpp"
 #include "config/mpiio_variables.hpp"
 #include "stats/text_file.hpp"
 #include "support/child.hpp"
@@ -46,44 +47,6 @@ constexpr int kEnough = 2;
 /// Of what can be there before it is read, what must be there in a try that succeeds.
 constexpr double kMostOfIt = 0.8;
 constexpr uint64_t kLargeRead = 16 * kMiB;  // more than the kernel reads ahead: its reader waits
-
-/// A directory behind a device of 400 MB/s and 0.2 ms.
-class SlowDevice {
- public:
-  SlowDevice() {
-    mkdir((directory_ / "source").c_str(), 0700);
-    mkdir(mount_point().c_str(), 0700);
-  }
-  ~SlowDevice() {
-    while (mounted_ && is_unmounted()) {
-      // Once more where a test that failed has mounted it twice.
-    }
-  }
-  SlowDevice(const SlowDevice&) = delete;
-  SlowDevice& operator=(const SlowDevice&) = delete;
-
-  [[nodiscard]] bool mount() {
-    const std::string command = std::string(kSlowfs) +
-                                " --read-mb-s 400 --write-mb-s 400 --latency-us 200 " +
-                                (directory_ / "source") + " " + mount_point();
-    mounted_ = std::system(command.c_str()) == 0;
-    return mounted_;
-  }
-  [[nodiscard]] std::string file(uint64_t bytes, const std::string& name = "data.bin") const {
-    write_pattern(directory_ / ("source/" + name), bytes);
-    return mount_point() + "/" + name;
-  }
-  [[nodiscard]] std::string mount_point() const { return directory_ / "slow"; }
-
- private:
-  [[nodiscard]] bool is_unmounted() const {
-    return std::system((std::string(kSlowfs) + " --unmount " + mount_point() + " 2>&1").c_str()) ==
-           0;
-  }
-
-  TemporaryDirectory directory_{true};
-  bool mounted_ = false;
-};
 
 /// What became of each try, in one line.
 class Tries {
@@ -239,7 +202,7 @@ class Prefetching : public ::testing::Test {
     EXPECT_EQ(followed.operations(), 0u);
   }
 
-  SlowDevice device;
+  SlowDevice device{kSlowfs};
   Followed followed;
   Seen seen;
 };

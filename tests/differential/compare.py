@@ -23,7 +23,8 @@ from pathlib import Path
 from generated_programs import check_driven, compare_generated
 from program_runs import Configuration, Runner
 
-#: Which policies and engines are compared with the plain run. `off` and `overlap` use no engine.
+#: Which policies and engines are compared with the plain run. `off`, `overlap` and `behind` use no
+#: engine.
 ALL = (
     ("off", "uring"),
     ("overlap", "uring"),
@@ -33,6 +34,14 @@ ALL = (
     ("writes", "uring"),
     ("writes", "aio"),
     ("writes", "threads"),
+    ("behind", "uring"),
+)
+SHORT = (
+    ("off", "uring"),
+    ("overlap", "uring"),
+    ("sync", "uring"),
+    ("writes", "uring"),
+    ("behind", "uring"),
 )
 #: For generated programs, whose files are long enough for early writeback, too.
 GENERATED = (
@@ -44,8 +53,8 @@ GENERATED = (
     ("sync", "aio"),
     ("sync", "threads"),
     ("writes", "uring-always"),
+    ("behind", "uring"),
 )
-SHORT = (("off", "uring"), ("overlap", "uring"), ("sync", "uring"), ("writes", "uring"))
 CALLS = (("off", "uring"), ("overlap", "uring"))
 
 

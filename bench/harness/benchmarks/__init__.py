@@ -50,6 +50,12 @@ BENCHMARKS = {
     "rows": Benchmark(
         "rows", "numpy rows in random order: a plan against pread and advice", python=True
     ),
+    "replay": Benchmark(
+        "replay", "reads in no order, recorded and replayed: `ioweave run --replay` against plain"
+    ),
+    "behind": Benchmark(
+        "behind", "writers of small pieces, held back and joined: policy `behind` against plain"
+    ),
     "tasks": Benchmark(
         "tasks", "I/O-aware tasks: the paper's evaluation, simulated and real", python=True
     ),

@@ -13,13 +13,24 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <aio.h>
+#include <spawn.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <utime.h>
 
 #include "calls/libc/wrapped_calls.hpp"
 
@@ -29,15 +40,17 @@ static_assert(sizeof(off_t) == 8, "64-bit file offsets are assumed throughout");
 
 struct Table {
 #define IOWEAVE_FIELD(name, result, parameters, ...) result(*name) parameters;
-  IOWEAVE_WRAPPED_CALLS(IOWEAVE_FIELD, IOWEAVE_SKIP, IOWEAVE_SKIP)
+  IOWEAVE_ALL_CALLS(IOWEAVE_FIELD, IOWEAVE_SKIP, IOWEAVE_SKIP)
 #undef IOWEAVE_FIELD
 };
 
 /// Written by resolve() while the loader runs constructors, constant afterwards.
 extern Table table;
 
-/// Looks up all functions. The constructor calls it once.
+/// Looks up the functions that both interposers export. The constructor calls it once.
 void resolve() noexcept;
+/// Looks up the rest, for the interposer that exports all.
+void resolve_exposures() noexcept;
 
 #define IOWEAVE_INLINE(name, result, parameters, arguments, ...)        \
   inline result name parameters {                                       \
@@ -48,7 +61,7 @@ void resolve() noexcept;
     }                                                                   \
     return next arguments;                                              \
   }
-IOWEAVE_WRAPPED_CALLS(IOWEAVE_INLINE, IOWEAVE_SKIP, IOWEAVE_SKIP)
+IOWEAVE_ALL_CALLS(IOWEAVE_INLINE, IOWEAVE_SKIP, IOWEAVE_SKIP)
 #undef IOWEAVE_INLINE
 
 }  // namespace ioweave::calls::real

@@ -34,9 +34,7 @@ constexpr uint64_t kFaults = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGI
 
 uint64_t set_mask(int how, const uint64_t* mask) noexcept {
   uint64_t before = 0;
-  const int saved = errno;
-  syscall(SYS_rt_sigprocmask, how, mask, &before, sizeof before);
-  errno = saved;
+  engine::raw_syscall(SYS_rt_sigprocmask, how, mask, &before, sizeof before);
   return before;
 }
 
@@ -51,7 +49,7 @@ int on_alternate_stack() noexcept {
 
 bool handler_may_run(int signal, uint64_t blocked, int alternate) noexcept {
   KernelAction action{};
-  if (syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof action.mask) != 0) {
+  if (engine::raw_syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof action.mask) != 0) {
     return false;
   }
   if (action.handler == SIG_IGN) {

@@ -8,7 +8,7 @@
 
 #define IOWEAVE_MEMBER(name, ...) name,
 namespace ioweave::calls {
-enum class WrappedName { IOWEAVE_WRAPPED_CALLS(IOWEAVE_MEMBER, IOWEAVE_MEMBER, IOWEAVE_MEMBER) };
+enum class WrappedName { IOWEAVE_ALL_CALLS(IOWEAVE_MEMBER, IOWEAVE_MEMBER, IOWEAVE_MEMBER) };
 }
 
 #define IOWEAVE_WRAP(result, name, parameters)                           \

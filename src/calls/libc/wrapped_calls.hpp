@@ -15,8 +15,8 @@
 //   SAME(name, target)   another name of `target`: on 64-bit Linux off64_t is off_t
 //   NAME(name)           a wrapper that needs no real function of its own
 //
-// open, openat, fcntl and prctl are variadic in C; on the psABIs of x86-64 and aarch64 Linux a call
-// with the arguments in place is the same call.
+// open, openat, fcntl, ioctl and prctl are variadic in C; on the psABIs of x86-64 and aarch64 Linux
+// a call with the arguments in place is the same call.
 
 #define IOWEAVE_OPENS(CALL, SAME, NAME)                                                            \
   CALL(open, int, (const char* path, int flags, mode_t mode), (path, flags, mode), SYS_openat,     \
@@ -152,6 +152,130 @@
        (option, a, b, c, d))                                                                       \
   NAME(syscall)
 
+/// What tells the program, or somebody else, what is in a file, how long it is, where it is or when
+/// it was written; or waits for that. Each comes after the writes that are held back, and is
+/// otherwise the real call.
+#define IOWEAVE_EXPOSURES(CALL, SAME, NAME)                                                       \
+  CALL(stat, int, (const char* path, struct stat* status), (path, status))                        \
+  SAME(stat64, stat)                                                                              \
+  CALL(lstat, int, (const char* path, struct stat* status), (path, status))                       \
+  SAME(lstat64, lstat)                                                                            \
+  CALL(fstat, int, (int fd, struct stat* status), (fd, status))                                   \
+  SAME(fstat64, fstat)                                                                            \
+  CALL(fstatat, int, (int dir, const char* path, struct stat* status, int flags),                 \
+       (dir, path, status, flags))                                                                \
+  SAME(fstatat64, fstatat)                                                                        \
+  CALL(__xstat, int, (int version, const char* path, struct stat* status),                        \
+       (version, path, status))                                                                   \
+  SAME(__xstat64, __xstat)                                                                        \
+  CALL(__lxstat, int, (int version, const char* path, struct stat* status),                       \
+       (version, path, status))                                                                   \
+  SAME(__lxstat64, __lxstat)                                                                      \
+  CALL(__fxstat, int, (int version, int fd, struct stat* status), (version, fd, status))          \
+  SAME(__fxstat64, __fxstat)                                                                      \
+  CALL(__fxstatat, int, (int version, int dir, const char* path, struct stat* status, int flags), \
+       (version, dir, path, status, flags))                                                       \
+  SAME(__fxstatat64, __fxstatat)                                                                  \
+  CALL(statx, int, (int dir, const char* path, int flags, unsigned mask, struct statx* status),   \
+       (dir, path, flags, mask, status))                                                          \
+  CALL(statfs, int, (const char* path, struct statfs* status), (path, status))                    \
+  SAME(statfs64, statfs)                                                                          \
+  CALL(fstatfs, int, (int fd, struct statfs* status), (fd, status))                               \
+  SAME(fstatfs64, fstatfs)                                                                        \
+  CALL(statvfs, int, (const char* path, struct statvfs* status), (path, status))                  \
+  SAME(statvfs64, statvfs)                                                                        \
+  CALL(fstatvfs, int, (int fd, struct statvfs* status), (fd, status))                             \
+  SAME(fstatvfs64, fstatvfs)                                                                      \
+  CALL(truncate, int, (const char* path, off_t bytes), (path, bytes))                             \
+  SAME(truncate64, truncate)                                                                      \
+  CALL(fallocate, int, (int fd, int mode, off_t offset, off_t bytes), (fd, mode, offset, bytes))  \
+  SAME(fallocate64, fallocate)                                                                    \
+  CALL(posix_fallocate, int, (int fd, off_t offset, off_t bytes), (fd, offset, bytes))            \
+  SAME(posix_fallocate64, posix_fallocate)                                                        \
+  CALL(rename, int, (const char* from, const char* to), (from, to))                               \
+  CALL(renameat, int, (int from_dir, const char* from, int to_dir, const char* to),               \
+       (from_dir, from, to_dir, to))                                                              \
+  CALL(renameat2, int,                                                                            \
+       (int from_dir, const char* from, int to_dir, const char* to, unsigned flags),              \
+       (from_dir, from, to_dir, to, flags))                                                       \
+  CALL(link, int, (const char* from, const char* to), (from, to))                                 \
+  CALL(linkat, int, (int from_dir, const char* from, int to_dir, const char* to, int flags),      \
+       (from_dir, from, to_dir, to, flags))                                                       \
+  CALL(unlink, int, (const char* path), (path))                                                   \
+  CALL(flock, int, (int fd, int operation), (fd, operation))                                      \
+  CALL(lockf, int, (int fd, int command, off_t bytes), (fd, command, bytes))                      \
+  SAME(lockf64, lockf)                                                                            \
+  CALL(ioctl, int, (int fd, unsigned long request, void* argument), (fd, request, argument))      \
+  CALL(sync, void, (), ())                                                                        \
+  CALL(syncfs, int, (int fd), (fd))                                                               \
+  CALL(msync, int, (void* address, size_t bytes, int flags), (address, bytes, flags))             \
+  CALL(utime, int, (const char* path, const struct utimbuf* times), (path, times))                \
+  CALL(utimes, int, (const char* path, const struct timeval* times), (path, times))               \
+  CALL(lutimes, int, (const char* path, const struct timeval* times), (path, times))              \
+  CALL(futimes, int, (int fd, const struct timeval* times), (fd, times))                          \
+  CALL(futimesat, int, (int dir, const char* path, const struct timeval* times),                  \
+       (dir, path, times))                                                                        \
+  CALL(utimensat, int, (int dir, const char* path, const struct timespec* times, int flags),      \
+       (dir, path, times, flags))                                                                 \
+  CALL(futimens, int, (int fd, const struct timespec* times), (fd, times))                        \
+  CALL(chmod, int, (const char* path, mode_t mode), (path, mode))                                 \
+  CALL(fchmod, int, (int fd, mode_t mode), (fd, mode))                                            \
+  CALL(fchmodat, int, (int dir, const char* path, mode_t mode, int flags),                        \
+       (dir, path, mode, flags))                                                                  \
+  CALL(chown, int, (const char* path, uid_t owner, gid_t group), (path, owner, group))            \
+  CALL(lchown, int, (const char* path, uid_t owner, gid_t group), (path, owner, group))           \
+  CALL(fchown, int, (int fd, uid_t owner, gid_t group), (fd, owner, group))                       \
+  CALL(fchownat, int, (int dir, const char* path, uid_t owner, gid_t group, int flags),           \
+       (dir, path, owner, group, flags))                                                          \
+  CALL(setrlimit, int, (int what, const struct rlimit* limit), (what, limit))                     \
+  SAME(setrlimit64, setrlimit)                                                                    \
+  CALL(prlimit, int, (pid_t pid, int what, const struct rlimit* limit, struct rlimit* before),    \
+       (pid, what, limit, before))                                                                \
+  SAME(prlimit64, prlimit)                                                                        \
+  CALL(vdprintf, int, (int fd, const char* format, va_list arguments), (fd, format, arguments))   \
+  CALL(__vdprintf_chk, int, (int fd, int flag, const char* format, va_list arguments),            \
+       (fd, flag, format, arguments))                                                             \
+  CALL(send, ssize_t, (int fd, const void* buffer, size_t bytes, int flags),                      \
+       (fd, buffer, bytes, flags))                                                                \
+  CALL(sendto, ssize_t,                                                                           \
+       (int fd, const void* buffer, size_t bytes, int flags, const struct sockaddr* to,           \
+        socklen_t to_bytes),                                                                      \
+       (fd, buffer, bytes, flags, to, to_bytes))                                                  \
+  CALL(sendmsg, ssize_t, (int fd, const struct msghdr* message, int flags), (fd, message, flags)) \
+  CALL(sendmmsg, int, (int fd, struct mmsghdr* messages, unsigned count, int flags),              \
+       (fd, messages, count, flags))                                                              \
+  CALL(kill, int, (pid_t pid, int signal), (pid, signal))                                         \
+  CALL(posix_spawn, int,                                                                          \
+       (pid_t * pid, const char* path, const posix_spawn_file_actions_t* actions,                 \
+        const posix_spawnattr_t* attributes, char* const* argv, char* const* envp),               \
+       (pid, path, actions, attributes, argv, envp))                                              \
+  CALL(posix_spawnp, int,                                                                         \
+       (pid_t * pid, const char* file, const posix_spawn_file_actions_t* actions,                 \
+        const posix_spawnattr_t* attributes, char* const* argv, char* const* envp),               \
+       (pid, file, actions, attributes, argv, envp))                                              \
+  CALL(system, int, (const char* command), (command))                                             \
+  CALL(popen, FILE*, (const char* command, const char* mode), (command, mode))
+
+/// What lets the C library read and write a file by itself, or takes a program with one thread
+/// only. Each does something more than to come after the writes that are held back.
+#define IOWEAVE_HANDOVERS(CALL, SAME, NAME)                                                      \
+  CALL(fopen, FILE*, (const char* path, const char* mode), (path, mode))                         \
+  SAME(fopen64, fopen)                                                                           \
+  CALL(freopen, FILE*, (const char* path, const char* mode, FILE* stream), (path, mode, stream)) \
+  SAME(freopen64, freopen)                                                                       \
+  CALL(aio_read, int, (struct aiocb * request), (request))                                       \
+  SAME(aio_read64, aio_read)                                                                     \
+  CALL(aio_write, int, (struct aiocb * request), (request))                                      \
+  SAME(aio_write64, aio_write)                                                                   \
+  CALL(lio_listio, int,                                                                          \
+       (int mode, struct aiocb* const* requests, int count, struct sigevent* event),             \
+       (mode, requests, count, event))                                                           \
+  SAME(lio_listio64, lio_listio)                                                                 \
+  NAME(dprintf)                                                                                  \
+  NAME(__dprintf_chk)                                                                            \
+  CALL(unshare, int, (int flags), (flags))                                                       \
+  CALL(setns, int, (int fd, int type), (fd, type))
+
 #define IOWEAVE_WRAPPED_CALLS(CALL, SAME, NAME) \
   IOWEAVE_OPENS(CALL, SAME, NAME)               \
   IOWEAVE_CLOSES(CALL, SAME, NAME)              \
@@ -161,6 +285,12 @@
   IOWEAVE_SHARES(CALL, SAME, NAME)              \
   IOWEAVE_RELEASES(CALL, SAME, NAME)            \
   IOWEAVE_PROCESSES(CALL, SAME, NAME)
+
+/// What libioweave_preload_behind.so exports: where writes are held back, more calls could tell.
+#define IOWEAVE_ALL_CALLS(CALL, SAME, NAME) \
+  IOWEAVE_WRAPPED_CALLS(CALL, SAME, NAME)   \
+  IOWEAVE_EXPOSURES(CALL, SAME, NAME)       \
+  IOWEAVE_HANDOVERS(CALL, SAME, NAME)
 
 /// A macro for rows that are of no interest.
 #define IOWEAVE_SKIP(...)

@@ -162,14 +162,6 @@ bool ready() noexcept {
 
 // ---- Whether the lane may do it -----------------------------------------------------------------
 
-/// The descriptor may have been closed behind our back and be another file's, or a pipe's, whose
-/// transfer might never end.
-bool still_is(const stats::FileRecord& file, int fd) noexcept {
-  struct stat status {};
-  return raw_syscall(SYS_fstat, fd, &status) == 0 && S_ISREG(status.st_mode) &&
-         status.st_dev == file.device && status.st_ino == file.inode;
-}
-
 /// Whether a process of the run listens to what becomes of files. The kernel tells listeners of a
 /// transfer by io_uring even where it failed.
 bool has_listeners() noexcept {
@@ -190,6 +182,12 @@ LaneTrial& trial_of(const Transfer& transfer) noexcept {
 std::atomic<uint32_t> in_flight{0};
 
 }  // namespace
+
+bool still_is(const stats::FileRecord& file, int fd) noexcept {
+  struct stat status {};
+  return raw_syscall(SYS_fstat, fd, &status) == 0 && S_ISREG(status.st_mode) &&
+         status.st_dev == file.device && status.st_ino == file.inode;
+}
 
 void note_trial(LaneTrial& trial, bool carried, uint64_t ticks) noexcept {
   const std::optional<int64_t> cost = trial.note(carried, ticks);

@@ -38,6 +38,10 @@ namespace ioweave::calls {
 [[nodiscard]] bool carry_out(const Transfer& transfer, const stats::FileRecord& file,
                              LaneTrial*& trial, int64_t& result);
 
+/// Returns true if the descriptor is still that of the file. It may have been closed behind our
+/// back and be another file's, or a pipe's, whose transfer might never end.
+[[nodiscard]] bool still_is(const stats::FileRecord& file, int fd) noexcept;
+
 /// A lane must not cost time. Transfers of a kind are made in turn by the lane and plainly; what is
 /// faster then makes most of them, and the other is tried now and then. So the segment has what the
 /// lane's calls cost beyond plain ones, as a mean of their kind.

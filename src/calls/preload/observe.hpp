@@ -8,6 +8,7 @@
 // may differ from the C library's).
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 
 #include <pthread.h>
@@ -15,7 +16,9 @@
 
 #include "calls/preload/engine_calls.hpp"
 #include "calls/preload/process.hpp"
+#include "calls/preload/read_log.hpp"
 #include "calls/preload/table.hpp"
+#include "calls/preload/write_behind.hpp"
 
 namespace ioweave::calls {
 
@@ -101,19 +104,83 @@ template <class Call>
   });
 }
 
+/// Before a call on this descriptor, or on one that is not tracked: what is held of its file.
+inline void come_after_writes_of(const Entry* entry) {
+  if (!holds_writes()) [[likely]] {
+    return;
+  }
+  const stats::FileRecord* const record =
+      entry != nullptr ? entry->record.load(std::memory_order_relaxed) : nullptr;
+  if (record == nullptr) {
+    come_after_writes();
+    return;
+  }
+  call_uncancelled([=] { write_behind.drain(*record); });
+}
+
+/// A write that is held back where that is possible, else the real call.
+template <class Call>
+[[gnu::noinline]] ssize_t write_behind_program(Entry& entry, const Transfer& transfer,
+                                               Call real_call) {
+  return observe_call(entry, stats::CallClass::write, transfer.offset, [&]() -> ssize_t {
+    const stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
+    if (file == nullptr) {
+      return real_call();
+    }
+    pthread_testcancel();  // the call it stands for is a cancellation point
+    bool is_taken = false;
+    int64_t result = 0;
+    call_uncancelled([&] {
+      is_taken = write_behind.take(transfer, *file, result);
+      if (!is_taken && holds_writes()) {
+        write_behind.drain(*file);
+      }
+    });
+    if (!is_taken) {
+      return real_call();
+    }
+    if (result < 0) {
+      errno = static_cast<int>(-result);
+      return -1;
+    }
+    return static_cast<ssize_t>(result);
+  });
+}
+
+/// A transfer that goes through the engine, a write that may be held back, or a read that is
+/// logged.
+template <stats::CallClass call, class Call, class Describe>
+[[gnu::noinline]] ssize_t transfer_unusually(Entry& entry, int fd, int64_t offset, Call real_call,
+                                             Describe describe) {
+  constexpr bool is_read = call == stats::CallClass::read;
+  if (!is_read && entry.has(Entry::holds_writes)) {
+    return write_behind_program(entry, describe(), real_call);
+  }
+  come_after_writes_of(&entry);
+  const bool by_engine = entry.has(is_read ? Entry::engine_reads : Entry::engine_writes);
+  const ssize_t result = by_engine ? transfer_by_engine(entry, call, describe(), real_call)
+                                   : observe_call(entry, call, offset, real_call);
+  if (is_read && result > 0 && entry.has(Entry::logs_reads)) {
+    log_read(entry, fd, offset, result);
+  }
+  return result;
+}
+
 /// A read or write on a descriptor, tracked or not. `transfer` makes the description that only the
 /// engine needs.
 template <stats::CallClass call, class Call, class Describe>
 [[gnu::always_inline]] inline ssize_t perform_transfer(int fd, int64_t offset, Call real_call,
                                                        Describe describe) {
   Entry* const entry = table.find(fd);
+  constexpr uint32_t kUnusual = call == stats::CallClass::read
+                                    ? uint32_t{Entry::engine_reads} | Entry::logs_reads
+                                    : uint32_t{Entry::engine_writes} | Entry::holds_writes;
+  if (entry != nullptr && entry->has(kUnusual)) [[unlikely]] {
+    return transfer_unusually<call>(*entry, fd, offset, real_call, describe);
+  }
+  come_after_writes_of(entry);
   if (entry == nullptr) {
     return real_call();
-  }
-  constexpr Entry::Flag kByEngine =
-      call == stats::CallClass::read ? Entry::engine_reads : Entry::engine_writes;
-  if (entry->has(kByEngine)) [[unlikely]] {
-    return transfer_by_engine(*entry, call, describe(), real_call);
   }
   return observe_call(*entry, call, offset, real_call);
 }
@@ -122,7 +189,44 @@ template <stats::CallClass call, class Call, class Describe>
 template <class Call>
 auto make_counted_call(int fd, stats::CallClass call, Call real_call) {
   Entry* const entry = table.find(fd);
+  come_after_writes_of(entry);
   return entry == nullptr ? real_call() : observe_call(*entry, call, 0, real_call);
+}
+
+/// A call that makes a file durable. It returns an error of writes that were held back.
+template <class Call>
+int make_durable(int fd, Call real_call) {
+  return make_counted_call(fd, stats::CallClass::sync, [=] {
+    const int result = real_call();
+    Entry* const entry = table.find(fd);
+    const stats::FileRecord* const record =
+        entry != nullptr ? entry->record.load(std::memory_order_relaxed) : nullptr;
+    int error = 0;
+    if (record != nullptr && entry->has(Entry::holds_writes)) {
+      call_uncancelled([&] { error = write_behind.take_error(*record); });
+    }
+    if (error == 0) {
+      return result;
+    }
+    errno = error;
+    return -1;
+  });
+}
+
+/// A call that moves bytes between two descriptors, counted on the one that is read from, or else
+/// on the one written to. `at`: where it reads; null: at the descriptor's position.
+template <class Call>
+ssize_t move_between(int from, const off_t* at, int to, Call real_call) {
+  come_after_writes();
+  Entry* const entry = table.find(from);
+  if (entry == nullptr) {
+    return make_counted_call(to, stats::CallClass::other, real_call);
+  }
+  const ssize_t result = observe_call(*entry, stats::CallClass::other, 0, real_call);
+  if (entry->has(Entry::logs_reads) && result > 0) [[unlikely]] {
+    log_read(*entry, from, at != nullptr ? *at - result : -1, result);
+  }
+  return result;
 }
 
 }  // namespace ioweave::calls

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,7 +13,9 @@
 #include "base/append_number.hpp"
 #include "base/clock.hpp"
 #include "calls/libc/real.hpp"
+#include "calls/preload/read_log.hpp"
 #include "calls/preload/records.hpp"
+#include "calls/preload/shared_file.hpp"
 #include "calls/preload/table.hpp"
 
 namespace ioweave::calls {
@@ -28,23 +29,17 @@ namespace {
 
 constexpr int kMostImages = 4096;  // segments of one pid: each exec and each reuse of the pid
 
-/// "DIRECTORY/PID-N.segment" without stdio, which is not async-signal-safe.
-void segment_path(char* out, const char* directory, int pid, int image) {
-  char* at = stpcpy(out, directory);
-  *at++ = '/';
-  at = append_number(at, static_cast<uint64_t>(pid));
-  *at++ = '-';
-  at = append_number(at, static_cast<uint64_t>(image));
-  stpcpy(at, ".segment");
-}
-
-/// A file of the segment's size can be made without SIGXFSZ.
-bool size_allowed() {
-  rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= sizeof(stats::Segment);
-}
-
 }  // namespace
+
+/// "DIRECTORY/PID-N.segment" or its like without stdio, which is not async-signal-safe.
+void Process::path_beside_segment(char* out, const char* suffix) const noexcept {
+  char* at = stpcpy(out, directory_);
+  *at++ = '/';
+  at = append_number(at, static_cast<uint64_t>(pid_));
+  *at++ = '-';
+  at = append_number(at, static_cast<uint64_t>(image_));
+  stpcpy(at, suffix);
+}
 
 const char* Process::run_directory() noexcept {
   const char* const directory = secure_getenv(config::kRunDirVariable);
@@ -88,29 +83,20 @@ bool Process::map_config() noexcept {
   return is_ours;
 }
 
-stats::Segment* Process::map_new_segment(int pid) const noexcept {
-  char path[sizeof directory_ + 40];
-  int fd = -1;
-  for (int image = 0; image < kMostImages; ++image) {
-    segment_path(path, directory_, pid, image);
-    fd = real::open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 || errno != EEXIST) {
-      break;
+stats::Segment* Process::map_new_segment() noexcept {
+  for (image_ = 0; image_ < kMostImages; ++image_) {
+    char path[kPathBytes];
+    path_beside_segment(path, ".segment");
+    void* const mapped = map_new_file(path, sizeof(stats::Segment));
+    if (mapped != nullptr || errno != EEXIST) {
+      return static_cast<stats::Segment*>(mapped);
     }
   }
-  if (fd < 0) {
-    return nullptr;
-  }
-  void* mapped = MAP_FAILED;
-  if (real::ftruncate(fd, sizeof(stats::Segment)) == 0) {
-    mapped = mmap(nullptr, sizeof(stats::Segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  }
-  real::close(fd);
-  return mapped == MAP_FAILED ? nullptr : static_cast<stats::Segment*>(mapped);
+  return nullptr;
 }
 
 bool Process::create_segment() noexcept {
-  stats::Segment* const segment = size_allowed() ? map_new_segment(pid_) : nullptr;
+  stats::Segment* const segment = map_new_segment();
   if (segment == nullptr || !records.attach(*segment, *config_)) {
     return false;
   }
@@ -125,7 +111,20 @@ bool Process::create_segment() noexcept {
   segment->program[length > 0 ? length : 0] = '\0';
   segment->magic = stats::kSegmentMagic;
   segment_.store(segment, std::memory_order_release);  // pairs with segment()
+  if (config_->logs_reads != 0) {
+    begin_read_log();
+  }
   return true;
+}
+
+void Process::begin_read_log() noexcept {
+  char path[kPathBytes];
+  path_beside_segment(path, stats::kReadLogSuffix.data());
+  if (!read_log.create(path)) {
+    explain(
+        "its reads could not be noted one by one: no room in the run's directory, or the limit "
+        "on file sizes (ulimit -f) is below 17 MiB");
+  }
 }
 
 void Process::became_child() noexcept {
@@ -135,6 +134,7 @@ void Process::became_child() noexcept {
   pid_ = static_cast<pid_t>(syscall(SYS_getpid));
   ioweave_memory_was_shared.store(0, std::memory_order_relaxed);
   segment_.store(nullptr, std::memory_order_relaxed);
+  read_log.forget();
   birth_.store(0, std::memory_order_relaxed);
   explained_.store(0, std::memory_order_relaxed);
   unborn_.store(true, std::memory_order_relaxed);

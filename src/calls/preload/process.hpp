@@ -10,6 +10,7 @@
 // changes state asks. Everything here is async-signal-safe except attach().
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include <sys/types.h>
@@ -75,6 +76,10 @@ class Process {
 
   /// Notes the first downgrade or fault, one sentence.
   void explain(const char* why) noexcept;
+  static constexpr size_t kPathBytes = 256;
+  /// The name of a file of this image: "DIRECTORY/PID-N" and the suffix, in kPathBytes.
+  void path_beside_segment(char* out, const char* suffix) const noexcept;
+
   /// Names the engine in use.
   void name_engine(const char* name) noexcept;
 
@@ -82,7 +87,8 @@ class Process {
   [[nodiscard]] bool pid_differs() const noexcept;
   [[nodiscard]] bool map_config() noexcept;
   [[nodiscard]] bool create_segment() noexcept;
-  [[nodiscard]] stats::Segment* map_new_segment(int pid) const noexcept;
+  [[nodiscard]] stats::Segment* map_new_segment() noexcept;
+  void begin_read_log() noexcept;
 
   const config::RunConfig* config_ = nullptr;
   stats::RunState* run_state_ = nullptr;
@@ -92,6 +98,7 @@ class Process {
   std::atomic<uint32_t> birth_{0};  // 1 while a thread creates the segment
   std::atomic<uint32_t> explained_{0};
   pid_t pid_ = 0;
+  int image_ = 0;  // of this pid, in the segment's name
   char directory_[192] = {};
 };
 

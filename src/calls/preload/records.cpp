@@ -4,11 +4,11 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/append_number.hpp"
+#include "calls/preload/shared_file.hpp"
 #include "config/glob.hpp"
 
 namespace ioweave::calls {
@@ -89,21 +89,17 @@ void Records::forget() noexcept {
   common_.store(kCommonUnused, std::memory_order_relaxed);
 }
 
-/// Makes sure that the record's memory is there: touching a page of a full tmpfs is SIGBUS.
+/// Makes sure that the record's memory is there.
 bool Records::populate(uint32_t record) noexcept {
   if (record < populated_.load(std::memory_order_relaxed)) {
     return true;
   }
-  const auto page = static_cast<uintptr_t>(getpagesize());
   const uint32_t until = record + kPopulateStep < stats::Segment::kFiles ? record + kPopulateStep
                                                                          : stats::Segment::kFiles;
-  const auto base = reinterpret_cast<uintptr_t>(segment_);
-  const auto first = record == 0 ? base : reinterpret_cast<uintptr_t>(&segment_->file[record]);
-  const auto last = reinterpret_cast<uintptr_t>(&segment_->file[0] + until);
-  const uintptr_t begin = first & ~(page - 1);
-  // EINVAL: a kernel before 5.14 cannot; then we take the risk that every mapping of a file has.
-  if (madvise(reinterpret_cast<void*>(begin), last - begin, MADV_POPULATE_WRITE) != 0 &&
-      errno != EINVAL) {
+  auto* const begin = record == 0 ? reinterpret_cast<char*>(segment_)
+                                  : reinterpret_cast<char*>(&segment_->file[record]);
+  auto* const end = reinterpret_cast<char*>(&segment_->file[0] + until);
+  if (!make_sure_of_memory(begin, static_cast<size_t>(end - begin))) {
     return false;
   }
   populated_.store(until, std::memory_order_relaxed);
@@ -123,12 +119,7 @@ uint32_t Records::claim_series(uint64_t ticks) noexcept {
 }
 
 bool Records::begin_series(uint32_t number, uint64_t ticks) noexcept {
-  const auto page = static_cast<uintptr_t>(getpagesize());
-  const auto first = reinterpret_cast<uintptr_t>(&segment_->series[number]) & ~(page - 1);
-  const auto last = reinterpret_cast<uintptr_t>(&segment_->series[number] + 1);
-  // As in populate().
-  if (madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE) != 0 &&
-      errno != EINVAL) {
+  if (!make_sure_of_memory(&segment_->series[number], sizeof segment_->series[number])) {
     return false;
   }
   stats::begin_series(segment_->series[number], ticks);

@@ -38,6 +38,21 @@ uint32_t engine_flags(int fd, config::RunPolicy policy, int flags, stats::FileRe
   return appends ? reads : reads | Entry::engine_writes;
 }
 
+/// Of a file under policy `behind`.
+uint32_t behind_flags(int fd, int flags, stats::FileRecord& record) {
+  if (record.policy != config::RunPolicy::behind || (flags & O_ACCMODE) == O_RDONLY) {
+    return 0;
+  }
+  const bool appends = (flags & O_APPEND) != 0;
+  if (appends) {
+    degrade(record, stats::Degrade::append);
+  } else if (is_memory_file_system(fd)) {
+    degrade(record, stats::Degrade::memory_file);
+    return 0;
+  }
+  return appends || (flags & (O_SYNC | O_DSYNC)) != 0 ? 0 : uint32_t{Entry::holds_writes};
+}
+
 /// Who confines itself may have forbidden the system call that tells a visitor.
 bool is_not_ours() noexcept {
   return process.left_alone() || process.is_visitor();
@@ -46,11 +61,18 @@ bool is_not_ours() noexcept {
 /// The flags of a new entry; notes in the record what is in the way of acceleration.
 uint32_t entry_flags(int fd, int flags, stats::FileRecord& record) {
   const bool is_readable = (flags & O_ACCMODE) != O_WRONLY;
-  if (record.policy != config::RunPolicy::overlap || !is_readable) {
-    return engine_flags(fd, record.policy, flags, record);
+  const bool overlaps = record.policy == config::RunPolicy::overlap;
+  const bool logs = process.config().logs_reads != 0;
+  const stats::Degrade reason =
+      is_readable && (overlaps || logs) ? reads_degrade(fd, flags) : stats::Degrade::none;
+  const uint32_t logged =
+      is_readable && logs && reason == stats::Degrade::none ? uint32_t{Entry::logs_reads} : 0;
+  if (!overlaps || !is_readable) {
+    return logged | engine_flags(fd, record.policy, flags, record) |
+           behind_flags(fd, flags, record);
   }
-  degrade(record, reads_degrade(fd, flags));
-  return Entry::places;
+  degrade(record, reason);
+  return logged | Entry::places;
 }
 
 }  // namespace
@@ -151,10 +173,13 @@ void DescriptorTable::flags_changed(int fd, int flags) noexcept {
   if (record == nullptr) {
     return;  // closed meanwhile
   }
-  const uint32_t kept = entry->flags.load(std::memory_order_relaxed) & Entry::places;
+  const bool is_direct = (flags & O_DIRECT) != 0;
+  const uint32_t wanted =
+      uint32_t{Entry::places} | Entry::holds_writes | (is_direct ? 0 : uint32_t{Entry::logs_reads});
+  const uint32_t kept = entry->flags.load(std::memory_order_relaxed) & wanted;
   entry->flags.store(kept | engine_flags(fd, record->policy, flags, *record),
                      std::memory_order_relaxed);
-  if (kept != 0 && (flags & O_DIRECT) != 0) {
+  if ((kept & Entry::places) != 0 && is_direct) {
     degrade(*record, stats::Degrade::direct);
   }
 }

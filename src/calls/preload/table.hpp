@@ -22,12 +22,15 @@ struct Entry {
     engine_reads = 1u << 0,   ///< policy sync
     engine_writes = 1u << 1,  ///< policies sync and writes
     places = 1u << 2,         ///< policy overlap, readable: the command follows where it reads
+    logs_reads = 1u << 3,     ///< each read is noted in the process's log (read_log.hpp)
+    holds_writes = 1u << 4,   ///< policy behind: writes may be held back (write_behind.hpp)
   };
   std::atomic<stats::FileRecord*> record;  ///< null: not tracked
   std::atomic<uint32_t> flags;
 
-  [[nodiscard]] bool has(Flag flag) const noexcept {
-    return (flags.load(std::memory_order_relaxed) & flag) != 0;
+  /// Whether it has one of them.
+  [[nodiscard]] bool has(uint32_t wanted) const noexcept {
+    return (flags.load(std::memory_order_relaxed) & wanted) != 0;
   }
 };
 static_assert(sizeof(Entry) == 16);  // kDescriptors of them are address space of the program

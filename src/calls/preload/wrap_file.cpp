@@ -28,6 +28,13 @@ int track_opened(int fd, const char* path, int flags, uint64_t begin) noexcept {
   return fd;
 }
 
+/// Before an open that may cut a file.
+void come_after_writes_if_cut(int flags) {
+  if ((flags & O_TRUNC) != 0) {
+    come_after_writes();
+  }
+}
+
 bool needs_mode(int flags) {
   return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
 }
@@ -50,12 +57,14 @@ bool needs_mode(int flags) {
 
 IOWEAVE_WRAP(int, open, (const char* path, int flags, ...)) {
   IOWEAVE_OPTIONAL_MODE(flags, mode)
+  come_after_writes_if_cut(flags);
   const uint64_t begin = call_ticks();
   return track_opened(real::open(path, flags, mode), path, flags, begin);
 }
 
 IOWEAVE_WRAP(int, openat, (int dir, const char* path, int flags, ...)) {
   IOWEAVE_OPTIONAL_MODE(flags, mode)
+  come_after_writes_if_cut(flags);
   const uint64_t begin = call_ticks();
   return track_opened(real::openat(dir, path, flags, mode), path, flags, begin);
 }
@@ -64,17 +73,20 @@ IOWEAVE_WRAP(int, openat, (int dir, const char* path, int flags, ...)) {
 // NOLINTEND(bugprone-macro-parentheses)
 
 IOWEAVE_WRAP(int, creat, (const char* path, mode_t mode)) {
+  come_after_writes();
   const uint64_t begin = call_ticks();
   return track_opened(real::creat(path, mode), path, O_CREAT | O_WRONLY | O_TRUNC, begin);
 }
 
 // These abort where a mode is missing.
 IOWEAVE_WRAP(int, __open_2, (const char* path, int flags)) {
+  come_after_writes_if_cut(flags);
   const uint64_t begin = call_ticks();
   return track_opened(real::__open_2(path, flags), path, flags, begin);
 }
 
 IOWEAVE_WRAP(int, __openat_2, (int dir, const char* path, int flags)) {
+  come_after_writes_if_cut(flags);
   const uint64_t begin = call_ticks();
   return track_opened(real::__openat_2(dir, path, flags), path, flags, begin);
 }
@@ -83,6 +95,33 @@ IOWEAVE_VARIANTS(IOWEAVE_OPENS)
 // ---- Close --------------------------------------------------------------------------------------
 
 namespace {
+
+/// Before a descriptor of the file is closed. Returns what close(2) is to return, as errno.
+int end_writes_of(const stats::FileRecord& record) {
+  if (record.policy != config::RunPolicy::behind) [[likely]] {
+    return 0;
+  }
+  int error = 0;
+  call_uncancelled([&] {
+    write_behind.drain(record);
+    error = write_behind.take_error(record);
+    write_behind.let_go(record);
+  });
+  return error;
+}
+
+void end_all_writes() {
+  if (write_behind.is_wanted()) {
+    call_uncancelled([] { write_behind.let_go_all(); });
+  }
+}
+
+/// Before dup2(2) closes a descriptor, and says nothing of it.
+void close_by_duplicate(int fd) {
+  if (const stats::FileRecord* const record = table.closing(fd)) {
+    (void)end_writes_of(*record);
+  }
+}
 
 /// Closes a range around the descriptors that the engine keeps in this process: the program does
 /// not know them, and what it does not know must look closed to it.
@@ -113,7 +152,12 @@ IOWEAVE_WRAP(int, close, (int fd)) {
     return real::close(fd);
   }
   const uint64_t begin = call_ticks();
-  const int result = real::close(fd);
+  const int error = end_writes_of(*record);
+  int result = real::close(fd);
+  if (error != 0) [[unlikely]] {
+    errno = error;
+    result = -1;
+  }
   count_call(*record, CallClass::other, result, call_ticks() - begin);
   return result;
 }
@@ -122,6 +166,7 @@ IOWEAVE_WRAP(int, close_range, (unsigned first, unsigned last, int flags)) {
   if ((static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) != 0 || first > last) {
     return real::close_range(first, last, flags);
   }
+  end_all_writes();
   table.closing_range(first, last);
   return close_around_private(
       first, last, [=](unsigned from, unsigned to) { return real::close_range(from, to, flags); });
@@ -129,6 +174,7 @@ IOWEAVE_WRAP(int, close_range, (unsigned first, unsigned last, int flags)) {
 
 IOWEAVE_WRAP(void, closefrom, (int first)) {
   const unsigned from = first > 0 ? static_cast<unsigned>(first) : 0;
+  end_all_writes();
   table.closing_range(from, ~0u);
   if (close_around_private(from, ~0u, [](unsigned begin, unsigned end) {
         return real::close_range(begin, end, 0);
@@ -141,6 +187,9 @@ IOWEAVE_WRAP(void, closefrom, (int first)) {
 
 IOWEAVE_WRAP(off_t, lseek, (int fd, off_t offset, int whence)) {
   Entry* const entry = table.find(fd);
+  if (whence != SEEK_SET && whence != SEEK_CUR) {
+    come_after_writes_of(entry);
+  }
   if (entry == nullptr) {
     return real::lseek(fd, offset, whence);
   }
@@ -171,16 +220,15 @@ IOWEAVE_VARIANTS(IOWEAVE_POSITIONS)
 // ---- Flush --------------------------------------------------------------------------------------
 
 IOWEAVE_WRAP(int, fsync, (int fd)) {
-  return make_counted_call(fd, CallClass::sync, [=] { return real::fsync(fd); });
+  return make_durable(fd, [=] { return real::fsync(fd); });
 }
 
 IOWEAVE_WRAP(int, fdatasync, (int fd)) {
-  return make_counted_call(fd, CallClass::sync, [=] { return real::fdatasync(fd); });
+  return make_durable(fd, [=] { return real::fdatasync(fd); });
 }
 
 IOWEAVE_WRAP(int, sync_file_range, (int fd, off_t offset, off_t bytes, unsigned flags)) {
-  return make_counted_call(fd, CallClass::sync,
-                           [=] { return real::sync_file_range(fd, offset, bytes, flags); });
+  return make_durable(fd, [=] { return real::sync_file_range(fd, offset, bytes, flags); });
 }
 
 // ---- Sharing ------------------------------------------------------------------------------------
@@ -202,14 +250,14 @@ IOWEAVE_WRAP(int, dup, (int fd)) {
 
 IOWEAVE_WRAP(int, dup2, (int fd, int to)) {
   if (fd != to) {
-    (void)table.closing(to);
+    close_by_duplicate(to);
   }
   return track_duplicate(fd, real::dup2(fd, to));
 }
 
 IOWEAVE_WRAP(int, dup3, (int fd, int to, int flags)) {
   if (fd != to) {
-    (void)table.closing(to);
+    close_by_duplicate(to);
   }
   return track_duplicate(fd, real::dup3(fd, to, flags));
 }
@@ -221,6 +269,11 @@ IOWEAVE_WRAP(int, fcntl, (int fd, int command, ...)) {
   va_start(arguments, command);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
+  const bool changes_nothing = command == F_GETFD || command == F_SETFD || command == F_GETFL ||
+                               command == F_DUPFD || command == F_DUPFD_CLOEXEC;
+  if (!changes_nothing) {
+    come_after_writes();
+  }
   const auto call = [=] { return real::fcntl(fd, command, argument); };
   // One for reading is in nobody's way.
   const bool is_alone = command == F_SETLEASE && reinterpret_cast<intptr_t>(argument) == F_WRLCK;
@@ -242,6 +295,7 @@ IOWEAVE_WRAP(FILE*, fdopen, (int fd, const char* mode)) {
   if (file != nullptr) {
     // The C library reads, and closes, behind our back from here on.
     const int saved = errno;
+    write_behind.keep_plain(fd);
     table.degraded(fd, stats::Degrade::stream);
     (void)table.closing(fd);
     errno = saved;
@@ -253,6 +307,7 @@ IOWEAVE_WRAP(void*, mmap,
              (void* address, size_t bytes, int protection, int flags, int fd, off_t offset)) {
   if (fd >= 0 && (flags & MAP_ANONYMOUS) == 0) {
     table.degraded(fd, stats::Degrade::mapped);
+    write_behind.keep_plain(fd);
   }
   return real::mmap(address, bytes, protection, flags, fd, offset);
 }

@@ -16,6 +16,7 @@
 #include "calls/preload/engine_calls.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/table.hpp"
+#include "calls/preload/write_behind.hpp"
 
 namespace ioweave::calls {
 
@@ -30,6 +31,9 @@ using State = stats::Segment::State;
 /// Only plain stores: a child of a process with many threads may find any lock taken. Most
 /// children exec next; what costs time waits until they do something that counts.
 void became_child() noexcept {
+  if (write_behind.is_wanted()) {
+    write_behind.after_fork_in_child();
+  }
   if (process.left_alone()) {
     process.drop_segment();
     return;
@@ -40,6 +44,18 @@ void became_child() noexcept {
   table.became_child();
   process.became_child();
   forget_engine();
+}
+
+void before_fork() noexcept {
+  if (write_behind.is_wanted()) {
+    write_behind.before_fork();
+  }
+}
+
+void stayed_parent() noexcept {
+  if (write_behind.is_wanted()) {
+    write_behind.after_fork_in_parent();
+  }
 }
 
 __attribute__((constructor(101))) void attach_to_run() noexcept {
@@ -56,18 +72,23 @@ __attribute__((constructor(101))) void attach_to_run() noexcept {
   if (tsc == PR_TSC_SIGSEGV) {
     process.leave_alone();
   } else if (process.attach() && table.start()) {
-    pthread_atfork(nullptr, nullptr, &became_child);
+    write_behind.begin(process.config());
+    pthread_atfork(&before_fork, &stayed_parent, &became_child);
   }
   errno = saved;
 }
 
 __attribute__((destructor(101))) void mark_end() noexcept {
+  if (write_behind.is_wanted()) {
+    write_behind.stop();
+  }
   process.mark(State::exited);
 }
 
 /// Before an image is replaced; undone where that fails.
 template <class Exec>
 int replace_image(Exec exec) {
+  come_after_writes();
   process.mark(State::replaced);
   const int result = exec();
   const int saved = errno;
@@ -82,11 +103,18 @@ int replace_image(Exec exec) {
 
 // fork(2) runs the handler; _Fork(3) runs none.
 IOWEAVE_WRAP(pid_t, _Fork, ()) {
+  before_fork();
   const pid_t child = real::_Fork();
   if (child == 0) {
     became_child();
+  } else {
+    stayed_parent();
   }
   return child;
+}
+
+extern "C" void ioweave_before_clone() {
+  come_after_writes();
 }
 
 // vfork(2) returns twice on one stack, so nothing may be left on it: note that memory is shared
@@ -96,11 +124,20 @@ __asm__(
     ".pushsection .text\n"
     ".globl vfork\n.type vfork,@function\nvfork:\n"
     "  endbr64\n"
+    "  subq $8, %rsp\n"
+    "  call ioweave_before_clone\n"
+    "  addq $8, %rsp\n"
     "  movl $1, ioweave_memory_was_shared(%rip)\n"
     "  jmp __vfork@PLT\n"
     ".size vfork,.-vfork\n"
     ".globl clone\n.type clone,@function\nclone:\n"
     "  endbr64\n"
+    "  pushq %rdi\n  pushq %rsi\n  pushq %rdx\n  pushq %rcx\n  pushq %r8\n  pushq %r9\n"
+    "  subq $8, %rsp\n"
+    "  xorl %eax, %eax\n"
+    "  call ioweave_before_clone\n"
+    "  addq $8, %rsp\n"
+    "  popq %r9\n  popq %r8\n  popq %rcx\n  popq %rdx\n  popq %rsi\n  popq %rdi\n"
     "  movl $1, ioweave_memory_was_shared(%rip)\n"
     "  jmp __clone@PLT\n"
     ".size clone,.-clone\n"
@@ -110,6 +147,9 @@ __asm__(
     ".pushsection .text\n"
     ".globl vfork\n.type vfork,%function\nvfork:\n"
     "  hint #34\n"
+    "  stp x29, x30, [sp, #-16]!\n"
+    "  bl ioweave_before_clone\n"
+    "  ldp x29, x30, [sp], #16\n"
     "  adrp x16, ioweave_memory_was_shared\n"
     "  mov w17, #1\n"
     "  str w17, [x16, #:lo12:ioweave_memory_was_shared]\n"
@@ -117,6 +157,13 @@ __asm__(
     ".size vfork,.-vfork\n"
     ".globl clone\n.type clone,%function\nclone:\n"
     "  hint #34\n"
+    "  stp x29, x30, [sp, #-80]!\n"
+    "  stp x0, x1, [sp, #16]\n  stp x2, x3, [sp, #32]\n"
+    "  stp x4, x5, [sp, #48]\n  stp x6, x7, [sp, #64]\n"
+    "  bl ioweave_before_clone\n"
+    "  ldp x0, x1, [sp, #16]\n  ldp x2, x3, [sp, #32]\n"
+    "  ldp x4, x5, [sp, #48]\n  ldp x6, x7, [sp, #64]\n"
+    "  ldp x29, x30, [sp], #80\n"
     "  adrp x16, ioweave_memory_was_shared\n"
     "  mov w17, #1\n"
     "  str w17, [x16, #:lo12:ioweave_memory_was_shared]\n"
@@ -188,6 +235,7 @@ IOWEAVE_WRAP(int, execle, (const char* path, const char* first, ...)) {
 // ---- exit ---------------------------------------------------------------------------------------
 
 IOWEAVE_WRAP(void, _exit, (int status)) {
+  come_after_writes();
   process.mark(State::exited);
   while (true) {
     syscall(SYS_exit_group, status);
@@ -196,6 +244,7 @@ IOWEAVE_WRAP(void, _exit, (int status)) {
 IOWEAVE_ALIAS(_Exit, _exit)
 
 IOWEAVE_WRAP(void, quick_exit, (int status)) {
+  come_after_writes();
   process.mark(State::exited);
   real::quick_exit(status);
 }
@@ -230,6 +279,9 @@ void leave_alone(bool filters) noexcept {
       return;
     }
     const int saved = errno;
+    if (write_behind.is_wanted()) {
+      call_uncancelled([] { write_behind.stop(); });
+    }
     table.step_aside();
     process.explain("it confines itself (seccomp, PR_SET_TSC): left alone from then on");
     process.leave_alone();
@@ -264,7 +316,11 @@ IOWEAVE_WRAP(int, prctl, (int option, ...)) {
 #if defined(__x86_64__)
 static_assert(SYS_prctl == 157 && SYS_seccomp == 317);
 
-extern "C" void ioweave_before_syscall(long number, long a, unsigned long b) noexcept {
+extern "C" void ioweave_before_syscall(long number, long a, unsigned long b) {
+  come_after_writes();
+  if (number != SYS_prctl && number != SYS_seccomp) {
+    return;
+  }
   constexpr long kSetModeStrict = 0, kSetModeFilter = 1;
   if (number == SYS_prctl ? confines_itself(a, b) : a == kSetModeStrict || a == kSetModeFilter) {
     leave_alone(number == SYS_seccomp || a == PR_SET_SECCOMP);
@@ -275,6 +331,7 @@ __asm__(
     ".pushsection .text\n"
     ".globl syscall\n.type syscall,@function\nsyscall:\n"
     "  endbr64\n"
+    "  cmpl $0, ioweave_held_blocks(%rip)\n  jne 1f\n"
     "  cmpl $157, %edi\n  je 1f\n"
     "  cmpl $317, %edi\n  je 1f\n"
     "0: movq ioweave_real_syscall(%rip), %rax\n"

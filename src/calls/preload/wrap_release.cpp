@@ -18,6 +18,7 @@
 #include "calls/libc/wrap.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/release.hpp"
+#include "calls/preload/write_behind.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::calls {
@@ -107,6 +108,9 @@ int remove_directory(int dir, const char* path, Call call) {
 /// Who hears of files being opened must not hear of the command's.
 int announce_listener(int fd) noexcept {
   if (fd >= 0) {
+    if (write_behind.is_wanted()) {
+      call_uncancelled([] { write_behind.stop(); });  // it would hear of writes later, and of fewer
+    }
     (void)ask_for_release(Asks::forever);
   }
   return fd;
@@ -125,9 +129,11 @@ IOWEAVE_WRAP(int, rmdir, (const char* path)) {
   return remove_directory(AT_FDCWD, path, [=] { return real::rmdir(path); });
 }
 IOWEAVE_WRAP(int, unlinkat, (int dir, const char* path, int flags)) {
+  come_after_writes();
   return remove_directory(dir, path, [=] { return real::unlinkat(dir, path, flags); });
 }
 IOWEAVE_WRAP(int, remove, (const char* path)) {
+  come_after_writes();
   return remove_directory(AT_FDCWD, path, [=] { return real::remove(path); });
 }
 

@@ -119,31 +119,21 @@ IOWEAVE_WRAP(ssize_t, pwritev2,
 
 // ---- Between descriptors ------------------------------------------------------------------------
 
-namespace {
-
-/// Counted on the file that is read from, or else on the one written to.
-int choose_counted_end(int from, int to) {
-  return table.find(from) != nullptr ? from : to;
-}
-
-}  // namespace
-
 IOWEAVE_WRAP(ssize_t, sendfile, (int to, int from, off_t* offset, size_t bytes)) {
-  return make_counted_call(choose_counted_end(from, to), CallClass::other,
-                           [=] { return real::sendfile(to, from, offset, bytes); });
+  return move_between(from, offset, to, [=] { return real::sendfile(to, from, offset, bytes); });
 }
 
 IOWEAVE_WRAP(ssize_t, copy_file_range,
              (int from, off_t* from_at, int to, off_t* to_at, size_t bytes, unsigned flags)) {
-  return make_counted_call(choose_counted_end(from, to), CallClass::other, [=] {
+  return move_between(from, from_at, to, [=] {
     return real::copy_file_range(from, from_at, to, to_at, bytes, flags);
   });
 }
 
 IOWEAVE_WRAP(ssize_t, splice,
              (int from, off_t* from_at, int to, off_t* to_at, size_t bytes, unsigned flags)) {
-  return make_counted_call(choose_counted_end(from, to), CallClass::other,
-                           [=] { return real::splice(from, from_at, to, to_at, bytes, flags); });
+  return move_between(from, from_at, to,
+                      [=] { return real::splice(from, from_at, to, to_at, bytes, flags); });
 }
 
 IOWEAVE_VARIANTS(IOWEAVE_TASK_CALLS)

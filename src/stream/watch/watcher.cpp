@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -31,6 +32,8 @@
 #include "stream/watch/proc_files.hpp"
 #include "stream/watch/process_segment.hpp"
 #include "stream/watch/read_follower.hpp"
+#include "stream/watch/replay/replayer.hpp"
+#include "stream/watch/replay/run_reads.hpp"
 #include "stream/watch/run_state.hpp"
 #include "stream/watch/run_thread.hpp"
 
@@ -50,7 +53,10 @@ constexpr uint64_t kUnseenListenerNs = 10'000'000'000;  // the same, behind one 
 constexpr uint64_t kMostReleaseNs = 20'000'000;         // to wait for a write that is under way
 constexpr uint64_t kRequestLookNs = 5'000'000;          // while something is open
 constexpr uint64_t kMemoryMeasuredNs = 1'000'000'000;
-constexpr uint64_t kMemoryShare = 4;  // at most a quarter of what is available
+constexpr uint64_t kMemoryShare = 4;        // at most a quarter of what is available
+constexpr uint64_t kLeastTakeNs = 500'000;  // between two looks at the reads that were noted
+constexpr uint64_t kMostTakeNs = 10'000'000;
+constexpr uint64_t kReplayTakeNs = 2'000'000;  // the most while a plan is replayed
 constexpr unsigned kWindowsPerTurn = 16;
 constexpr size_t kMostAsked = 16;  // processes, whether they run
 constexpr int64_t kPosition = -1;  // in place of a record's number
@@ -120,25 +126,31 @@ struct Process {
 }  // namespace
 
 struct Watcher::Shared {
-  Shared(const config::RunConfig& its, std::string where, std::vector<config::Device> described)
-      : config(its), run_directory(std::move(where)), devices(std::move(described)) {}
+  Shared(const config::RunConfig& its, std::string where, std::vector<config::Device> described,
+         ReadsWanted wanted)
+      : config(its),
+        run_directory(std::move(where)),
+        devices(std::move(described)),
+        reads(std::move(wanted)) {}
 
   const config::RunConfig config;
   const std::string run_directory;
   const std::vector<config::Device> devices;
+  const ReadsWanted reads;
   RunThread thread;
   Reports reports;  ///< under its lock
 };
 
 /// The thread's own state.
-class Watcher::Thread final : private EarlyWriter::Run {
+class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
  public:
   Thread(std::shared_ptr<Shared> shared, pid_t program)
       : shared_(std::move(shared)),
         program_(program),
         run_state_(shared_->run_directory),
         mpiio_files_(shared_->run_directory),
-        writers_(shared_->config, *this) {}
+        writers_(shared_->config, *this),
+        reads_(takes_reads() ? shared_->run_directory : std::string()) {}
 
   void run();
 
@@ -147,6 +159,12 @@ class Watcher::Thread final : private EarlyWriter::Run {
   using Key = std::tuple<pid_t, int, int64_t>;
   using Readers = std::map<Key, Reader>;
 
+  [[nodiscard]] bool takes_reads() const {
+    return shared_->reads.are_recorded || shared_->reads.plan.has_value();
+  }
+  void begin();
+  void finish();
+  bool take_reads();
   void scan();
   [[nodiscard]] uint64_t affordable_scan_ns() const;
   void scan_soon(uint64_t now) {
@@ -173,14 +191,20 @@ class Watcher::Thread final : private EarlyWriter::Run {
   [[nodiscard]] BandwidthBudget* budget_of(const Key& key, Reader& reader);
   [[nodiscard]] bool has_ended(pid_t pid) const;
   [[nodiscard]] bool open_own(const Key& key, Reader& reader);
-  [[nodiscard]] bool policy_allows(const Key& key, Reader& reader) const;
   void leave_to_mpiio();
   Readers::iterator forget(Readers::iterator reader);
   void forget_process(pid_t pid);
   void share_budget();
   bool release_on_request();
-  [[nodiscard]] bool may_open();
+  [[nodiscard]] bool may_open() override;
   [[nodiscard]] bool may_open(pid_t process) override;
+  [[nodiscard]] bool must_let_go() override { return release_on_request(); }
+  [[nodiscard]] bool policy_allows(const std::string& path) override;
+  [[nodiscard]] BandwidthBudget* budget_for(dev_t device, const std::string& path) override;
+  [[nodiscard]] uint64_t window_bytes(dev_t device) override;
+  [[nodiscard]] bool is_forgetful(dev_t device) override { return forgetful_.contains(device); }
+  void note_forgetful(dev_t device) override { forgetful_.insert(device); }
+  void note_open(bool is_kept) override { run_state_.has_open(is_kept, now_ns()); }
   [[nodiscard]] bool leaves_alone(dev_t device, ino_t inode) override;
   [[nodiscard]] std::optional<uint64_t> written_bytes(pid_t process) override;
   void report(stats::EarlyWriteReport cycle) override;
@@ -195,6 +219,11 @@ class Watcher::Thread final : private EarlyWriter::Run {
   std::map<pid_t, Process> processes_;
   Readers readers_;
   EarlyWriter writers_;
+  RunReads reads_;
+  PlanRecorder recorder_;
+  std::optional<Replayer> replayer_;
+  uint64_t next_take_ns_ = 0;
+  uint64_t take_period_ns_ = kLeastTakeNs;
   std::map<dev_t, Device> devices_;
   std::vector<device::Described> described_;        // those of this node
   std::map<std::string, BandwidthBudget> budgets_;  // by the names of these devices
@@ -203,6 +232,7 @@ class Watcher::Thread final : private EarlyWriter::Run {
   bool opens_are_heard_ = false;
   const unsigned processors_ = engine::online_cores();
   uint64_t begin_ns_ = now_ns();
+  uint64_t scans_ = 0;
   uint64_t scans_ns_ = 0;   // spent on scans
   uint64_t looked_ns_ = 0;  // spent on the last looks
   uint64_t next_scan_ns_ = begin_ns_ + kUntilExecNs;
@@ -214,8 +244,7 @@ class Watcher::Thread final : private EarlyWriter::Run {
 void Watcher::Thread::run() {
   pthread_setname_np(pthread_self(), "ioweave-ahead");
   prctl(PR_SET_TIMERSLACK, 1000UL);
-  // On this thread, since a file system may hang.
-  described_ = device::described_devices(shared_->devices, device::this_node());
+  begin();
   bool going = true;
   while (going) {
     release_on_request();
@@ -223,17 +252,67 @@ void Watcher::Thread::run() {
     looked_ns_ = 0;
     const bool is_behind = look();
     if (writers_.look()) scan_soon(now_ns());
+    if (now_ns() >= next_take_ns_) take_reads();
+    if (replayer_ && scans_ > 0) replayer_->look();
     const uint64_t end = now_ns();
     uint64_t next = next_scan_ns_;
     for (const auto& [key, reader] : readers_) {
       if (!reader.refused) next = std::min(next, reader.look_ns);
     }
     next = std::max(next, end + looked_ns_ * kLookShare);
-    going = sleep_until(is_behind ? end : std::min(next, writers_.next_look_ns()));
+    next = std::min({next, writers_.next_look_ns(), next_take_ns_});
+    if (replayer_) next = std::min(next, replayer_->next_look_ns());
+    going = sleep_until(is_behind ? end : next);
+  }
+  finish();
+}
+
+void Watcher::Thread::begin() {
+  // On this thread, since a file system may hang.
+  described_ = device::described_devices(shared_->devices, device::this_node());
+  if (!may_overlap(shared_->config)) next_scan_ns_ = UINT64_MAX;
+  if (!takes_reads()) next_take_ns_ = UINT64_MAX;
+  if (shared_->reads.plan)
+    replayer_.emplace(*shared_->reads.plan, static_cast<Replayer::Run&>(*this));
+}
+
+void Watcher::Thread::finish() {
+  // Processes that were left behind may go on. If there are many logs, each look finds some.
+  constexpr unsigned kMostTakes = 1000;
+  unsigned empty = 0;
+  reads_.take_all();
+  for (unsigned i = 0; i < kMostTakes && takes_reads() && empty < 2; ++i) {
+    empty = take_reads() ? 0 : empty + 1;
   }
   while (!readers_.empty()) forget(readers_.begin());
   writers_.finish();
+  std::optional<Replayer::Results> replayed;
+  if (replayer_) replayed = replayer_->finish();
   run_state_.has_none_open();
+  std::optional<PlanRecorder::Recorded> recorded;
+  if (shared_->reads.are_recorded) {
+    recorded = std::move(recorder_).finish(reads_, shared_->reads.folder);
+  }
+  const auto guard = shared_->thread.lock();
+  Reports& reports = shared_->reports;
+  reports.lost_reads = reads_.lost();
+  reports.recorded = std::move(recorded);
+  if (!replayed) return;
+  reports.replay = std::move(replayed->report);
+  std::ranges::move(replayed->files, std::back_inserter(reports.prefetched));
+}
+
+/// Takes the reads that processes have noted. Returns false if there were none.
+bool Watcher::Thread::take_reads() {
+  const std::vector<RunReads::Read>& news = reads_.take();
+  if (shared_->reads.are_recorded) {
+    for (const RunReads::Read& read : news) recorder_.take(read.file, read.range);
+  }
+  if (replayer_) replayer_->take(reads_, news);
+  const uint64_t most = replayer_ ? kReplayTakeNs : kMostTakeNs;
+  take_period_ns_ = news.empty() ? std::min(2 * take_period_ns_, most) : kLeastTakeNs;
+  next_take_ns_ = now_ns() + (replayer_ ? take_period_ns_ : most);
+  return !news.empty();
 }
 
 /// Closes all files if a process asks for it. Such a file may be in the way of an umount(2), or the
@@ -242,6 +321,7 @@ bool Watcher::Thread::release_on_request() {
   const RunState::Request request = run_state_.request();
   if (!request.closes) return false;
   for (auto& [key, reader] : readers_) reader.let_go();
+  if (replayer_) replayer_->let_go();
   if (!writers_.let_go(kMostReleaseNs)) return true;  // soon once more
   const uint64_t now = now_ns();
   released_until_ns_ = now + kReleasedNs;
@@ -302,6 +382,10 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
     has_open = has_open || reader.own.is_open();
     if (reader.own.is_open()) run_state_.has_open(reader.is_kept, now);
   }
+  if (replayer_ && replayer_->open_files() > 0) {
+    has_open = true;
+    run_state_.has_open(replayer_->keeps_file(), now);
+  }
   if (has_open) {
     then_ns = std::min(then_ns, now + kRequestLookNs);
   } else {
@@ -346,6 +430,7 @@ void Watcher::Thread::scan() {
   writers_.end_scan();
   if (opens_are_heard_) {  // a listener would also hear of reads and closing
     for (auto& [key, reader] : readers_) reader.let_go();
+    if (replayer_) replayer_->let_go();
     (void)writers_.let_go(0);
   }
   leave_to_mpiio();
@@ -355,6 +440,7 @@ void Watcher::Thread::scan() {
   const bool is_news =
       readers_.size() + writers_.files() != files_before || processes_.size() != processes_before;
   scan_period_ns_ = is_news ? kFirstScanNs : std::min(2 * scan_period_ns_, kMostScanNs);
+  ++scans_;
   const uint64_t end = now_ns();
   if (!is_asked_for) scans_ns_ += end - begin;  // a scan on request does not delay other scans
   if (is_asked_for && !opens_are_heard_) released_until_ns_ = end + kUnseenListenerNs;
@@ -458,12 +544,7 @@ Reader* Watcher::Thread::meet(const Key& key, const OpenFile& file) {
   }
   if (it == readers_.end()) {
     if (readers_.size() >= most_readers_) return nullptr;
-    const auto [device, is_new] = devices_.try_emplace(file.device);
-    if (is_new) {
-      device->second.window_bytes = engine::read_ahead_window_bytes(file.device);
-      device->second.load = ProcFile::of_requests(file.device);
-    }
-    const FollowLimits limits{device->second.window_bytes, shared_->config.lookahead_bytes};
+    const FollowLimits limits{window_bytes(file.device), shared_->config.lookahead_bytes};
     it = readers_.try_emplace(key, file, limits).first;
     if (file.fd != kMapped) it->second.position = ProcFile::of_position(std::get<0>(key), file.fd);
   }
@@ -485,8 +566,10 @@ void Watcher::Thread::share_budget() {
     ++active[reader.file.device];
     ++all;
   }
+  if (replayer_) all += replayer_->open_files();
   const uint64_t of_all =
       std::min(shared_->config.max_lookahead_bytes, memory_bytes_) / std::max<uint64_t>(1, all);
+  if (replayer_) replayer_->look_ahead(std::min(of_all, shared_->config.lookahead_bytes));
   for (auto& [key, reader] : readers_) {
     // More in flight on one device than one reader needs makes the others wait.
     const uint64_t sharing = std::max<uint64_t>(1, active[reader.file.device]);
@@ -512,6 +595,7 @@ void Watcher::Thread::forget_process(pid_t pid) {
     it = std::get<0>(it->first) == pid ? forget(it) : std::next(it);
   }
   writers_.forget_process(pid);
+  if (replayer_) replayer_->forget_process(pid);
   processes_.erase(pid);
   scan_soon(now_ns());
 }
@@ -545,6 +629,13 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   }
   if (reader.refused) {
     reader.let_go();
+    return;
+  }
+  const bool is_led = replayer_ && std::get<1>(key) != kMapped &&
+                      replayer_->leads(reader.file.device, reader.file.inode);
+  if (is_led) {
+    reader.let_go();
+    reader.look_ns = now + kMostScanNs;
     return;
   }
   if (seen) reader.follower.observe(*seen);
@@ -722,22 +813,33 @@ const std::string& Watcher::Thread::path_of_file(const Key& key, Reader& reader)
   return reader.path;
 }
 
-bool Watcher::Thread::policy_allows(const Key& key, Reader& reader) const {
-  return config::policy_of(shared_->config, path_of_file(key, reader)) ==
-         config::RunPolicy::overlap;
+bool Watcher::Thread::policy_allows(const std::string& path) {
+  return config::policy_of(shared_->config, path) == config::RunPolicy::overlap;
+}
+
+/// Returns the window of the kernel's read-ahead on a device.
+uint64_t Watcher::Thread::window_bytes(dev_t number) {
+  const auto [device, is_new] = devices_.try_emplace(number);
+  if (is_new) {
+    device->second.window_bytes = engine::read_ahead_window_bytes(number);
+    device->second.load = ProcFile::of_requests(number);
+  }
+  return device->second.window_bytes;
 }
 
 /// Returns the budget of the described device that holds the file, or null.
 BandwidthBudget* Watcher::Thread::budget_of(const Key& key, Reader& reader) {
   if (reader.is_placed || described_.empty()) return reader.budget;
   reader.is_placed = true;
-  const device::Described* const found =
-      device::described_of(described_, reader.file.device, path_of_file(key, reader));
-  if (found != nullptr && found->settings.mb_per_s > 0) {
-    const config::Device& settings = found->settings;
-    reader.budget = &budgets_.try_emplace(settings.name, settings.mb_per_s).first->second;
-  }
+  reader.budget = budget_for(reader.file.device, path_of_file(key, reader));
   return reader.budget;
+}
+
+BandwidthBudget* Watcher::Thread::budget_for(dev_t device, const std::string& path) {
+  const device::Described* const found = device::described_of(described_, device, path);
+  if (found == nullptr || found->settings.mb_per_s <= 0) return nullptr;
+  const config::Device& settings = found->settings;
+  return &budgets_.try_emplace(settings.name, settings.mb_per_s).first->second;
 }
 
 /// Returns true if somebody would notice that the file of a mapping is opened, as a descriptor of
@@ -757,8 +859,8 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   const bool is_mapped = std::get<1>(key) == kMapped;
   if (!may_open(std::get<0>(key))) return false;
   reader.refused = leaves_alone(reader.file.device, reader.file.inode) ||
-                   forgetful_.contains(reader.file.device) || !policy_allows(key, reader) ||
-                   (is_mapped && is_leased(reader));
+                   forgetful_.contains(reader.file.device) ||
+                   !policy_allows(path_of_file(key, reader)) || (is_mapped && is_leased(reader));
   if (reader.refused) return false;
   reader.own = Descriptor(is_mapped ? open_again(std::get<0>(key), reader.mapping)
                                     : open_again(std::get<0>(key), reader.file));
@@ -777,22 +879,21 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
 
 // ---- The command's side -------------------------------------------------------------------------
 
+bool may_overlap(const config::RunConfig& config) {
+  return config::uses(config, config::RunPolicy::overlap);
+}
+
 Watcher::Watcher(const config::RunConfig& config, std::string run_directory,
-                 std::vector<config::Device> devices)
-    : shared_(std::make_shared<Shared>(config, std::move(run_directory), std::move(devices))) {}
+                 std::vector<config::Device> devices, ReadsWanted reads)
+    : shared_(std::make_shared<Shared>(config, std::move(run_directory), std::move(devices),
+                                       std::move(reads))) {}
 
 Watcher::~Watcher() {
   (void)stop();
 }
 
 void Watcher::start(pid_t program) {
-  const auto may_overlap = [](const config::RunConfig& config) {
-    return config.policy == config::RunPolicy::overlap ||
-           std::any_of(config.rule, config.rule + config.rules, [](const config::FileRule& rule) {
-             return rule.policy == config::RunPolicy::overlap;
-           });
-  };
-  if (!may_overlap(shared_->config)) return;
+  if (!may_overlap(shared_->config) && !shared_->reads.are_recorded) return;
   shared_->thread.start(shared_, [shared = shared_, program] { Thread(shared, program).run(); });
 }
 

@@ -22,11 +22,16 @@
 // Files that processes of the run have opened by MPI-IO are left to libioweave_mpiio_*.so
 // (mpiio_files.hpp).
 //
+// If the reads of the run are to be recorded, or a plan of them is replayed, the thread also takes
+// the reads that the processes note one by one (replay/run_reads.hpp). Files of the plan are read
+// ahead by it (replay/replayer.hpp), as long as the program does what it says.
+//
 // Looking costs processor time: at most 2 % of one processor for processes and files, 5 % for
 // positions of readers, and 2.5 % for files that are written.
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +40,21 @@
 #include "config/description.hpp"
 #include "stats/run_report.hpp"
 #include "stats/segment.hpp"
+#include "stream/watch/replay/plan_recorder.hpp"
+#include "stream/watch/replay/read_plan.hpp"
 
 namespace ioweave::stream {
+
+/// Returns true if by these settings some files may be read ahead.
+[[nodiscard]] bool may_overlap(const config::RunConfig& config);
+
+/// What is done with the single reads of a run. It takes processes that note them
+/// (config::RunConfig::logs_reads).
+struct ReadsWanted {
+  bool are_recorded = false;
+  std::string folder;            ///< names of files below it are recorded relative to it
+  std::optional<ReadPlan> plan;  ///< to replay
+};
 
 /// One run. start() and stop() from one thread.
 class Watcher {
@@ -44,7 +62,7 @@ class Watcher {
   /// `run_directory`: the directory of the segments; empty: no process has one. On each of the
   /// `devices` that this node has, the watcher reads no more than the device's budget allows.
   Watcher(const config::RunConfig& config, std::string run_directory,
-          std::vector<config::Device> devices);
+          std::vector<config::Device> devices, ReadsWanted reads = {});
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -57,6 +75,9 @@ class Watcher {
   struct Reports {
     std::vector<stats::PrefetchReport> prefetched;
     std::vector<stats::EarlyWriteReport> written_early;
+    std::optional<PlanRecorder::Recorded> recorded;  ///< nothing: not wanted, or not in time
+    stats::ReplayReport replay;
+    uint64_t lost_reads = 0;  ///< that were noted and could not be taken
   };
   /// Stops, and returns the results. Waits for the thread at most a second, so that a file system
   /// that hangs does not hold up the command; the thread then ends with the command.

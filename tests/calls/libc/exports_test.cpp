@@ -34,6 +34,14 @@ TEST(Exports, OfTheInterposerAreTheWrappedNames) {
   EXPECT_EQ(read_exports(IOWEAVE_PRELOAD_LIBRARY), wrapped);
 }
 
+TEST(Exports, TheInterposerThatHoldsWritesExportsAll) {
+  std::set<std::string> wrapped{IOWEAVE_ALL_CALLS(IOWEAVE_TEXT, IOWEAVE_TEXT, IOWEAVE_TEXT)};
+#if !defined(__x86_64__)
+  wrapped.erase("syscall");
+#endif
+  EXPECT_EQ(read_exports(IOWEAVE_PRELOAD_BEHIND_LIBRARY), wrapped);
+}
+
 TEST(Exports, OfTheTaskLibraryAreTheTaskCalls) {
   const std::set<std::string> wrapped{IOWEAVE_TASK_CALLS(IOWEAVE_TEXT, IOWEAVE_TEXT, IOWEAVE_TEXT)};
   EXPECT_EQ(read_exports(IOWEAVE_TASKS_LIBRARY), wrapped);

@@ -1,0 +1,863 @@
+#include "calls/preload/write_behind.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/append_number.hpp"
+#include "base/clock.hpp"
+#include "base/process_start.hpp"
+#include "calls/libc/file_size_limit.hpp"
+#include "calls/libc/signal_context.hpp"
+#include "calls/preload/engine_calls.hpp"
+#include "calls/preload/process.hpp"
+#include "calls/preload/shared_file.hpp"
+#include "engine/raw_syscall.hpp"
+
+namespace ioweave::calls {
+
+extern "C" {
+constinit std::atomic<uint32_t> ioweave_held_blocks{0};
+}
+constinit WriteBehind write_behind;
+
+namespace {
+
+using engine::Op;
+using engine::raw_syscall;
+using stats::BehindPool;
+using stats::BehindRanges;
+
+constexpr uint32_t kMostFilling = 16;  // blocks that are not full and wait for more
+constexpr uint64_t kMostAgeNs = 50'000'000;
+constexpr int64_t kLookNs = 10'000'000;   // of threads at the ages
+constexpr int64_t kIdleNs = 100'000'000;  // then a thread ends
+constexpr int64_t kPatienceNs = 50'000'000;
+constexpr size_t kStackBytes = 256 << 10;
+constexpr size_t kMostVectors = 64;
+constexpr uint64_t kDirectBytes = 4096;            // no device asks for more
+constexpr int64_t kMostOffset = int64_t{1} << 42;  // behind which a file system may know better
+constexpr size_t kMostBytes = 0x7ffff000;          // of one call
+
+constexpr uint64_t kBlockBytes = BehindPool::kBlockBytes;
+
+// base/futex.hpp would come back here: it makes its calls by syscall(2), which is wrapped.
+
+void wait_while(const std::atomic<uint32_t>& word, uint32_t value, int64_t timeout_ns) noexcept {
+  const timespec limit{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+  raw_syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, timeout_ns >= 0 ? &limit : nullptr);
+}
+
+void wake(const std::atomic<uint32_t>& word, int threads) noexcept {
+  raw_syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, threads);
+}
+
+constexpr uint64_t begin_of_block(uint64_t offset) noexcept {
+  return offset / kBlockBytes * kBlockBytes;
+}
+
+/// errno as it was, when this ends.
+class ErrnoKept {
+ public:
+  ErrnoKept() noexcept : saved_(errno) {}
+  ~ErrnoKept() { errno = saved_; }
+  ErrnoKept(const ErrnoKept&) = delete;
+  ErrnoKept& operator=(const ErrnoKept&) = delete;
+
+ private:
+  int saved_;
+};
+
+class Locked {
+ public:
+  explicit Locked(WordLock& lock) noexcept : lock_(lock) { lock_.lock(); }
+  ~Locked() { lock_.unlock(); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  WordLock& lock_;
+};
+
+/// Lets signals in that end the process by default, as they would during a plain call.
+void open_to_fatal_signals(const SignalsHeld& held) noexcept {
+  const uint64_t mask = held.but_for_fatal_ones();
+  raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, nullptr, sizeof mask);
+}
+
+struct FileIdentity {
+  uint64_t device;
+  uint64_t inode;
+
+  [[nodiscard]] bool is_of(int fd) const noexcept {
+    struct stat status {};
+    return fd >= 0 && raw_syscall(SYS_fstat, fd, &status) == 0 && status.st_dev == device &&
+           status.st_ino == inode;
+  }
+};
+
+/// Copies bytes of this process that may not be readable. Returns how many could be read.
+size_t copy_if_readable(int pid, void* to, const void* from, size_t bytes) noexcept {
+  const iovec local{to, bytes};
+  const iovec remote{const_cast<void*>(from), bytes};
+  const long copied = raw_syscall(SYS_process_vm_readv, pid, &local, 1, &remote, 1, 0);
+  return copied > 0 ? static_cast<size_t>(copied) : 0;
+}
+
+/// Returns 0 or an errno.
+int write_all(int fd, const char* data, size_t bytes, uint64_t offset) noexcept {
+  while (bytes > 0) {
+    const long written = raw_syscall(SYS_pwrite64, fd, data, bytes, static_cast<off_t>(offset));
+    if (written == -EINTR) continue;
+    if (written <= 0) return written == 0 ? EIO : static_cast<int>(-written);
+    data += written;
+    bytes -= static_cast<size_t>(written);
+    offset += static_cast<uint64_t>(written);
+  }
+  return 0;
+}
+
+}  // namespace
+
+/// What a write consists of, copied from the program's memory.
+class WriteVectors {
+ public:
+  /// False if it cannot be read, or is more than we take.
+  [[nodiscard]] bool read(const Transfer& transfer, int pid) noexcept {
+    if (transfer.op != Op::writev) {
+      vectors_[0] = {transfer.buffer, transfer.bytes};
+      count_ = 1;
+    } else {
+      count_ = transfer.bytes;
+      const size_t bytes = count_ * sizeof(iovec);
+      if (count_ > kMostVectors || copy_if_readable(pid, vectors_, transfer.buffer, bytes) != bytes)
+        return false;
+    }
+    for (size_t i = 0; i < count_; ++i) {
+      if (vectors_[i].iov_len > kMostBytes - bytes_) return false;
+      bytes_ += vectors_[i].iov_len;
+    }
+    return bytes_ > 0;
+  }
+  /// Whether O_DIRECT takes it anywhere.
+  [[nodiscard]] bool is_aligned() const noexcept {
+    return std::all_of(begin(), end(), [](const iovec& each) {
+      return (reinterpret_cast<uintptr_t>(each.iov_base) | each.iov_len) % kDirectBytes == 0;
+    });
+  }
+  [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] const iovec* begin() const noexcept { return vectors_; }
+  [[nodiscard]] const iovec* end() const noexcept { return vectors_ + count_; }
+
+ private:
+  iovec vectors_[kMostVectors];
+  size_t count_ = 0;
+  size_t bytes_ = 0;
+};
+
+// ---- The lock -----------------------------------------------------------------------------------
+
+void WordLock::lock() noexcept {
+  uint32_t word = 0;
+  if (word_.compare_exchange_strong(word, 1, std::memory_order_acquire)) return;
+  while (word_.exchange(2, std::memory_order_acquire) != 0) wait_while(word_, 2, -1);
+}
+
+void WordLock::unlock() noexcept {
+  if (word_.exchange(0, std::memory_order_release) == 2) wake(word_, 1);
+}
+
+// ---- Opening ------------------------------------------------------------------------------------
+
+void WriteBehind::begin(const config::RunConfig& config) noexcept {
+  is_wanted_ = &ioweave_has_exposures != nullptr && config::uses(config, config::RunPolicy::behind);
+}
+
+bool WriteBehind::is_of_this_process() const noexcept {
+  return pid_ == static_cast<int>(raw_syscall(SYS_getpid));
+}
+
+bool WriteBehind::ready() noexcept {
+  const Phase now = phase_.load(std::memory_order_acquire);
+  if (now == Phase::open) return is_of_this_process();
+  Phase closed = Phase::closed;
+  if (now != Phase::closed || process.is_visitor() || may_be_in_signal_handler() ||
+      !phase_.compare_exchange_strong(closed, Phase::opening, std::memory_order_acq_rel)) {
+    return false;
+  }
+  const bool is_open = open_pool();
+  phase_.store(is_open ? Phase::open : Phase::failed, std::memory_order_release);
+  return is_open;
+}
+
+bool WriteBehind::open_pool() noexcept {
+  char path[Process::kPathBytes];
+  process.path_beside_segment(path, stats::kBehindSuffix.data());
+  void* const mapped = map_new_file(path, BehindPool::kBytes);
+  if (mapped == nullptr) {
+    process.explain("no room for writes in the run's directory: they stay plain");
+    return false;
+  }
+  if (!make_sure_of_memory(mapped, BehindPool::kDataOffset)) {
+    raw_syscall(SYS_munmap, mapped, BehindPool::kBytes);
+    process.explain("no memory for writes in the run's directory: they stay plain");
+    return false;
+  }
+  pool_ = static_cast<BehindPool*>(mapped);
+  pid_ = static_cast<int>(raw_syscall(SYS_getpid));
+  pool_->version = config::kLayoutVersion;
+  pool_->pid = pid_;
+  struct stat pids {};
+  if (::stat("/proc/self/ns/pid", &pids) == 0) pool_->pid_namespace = pids.st_ino;
+  pool_->start_time = start_time_of_process(pid_);
+  pool_->magic = stats::kBehindMagic;
+  return true;
+}
+
+char* WriteBehind::data_of(const Block& block) const noexcept {
+  return reinterpret_cast<char*>(pool_) + BehindPool::kDataOffset +
+         static_cast<size_t>(&block - pool_->block) * kBlockBytes;
+}
+
+// ---- Files --------------------------------------------------------------------------------------
+
+uint32_t WriteBehind::find(uint64_t device, uint64_t inode) const noexcept {
+  for (uint32_t i = 0; i < BehindPool::kFiles; ++i) {
+    const File& file = files_[i];
+    if (file.is_used && file.device == device && file.inode == inode) return i;
+  }
+  return kNone;
+}
+
+/// Returns the file's number, with a descriptor to write by; kNone where there is none to be had.
+uint32_t WriteBehind::find_or_claim(const Transfer& transfer, const stats::FileRecord& record,
+                                    bool is_direct) noexcept {
+  uint32_t number = find(record.device, record.inode);
+  if (number == kNone) {
+    number = 0;
+    while (number < BehindPool::kFiles && files_[number].is_used &&
+           (files_[number].blocks > 0 || files_[number].users > 0 || files_[number].error != 0)) {
+      ++number;
+    }
+    if (number == BehindPool::kFiles) return kNone;
+    release(number);
+    File& file = files_[number];
+    file.device = record.device;
+    file.inode = record.inode;
+    file.is_used = true;
+  }
+  File& file = files_[number];
+  if (file.blocks > 0 && file.is_direct != is_direct) {
+    ++file.users;
+    drain_locked(number);
+    --file.users;
+    if (file.blocks > 0) return kNone;  // others go on with it
+  }
+  file.is_let_go = false;
+  if (file.blocks == 0) {
+    file.fd = transfer.fd;
+    file.is_direct = is_direct;
+    name(number);
+  }
+  return number;
+}
+
+/// Tells the command which file this is.
+void WriteBehind::name(uint32_t number) noexcept {
+  stats::BehindFile& shown = pool_->file[number];
+  const bool is_known = shown.device == files_[number].device &&
+                        shown.inode == files_[number].inode && shown.path[0] != '\0';
+  if (is_known) return;
+  shown.device = files_[number].device;
+  shown.inode = files_[number].inode;
+  char link[40];
+  *append_number(stpcpy(link, "/proc/self/fd/"), static_cast<uint64_t>(files_[number].fd)) = '\0';
+  const long length = raw_syscall(SYS_readlinkat, AT_FDCWD, link, shown.path, sizeof shown.path);
+  const bool is_whole = length > 0 && static_cast<size_t>(length) < sizeof shown.path;
+  shown.path[is_whole ? length : 0] = '\0';
+}
+
+void WriteBehind::release(uint32_t number) noexcept {
+  files_[number] = {};
+}
+
+/// A file that the program has closed, when nobody needs it here any more.
+void WriteBehind::release_if_idle(uint32_t number) noexcept {
+  const File& file = files_[number];
+  if (file.is_let_go && file.blocks == 0 && file.users == 0) release(number);
+}
+
+bool WriteBehind::is_plain_for_good(uint64_t device, uint64_t inode) const noexcept {
+  return std::any_of(plain_, plain_ + plain_files_, [=](const auto& each) {
+    return each.device == device && each.inode == inode;
+  });
+}
+
+// ---- Blocks -------------------------------------------------------------------------------------
+
+/// Makes sure of a block's memory: touching a page of a full tmpfs is SIGBUS.
+bool WriteBehind::has_memory(uint32_t block) noexcept {
+  if (memory_[block] == kUnknown) {
+    const bool is_there = make_sure_of_memory(data_of(pool_->block[block]), kBlockBytes);
+    memory_[block] = is_there ? kThere : kRefused;
+  }
+  return memory_[block] == kThere;
+}
+
+/// Returns the block that holds more of this place, or null.
+WriteBehind::Block* WriteBehind::find_block(uint32_t file, uint64_t offset) noexcept {
+  for (Block& block : pool_->block) {
+    const State state = block.state.load(std::memory_order_relaxed);
+    const bool takes_more =
+        (state == State::filling || state == State::waiting) && block.is_closed == 0;
+    if (takes_more && block.file == file && block.offset == offset) return &block;
+  }
+  return nullptr;
+}
+
+/// Returns a block for this place, perhaps a new one that holds nothing yet; null if all are taken.
+WriteBehind::Block* WriteBehind::block_for(uint32_t file, uint64_t offset) noexcept {
+  if (Block* const known = find_block(file, offset)) return known;
+  if (filling_ >= kMostFilling) queue_oldest();
+  for (uint32_t i = 0; i < BehindPool::kBlocks; ++i) {
+    Block& block = pool_->block[i];
+    if (block.state.load(std::memory_order_relaxed) != State::free || !has_memory(i)) continue;
+    block.file = file;
+    block.offset = offset;
+    block.order = next_order_++;
+    block.begun_ns = now_ns();
+    block.is_closed = 0;
+    block.ranges[0].count = 0;
+    block.current.store(0, std::memory_order_relaxed);
+    block.state.store(State::filling, std::memory_order_release);  // pairs with the command's look
+    ++filling_;
+    ++files_[file].blocks;
+    ioweave_held_blocks.fetch_add(1, std::memory_order_relaxed);
+    return &block;
+  }
+  return nullptr;
+}
+
+void WriteBehind::queue(Block& block) noexcept {
+  if (block.state.load(std::memory_order_relaxed) != State::filling) return;
+  block.state.store(State::waiting, std::memory_order_relaxed);
+  --filling_;
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  if (idle_threads_ > 0) wake(calls_, 1);
+}
+
+void WriteBehind::queue_oldest() noexcept {
+  Block* oldest = nullptr;
+  for (Block& block : pool_->block) {
+    const bool is_older = oldest == nullptr || block.order < oldest->order;
+    if (block.state.load(std::memory_order_relaxed) == State::filling && is_older) oldest = &block;
+  }
+  if (oldest != nullptr) queue(*oldest);
+}
+
+/// Queues what was begun before this moment.
+void WriteBehind::queue_old(uint64_t begun_ns) noexcept {
+  for (Block& block : pool_->block) {
+    if (block.state.load(std::memory_order_relaxed) == State::filling &&
+        block.begun_ns <= begun_ns) {
+      queue(block);
+    }
+  }
+}
+
+/// Returns what is to be written next, of this file or, with kNone, of any. Two blocks of one place
+/// are written one after the other.
+WriteBehind::Block* WriteBehind::next_to_write(uint32_t file) noexcept {
+  Block* next = nullptr;
+  for (Block& block : pool_->block) {
+    if (block.state.load(std::memory_order_relaxed) != State::waiting ||
+        (file != kNone && block.file != file) || (next != nullptr && block.order > next->order)) {
+      continue;
+    }
+    const bool must_wait =
+        std::any_of(std::begin(pool_->block), std::end(pool_->block), [&block](const Block& other) {
+          return other.state.load(std::memory_order_relaxed) == State::writing &&
+                 other.file == block.file && other.offset == block.offset;
+        });
+    if (!must_wait) next = &block;
+  }
+  return next;
+}
+
+uint32_t WriteBehind::count_waiting() const noexcept {
+  return static_cast<uint32_t>(
+      std::count_if(std::begin(pool_->block), std::end(pool_->block), [](const Block& block) {
+        return block.state.load(std::memory_order_relaxed) == State::waiting;
+      }));
+}
+
+/// Writes a block. The lock is open meanwhile.
+void WriteBehind::write_block(Block& block) noexcept {
+  File& file = files_[block.file];
+  const uint32_t number = block.file;
+  const FileIdentity identity{file.device, file.inode};
+  const int fd = file.fd;
+  const BehindRanges& ranges = block.ranges[block.current.load(std::memory_order_relaxed)];
+  block.state.store(State::writing, std::memory_order_relaxed);
+  ++file.users;
+  lock_.unlock();
+  int own = -1;
+  int error = 0;
+  if (!identity.is_of(fd)) {  // closed by a system call that we cannot see
+    own = static_cast<int>(raw_syscall(SYS_openat, AT_FDCWD, pool_->file[number].path,
+                                       O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0));
+    error = identity.is_of(own) ? 0 : EBADF;
+  }
+  const int to = own >= 0 ? own : fd;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < ranges.count; ++i) {
+    const BehindRanges::Range range = ranges.range[i];
+    const size_t length = range.end - range.begin;
+    const int failed = error == EBADF ? EBADF
+                                      : write_all(to, data_of(block) + range.begin, length,
+                                                  block.offset + range.begin);
+    if (error == 0) error = failed;
+    bytes += failed == 0 ? length : 0;
+  }
+  if (own >= 0) raw_syscall(SYS_close, own);
+  pool_->writes.fetch_add(ranges.count, std::memory_order_relaxed);
+  pool_->written_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  lock_.lock();
+  if (error != 0) {
+    pool_->errors.fetch_add(1, std::memory_order_relaxed);
+    if (file.error == 0) file.error = error;
+    file.is_plain = true;
+  }
+  --file.users;
+  --file.blocks;
+  block.state.store(State::free, std::memory_order_release);  // the command looks for others
+  ioweave_held_blocks.fetch_sub(1, std::memory_order_relaxed);
+  release_if_idle(number);
+  tell_change();
+}
+
+void WriteBehind::tell_change() noexcept {
+  changes_.fetch_add(1, std::memory_order_relaxed);
+  wake(changes_, INT_MAX);
+}
+
+/// Waits until another thread has written something, at most for a moment. The lock is open
+/// meanwhile.
+void WriteBehind::await_change() noexcept {
+  const uint32_t changes = changes_.load(std::memory_order_relaxed);
+  lock_.unlock();
+  wait_while(changes_, changes, kPatienceNs);
+  lock_.lock();
+}
+
+/// Writes, or waits for, what is held of this file, or with kNone of any, and was begun before.
+void WriteBehind::drain_locked(uint32_t file) noexcept {
+  const uint64_t end = next_order_;
+  const auto counts = [=](const Block& block) {
+    return block.state.load(std::memory_order_relaxed) != State::free && block.order < end &&
+           (file == kNone || block.file == file);
+  };
+  const uint64_t begin_ns = now_ns();
+  for (Block& block : pool_->block) {
+    if (counts(block)) queue(block);
+  }
+  while (std::any_of(std::begin(pool_->block), std::end(pool_->block), counts)) {
+    Block* const next = next_to_write(file);
+    if (next != nullptr) {
+      write_block(*next);
+    } else {
+      await_change();
+    }
+  }
+  pool_->waited_ns.fetch_add(now_ns() - begin_ns, std::memory_order_relaxed);
+}
+
+// ---- Taking a write -----------------------------------------------------------------------------
+
+/// Writes something, or waits until another thread has, so that a block becomes free.
+void WriteBehind::make_room(const SignalsHeld& held) noexcept {
+  const uint64_t begin_ns = now_ns();
+  open_to_fatal_signals(held);
+  queue_oldest();
+  if (Block* const next = next_to_write(kNone)) {
+    write_block(*next);
+  } else {
+    await_change();
+  }
+  pool_->waited_ns.fetch_add(now_ns() - begin_ns, std::memory_order_relaxed);
+}
+
+/// Copies what lies in one block. Returns how much of it could be read.
+size_t WriteBehind::copy_part(const char* from, size_t bytes, uint32_t file, uint64_t offset,
+                              const SignalsHeld& held) noexcept {
+  const uint64_t place = begin_of_block(offset);
+  const auto begin = static_cast<uint32_t>(offset - place);
+  while (true) {
+    Block* const block = block_for(file, place);
+    if (block == nullptr) {  // all are taken
+      make_room(held);
+      continue;
+    }
+    const uint32_t current = block->current.load(std::memory_order_relaxed);
+    BehindRanges& next = block->ranges[1 - current];
+    const auto grow_to = [&](size_t length) {
+      std::memcpy(&next, &block->ranges[current], sizeof next);
+      return next.add({begin, begin + static_cast<uint32_t>(length)});
+    };
+    if (!grow_to(bytes)) {
+      block->is_closed = 1;
+      queue(*block);
+      continue;
+    }
+    const size_t copied = copy_if_readable(pid_, data_of(*block) + begin, from, bytes);
+    const bool is_grown = copied == bytes || (copied > 0 && grow_to(copied));
+    if (is_grown) block->current.store(1 - current, std::memory_order_release);
+    const BehindRanges& ranges = block->ranges[block->current.load(std::memory_order_relaxed)];
+    const bool is_full =
+        ranges.count == 1 && ranges.range[0].begin == 0 && ranges.range[0].end == kBlockBytes;
+    if (is_full || ranges.count == 0) queue(*block);
+    return is_grown ? copied : 0;
+  }
+}
+
+/// Returns how many bytes could be read.
+int64_t WriteBehind::copy_all(const WriteVectors& vectors, uint32_t file, uint64_t offset,
+                              const SignalsHeld& held) noexcept {
+  int64_t sum = 0;
+  for (const iovec& each : vectors) {
+    const auto* from = static_cast<const char*>(each.iov_base);
+    size_t left = each.iov_len;
+    while (left > 0) {
+      const size_t part = std::min<uint64_t>(left, begin_of_block(offset) + kBlockBytes - offset);
+      const size_t copied = copy_part(from, part, file, offset, held);
+      sum += static_cast<int64_t>(copied);
+      if (copied < part) return sum;
+      from += part;
+      offset += part;
+      left -= part;
+    }
+  }
+  return sum;
+}
+
+/// Takes a write, or returns false. errno may change.
+bool WriteBehind::try_take(const Transfer& transfer, const stats::FileRecord& record,
+                           int64_t& result) noexcept {
+  const bool is_kind = transfer.op == Op::write || transfer.op == Op::writev;
+  if (!is_wanted_ || !is_kind || transfer.bytes == 0 ||
+      transfer.offset < engine::kCurrentPosition || process.left_alone() ||
+      refuses_.load(std::memory_order_relaxed) || !ready() || file_size_is_limited()) {
+    return false;
+  }
+  const long flags = raw_syscall(SYS_fcntl, transfer.fd, F_GETFL);
+  constexpr long kWaits = O_APPEND | O_SYNC | O_DSYNC | O_PATH;
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & kWaits) != 0 ||
+      !still_is(record, transfer.fd)) {
+    return false;
+  }
+  WriteVectors vectors;
+  const bool is_direct = (flags & O_DIRECT) != 0;
+  if (!vectors.read(transfer, pid_) || (is_direct && !vectors.is_aligned())) return false;
+  // Starting one takes memory, which a handler must not.
+  if (!has_threads_.load(std::memory_order_relaxed) && may_be_in_signal_handler()) return false;
+  const SignalsHeld held;
+  const Locked locked(lock_);
+  if (must_end_ || refuses_.load(std::memory_order_relaxed) || (threads_ == 0 && !start_thread())) {
+    return false;
+  }
+  return take_locked(transfer, record, {vectors, is_direct}, held, result);
+}
+
+bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord& record,
+                              const Taken& taken, const SignalsHeld& held,
+                              int64_t& result) noexcept {
+  if (is_plain_for_good(record.device, record.inode)) return false;
+  const uint32_t number = find_or_claim(transfer, record, taken.is_direct);
+  if (number == kNone) return false;
+  File& file = files_[number];
+  if (file.error != 0) {
+    result = -std::exchange(file.error, 0);
+    return true;
+  }
+  if (file.is_plain) return false;
+  const auto bytes = static_cast<int64_t>(taken.vectors.bytes());
+  const bool is_at_position = transfer.offset == engine::kCurrentPosition;
+  int64_t offset = transfer.offset;
+  if (is_at_position) {
+    const int64_t end = raw_syscall(SYS_lseek, transfer.fd, bytes, SEEK_CUR);
+    if (end < 0) return false;
+    offset = end - bytes;
+  }
+  const bool is_misplaced =
+      offset > kMostOffset - bytes || (taken.is_direct && offset % int64_t{kDirectBytes} != 0);
+  ++file.users;
+  const int64_t copied =
+      is_misplaced ? 0 : copy_all(taken.vectors, number, static_cast<uint64_t>(offset), held);
+  --file.users;
+  release_if_idle(number);
+  if (is_at_position && copied < bytes) {
+    raw_syscall(SYS_lseek, transfer.fd, copied - bytes, SEEK_CUR);
+  }
+  if (copied == 0) return false;
+  pool_->calls.fetch_add(1, std::memory_order_relaxed);
+  pool_->bytes.fetch_add(static_cast<uint64_t>(copied), std::memory_order_relaxed);
+  result = copied;
+  return true;
+}
+
+bool WriteBehind::take(const Transfer& transfer, const stats::FileRecord& record,
+                       int64_t& result) noexcept {
+  const ErrnoKept kept;
+  return try_take(transfer, record, result);
+}
+
+// ---- Draining -----------------------------------------------------------------------------------
+
+/// Returns true if there is a pool, and it is this process's: a child that shares the parent's
+/// memory, or was made by a system call, has left its writes to the parent.
+bool WriteBehind::is_ours() const noexcept {
+  return phase_.load(std::memory_order_acquire) == Phase::open && is_of_this_process();
+}
+
+void WriteBehind::drain(const stats::FileRecord& record) noexcept {
+  const ErrnoKept kept;
+  if (!is_ours()) return;
+  const SignalsHeld held;
+  const Locked locked(lock_);
+  const uint32_t number = find(record.device, record.inode);
+  if (number == kNone || files_[number].blocks == 0) return;
+  open_to_fatal_signals(held);
+  drain_locked(number);
+}
+
+void WriteBehind::drain_all() noexcept {
+  const ErrnoKept kept;
+  if (!is_ours()) return;
+  const SignalsHeld held;
+  const Locked locked(lock_);
+  open_to_fatal_signals(held);
+  drain_locked(kNone);
+}
+
+int WriteBehind::take_error(const stats::FileRecord& record) noexcept {
+  const ErrnoKept kept;
+  if (!is_ours()) return 0;
+  const SignalsHeld held;
+  const Locked locked(lock_);
+  const uint32_t number = find(record.device, record.inode);
+  return number == kNone ? 0 : std::exchange(files_[number].error, 0);
+}
+
+void WriteBehind::let_go(const stats::FileRecord& record) noexcept {
+  const ErrnoKept kept;
+  if (!is_ours()) return;
+  const SignalsHeld held;
+  const Locked locked(lock_);
+  const uint32_t number = find(record.device, record.inode);
+  if (number == kNone) return;
+  open_to_fatal_signals(held);
+  drain_locked(number);
+  files_[number].is_let_go = true;
+  release_if_idle(number);
+}
+
+void WriteBehind::let_go_all() noexcept {
+  const ErrnoKept kept;
+  if (!is_ours()) return;
+  const SignalsHeld held;
+  const Locked locked(lock_);
+  open_to_fatal_signals(held);
+  drain_locked(kNone);
+  for (uint32_t i = 0; i < BehindPool::kFiles; ++i) {
+    if (!files_[i].is_used) continue;
+    files_[i].is_let_go = true;
+    release_if_idle(i);
+  }
+}
+
+void WriteBehind::keep_plain(int fd) noexcept {
+  const ErrnoKept kept;
+  struct stat status {};
+  if (!is_wanted() || process.is_visitor() || raw_syscall(SYS_fstat, fd, &status) != 0 ||
+      !S_ISREG(status.st_mode)) {
+    return;
+  }
+  bool is_known = false;
+  {
+    const SignalsHeld held;
+    const Locked locked(lock_);
+    const uint32_t number = is_ours() ? find(status.st_dev, status.st_ino) : kNone;
+    if (number != kNone) {
+      open_to_fatal_signals(held);
+      drain_locked(number);
+    }
+    is_known = is_plain_for_good(status.st_dev, status.st_ino);
+    if (!is_known && plain_files_ < kMostPlain) {
+      plain_[plain_files_++] = {status.st_dev, status.st_ino};
+      is_known = true;
+    }
+  }
+  if (!is_known) stop();
+}
+
+// ---- Threads ------------------------------------------------------------------------------------
+
+/// Starts one more. Returns false if there is none at all. The lock is open meanwhile: memory that
+/// the program hands out may make calls of its own.
+bool WriteBehind::start_thread() noexcept {
+  Thread* const place = std::find_if(
+      std::begin(thread_), std::end(thread_),
+      [](const Thread& each) { return each.state == Thread::none || each.state == Thread::ended; });
+  if (place == std::end(thread_)) return threads_ > 0;
+  const bool is_to_join = place->state == Thread::ended;
+  place->state = Thread::starting;
+  ++threads_;
+  has_threads_.store(true, std::memory_order_relaxed);
+  lock_.unlock();
+  if (is_to_join) pthread_join(place->thread, nullptr);
+  pthread_attr_t attributes;
+  bool is_started = pthread_attr_init(&attributes) == 0;
+  if (is_started) {
+    pthread_attr_setstacksize(&attributes, kStackBytes);
+    is_started = pthread_create(&place->thread, &attributes, &thread_main, place) == 0;
+    pthread_attr_destroy(&attributes);
+  }
+  lock_.lock();
+  if (!is_started) {
+    place->state = Thread::none;
+    --threads_;
+    has_threads_.store(threads_ > 0, std::memory_order_relaxed);
+  } else if (place->state == Thread::starting) {
+    place->state = Thread::runs;
+  }
+  return threads_ > 0;
+}
+
+void* WriteBehind::thread_main(void* place) noexcept {
+  pthread_setname_np(pthread_self(), "ioweave-behind");
+  write_behind.write_in_thread(*static_cast<Thread*>(place));
+  return nullptr;
+}
+
+void WriteBehind::write_in_thread(Thread& place) noexcept {
+  const Locked locked(lock_);
+  uint64_t busy_ns = now_ns();
+  bool may_start = true;
+  while (true) {
+    const uint64_t now = now_ns();
+    queue_old(now - std::min(now, kMostAgeNs));
+    if (Block* const next = next_to_write(kNone)) {
+      if (may_start && idle_threads_ == 0 && threads_ < kMostThreads && count_waiting() > 1) {
+        const uint32_t before = threads_;
+        may_start = start_thread() && threads_ > before;
+        continue;
+      }
+      write_block(*next);
+      busy_ns = now_ns();
+      continue;
+    }
+    const bool is_needed = filling_ > 0 && idle_threads_ == 0;
+    const bool is_idle = now - busy_ns > uint64_t{kIdleNs};
+    if (!is_needed && (must_end_ || is_idle)) break;
+    const uint32_t calls = calls_.load(std::memory_order_relaxed);
+    ++idle_threads_;
+    lock_.unlock();
+    wait_while(calls_, calls, filling_ > 0 ? kLookNs : kIdleNs);
+    lock_.lock();
+    --idle_threads_;
+  }
+  place.state = Thread::ended;
+  --threads_;
+  has_threads_.store(threads_ > 0, std::memory_order_relaxed);
+  tell_change();
+}
+
+void WriteBehind::end_threads() noexcept {
+  const ErrnoKept kept;
+  if (!is_ours()) return;
+  const SignalsHeld held;
+  const Locked locked(lock_);
+  open_to_fatal_signals(held);
+  const bool was_ending = std::exchange(must_end_, true);
+  drain_locked(kNone);
+  while (threads_ > 0) {
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    wake(calls_, INT_MAX);
+    await_change();
+  }
+  for (Thread& each : thread_) {
+    if (each.state != Thread::ended) continue;
+    each.state = Thread::starting;  // nobody else's
+    lock_.unlock();
+    pthread_join(each.thread, nullptr);
+    lock_.lock();
+    each.state = Thread::none;
+  }
+  must_end_ = was_ending;
+}
+
+void WriteBehind::stop() noexcept {
+  refuses_.store(true, std::memory_order_relaxed);
+  end_threads();
+  let_go_all();
+  phase_.store(Phase::failed, std::memory_order_release);  // nothing is left to do
+}
+
+// ---- fork ---------------------------------------------------------------------------------------
+
+void WriteBehind::before_fork() noexcept {
+  const ErrnoKept kept;
+  if (!is_ours()) return;
+  uint64_t all = ~uint64_t{0};
+  uint64_t before = 0;
+  raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+  lock_.lock();
+  while (ioweave_held_blocks.load(std::memory_order_relaxed) > 0) drain_locked(kNone);
+  fork_mask_ = before;
+  forking_thread_ = __builtin_thread_pointer();
+}
+
+void WriteBehind::end_fork() noexcept {
+  forking_thread_ = nullptr;
+  const uint64_t before = fork_mask_;
+  lock_.unlock();
+  raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof before);
+}
+
+void WriteBehind::after_fork_in_parent() noexcept {
+  if (forking_thread_ == __builtin_thread_pointer()) end_fork();
+}
+
+/// The pool is the parent's, and none of the threads is here.
+void WriteBehind::after_fork_in_child() noexcept {
+  const bool was_held = forking_thread_ == __builtin_thread_pointer();
+  if (pool_ != nullptr) raw_syscall(SYS_munmap, pool_, BehindPool::kBytes);
+  pool_ = nullptr;
+  phase_.store(Phase::closed, std::memory_order_relaxed);
+  ioweave_held_blocks.store(0, std::memory_order_relaxed);
+  std::fill(std::begin(files_), std::end(files_), File{});
+  std::fill(std::begin(memory_), std::end(memory_), kUnknown);
+  std::fill(std::begin(thread_), std::end(thread_), Thread{});
+  threads_ = idle_threads_ = filling_ = 0;
+  has_threads_.store(false, std::memory_order_relaxed);
+  must_end_ = false;
+  if (was_held) {
+    end_fork();
+  } else {
+    lock_.reset();
+  }
+}
+
+}  // namespace ioweave::calls
