@@ -5,7 +5,6 @@
 #include <cstring>
 #include <new>
 
-#include <linux/aio_abi.h>
 #include <linux/io_uring.h>
 #include <linux/time_types.h>
 #include <sys/mman.h>
@@ -14,13 +13,11 @@
 #include <unistd.h>
 
 #include "calls/libc/signal_context.hpp"
-#include "engine/aio_context.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::calls {
 namespace {
 
-using engine::Kind;
 using engine::Op;
 using engine::raw_syscall;
 using engine::UringMode;
@@ -78,19 +75,14 @@ unsigned uring_code(Op op) noexcept {
 
 // ---- Life ---------------------------------------------------------------------------------------
 
-CallLane* CallLane::open(Kind kind, UringMode mode) noexcept {
-  if (kind == Kind::threads) {
-    return nullptr;
-  }
+CallLane* CallLane::open(UringMode mode) noexcept {
   void* const memory =
       mmap(nullptr, kLaneBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return nullptr;
   }
   auto* const lane = new (memory) CallLane{};
-  lane->kind_ = kind;
-  lane->usable_ = kind == Kind::aio ? raw_syscall(SYS_io_setup, 1, &lane->context_) == 0
-                                    : lane->open_ring(mode);
+  lane->usable_ = lane->open_ring(mode);
   if (!lane->usable_) {
     munmap(memory, kLaneBytes);
     return nullptr;
@@ -99,9 +91,7 @@ CallLane* CallLane::open(Kind kind, UringMode mode) noexcept {
 }
 
 void CallLane::close() noexcept {
-  if (kind_ == Kind::aio) {
-    raw_syscall(SYS_io_destroy, context_);
-  } else if (!is_shared_memory_of_another_process()) {
+  if (!is_shared_memory_of_another_process()) {
     io_uring_rsrc_update which{};
     which.offset = index_;
     constexpr unsigned kByIndex = 1u << 31;  // IORING_REGISTER_USE_REGISTERED_RING, Linux 6.3
@@ -216,9 +206,8 @@ bool CallLane::carry(const Transfer& transfer, const SignalsHeld& held, int64_t&
   if (!usable_ || is_shared_memory_of_another_process()) {
     return false;
   }
-  const bool carried = kind_ == Kind::aio ? carry_by_aio(transfer, held, result)
-                                          : carry_by_ring(transfer, held, result);
-  return carried && result >= 0 && static_cast<uint64_t>(result) == wanted_bytes(transfer);
+  return carry_by_ring(transfer, held, result) && result >= 0 &&
+         static_cast<uint64_t>(result) == wanted_bytes(transfer);
 }
 
 long CallLane::enter(unsigned submit, unsigned flags, const void* argument) const noexcept {
@@ -274,41 +263,6 @@ bool CallLane::carry_by_ring(const Transfer& transfer, const SignalsHeld& held,
     }
   }
   return true;
-}
-
-bool CallLane::carry_by_aio(const Transfer& transfer, const SignalsHeld& held,
-                            int64_t& result) noexcept {
-  iocb control{};
-  control.aio_lio_opcode = engine::aio_opcode(transfer.op);
-  control.aio_fildes = static_cast<uint32_t>(transfer.fd);
-  control.aio_buf = reinterpret_cast<uint64_t>(transfer.buffer);
-  control.aio_nbytes = transfer.bytes;
-  control.aio_offset = transfer.offset;
-  iocb* const one = &control;
-  if (raw_syscall(SYS_io_submit, context_, 1, &one) != 1) {
-    return false;
-  }
-  struct {
-    const uint64_t* mask;
-    size_t bytes;
-  } argument{nullptr, sizeof(uint64_t)};
-  uint64_t mask = 0;
-  __kernel_timespec patience{0, kPatienceNs};
-  io_event event{};
-  while (true) {
-    const long got = raw_syscall(SYS_io_pgetevents, context_, 1, 1, &event, &patience,
-                                 argument.mask != nullptr ? &argument : nullptr);
-    if (got == 1) {
-      result = static_cast<int64_t>(event.res);
-      return true;
-    }
-    if (got == 0 && argument.mask == nullptr) {
-      mask = held.but_for_fatal_ones();
-      argument.mask = &mask;
-    } else if (got < 0 && got != -EINTR) {
-      raw_syscall(SYS_nanosleep, &patience, nullptr);
-    }
-  }
 }
 
 }  // namespace ioweave::calls

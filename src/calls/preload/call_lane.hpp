@@ -1,13 +1,12 @@
 #pragma once
 
-// One transfer at a time through io_uring or native AIO, for the thread that opened the lane, with
-// no descriptor in the program's table.
+// One transfer at a time through io_uring, for the thread that opened the lane, with no descriptor
+// in the program's table.
 //
 // How it works. The ring is registered with its thread and entered by its index there
 // (IORING_ENTER_REGISTERED_RING), so that nothing the program does to its descriptors can reach it,
 // and its limit on them is its own. From Linux 6.5 on a ring need never have a number; from 5.18 on
-// its number is closed as soon as it is registered; before that there is no ring for programs. A
-// context of AIO has no number anyway.
+// its number is closed as soon as it is registered; before that there is no ring for programs.
 //
 // Nothing reaches the kernel's own workers (RWF_NOWAIT): a worker is a thread of the program, looks
 // descriptors up in a table that the program may have left (unshare(2)), acts in the namespaces and
@@ -43,7 +42,7 @@ struct Transfer {
 class CallLane {
  public:
   /// Null where the kernel has nothing of the kind for us. May change errno.
-  [[nodiscard]] static CallLane* open(engine::Kind kind, engine::UringMode mode) noexcept;
+  [[nodiscard]] static CallLane* open(engine::UringMode mode) noexcept;
   /// Before the thread ends.
   void close() noexcept;
 
@@ -58,17 +57,14 @@ class CallLane {
   int set_up_unnumbered(unsigned flags) noexcept;
   int set_up_registered(unsigned flags) noexcept;
   bool carry_by_ring(const Transfer& transfer, const SignalsHeld& held, int64_t& result) noexcept;
-  bool carry_by_aio(const Transfer& transfer, const SignalsHeld& held, int64_t& result) noexcept;
   void use_queues(void* rings, void* entries, const io_uring_params& parameters) noexcept;
   [[nodiscard]] bool take_completion(int64_t& result) noexcept;
   long enter(unsigned submit, unsigned flags, const void* argument) const noexcept;
   [[nodiscard]] bool is_shared_memory_of_another_process() const noexcept;
 
-  engine::Kind kind_;
   bool usable_;
-  pid_t pid_;              // of a ring whose memory a forked child would share; else 0
-  unsigned long context_;  // of AIO
-  unsigned index_;         // of the ring among those registered with the thread
+  pid_t pid_;       // of a ring whose memory a forked child would share; else 0
+  unsigned index_;  // of the ring among those registered with the thread
   unsigned* sq_head_;
   unsigned* sq_tail_;
   unsigned* cq_head_;

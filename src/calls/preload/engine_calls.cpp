@@ -73,18 +73,32 @@ void keep_lane(CallLane* lane) noexcept {
   thread_phase = ThreadPhase::ready;
 }
 
+/// A lane for this thread; null where its calls stay plain.
+CallLane* open_lane() noexcept {
+  return lane_options.kind == Kind::uring ? CallLane::open(lane_options.mode) : nullptr;
+}
+
 /// The first lane of the process, which shows what there is here.
 CallLane* choose(std::string& why) {
+  if (lane_options.kind == Kind::aio) {
+    // The kernel drops its reference to the file after it has told of the end, on whatever
+    // processor that was: a lock of a file that is closed meanwhile goes some microseconds late.
+    why = "native AIO holds on to a file for a moment after the transfer: calls stay plain";
+    lane_options.kind = Kind::threads;
+    lane_options.mode = UringMode::plain;
+  }
+  if (lane_options.kind == Kind::threads) {
+    return nullptr;
+  }
   if (lane_options.mode == UringMode::sqpoll && lane_options.kind == Kind::uring) {
     why = "the thread that polls a submission queue would keep the program's descriptors: plain";
     lane_options.mode = UringMode::plain;
   }
-  if (CallLane* const lane = CallLane::open(lane_options.kind, lane_options.mode);
-      lane != nullptr || lane_options.kind == Kind::threads) {
+  if (CallLane* const lane = open_lane(); lane != nullptr) {
     return lane;
   }
   lane_options = engine::best_lane(lane_options, why);
-  CallLane* const lane = CallLane::open(lane_options.kind, lane_options.mode);
+  CallLane* const lane = open_lane();
   if (lane == nullptr && lane_options.kind != Kind::threads) {
     why =
         "an io_uring would take a descriptor of the program, which needs Linux 5.18 to be avoided";
@@ -140,13 +154,20 @@ bool ready() noexcept {
   const SignalsHeld held;
   const bool open = now == Phase::open || open_engine();
   if (open && thread_phase == ThreadPhase::fresh) {
-    keep_lane(CallLane::open(lane_options.kind, lane_options.mode));
+    keep_lane(open_lane());
   }
   errno = saved;
   return open;
 }
 
 // ---- Whether the lane may do it -----------------------------------------------------------------
+
+/// Whether a process of the run listens to what becomes of files. The kernel tells listeners of a
+/// transfer by io_uring even where it failed.
+bool has_listeners() noexcept {
+  const stats::RunState* const state = process.run_state();
+  return state != nullptr && state->listeners.load(std::memory_order_relaxed) != 0;
+}
 
 constexpr unsigned kSizes = 32;
 // Of reads and writes; by the power of two below their size.
@@ -187,7 +208,7 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTria
     }
     return false;
   }
-  if (transfer.offset < 0 || process.is_visitor()) {
+  if (transfer.offset < 0 || process.is_visitor() || has_listeners()) {
     return false;
   }
   const bool is_single = transfer.op == Op::read || transfer.op == Op::write;
@@ -223,6 +244,9 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTria
 }
 
 void wait_for_transfers() noexcept {
+  if (process.is_unnoticed_child()) {
+    return;  // whoever was transferring is a thread of the parent's: the number never falls
+  }
   constexpr timespec kMoment{0, 200'000};
   while (in_flight.load(std::memory_order_seq_cst) != 0) {
     raw_syscall(SYS_nanosleep, &kMoment, nullptr);

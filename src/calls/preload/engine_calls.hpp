@@ -16,9 +16,11 @@
 //   cancellation      the thread is asked before; what is carried out is then not cancelled
 //   locks             of the process and the open file: no file outlives its operation in the ring
 //   the descriptor    is looked at before each operation: it must be the file that was opened
+//   listeners         (inotify, fanotify) in the run are told of real calls only
 //   confinement       by another thread comes after the operations that are under way
 //
-// Where the engine is `threads`, the calling thread is the one that carries a call out.
+// Where the engine is `threads`, the calling thread is the one that carries a call out. So it is
+// for `aio`: the kernel lets go of the file after it has told of the end, which a lock would show.
 
 #include <cstddef>
 #include <cstdint>

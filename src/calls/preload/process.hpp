@@ -49,6 +49,10 @@ class Process {
     return ioweave_memory_was_shared.load(std::memory_order_relaxed) != 0 && pid_differs();
   }
 
+  /// A child that was made past fork(2) and clone(3), by syscall(2). It has the parent's memory as
+  /// it was, without the parent's other threads.
+  [[nodiscard]] bool is_unnoticed_child() const noexcept { return pid_differs(); }
+
   /// Null before attach() succeeded and while unborn.
   [[nodiscard]] stats::Segment* segment() const noexcept {
     return segment_.load(std::memory_order_acquire);  // pairs with create_segment()

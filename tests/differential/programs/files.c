@@ -1,5 +1,6 @@
 /* Files that others watch, hold, move and change meanwhile. */
 #include <sys/fanotify.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 
 #include "scenario.h"
@@ -79,6 +80,45 @@ SCENARIO(watched_by_inotify, 0) {
   say_rest(fd, 1 << 20);
   DO(write(fd, "x", 1));
   DO(close(fd));
+  say_events(watch);
+}
+
+/* Nobody else may hold on to a file that the program has closed. */
+SCENARIO(locks_end_as_direct_files_are_closed, 0) {
+  make_file("a", 1 << 20);
+  char* const at = aligned_alloc(4096, 65536);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    const int fd = open("a", O_RDWR | O_DIRECT);
+    NEED(flock(fd, LOCK_EX | LOCK_NB) == 0);
+    (void)!pread(fd, at, 65536, 65536 * (i % 16));
+    close(fd);
+    const int other = open("a", O_RDWR);
+    refused += flock(other, LOCK_EX | LOCK_NB) != 0;
+    close(other);
+  }
+  say("%d locks refused", refused);
+}
+
+/* Each event counts: of a transfer that failed there is none. */
+SCENARIO(direct_transfers_watched_by_inotify, 0) {
+  make_file("a", 65536);
+  const int watch = inotify_init1(IN_NONBLOCK);
+  NEED(inotify_add_watch(watch, "a", IN_ALL_EVENTS) >= 0);
+  const int fd = open("a", O_RDWR | O_DIRECT);
+  char* const at = aligned_alloc(4096, 8192);
+  fill(at, 0, 8192);
+  say_events(watch);
+  DO(pwrite(fd, at, 4096, 0));
+  say_events(watch);
+  DO(pread(fd, at, 4096, 0));
+  say_events(watch);
+  for (int i = 0; i < 3; ++i) DO(pwrite(fd, at, 4096, 1));
+  say_events(watch);
+  const struct iovec parts[2] = {{at, 4096}, {at + 4096, 4096}};
+  DO(pwritev(fd, parts, 2, 8192));
+  say_events(watch);
+  DO(preadv(fd, parts, 2, 8192));
   say_events(watch);
 }
 

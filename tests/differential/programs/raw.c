@@ -166,6 +166,39 @@ SCENARIO(raw_fork_and_exit, 0) {
   DO(lseek(fd, 0, SEEK_CUR));
 }
 
+static _Atomic int is_over;
+
+static void* read_directly(void* unused) {
+  (void)unused;
+  void* const at = aligned_alloc(4096, 4096);
+  const int fd = open("a", O_RDONLY | O_DIRECT);
+  while (!is_over) (void)!pread(fd, at, 4096, 4096);
+  close(fd);
+  free(at);
+  return NULL;
+}
+
+/* The child has the memory of a process whose other thread is transferring, and not that thread. */
+SCENARIO(raw_fork_of_a_busy_process_then_confined, kRacy) {
+  make_file("a", 100000);
+  pthread_t reader;
+  NEED(pthread_create(&reader, NULL, read_directly, NULL) == 0);
+  int failed = 0;
+  for (int i = 0; i < 100; ++i) {
+    const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+      const int result = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+      syscall(SYS_exit_group, result == 0 ? 7 : 8);
+    }
+    int status = 0;
+    NEED(waitpid(child, &status, 0) == child);
+    failed += !WIFEXITED(status) || WEXITSTATUS(status) != 7;
+  }
+  is_over = 1;
+  pthread_join(reader, NULL);
+  say("%d children failed", failed);
+}
+
 SCENARIO(raw_exec, 0) {
   make_file("a", 1000);
   const int fd = open("a", O_RDWR);
