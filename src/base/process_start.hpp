@@ -24,7 +24,7 @@ struct ProcessStat {
 
 [[nodiscard]] inline ProcessStat stat_of_process(int pid) noexcept {
   char path[40];
-  strcpy(append_number(stpcpy(path, "/proc/"), static_cast<uint64_t>(pid)), "/stat");
+  stpcpy(append_number(stpcpy(path, "/proc/"), static_cast<uint64_t>(pid)), "/stat");
   char text[1024];
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   const ssize_t bytes = fd < 0 ? 0 : read(fd, text, sizeof text - 1);

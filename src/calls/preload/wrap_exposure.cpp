@@ -88,7 +88,9 @@ IOWEAVE_WRAP(int, __dprintf_chk, (int fd, int flag, const char* format, ...)) {
 // ---- One thread ---------------------------------------------------------------------------------
 
 IOWEAVE_WRAP(int, unshare, (int flags)) {
-  if (write_behind.is_wanted()) {
+  if ((flags & CLONE_FILES) != 0) {
+    stop_holding_writes();
+  } else if (write_behind.is_wanted()) {
     call_uncancelled([] { write_behind.end_threads(); });
   }
   return real::unshare(flags);

@@ -163,6 +163,9 @@ IOWEAVE_WRAP(int, close, (int fd)) {
 }
 
 IOWEAVE_WRAP(int, close_range, (unsigned first, unsigned last, int flags)) {
+  if ((static_cast<unsigned>(flags) & CLOSE_RANGE_UNSHARE) != 0) {
+    stop_holding_writes();
+  }
   if ((static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) != 0 || first > last) {
     return real::close_range(first, last, flags);
   }

@@ -279,9 +279,7 @@ void leave_alone(bool filters) noexcept {
       return;
     }
     const int saved = errno;
-    if (write_behind.is_wanted()) {
-      call_uncancelled([] { write_behind.stop(); });
-    }
+    stop_holding_writes();
     table.step_aside();
     process.explain("it confines itself (seccomp, PR_SET_TSC): left alone from then on");
     process.leave_alone();
@@ -314,10 +312,17 @@ IOWEAVE_WRAP(int, prctl, (int option, ...)) {
 // The same by its number, as libraries for seccomp do. All else goes on at once to the next
 // definition, arguments and stack untouched, or to the kernel before that has been looked up.
 #if defined(__x86_64__)
-static_assert(SYS_prctl == 157 && SYS_seccomp == 317);
+static_assert(SYS_prctl == 157 && SYS_seccomp == 317 && SYS_unshare == 272 &&
+              SYS_close_range == 436);
 
-extern "C" void ioweave_before_syscall(long number, long a, unsigned long b) {
+extern "C" void ioweave_before_syscall(long number, long a, unsigned long b, unsigned long c) {
   come_after_writes();
+  const bool has_own_descriptors =
+      (number == SYS_unshare && (static_cast<unsigned long>(a) & CLONE_FILES) != 0) ||
+      (number == SYS_close_range && (c & CLOSE_RANGE_UNSHARE) != 0);
+  if (has_own_descriptors) {
+    stop_holding_writes();
+  }
   if (number != SYS_prctl && number != SYS_seccomp) {
     return;
   }
@@ -333,6 +338,8 @@ __asm__(
     "  endbr64\n"
     "  cmpl $0, ioweave_held_blocks(%rip)\n  jne 1f\n"
     "  cmpl $157, %edi\n  je 1f\n"
+    "  cmpl $272, %edi\n  je 1f\n"
+    "  cmpl $436, %edi\n  je 1f\n"
     "  cmpl $317, %edi\n  je 1f\n"
     "0: movq ioweave_real_syscall(%rip), %rax\n"
     "  testq %rax, %rax\n  je 2f\n"

@@ -108,9 +108,7 @@ int remove_directory(int dir, const char* path, Call call) {
 /// Who hears of files being opened must not hear of the command's.
 int announce_listener(int fd) noexcept {
   if (fd >= 0) {
-    if (write_behind.is_wanted()) {
-      call_uncancelled([] { write_behind.stop(); });  // it would hear of writes later, and of fewer
-    }
+    stop_holding_writes();  // it would hear of writes later, and of fewer
     (void)ask_for_release(Asks::forever);
   }
   return fd;

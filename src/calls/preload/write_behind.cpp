@@ -277,9 +277,6 @@ uint32_t WriteBehind::find_or_claim(const Transfer& transfer, const stats::FileR
 /// Tells the command which file this is.
 void WriteBehind::name(uint32_t number) noexcept {
   stats::BehindFile& shown = pool_->file[number];
-  const bool is_known = shown.device == files_[number].device &&
-                        shown.inode == files_[number].inode && shown.path[0] != '\0';
-  if (is_known) return;
   shown.device = files_[number].device;
   shown.inode = files_[number].inode;
   char link[40];

@@ -215,4 +215,12 @@ inline void come_after_writes() {
   }
 }
 
+/// Before the thread gets descriptors of its own, which threads of ours would not know, and before
+/// the program listens to what becomes of files.
+inline void stop_holding_writes() {
+  if (write_behind.is_wanted()) {
+    call_uncancelled([] { write_behind.stop(); });
+  }
+}
+
 }  // namespace ioweave::calls
