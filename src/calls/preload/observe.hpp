@@ -153,7 +153,7 @@ template <stats::CallClass call, class Call, class Describe>
 [[gnu::noinline]] ssize_t transfer_unusually(Entry& entry, int fd, int64_t offset, Call real_call,
                                              Describe describe) {
   constexpr bool is_read = call == stats::CallClass::read;
-  if (!is_read && entry.has(Entry::holds_writes)) {
+  if (!is_read && entry.has(Entry::holds_back)) {
     return write_behind_program(entry, describe(), real_call);
   }
   come_after_writes_of(&entry);
@@ -174,7 +174,7 @@ template <stats::CallClass call, class Call, class Describe>
   Entry* const entry = table.find(fd);
   constexpr uint32_t kUnusual = call == stats::CallClass::read
                                     ? uint32_t{Entry::engine_reads} | Entry::logs_reads
-                                    : uint32_t{Entry::engine_writes} | Entry::holds_writes;
+                                    : uint32_t{Entry::engine_writes} | Entry::holds_back;
   if (entry != nullptr && entry->has(kUnusual)) [[unlikely]] {
     return transfer_unusually<call>(*entry, fd, offset, real_call, describe);
   }
@@ -202,7 +202,7 @@ int make_durable(int fd, Call real_call) {
     const stats::FileRecord* const record =
         entry != nullptr ? entry->record.load(std::memory_order_relaxed) : nullptr;
     int error = 0;
-    if (record != nullptr && entry->has(Entry::holds_writes)) {
+    if (record != nullptr && entry->has(Entry::holds_back)) {
       call_uncancelled([&] { error = write_behind.take_error(*record); });
     }
     if (error == 0) {

@@ -50,7 +50,7 @@ uint32_t behind_flags(int fd, int flags, stats::FileRecord& record) {
     degrade(record, stats::Degrade::memory_file);
     return 0;
   }
-  return appends || (flags & (O_SYNC | O_DSYNC)) != 0 ? 0 : uint32_t{Entry::holds_writes};
+  return appends || (flags & (O_SYNC | O_DSYNC)) != 0 ? 0 : uint32_t{Entry::holds_back};
 }
 
 /// Who confines itself may have forbidden the system call that tells a visitor.
@@ -175,7 +175,7 @@ void DescriptorTable::flags_changed(int fd, int flags) noexcept {
   }
   const bool is_direct = (flags & O_DIRECT) != 0;
   const uint32_t wanted =
-      uint32_t{Entry::places} | Entry::holds_writes | (is_direct ? 0 : uint32_t{Entry::logs_reads});
+      uint32_t{Entry::places} | Entry::holds_back | (is_direct ? 0 : uint32_t{Entry::logs_reads});
   const uint32_t kept = entry->flags.load(std::memory_order_relaxed) & wanted;
   entry->flags.store(kept | engine_flags(fd, record->policy, flags, *record),
                      std::memory_order_relaxed);

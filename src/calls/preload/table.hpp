@@ -23,7 +23,7 @@ struct Entry {
     engine_writes = 1u << 1,  ///< policies sync and writes
     places = 1u << 2,         ///< policy overlap, readable: the command follows where it reads
     logs_reads = 1u << 3,     ///< each read is noted in the process's log (read_log.hpp)
-    holds_writes = 1u << 4,   ///< policy behind: writes may be held back (write_behind.hpp)
+    holds_back = 1u << 4,     ///< policy behind: writes may be held back (write_behind.hpp)
   };
   std::atomic<stats::FileRecord*> record;  ///< null: not tracked
   std::atomic<uint32_t> flags;

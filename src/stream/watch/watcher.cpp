@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -221,7 +222,7 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   EarlyWriter writers_;
   RunReads reads_;
   PlanRecorder recorder_;
-  std::optional<Replayer> replayer_;
+  std::unique_ptr<Replayer> replayer_;  // null: no plan is replayed
   uint64_t next_take_ns_ = 0;
   uint64_t take_period_ns_ = kLeastTakeNs;
   std::map<dev_t, Device> devices_;
@@ -272,8 +273,8 @@ void Watcher::Thread::begin() {
   described_ = device::described_devices(shared_->devices, device::this_node());
   if (!may_overlap(shared_->config)) next_scan_ns_ = UINT64_MAX;
   if (!takes_reads()) next_take_ns_ = UINT64_MAX;
-  if (shared_->reads.plan)
-    replayer_.emplace(*shared_->reads.plan, static_cast<Replayer::Run&>(*this));
+  const std::optional<ReadPlan>& plan = shared_->reads.plan;
+  if (plan) replayer_ = std::make_unique<Replayer>(*plan, static_cast<Replayer::Run&>(*this));
 }
 
 void Watcher::Thread::finish() {
