@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <ctime>
+#include <map>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -22,15 +23,29 @@ using stats::BehindFile;
 using stats::BehindPool;
 using stats::BehindRanges;
 
-/// Opens the file that a process wrote, if it is still there under its name. Returns 0 or an errno.
-int open_target(const BehindFile& file, Descriptor& target) {
+int64_t in_ns(const statx_timestamp& time) {
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+/// Opens the file that a process wrote, if it is still there under its name. Returns 0 or an errno:
+/// ESTALE if somebody else has written it since. `is_timed`: the process was writing nothing when
+/// it ended, so that it knew when it last did.
+int open_target(const BehindFile& file, bool is_timed, Descriptor& target) {
   if (file.path[0] != '/' || file.path[sizeof file.path - 1] != '\0') return ENOENT;
   target = Descriptor(open(file.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   if (!target.is_open()) return errno;
   struct stat status {};
   const bool is_same = fstat(target.get(), &status) == 0 && S_ISREG(status.st_mode) &&
                        status.st_dev == file.device && status.st_ino == file.inode;
-  return is_same ? 0 : ENOENT;
+  struct statx times {};
+  if (!is_same || statx(target.get(), "", AT_EMPTY_PATH, STATX_BTIME | STATX_MTIME, &times) != 0) {
+    return ENOENT;
+  }
+  const bool has_birth = file.birth_ns != 0 && (times.stx_mask & STATX_BTIME) != 0;
+  if (has_birth && in_ns(times.stx_btime) != file.birth_ns) return ENOENT;
+  const int64_t changed_ns = file.changed_ns.load(std::memory_order_relaxed);
+  const bool is_changed = is_timed && changed_ns != 0 && in_ns(times.stx_mtime) != changed_ns;
+  return is_changed ? ESTALE : 0;
 }
 
 /// Returns 0 or an errno.
@@ -45,6 +60,16 @@ int write_whole(int fd, const std::vector<char>& data, uint64_t offset) {
   }
   return 0;
 }
+
+std::string reason_text(int error) {
+  return error == ESTALE ? "others have written the file since" : std::strerror(error);
+}
+
+/// A file that is written. It is opened once: each write changes its times.
+struct Target {
+  Descriptor descriptor;
+  int error = 0;
+};
 
 const BehindRanges* ranges_of(const BehindBlock& block) {
   const bool is_held = block.state.load(std::memory_order_relaxed) != BehindBlock::State::free;
@@ -71,11 +96,6 @@ bool HeldWrites::load() {
 }
 
 bool HeldWrites::process_is_gone() const {
-  struct stat ours {};
-  if (pool_->pid_namespace == 0 || stat("/proc/self/ns/pid", &ours) != 0 ||
-      ours.st_ino != pool_->pid_namespace) {
-    return false;
-  }
   const ProcessStat process = stat_of_process(pool_->pid);
   const bool has_ended = (process.state == 'Z' || process.state == 'X') && process.threads <= 1;
   return has_ended || process.start_time != pool_->start_time;
@@ -138,18 +158,27 @@ void HeldWrites::write_rest(stats::BehindReport& report, std::vector<std::string
     if (ranges != nullptr && ranges->count > 0) rest.push_back(&block);
   }
   std::ranges::sort(rest, {}, &BehindBlock::order);
+  std::map<uint32_t, Target> targets;
   for (const BehindBlock* const block : rest) {
     const BehindFile& file = pool_->file[block->file];
-    Descriptor target;
-    int error = open_target(file, target);
-    if (error != 0) target.reset();
+    const auto [found, is_new] = targets.try_emplace(block->file);
+    Descriptor& target = found->second.descriptor;
+    if (is_new) {
+      const bool was_writing = std::ranges::any_of(pool_->block, [&](const BehindBlock& each) {
+        return each.file == block->file &&
+               each.state.load(std::memory_order_relaxed) == BehindBlock::State::writing;
+      });
+      found->second.error = open_target(file, !was_writing, target);
+      if (found->second.error != 0) target.reset();
+    }
+    int error = found->second.error;
     uint64_t bytes = 0;
     const int failed = write_block(*block, target, bytes);
     if (error == 0) error = failed;
     (error == 0 ? report.rest_bytes : report.lost_bytes) += bytes;
     if (error == 0) continue;
     const std::string remark = "What a process had written to " + quoted_name(file.path) +
-                               " when it ended could not be written: " + std::strerror(error) + ".";
+                               " when it ended could not be written: " + reason_text(error) + ".";
     if (std::ranges::find(remarks, remark) == remarks.end()) remarks.push_back(remark);
   }
 }

@@ -21,8 +21,8 @@ class HeldWrites {
 
   [[nodiscard]] bool is_readable() const noexcept { return pool_ != nullptr; }
 
-  /// Returns true if it is certain that the process writes nothing any more. A process of another
-  /// name space of processes is never certain to be gone.
+  /// Returns true if it is certain that the process writes nothing any more. (Processes of other
+  /// name spaces hold nothing back.)
   [[nodiscard]] bool process_is_gone() const;
 
   /// Waits as long as the process is ending, at most some seconds. Returns as process_is_gone().

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/atomic_file.hpp"
@@ -104,6 +105,8 @@ std::string prepare_reads(Run& run) {
   run.report.replay.plan = options.replay_file;
   run.reads.are_recorded = !options.record_file.empty();
   run.reads.folder = run.report.directory;
+  struct stat pids {};
+  if (stat("/proc/self/ns/pid", &pids) == 0) run.report.config.pid_namespace = pids.st_ino;
   run.report.config.logs_reads = run.reads.are_recorded || !options.replay_file.empty() ? 1 : 0;
   std::string why;
   if (run.reads.are_recorded) why = explain_unwritable_plan(options.record_file);

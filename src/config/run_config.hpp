@@ -57,6 +57,7 @@ struct RunConfig {
   uint32_t engine_mode = 0;               ///< engine::UringMode
   EarlyWriteback early_writeback = EarlyWriteback::automatic;
   uint32_t rules = 0;                       ///< how many of `rule` are in use
+  uint64_t pid_namespace = 0;               ///< the command's: inode of /proc/self/ns/pid
   uint32_t logs_reads = 0;                  ///< 1: processes note their reads one by one
   uint64_t lookahead_bytes = 128u << 20;    ///< most ahead of a reader, unless one read is larger
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run

@@ -82,6 +82,9 @@ struct BehindBlock {
 struct BehindFile {
   uint64_t device;  ///< st_dev
   uint64_t inode;
+  int64_t birth_ns;  ///< of the file, since the epoch; 0: not known
+  std::atomic<int64_t>
+      changed_ns;   ///< its mtime after the last write of this process; 0: not known
   char path[4096];  ///< as /proc tells it; empty: too long
 };
 
@@ -95,8 +98,7 @@ struct BehindPool {
   uint64_t magic;
   uint32_t version;  ///< config::kLayoutVersion
   int32_t pid;
-  uint64_t pid_namespace;  ///< inode of /proc/self/ns/pid; 0: not known
-  uint64_t start_time;     ///< of the process, field 22 of /proc/PID/stat; 0: not known
+  uint64_t start_time;  ///< of the process, field 22 of /proc/PID/stat; 0: not known
 
   // Figures for the report.
   std::atomic<uint64_t> calls;          ///< writes of the program that were held back

@@ -14,7 +14,11 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/fsuid.h>
+#include <sys/msg.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -24,13 +28,21 @@
 #include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <aio.h>
+#include <fts.h>
+#include <ftw.h>
+#include <grp.h>
+#include <mqueue.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <utime.h>
+#include <wordexp.h>
 
 #include "calls/libc/wrapped_calls.hpp"
 

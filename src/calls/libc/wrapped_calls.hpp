@@ -156,6 +156,72 @@
 /// it was written; or waits for that. Each comes after the writes that are held back, and is
 /// otherwise the real call.
 #define IOWEAVE_EXPOSURES(CALL, SAME, NAME)                                                       \
+  CALL(mkdir, int, (const char* path, mode_t mode), (path, mode))                                 \
+  CALL(mkdirat, int, (int dir, const char* path, mode_t mode), (dir, path, mode))                 \
+  CALL(symlink, int, (const char* target, const char* path), (target, path))                      \
+  CALL(symlinkat, int, (const char* target, int dir, const char* path), (target, dir, path))      \
+  CALL(mknod, int, (const char* path, mode_t mode, dev_t device), (path, mode, device))           \
+  CALL(mknodat, int, (int dir, const char* path, mode_t mode, dev_t device),                      \
+       (dir, path, mode, device))                                                                 \
+  CALL(mkfifo, int, (const char* path, mode_t mode), (path, mode))                                \
+  CALL(mkfifoat, int, (int dir, const char* path, mode_t mode), (dir, path, mode))                \
+  CALL(setxattr, int,                                                                             \
+       (const char* path, const char* name, const void* value, size_t bytes, int flags),          \
+       (path, name, value, bytes, flags))                                                         \
+  CALL(lsetxattr, int,                                                                            \
+       (const char* path, const char* name, const void* value, size_t bytes, int flags),          \
+       (path, name, value, bytes, flags))                                                         \
+  CALL(fsetxattr, int, (int fd, const char* name, const void* value, size_t bytes, int flags),    \
+       (fd, name, value, bytes, flags))                                                           \
+  CALL(removexattr, int, (const char* path, const char* name), (path, name))                      \
+  CALL(lremovexattr, int, (const char* path, const char* name), (path, name))                     \
+  CALL(fremovexattr, int, (int fd, const char* name), (fd, name))                                 \
+  CALL(connect, int, (int fd, const struct sockaddr* to, socklen_t to_bytes), (fd, to, to_bytes)) \
+  CALL(shutdown, int, (int fd, int how), (fd, how))                                               \
+  CALL(tee, ssize_t, (int from, int to, size_t bytes, unsigned flags), (from, to, bytes, flags))  \
+  CALL(vmsplice, ssize_t, (int fd, const iovec* vectors, size_t count, unsigned flags),           \
+       (fd, vectors, count, flags))                                                               \
+  CALL(eventfd_write, int, (int fd, eventfd_t value), (fd, value))                                \
+  CALL(killpg, int, (pid_t group, int signal), (group, signal))                                   \
+  CALL(tgkill, int, (pid_t group, pid_t thread, int signal), (group, thread, signal))             \
+  CALL(sigqueue, int, (pid_t pid, int signal, const union sigval value), (pid, signal, value))    \
+  CALL(raise, int, (int signal), (signal))                                                        \
+  CALL(abort, void, (), ())                                                                       \
+  CALL(sem_post, int, (sem_t * semaphore), (semaphore))                                           \
+  CALL(semop, int, (int semaphores, struct sembuf* operations, size_t count),                     \
+       (semaphores, operations, count))                                                           \
+  CALL(semtimedop, int,                                                                           \
+       (int semaphores, struct sembuf* operations, size_t count, const struct timespec* timeout), \
+       (semaphores, operations, count, timeout))                                                  \
+  CALL(msgsnd, int, (int queue, const void* message, size_t bytes, int flags),                    \
+       (queue, message, bytes, flags))                                                            \
+  CALL(mq_send, int, (mqd_t queue, const char* message, size_t bytes, unsigned priority),         \
+       (queue, message, bytes, priority))                                                         \
+  CALL(mq_timedsend, int,                                                                         \
+       (mqd_t queue, const char* message, size_t bytes, unsigned priority,                        \
+        const struct timespec* timeout),                                                          \
+       (queue, message, bytes, priority, timeout))                                                \
+  CALL(fflush, int, (FILE * stream), (stream))                                                    \
+  CALL(fclose, int, (FILE * stream), (stream))                                                    \
+  CALL(pclose, int, (FILE * stream), (stream))                                                    \
+  CALL(ftw, int, (const char* path, __ftw_func_t call, int descriptors),                          \
+       (path, call, descriptors))                                                                 \
+  SAME(ftw64, ftw)                                                                                \
+  CALL(nftw, int, (const char* path, __nftw_func_t call, int descriptors, int flags),             \
+       (path, call, descriptors, flags))                                                          \
+  SAME(nftw64, nftw)                                                                              \
+  CALL(fts_open, FTS*,                                                                            \
+       (char* const* paths, int options, int (*compare)(const FTSENT**, const FTSENT**)),         \
+       (paths, options, compare))                                                                 \
+  SAME(fts64_open, fts_open)                                                                      \
+  CALL(fts_read, FTSENT*, (FTS * walk), (walk))                                                   \
+  SAME(fts64_read, fts_read)                                                                      \
+  CALL(fts_children, FTSENT*, (FTS * walk, int options), (walk, options))                         \
+  SAME(fts64_children, fts_children)                                                              \
+  CALL(wordexp, int, (const char* words, wordexp_t* expanded, int flags),                         \
+       (words, expanded, flags))                                                                  \
+  CALL(aio_fsync, int, (int operation, struct aiocb* request), (operation, request))              \
+  SAME(aio_fsync64, aio_fsync)                                                                    \
   CALL(stat, int, (const char* path, struct stat* status), (path, status))                        \
   SAME(stat64, stat)                                                                              \
   CALL(lstat, int, (const char* path, struct stat* status), (path, status))                       \
@@ -202,9 +268,6 @@
   CALL(linkat, int, (int from_dir, const char* from, int to_dir, const char* to, int flags),      \
        (from_dir, from, to_dir, to, flags))                                                       \
   CALL(unlink, int, (const char* path), (path))                                                   \
-  CALL(flock, int, (int fd, int operation), (fd, operation))                                      \
-  CALL(lockf, int, (int fd, int command, off_t bytes), (fd, command, bytes))                      \
-  SAME(lockf64, lockf)                                                                            \
   CALL(ioctl, int, (int fd, unsigned long request, void* argument), (fd, request, argument))      \
   CALL(sync, void, (), ())                                                                        \
   CALL(syncfs, int, (int fd), (fd))                                                               \
@@ -256,9 +319,27 @@
   CALL(system, int, (const char* command), (command))                                             \
   CALL(popen, FILE*, (const char* command, const char* mode), (command, mode))
 
+/// What gives the process other rights. What it holds back was written with the old ones.
+#define IOWEAVE_CREDENTIALS(CALL, SAME, NAME)                                                  \
+  CALL(setuid, int, (uid_t user), (user))                                                      \
+  CALL(seteuid, int, (uid_t user), (user))                                                     \
+  CALL(setreuid, int, (uid_t user, uid_t effective), (user, effective))                        \
+  CALL(setresuid, int, (uid_t user, uid_t effective, uid_t saved), (user, effective, saved))   \
+  CALL(setfsuid, int, (uid_t user), (user))                                                    \
+  CALL(setgid, int, (gid_t group), (group))                                                    \
+  CALL(setegid, int, (gid_t group), (group))                                                   \
+  CALL(setregid, int, (gid_t group, gid_t effective), (group, effective))                      \
+  CALL(setresgid, int, (gid_t group, gid_t effective, gid_t saved), (group, effective, saved)) \
+  CALL(setfsgid, int, (gid_t group), (group))                                                  \
+  CALL(setgroups, int, (size_t count, const gid_t* groups), (count, groups))                   \
+  CALL(initgroups, int, (const char* user, gid_t group), (user, group))
+
 /// What lets the C library read and write a file by itself, or takes a program with one thread
 /// only. Each does something more than to come after the writes that are held back.
 #define IOWEAVE_HANDOVERS(CALL, SAME, NAME)                                                      \
+  CALL(flock, int, (int fd, int operation), (fd, operation))                                     \
+  CALL(lockf, int, (int fd, int command, off_t bytes), (fd, command, bytes))                     \
+  SAME(lockf64, lockf)                                                                           \
   CALL(fopen, FILE*, (const char* path, const char* mode), (path, mode))                         \
   SAME(fopen64, fopen)                                                                           \
   CALL(freopen, FILE*, (const char* path, const char* mode, FILE* stream), (path, mode, stream)) \
@@ -290,6 +371,7 @@
 #define IOWEAVE_ALL_CALLS(CALL, SAME, NAME) \
   IOWEAVE_WRAPPED_CALLS(CALL, SAME, NAME)   \
   IOWEAVE_EXPOSURES(CALL, SAME, NAME)       \
+  IOWEAVE_CREDENTIALS(CALL, SAME, NAME)     \
   IOWEAVE_HANDOVERS(CALL, SAME, NAME)
 
 /// A macro for rows that are of no interest.

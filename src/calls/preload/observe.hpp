@@ -12,6 +12,8 @@
 #include <cstdint>
 
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 
 #include "calls/preload/engine_calls.hpp"
@@ -19,6 +21,7 @@
 #include "calls/preload/read_log.hpp"
 #include "calls/preload/table.hpp"
 #include "calls/preload/write_behind.hpp"
+#include "engine/raw_syscall.hpp"
 
 namespace ioweave::calls {
 
@@ -104,18 +107,35 @@ template <class Call>
   });
 }
 
-/// Before a call on this descriptor, or on one that is not tracked: what is held of its file.
-inline void come_after_writes_of(const Entry* entry) {
-  if (!holds_writes()) [[likely]] {
-    return;
-  }
+/// Before a call on this descriptor, tracked or not: what is held of its file. Slow.
+[[gnu::noinline]] inline void drain_for(const Entry* entry, int fd) {
   const stats::FileRecord* const record =
       entry != nullptr ? entry->record.load(std::memory_order_relaxed) : nullptr;
-  if (record == nullptr) {
+  // The number may have been closed behind our back, and be another file's.
+  if (record != nullptr && still_is(*record, fd)) {
+    call_uncancelled([=] { write_behind.drain(*record); });
+  } else {
     come_after_writes();
+  }
+}
+
+inline void come_after_writes_of(const Entry* entry, int fd) {
+  if (holds_writes()) [[unlikely]] {
+    drain_for(entry, fd);
+  }
+}
+
+/// Before a transfer on a descriptor that is not tracked. A read of a pipe tells nobody anything,
+/// and who serves a file system by /dev/fuse must not wait for itself.
+[[gnu::noinline]] inline void drain_for_untracked(int fd, stats::CallClass call) {
+  struct stat status {};
+  if (engine::raw_syscall(SYS_fstat, fd, &status) != 0) {
     return;
   }
-  call_uncancelled([=] { write_behind.drain(*record); });
+  const bool tells = call == stats::CallClass::write && !S_ISCHR(status.st_mode);
+  if (S_ISREG(status.st_mode) || tells) {
+    come_after_writes();
+  }
 }
 
 /// A write that is held back where that is possible, else the real call.
@@ -156,7 +176,7 @@ template <stats::CallClass call, class Call, class Describe>
   if (!is_read && entry.has(Entry::holds_back)) {
     return write_behind_program(entry, describe(), real_call);
   }
-  come_after_writes_of(&entry);
+  come_after_writes_of(&entry, fd);
   const bool by_engine = entry.has(is_read ? Entry::engine_reads : Entry::engine_writes);
   const ssize_t result = by_engine ? transfer_by_engine(entry, call, describe(), real_call)
                                    : observe_call(entry, call, offset, real_call);
@@ -178,10 +198,13 @@ template <stats::CallClass call, class Call, class Describe>
   if (entry != nullptr && entry->has(kUnusual)) [[unlikely]] {
     return transfer_unusually<call>(*entry, fd, offset, real_call, describe);
   }
-  come_after_writes_of(entry);
   if (entry == nullptr) {
+    if (holds_writes()) [[unlikely]] {
+      drain_for_untracked(fd, call);
+    }
     return real_call();
   }
+  come_after_writes_of(entry, fd);
   return observe_call(*entry, call, offset, real_call);
 }
 
@@ -189,7 +212,7 @@ template <stats::CallClass call, class Call, class Describe>
 template <class Call>
 auto make_counted_call(int fd, stats::CallClass call, Call real_call) {
   Entry* const entry = table.find(fd);
-  come_after_writes_of(entry);
+  come_after_writes_of(entry, fd);
   return entry == nullptr ? real_call() : observe_call(*entry, call, 0, real_call);
 }
 

@@ -24,6 +24,13 @@ __attribute__((constructor(101))) static void resolve_exposures() noexcept {
   }
 IOWEAVE_EXPOSURES(IOWEAVE_EXPOSURE, IOWEAVE_ALIAS, IOWEAVE_SKIP)
 
+#define IOWEAVE_CREDENTIAL(name, result, parameters, arguments, ...) \
+  IOWEAVE_WRAP(result, name, parameters) {                           \
+    stop_holding_writes();                                           \
+    return real::name arguments;                                     \
+  }
+IOWEAVE_CREDENTIALS(IOWEAVE_CREDENTIAL, IOWEAVE_SKIP, IOWEAVE_SKIP)
+
 // ---- What the C library does by itself ----------------------------------------------------------
 
 namespace {
@@ -83,6 +90,17 @@ IOWEAVE_WRAP(int, __dprintf_chk, (int fd, int flag, const char* format, ...)) {
   const int result = real::__vdprintf_chk(fd, flag, format, arguments);
   va_end(arguments);
   return result;
+}
+
+IOWEAVE_WRAP(int, flock, (int fd, int operation)) {
+  come_after_writes();
+  uses_file_locks.store(true, std::memory_order_relaxed);
+  return real::flock(fd, operation);
+}
+IOWEAVE_WRAP(int, lockf, (int fd, int command, off_t bytes)) {
+  come_after_writes();
+  uses_file_locks.store(true, std::memory_order_relaxed);
+  return real::lockf(fd, command, bytes);
 }
 
 // ---- One thread ---------------------------------------------------------------------------------

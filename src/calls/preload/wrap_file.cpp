@@ -18,19 +18,27 @@ namespace {
 
 using stats::CallClass;
 
+/// The C library reads and writes the standard descriptors by itself.
+void keep_standard_plain(int fd) noexcept {
+  if (fd <= STDERR_FILENO && write_behind.is_wanted()) {
+    write_behind.keep_plain(fd);
+  }
+}
+
 /// Tracks what a successful open returned; errno stays as it is.
 int track_opened(int fd, const char* path, int flags, uint64_t begin) noexcept {
   if (fd >= 0) {
     const int saved = errno;
     table.opened(fd, path, flags, call_ticks() - begin);
+    keep_standard_plain(fd);
     errno = saved;
   }
   return fd;
 }
 
-/// Before an open that may cut a file.
+/// Before an open that may cut a file, or make one that others wait for.
 void come_after_writes_if_cut(int flags) {
-  if ((flags & O_TRUNC) != 0) {
+  if ((flags & (O_TRUNC | O_CREAT)) != 0) {
     come_after_writes();
   }
 }
@@ -96,16 +104,22 @@ IOWEAVE_VARIANTS(IOWEAVE_OPENS)
 
 namespace {
 
+/// Before a descriptor is closed: the end of a pipe, a socket or a lock tells others something.
+void come_after_writes_if_told(const stats::FileRecord* record) {
+  if (record == nullptr || uses_file_locks.load(std::memory_order_relaxed)) {
+    come_after_writes();
+  }
+}
+
 /// Before a descriptor of the file is closed. Returns what close(2) is to return, as errno.
-int end_writes_of(const stats::FileRecord& record) {
+int end_writes_of(const stats::FileRecord& record, int fd) {
   if (record.policy != config::RunPolicy::behind) [[likely]] {
     return 0;
   }
   int error = 0;
   call_uncancelled([&] {
-    write_behind.drain(record);
+    write_behind.let_go(record, fd);
     error = write_behind.take_error(record);
-    write_behind.let_go(record);
   });
   return error;
 }
@@ -118,8 +132,10 @@ void end_all_writes() {
 
 /// Before dup2(2) closes a descriptor, and says nothing of it.
 void close_by_duplicate(int fd) {
-  if (const stats::FileRecord* const record = table.closing(fd)) {
-    (void)end_writes_of(*record);
+  const stats::FileRecord* const record = table.closing(fd);
+  come_after_writes_if_told(record);
+  if (record != nullptr) {
+    (void)end_writes_of(*record, fd);
   }
 }
 
@@ -148,11 +164,12 @@ IOWEAVE_WRAP(int, close, (int fd)) {
   }
   // Forgotten before the call: afterwards another thread may have the number.
   stats::FileRecord* const record = table.closing(fd);
+  come_after_writes_if_told(record);
   if (record == nullptr) {
     return real::close(fd);
   }
   const uint64_t begin = call_ticks();
-  const int error = end_writes_of(*record);
+  const int error = end_writes_of(*record, fd);
   int result = real::close(fd);
   if (error != 0) [[unlikely]] {
     errno = error;
@@ -191,7 +208,7 @@ IOWEAVE_WRAP(void, closefrom, (int first)) {
 IOWEAVE_WRAP(off_t, lseek, (int fd, off_t offset, int whence)) {
   Entry* const entry = table.find(fd);
   if (whence != SEEK_SET && whence != SEEK_CUR) {
-    come_after_writes_of(entry);
+    come_after_writes_of(entry, fd);
   }
   if (entry == nullptr) {
     return real::lseek(fd, offset, whence);
@@ -241,6 +258,7 @@ namespace {
 int track_duplicate(int from, int to) noexcept {
   if (to >= 0) {
     table.duplicated(from, to);
+    keep_standard_plain(to);
   }
   return to;
 }
@@ -276,6 +294,7 @@ IOWEAVE_WRAP(int, fcntl, (int fd, int command, ...)) {
                                command == F_DUPFD || command == F_DUPFD_CLOEXEC;
   if (!changes_nothing) {
     come_after_writes();
+    uses_file_locks.store(true, std::memory_order_relaxed);
   }
   const auto call = [=] { return real::fcntl(fd, command, argument); };
   // One for reading is in nobody's way.

@@ -48,13 +48,13 @@ void became_child() noexcept {
 
 void before_fork() noexcept {
   if (write_behind.is_wanted()) {
-    write_behind.before_fork();
+    call_uncancelled([] { write_behind.forbid(); });
   }
 }
 
 void stayed_parent() noexcept {
   if (write_behind.is_wanted()) {
-    write_behind.after_fork_in_parent();
+    write_behind.allow();
   }
 }
 
@@ -88,11 +88,17 @@ __attribute__((destructor(101))) void mark_end() noexcept {
 /// Before an image is replaced; undone where that fails.
 template <class Exec>
 int replace_image(Exec exec) {
-  come_after_writes();
+  const bool holds_back = write_behind.is_wanted() && !process.is_visitor();
+  if (holds_back) {
+    call_uncancelled([] { write_behind.forbid(); });
+  }
   process.mark(State::replaced);
   const int result = exec();
   const int saved = errno;
   process.mark(State::running);
+  if (holds_back) {
+    write_behind.allow();
+  }
   errno = saved;
   return result;
 }

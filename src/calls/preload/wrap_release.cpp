@@ -124,6 +124,7 @@ IOWEAVE_WRAP(int, umount, (const char* target)) {
 }
 
 IOWEAVE_WRAP(int, rmdir, (const char* path)) {
+  come_after_writes();
   return remove_directory(AT_FDCWD, path, [=] { return real::rmdir(path); });
 }
 IOWEAVE_WRAP(int, unlinkat, (int dir, const char* path, int flags)) {

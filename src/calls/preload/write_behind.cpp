@@ -5,6 +5,7 @@
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 
 #include "base/append_number.hpp"
 #include "base/clock.hpp"
+#include "base/file_system_kind.hpp"
 #include "base/process_start.hpp"
 #include "calls/libc/file_size_limit.hpp"
 #include "calls/libc/signal_context.hpp"
@@ -32,6 +34,7 @@ extern "C" {
 constinit std::atomic<uint32_t> ioweave_held_blocks{0};
 }
 constinit WriteBehind write_behind;
+constinit std::atomic<bool> uses_file_locks{false};
 
 namespace {
 
@@ -45,7 +48,6 @@ constexpr uint64_t kMostAgeNs = 50'000'000;
 constexpr int64_t kLookNs = 10'000'000;   // of threads at the ages
 constexpr int64_t kIdleNs = 100'000'000;  // then a thread ends
 constexpr int64_t kPatienceNs = 50'000'000;
-constexpr size_t kStackBytes = 256 << 10;
 constexpr size_t kMostVectors = 64;
 constexpr uint64_t kDirectBytes = 4096;            // no device asks for more
 constexpr int64_t kMostOffset = int64_t{1} << 42;  // behind which a file system may know better
@@ -97,14 +99,25 @@ void open_to_fatal_signals(const SignalsHeld& held) noexcept {
   raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, nullptr, sizeof mask);
 }
 
+int64_t in_ns(const statx_timestamp& time) noexcept {
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
 struct FileIdentity {
   uint64_t device;
   uint64_t inode;
+  bool is_direct;
 
   [[nodiscard]] bool is_of(int fd) const noexcept {
     struct stat status {};
     return fd >= 0 && raw_syscall(SYS_fstat, fd, &status) == 0 && status.st_dev == device &&
            status.st_ino == inode;
+  }
+  /// Whether a block can be written by it.
+  [[nodiscard]] bool is_written_by(int fd) const noexcept {
+    const long flags = fd >= 0 ? raw_syscall(SYS_fcntl, fd, F_GETFL) : -1;
+    return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && (flags & (O_APPEND | O_PATH)) == 0 &&
+           ((flags & O_DIRECT) != 0) == is_direct && is_of(fd);
   }
 };
 
@@ -182,7 +195,12 @@ void WordLock::unlock() noexcept {
 // ---- Opening ------------------------------------------------------------------------------------
 
 void WriteBehind::begin(const config::RunConfig& config) noexcept {
-  is_wanted_ = &ioweave_has_exposures != nullptr && config::uses(config, config::RunPolicy::behind);
+  struct stat pids {};
+  is_wanted_ = &ioweave_has_exposures != nullptr &&
+               config::uses(config, config::RunPolicy::behind) &&
+               // The command tells by its number whether a process is gone.
+               ::stat("/proc/self/ns/pid", &pids) == 0 && pids.st_ino == config.pid_namespace;
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) keep_plain(fd);  // they are streams as well
 }
 
 bool WriteBehind::is_of_this_process() const noexcept {
@@ -219,8 +237,6 @@ bool WriteBehind::open_pool() noexcept {
   pid_ = static_cast<int>(raw_syscall(SYS_getpid));
   pool_->version = config::kLayoutVersion;
   pool_->pid = pid_;
-  struct stat pids {};
-  if (::stat("/proc/self/ns/pid", &pids) == 0) pool_->pid_namespace = pids.st_ino;
   pool_->start_time = start_time_of_process(pid_);
   pool_->magic = stats::kBehindMagic;
   return true;
@@ -265,7 +281,6 @@ uint32_t WriteBehind::find_or_claim(const Transfer& transfer, const stats::FileR
     --file.users;
     if (file.blocks > 0) return kNone;  // others go on with it
   }
-  file.is_let_go = false;
   if (file.blocks == 0) {
     file.fd = transfer.fd;
     file.is_direct = is_direct;
@@ -274,26 +289,41 @@ uint32_t WriteBehind::find_or_claim(const Transfer& transfer, const stats::FileR
   return number;
 }
 
-/// Tells the command which file this is.
+/// Tells the command which file this is. One without a name is written plainly: the command would
+/// not find it.
 void WriteBehind::name(uint32_t number) noexcept {
+  File& file = files_[number];
   stats::BehindFile& shown = pool_->file[number];
-  shown.device = files_[number].device;
-  shown.inode = files_[number].inode;
+  shown.device = file.device;
+  shown.inode = file.inode;
   char link[40];
-  *append_number(stpcpy(link, "/proc/self/fd/"), static_cast<uint64_t>(files_[number].fd)) = '\0';
+  *append_number(stpcpy(link, "/proc/self/fd/"), static_cast<uint64_t>(file.fd)) = '\0';
   const long length = raw_syscall(SYS_readlinkat, AT_FDCWD, link, shown.path, sizeof shown.path);
   const bool is_whole = length > 0 && static_cast<size_t>(length) < sizeof shown.path;
   shown.path[is_whole ? length : 0] = '\0';
+  struct statx status {};
+  const bool is_known = raw_syscall(SYS_statx, file.fd, "", AT_EMPTY_PATH,
+                                    STATX_BTIME | STATX_MTIME | STATX_NLINK, &status) == 0;
+  shown.birth_ns = is_known && (status.stx_mask & STATX_BTIME) != 0 ? in_ns(status.stx_btime) : 0;
+  file.is_remote = is_fuse(file.fd);
+  shown.changed_ns.store(is_known && !file.is_remote ? in_ns(status.stx_mtime) : 0,
+                         std::memory_order_relaxed);
+  constexpr std::string_view kRemoved = " (deleted)";
+  const bool has_name = is_whole && is_known && status.stx_nlink > 0 &&
+                        !std::string_view(shown.path).ends_with(kRemoved);
+  file.is_plain = file.is_plain || !has_name;
+}
+
+/// Tells the command when the file was last changed by us: who changes it later has the last word.
+void WriteBehind::note_change(uint32_t number, int64_t changed_ns) noexcept {
+  std::atomic<int64_t>& shown = pool_->file[number].changed_ns;
+  if (shown.load(std::memory_order_relaxed) < changed_ns) {
+    shown.store(changed_ns, std::memory_order_relaxed);
+  }
 }
 
 void WriteBehind::release(uint32_t number) noexcept {
   files_[number] = {};
-}
-
-/// A file that the program has closed, when nobody needs it here any more.
-void WriteBehind::release_if_idle(uint32_t number) noexcept {
-  const File& file = files_[number];
-  if (file.is_let_go && file.blocks == 0 && file.users == 0) release(number);
 }
 
 bool WriteBehind::is_plain_for_good(uint64_t device, uint64_t inode) const noexcept {
@@ -404,15 +434,16 @@ uint32_t WriteBehind::count_waiting() const noexcept {
 void WriteBehind::write_block(Block& block) noexcept {
   File& file = files_[block.file];
   const uint32_t number = block.file;
-  const FileIdentity identity{file.device, file.inode};
+  const FileIdentity identity{file.device, file.inode, file.is_direct};
   const int fd = file.fd;
+  const bool is_remote = file.is_remote;
   const BehindRanges& ranges = block.ranges[block.current.load(std::memory_order_relaxed)];
   block.state.store(State::writing, std::memory_order_relaxed);
   ++file.users;
   lock_.unlock();
   int own = -1;
   int error = 0;
-  if (!identity.is_of(fd)) {  // closed by a system call that we cannot see
+  if (!identity.is_written_by(fd)) {  // closed by a system call that we cannot see
     own = static_cast<int>(raw_syscall(SYS_openat, AT_FDCWD, pool_->file[number].path,
                                        O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0));
     error = identity.is_of(own) ? 0 : EBADF;
@@ -428,6 +459,8 @@ void WriteBehind::write_block(Block& block) noexcept {
     if (error == 0) error = failed;
     bytes += failed == 0 ? length : 0;
   }
+  struct stat status {};
+  const bool is_timed = !is_remote && raw_syscall(SYS_fstat, to, &status) == 0;
   if (own >= 0) raw_syscall(SYS_close, own);
   pool_->writes.fetch_add(ranges.count, std::memory_order_relaxed);
   pool_->written_bytes.fetch_add(bytes, std::memory_order_relaxed);
@@ -441,7 +474,9 @@ void WriteBehind::write_block(Block& block) noexcept {
   --file.blocks;
   block.state.store(State::free, std::memory_order_release);  // the command looks for others
   ioweave_held_blocks.fetch_sub(1, std::memory_order_relaxed);
-  release_if_idle(number);
+  if (is_timed) {
+    note_change(number, status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec);
+  }
   tell_change();
 }
 
@@ -483,8 +518,13 @@ void WriteBehind::drain_locked(uint32_t file) noexcept {
 
 // ---- Taking a write -----------------------------------------------------------------------------
 
-/// Writes something, or waits until another thread has, so that a block becomes free.
-void WriteBehind::make_room(const SignalsHeld& held) noexcept {
+/// Writes something, or waits until another thread has, so that a block becomes free. Returns false
+/// if none can: no block has memory.
+bool WriteBehind::make_room(const SignalsHeld& held) noexcept {
+  if (ioweave_held_blocks.load(std::memory_order_relaxed) == 0) {
+    refuses_.store(true, std::memory_order_relaxed);
+    return false;
+  }
   const uint64_t begin_ns = now_ns();
   open_to_fatal_signals(held);
   queue_oldest();
@@ -494,6 +534,7 @@ void WriteBehind::make_room(const SignalsHeld& held) noexcept {
     await_change();
   }
   pool_->waited_ns.fetch_add(now_ns() - begin_ns, std::memory_order_relaxed);
+  return true;
 }
 
 /// Copies what lies in one block. Returns how much of it could be read.
@@ -504,7 +545,7 @@ size_t WriteBehind::copy_part(const char* from, size_t bytes, uint32_t file, uin
   while (true) {
     Block* const block = block_for(file, place);
     if (block == nullptr) {  // all are taken
-      make_room(held);
+      if (!make_room(held)) return 0;
       continue;
     }
     const uint32_t current = block->current.load(std::memory_order_relaxed);
@@ -571,7 +612,8 @@ bool WriteBehind::try_take(const Transfer& transfer, const stats::FileRecord& re
   if (!has_threads_.load(std::memory_order_relaxed) && may_be_in_signal_handler()) return false;
   const SignalsHeld held;
   const Locked locked(lock_);
-  if (must_end_ || refuses_.load(std::memory_order_relaxed) || (threads_ == 0 && !start_thread())) {
+  if (must_end_ || refuses_.load(std::memory_order_relaxed) ||
+      forbidden_.load(std::memory_order_relaxed) > 0 || (threads_ == 0 && !start_thread())) {
     return false;
   }
   return take_locked(transfer, record, {vectors, is_direct}, held, result);
@@ -588,7 +630,7 @@ bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord&
     result = -std::exchange(file.error, 0);
     return true;
   }
-  if (file.is_plain) return false;
+  if (file.is_plain || file.closing > 0) return false;
   const auto bytes = static_cast<int64_t>(taken.vectors.bytes());
   const bool is_at_position = transfer.offset == engine::kCurrentPosition;
   int64_t offset = transfer.offset;
@@ -603,7 +645,6 @@ bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord&
   const int64_t copied =
       is_misplaced ? 0 : copy_all(taken.vectors, number, static_cast<uint64_t>(offset), held);
   --file.users;
-  release_if_idle(number);
   if (is_at_position && copied < bytes) {
     raw_syscall(SYS_lseek, transfer.fd, copied - bytes, SEEK_CUR);
   }
@@ -650,38 +691,34 @@ void WriteBehind::drain_all() noexcept {
 
 int WriteBehind::take_error(const stats::FileRecord& record) noexcept {
   const ErrnoKept kept;
-  if (!is_ours()) return 0;
+  if (pid_ == 0 || !is_of_this_process()) return 0;
   const SignalsHeld held;
   const Locked locked(lock_);
   const uint32_t number = find(record.device, record.inode);
   return number == kNone ? 0 : std::exchange(files_[number].error, 0);
 }
 
-void WriteBehind::let_go(const stats::FileRecord& record) noexcept {
+void WriteBehind::let_go(const stats::FileRecord& record, int fd) noexcept {
   const ErrnoKept kept;
   if (!is_ours()) return;
   const SignalsHeld held;
   const Locked locked(lock_);
   const uint32_t number = find(record.device, record.inode);
   if (number == kNone) return;
-  open_to_fatal_signals(held);
-  drain_locked(number);
-  files_[number].is_let_go = true;
-  release_if_idle(number);
+  File& file = files_[number];
+  ++file.users;
+  ++file.closing;
+  if (file.blocks > 0) open_to_fatal_signals(held);
+  do {
+    drain_locked(number);
+  } while (file.blocks > 0 && file.fd == fd);
+  --file.closing;
+  --file.users;
 }
 
 void WriteBehind::let_go_all() noexcept {
-  const ErrnoKept kept;
-  if (!is_ours()) return;
-  const SignalsHeld held;
-  const Locked locked(lock_);
-  open_to_fatal_signals(held);
-  drain_locked(kNone);
-  for (uint32_t i = 0; i < BehindPool::kFiles; ++i) {
-    if (!files_[i].is_used) continue;
-    files_[i].is_let_go = true;
-    release_if_idle(i);
-  }
+  forbid();
+  allow();
 }
 
 void WriteBehind::keep_plain(int fd) noexcept {
@@ -695,15 +732,15 @@ void WriteBehind::keep_plain(int fd) noexcept {
   {
     const SignalsHeld held;
     const Locked locked(lock_);
-    const uint32_t number = is_ours() ? find(status.st_dev, status.st_ino) : kNone;
-    if (number != kNone) {
-      open_to_fatal_signals(held);
-      drain_locked(number);
-    }
     is_known = is_plain_for_good(status.st_dev, status.st_ino);
     if (!is_known && plain_files_ < kMostPlain) {
       plain_[plain_files_++] = {status.st_dev, status.st_ino};
       is_known = true;
+    }
+    const uint32_t number = is_ours() ? find(status.st_dev, status.st_ino) : kNone;
+    if (number != kNone && files_[number].blocks > 0) {
+      open_to_fatal_signals(held);
+      drain_locked(number);
     }
   }
   if (!is_known) stop();
@@ -724,13 +761,8 @@ bool WriteBehind::start_thread() noexcept {
   has_threads_.store(true, std::memory_order_relaxed);
   lock_.unlock();
   if (is_to_join) pthread_join(place->thread, nullptr);
-  pthread_attr_t attributes;
-  bool is_started = pthread_attr_init(&attributes) == 0;
-  if (is_started) {
-    pthread_attr_setstacksize(&attributes, kStackBytes);
-    is_started = pthread_create(&place->thread, &attributes, &thread_main, place) == 0;
-    pthread_attr_destroy(&attributes);
-  }
+  // With a stack as large as others: if it is the last one, the program's exit runs on it.
+  const bool is_started = pthread_create(&place->thread, nullptr, &thread_main, place) == 0;
   lock_.lock();
   if (!is_started) {
     place->state = Thread::none;
@@ -806,40 +838,38 @@ void WriteBehind::end_threads() noexcept {
 }
 
 void WriteBehind::stop() noexcept {
+  const ErrnoKept kept;
   refuses_.store(true, std::memory_order_relaxed);
   end_threads();
   let_go_all();
-  phase_.store(Phase::failed, std::memory_order_release);  // nothing is left to do
-}
-
-// ---- fork ---------------------------------------------------------------------------------------
-
-void WriteBehind::before_fork() noexcept {
-  const ErrnoKept kept;
+  const SignalsHeld held;
+  const Locked locked(lock_);
   if (!is_ours()) return;
-  uint64_t all = ~uint64_t{0};
-  uint64_t before = 0;
-  raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
-  lock_.lock();
+  // Who has other rights from now on must not tell the command what to write.
+  phase_.store(Phase::failed, std::memory_order_release);
+  raw_syscall(SYS_mmap, pool_, BehindPool::kBytes, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0L);
+}
+
+// ---- fork and exec ------------------------------------------------------------------------------
+
+void WriteBehind::forbid() noexcept {
+  const ErrnoKept kept;
+  forbidden_.fetch_add(1, std::memory_order_relaxed);
+  if (!is_ours()) return;
+  const SignalsHeld held;
+  const Locked locked(lock_);
+  if (ioweave_held_blocks.load(std::memory_order_relaxed) == 0) return;
+  open_to_fatal_signals(held);
   while (ioweave_held_blocks.load(std::memory_order_relaxed) > 0) drain_locked(kNone);
-  fork_mask_ = before;
-  forking_thread_ = __builtin_thread_pointer();
 }
 
-void WriteBehind::end_fork() noexcept {
-  forking_thread_ = nullptr;
-  const uint64_t before = fork_mask_;
-  lock_.unlock();
-  raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof before);
-}
-
-void WriteBehind::after_fork_in_parent() noexcept {
-  if (forking_thread_ == __builtin_thread_pointer()) end_fork();
+void WriteBehind::allow() noexcept {
+  forbidden_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 /// The pool is the parent's, and none of the threads is here.
 void WriteBehind::after_fork_in_child() noexcept {
-  const bool was_held = forking_thread_ == __builtin_thread_pointer();
   if (pool_ != nullptr) raw_syscall(SYS_munmap, pool_, BehindPool::kBytes);
   pool_ = nullptr;
   phase_.store(Phase::closed, std::memory_order_relaxed);
@@ -850,11 +880,8 @@ void WriteBehind::after_fork_in_child() noexcept {
   threads_ = idle_threads_ = filling_ = 0;
   has_threads_.store(false, std::memory_order_relaxed);
   must_end_ = false;
-  if (was_held) {
-    end_fork();
-  } else {
-    lock_.reset();
-  }
+  forbidden_.store(0, std::memory_order_relaxed);
+  lock_.reset();
 }
 
 }  // namespace ioweave::calls

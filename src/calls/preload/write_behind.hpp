@@ -82,16 +82,18 @@ class WriteBehind {
   void end_threads() noexcept;
   /// The same for good: writes are plain from now on.
   void stop() noexcept;
-  /// Before the program closes a descriptor of the file, or many.
-  void let_go(const stats::FileRecord& file) noexcept;
+  /// Before the program closes this descriptor of the file, or many: nothing is written by it any
+  /// more.
+  void let_go(const stats::FileRecord& file, int fd) noexcept;
   void let_go_all() noexcept;
   /// Somebody else reads or writes the file behind our back from now on: the C library's streams,
   /// a memory map. Its writes are plain for good.
   void keep_plain(int fd) noexcept;
 
-  // Around fork(2): nothing is held while it happens.
-  void before_fork() noexcept;
-  void after_fork_in_parent() noexcept;
+  /// Drains all, and takes nothing until allow(): around fork(2) and exec, for neither children nor
+  /// the next image know what is held.
+  void forbid() noexcept;
+  void allow() noexcept;
   void after_fork_in_child() noexcept;
 
  private:
@@ -107,10 +109,11 @@ class WriteBehind {
     bool is_used = false;
     bool is_direct = false;
     bool is_plain = false;   // nothing more is held back
-    bool is_let_go = false;  // the last user releases it
+    bool is_remote = false;  // its times are asked of a server
     int error = 0;           // that was not returned yet
     uint32_t blocks = 0;     // that hold something of it
     uint32_t users = 0;      // threads that go on with it later
+    uint32_t closing = 0;    // threads that close a descriptor of it: nothing is taken
   };
   struct Thread {
     pthread_t thread;
@@ -130,7 +133,6 @@ class WriteBehind {
                               int64_t& result) noexcept;
   static void* thread_main(void* place) noexcept;
   void write_in_thread(Thread& place) noexcept;
-  void end_fork() noexcept;
   [[nodiscard]] char* data_of(const Block& block) const noexcept;
 
   // Under the lock: files,
@@ -139,7 +141,7 @@ class WriteBehind {
                                        bool is_direct) noexcept;
   void name(uint32_t number) noexcept;
   void release(uint32_t number) noexcept;
-  void release_if_idle(uint32_t number) noexcept;
+  void note_change(uint32_t number, int64_t changed_ns) noexcept;
   [[nodiscard]] bool is_plain_for_good(uint64_t device, uint64_t inode) const noexcept;
 
   // blocks,
@@ -153,7 +155,7 @@ class WriteBehind {
   [[nodiscard]] uint32_t count_waiting() const noexcept;
   void write_block(Block& block) noexcept;
   void drain_locked(uint32_t file) noexcept;
-  void make_room(const SignalsHeld& held) noexcept;
+  [[nodiscard]] bool make_room(const SignalsHeld& held) noexcept;
   void await_change() noexcept;
   void tell_change() noexcept;
 
@@ -179,8 +181,7 @@ class WriteBehind {
   bool is_wanted_ = false;
   std::atomic<bool> refuses_{false};  // to take anything more
   std::atomic<bool> has_threads_{false};
-  void* forking_thread_ = nullptr;  // has the lock, around a fork
-  uint64_t fork_mask_ = 0;
+  std::atomic<uint32_t> forbidden_{0};  // threads that fork or exec
   uint64_t next_order_ = 1;
   int pid_ = 0;
   File files_[stats::BehindPool::kFiles];
@@ -207,6 +208,9 @@ inline void call_uncancelled(Call call) {
   call();
   pthread_setcancelstate(cancellation, nullptr);
 }
+
+/// Set once the program has used locks of files, which end with any descriptor of the file.
+extern std::atomic<bool> uses_file_locks;
 
 /// Before a call that could tell a difference in any file.
 inline void come_after_writes() {

@@ -41,6 +41,9 @@ void join_run() {
     auto* const made = new TemporaryDirectory(true);
     config::RunConfig config;
     config.policy = config::RunPolicy::behind;
+    struct stat pids {};
+    EXPECT_EQ(stat("/proc/self/ns/pid", &pids), 0);
+    config.pid_namespace = pids.st_ino;
     testing::write_config(*made, config);
     real::resolve();
     setenv(config::kRunDirVariable, made->path().c_str(), 1);
@@ -62,7 +65,7 @@ class HeldFile {
     record_->inode = status.st_ino;
   }
   ~HeldFile() {
-    write_behind.let_go(*record_);
+    write_behind.let_go(*record_, fd_);
     close(fd_);
   }
   HeldFile(const HeldFile&) = delete;
@@ -157,7 +160,7 @@ TEST_F(HoldingWrites, AnUnreadableBufferIsThePrograms) {
 TEST_F(HoldingWrites, AForkedChildWritesItsOwn) {
   HeldFile file(folder_ / "a");
   ASSERT_EQ(file.write("parent", 6, -1), 6);
-  write_behind.before_fork();
+  write_behind.forbid();
   const pid_t child = fork();
   if (child == 0) {
     write_behind.after_fork_in_child();
@@ -167,7 +170,7 @@ TEST_F(HoldingWrites, AForkedChildWritesItsOwn) {
     file.drain();
     _exit(is_born && is_written && !holds_writes() ? 0 : 1);
   }
-  write_behind.after_fork_in_parent();
+  write_behind.allow();
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
