@@ -121,6 +121,16 @@ struct FileIdentity {
   }
 };
 
+/// Returns when the kernel has forgotten a thread that was joined, which is a little later: only
+/// then may the process be one of a single thread, as unshare(2) asks.
+void await_kernel_thread(int pid, int thread) noexcept {
+  constexpr int kMostLooks = 10'000;
+  const timespec moment{0, 20'000};
+  for (int i = 0; i < kMostLooks && raw_syscall(SYS_tgkill, pid, thread, 0) == 0; ++i) {
+    raw_syscall(SYS_nanosleep, &moment, nullptr);
+  }
+}
+
 /// Copies bytes of this process that may not be readable. Returns how many could be read.
 size_t copy_if_readable(int pid, void* to, const void* from, size_t bytes) noexcept {
   const iovec local{to, bytes};
@@ -467,7 +477,7 @@ void WriteBehind::write_block(Block& block) noexcept {
   lock_.lock();
   if (error != 0) {
     pool_->errors.fetch_add(1, std::memory_order_relaxed);
-    if (file.error == 0) file.error = error;
+    if (!file.is_plain) file.error = error;  // those that were under way as well are told by it
     file.is_plain = true;
   }
   --file.users;
@@ -782,6 +792,7 @@ void* WriteBehind::thread_main(void* place) noexcept {
 
 void WriteBehind::write_in_thread(Thread& place) noexcept {
   const Locked locked(lock_);
+  place.kernel_id = static_cast<int>(raw_syscall(SYS_gettid));
   uint64_t busy_ns = now_ns();
   bool may_start = true;
   while (true) {
@@ -831,6 +842,7 @@ void WriteBehind::end_threads() noexcept {
     each.state = Thread::starting;  // nobody else's
     lock_.unlock();
     pthread_join(each.thread, nullptr);
+    await_kernel_thread(pid_, each.kernel_id);
     lock_.lock();
     each.state = Thread::none;
   }

@@ -118,6 +118,7 @@ class WriteBehind {
   struct Thread {
     pthread_t thread;
     enum : uint32_t { none, starting, runs, ended } state;
+    int kernel_id;
   };
   struct Taken {
     const WriteVectors& vectors;
