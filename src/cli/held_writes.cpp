@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_time.hpp"
 #include "base/process_start.hpp"
 #include "cli/format.hpp"
 #include "config/run_config.hpp"
@@ -22,10 +23,6 @@ using stats::BehindBlock;
 using stats::BehindFile;
 using stats::BehindPool;
 using stats::BehindRanges;
-
-int64_t in_ns(const statx_timestamp& time) {
-  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
-}
 
 /// Opens the file that a process wrote, if it is still there under its name. Returns 0 or an errno:
 /// ESTALE if somebody else has written it since. `is_timed`: the process was writing nothing when

@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 
+#include "base/errno_kept.hpp"
 #include "calls/report_file.hpp"
 #include "ioweave/ioweave.h"
 #include "service/service.hpp"
@@ -20,19 +21,6 @@ struct iow_service {
 };
 
 namespace ioweave::calls {
-
-/// errno is the caller's; system calls of ours, and callbacks, change it.
-class ErrnoKept {
- public:
-  ErrnoKept() = default;
-  ~ErrnoKept() { word_ = value_; }
-  ErrnoKept(const ErrnoKept&) = delete;
-  ErrnoKept& operator=(const ErrnoKept&) = delete;
-
- private:
-  int& word_ = errno;
-  const int value_ = word_;
-};
 
 /// An enumeration as the number that it is in C, where any fits: to read it as an `Enum` would be
 /// undefined for one that is out of range.

@@ -5,6 +5,7 @@
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -19,7 +20,9 @@
 
 #include "base/append_number.hpp"
 #include "base/clock.hpp"
+#include "base/errno_kept.hpp"
 #include "base/file_system_kind.hpp"
+#include "base/file_time.hpp"
 #include "base/process_start.hpp"
 #include "calls/libc/file_size_limit.hpp"
 #include "calls/libc/signal_context.hpp"
@@ -70,37 +73,10 @@ constexpr uint64_t begin_of_block(uint64_t offset) noexcept {
   return offset / kBlockBytes * kBlockBytes;
 }
 
-/// errno as it was, when this ends.
-class ErrnoKept {
- public:
-  ErrnoKept() noexcept : saved_(errno) {}
-  ~ErrnoKept() { errno = saved_; }
-  ErrnoKept(const ErrnoKept&) = delete;
-  ErrnoKept& operator=(const ErrnoKept&) = delete;
-
- private:
-  int saved_;
-};
-
-class Locked {
- public:
-  explicit Locked(WordLock& lock) noexcept : lock_(lock) { lock_.lock(); }
-  ~Locked() { lock_.unlock(); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  WordLock& lock_;
-};
-
 /// Lets signals in that end the process by default, as they would during a plain call.
 void open_to_fatal_signals(const SignalsHeld& held) noexcept {
   const uint64_t mask = held.but_for_fatal_ones();
   raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, nullptr, sizeof mask);
-}
-
-int64_t in_ns(const statx_timestamp& time) noexcept {
-  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
 struct FileIdentity {
@@ -278,11 +254,12 @@ uint32_t WriteBehind::find_or_claim(const Transfer& transfer, const stats::FileR
       ++number;
     }
     if (number == BehindPool::kFiles) return kNone;
-    release(number);
+    files_[number] = {};
     File& file = files_[number];
     file.device = record.device;
     file.inode = record.inode;
     file.is_used = true;
+    file.is_remote = is_fuse(transfer.fd);
   }
   File& file = files_[number];
   if (file.blocks > 0 && file.is_direct != is_direct) {
@@ -315,7 +292,6 @@ void WriteBehind::name(uint32_t number) noexcept {
   const bool is_known = raw_syscall(SYS_statx, file.fd, "", AT_EMPTY_PATH,
                                     STATX_BTIME | STATX_MTIME | STATX_NLINK, &status) == 0;
   shown.birth_ns = is_known && (status.stx_mask & STATX_BTIME) != 0 ? in_ns(status.stx_btime) : 0;
-  file.is_remote = is_fuse(file.fd);
   shown.changed_ns.store(is_known && !file.is_remote ? in_ns(status.stx_mtime) : 0,
                          std::memory_order_relaxed);
   constexpr std::string_view kRemoved = " (deleted)";
@@ -330,10 +306,6 @@ void WriteBehind::note_change(uint32_t number, int64_t changed_ns) noexcept {
   if (shown.load(std::memory_order_relaxed) < changed_ns) {
     shown.store(changed_ns, std::memory_order_relaxed);
   }
-}
-
-void WriteBehind::release(uint32_t number) noexcept {
-  files_[number] = {};
 }
 
 bool WriteBehind::is_plain_for_good(uint64_t device, uint64_t inode) const noexcept {
@@ -485,7 +457,7 @@ void WriteBehind::write_block(Block& block) noexcept {
   block.state.store(State::free, std::memory_order_release);  // the command looks for others
   ioweave_held_blocks.fetch_sub(1, std::memory_order_relaxed);
   if (is_timed) {
-    note_change(number, status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec);
+    note_change(number, in_ns(status.st_mtim));
   }
   tell_change();
 }
@@ -621,7 +593,7 @@ bool WriteBehind::try_take(const Transfer& transfer, const stats::FileRecord& re
   // Starting one takes memory, which a handler must not.
   if (!has_threads_.load(std::memory_order_relaxed) && may_be_in_signal_handler()) return false;
   const SignalsHeld held;
-  const Locked locked(lock_);
+  const std::lock_guard guard(lock_);
   if (must_end_ || refuses_.load(std::memory_order_relaxed) ||
       forbidden_.load(std::memory_order_relaxed) > 0 || (threads_ == 0 && !start_thread())) {
     return false;
@@ -683,7 +655,7 @@ void WriteBehind::drain(const stats::FileRecord& record) noexcept {
   const ErrnoKept kept;
   if (!is_ours()) return;
   const SignalsHeld held;
-  const Locked locked(lock_);
+  const std::lock_guard guard(lock_);
   const uint32_t number = find(record.device, record.inode);
   if (number == kNone || files_[number].blocks == 0) return;
   open_to_fatal_signals(held);
@@ -694,7 +666,7 @@ void WriteBehind::drain_all() noexcept {
   const ErrnoKept kept;
   if (!is_ours()) return;
   const SignalsHeld held;
-  const Locked locked(lock_);
+  const std::lock_guard guard(lock_);
   open_to_fatal_signals(held);
   drain_locked(kNone);
 }
@@ -703,7 +675,7 @@ int WriteBehind::take_error(const stats::FileRecord& record) noexcept {
   const ErrnoKept kept;
   if (pid_ == 0 || !is_of_this_process()) return 0;
   const SignalsHeld held;
-  const Locked locked(lock_);
+  const std::lock_guard guard(lock_);
   const uint32_t number = find(record.device, record.inode);
   return number == kNone ? 0 : std::exchange(files_[number].error, 0);
 }
@@ -712,7 +684,7 @@ void WriteBehind::let_go(const stats::FileRecord& record, int fd) noexcept {
   const ErrnoKept kept;
   if (!is_ours()) return;
   const SignalsHeld held;
-  const Locked locked(lock_);
+  const std::lock_guard guard(lock_);
   const uint32_t number = find(record.device, record.inode);
   if (number == kNone) return;
   File& file = files_[number];
@@ -741,7 +713,7 @@ void WriteBehind::keep_plain(int fd) noexcept {
   bool is_known = false;
   {
     const SignalsHeld held;
-    const Locked locked(lock_);
+    const std::lock_guard guard(lock_);
     is_known = is_plain_for_good(status.st_dev, status.st_ino);
     if (!is_known && plain_files_ < kMostPlain) {
       plain_[plain_files_++] = {status.st_dev, status.st_ino};
@@ -791,7 +763,7 @@ void* WriteBehind::thread_main(void* place) noexcept {
 }
 
 void WriteBehind::write_in_thread(Thread& place) noexcept {
-  const Locked locked(lock_);
+  const std::lock_guard guard(lock_);
   place.kernel_id = static_cast<int>(raw_syscall(SYS_gettid));
   uint64_t busy_ns = now_ns();
   bool may_start = true;
@@ -828,7 +800,7 @@ void WriteBehind::end_threads() noexcept {
   const ErrnoKept kept;
   if (!is_ours()) return;
   const SignalsHeld held;
-  const Locked locked(lock_);
+  const std::lock_guard guard(lock_);
   open_to_fatal_signals(held);
   const bool was_ending = std::exchange(must_end_, true);
   drain_locked(kNone);
@@ -855,7 +827,7 @@ void WriteBehind::stop() noexcept {
   end_threads();
   let_go_all();
   const SignalsHeld held;
-  const Locked locked(lock_);
+  const std::lock_guard guard(lock_);
   if (!is_ours()) return;
   // Who has other rights from now on must not tell the command what to write.
   phase_.store(Phase::failed, std::memory_order_release);
@@ -870,7 +842,7 @@ void WriteBehind::forbid() noexcept {
   forbidden_.fetch_add(1, std::memory_order_relaxed);
   if (!is_ours()) return;
   const SignalsHeld held;
-  const Locked locked(lock_);
+  const std::lock_guard guard(lock_);
   if (ioweave_held_blocks.load(std::memory_order_relaxed) == 0) return;
   open_to_fatal_signals(held);
   while (ioweave_held_blocks.load(std::memory_order_relaxed) > 0) drain_locked(kNone);

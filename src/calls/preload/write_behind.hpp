@@ -141,7 +141,6 @@ class WriteBehind {
   [[nodiscard]] uint32_t find_or_claim(const Transfer& transfer, const stats::FileRecord& record,
                                        bool is_direct) noexcept;
   void name(uint32_t number) noexcept;
-  void release(uint32_t number) noexcept;
   void note_change(uint32_t number, int64_t changed_ns) noexcept;
   [[nodiscard]] bool is_plain_for_good(uint64_t device, uint64_t inode) const noexcept;
 

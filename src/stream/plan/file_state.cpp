@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/file_time.hpp"
+
 namespace ioweave::stream {
 
 int find_state(int fd, FileState& state) noexcept {
@@ -13,11 +15,9 @@ int find_state(int fd, FileState& state) noexcept {
   if (::statx(fd, "", AT_EMPTY_PATH, kWanted, &found) != 0) {
     return -errno;
   }
-  const auto ns = [](const statx_timestamp& time) {
-    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  };
   state.id = {uint64_t{found.stx_dev_major} << 32 | found.stx_dev_minor, found.stx_ino};
-  state.stamp = {static_cast<int64_t>(found.stx_size), ns(found.stx_mtime), ns(found.stx_ctime)};
+  state.stamp = {static_cast<int64_t>(found.stx_size), in_ns(found.stx_mtime),
+                 in_ns(found.stx_ctime)};
   state.is_regular = S_ISREG(found.stx_mode);
   return 0;
 }

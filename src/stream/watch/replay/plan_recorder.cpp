@@ -6,10 +6,10 @@
 
 #include <sys/stat.h>
 
+#include "base/file_time.hpp"
+
 namespace ioweave::stream {
 namespace {
-
-constexpr int64_t kSecondNs = 1'000'000'000;
 
 /// Returns the name for a plan.
 std::string name_in(const std::string& folder, const std::string& path) {
@@ -28,7 +28,7 @@ std::optional<PlannedFile> find_file(const ReadFile& file, const std::string& fo
     PlannedFile found;
     found.name = name_in(folder, path);
     found.size = static_cast<uint64_t>(status.st_size);
-    found.mtime_ns = status.st_mtim.tv_sec * kSecondNs + status.st_mtim.tv_nsec;
+    found.mtime_ns = in_ns(status.st_mtim);
     return found;
   }
   return std::nullopt;

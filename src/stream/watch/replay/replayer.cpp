@@ -13,6 +13,7 @@
 #include "base/clock.hpp"
 #include "base/descriptor.hpp"
 #include "base/file_system_kind.hpp"
+#include "base/file_time.hpp"
 #include "engine/prefetch.hpp"
 #include "engine/read_ahead_walk.hpp"
 #include "stream/watch/replay/plan_follower.hpp"
@@ -31,7 +32,6 @@ constexpr size_t kFilesAhead = 32;                // of such files
 constexpr uint64_t kBegunBytes = 8u << 20;        // of all of them
 constexpr uint64_t kBegunOfFileBytes = 2u << 20;  // of one
 constexpr uint64_t kStretchBytes = 8u << 20;      // mean way in order that is left to the follower
-constexpr int64_t kSecondNs = 1'000'000'000;
 
 /// Returns true if the ordinary follower reads it ahead as well, and cheaper.
 bool is_in_order(const PlannedReads& reads) {
@@ -124,7 +124,7 @@ void Replayer::find_file(File& file) {
   by_path_.emplace(file.path, &file);
   struct stat status {};
   if (stat(file.path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
-  const int64_t mtime_ns = status.st_mtim.tv_sec * kSecondNs + status.st_mtim.tv_nsec;
+  const int64_t mtime_ns = in_ns(status.st_mtim);
   file.device = status.st_dev;
   file.inode = status.st_ino;
   file.is_changed = file.is_changed || mtime_ns != file.planned->mtime_ns ||
