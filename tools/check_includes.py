@@ -2,7 +2,7 @@
 """Checks that includes follow the direction of ARCHITECTURE.md, and fails on a breach.
 
     calls -> stream -> service -> {gate -> policy, engine, tasking} -> base
-    cli, calls, stream -> stats -> device -> config -> base
+    cli, calls, stream -> stats -> device -> config -> choice -> base
     cli, apps/tiom, python, bench -> model -> base
     python -> simulator -> policy
     cli -> stream -> {engine, stats}
@@ -13,7 +13,7 @@ headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom
 through its public headers, and apps/cube and apps/ranked, which write and read by them; those in
 examples/ know only these, those in bench/ also base and model, and the Python module these, policy,
 model, device and config.
-policy and model are pure logic: what the system offers of I/O, time and threads is closed to them.
+policy, model and choice are pure logic: what the system offers of I/O, time and threads is closed to them.
 A policy is constructed by its drivers alone: the gate of a process, and the Python binding, which
 serves simulations and Dask's scheduler.
 
@@ -29,9 +29,10 @@ PUBLIC = "ioweave"  # include/ioweave/, included as <ioweave/...> or "ioweave/..
 # Station (a folder of src/, or a top folder) -> the stations that its files may include.
 ALLOWED: dict[str, set[str]] = {
     "base": {"base"},
-    "config": {"config", "base"},
-    "device": {"device", "config", "base"},
-    "stats": {"stats", "device", "config", "base"},
+    "choice": {"choice", "base"},
+    "config": {"config", "choice", "base"},
+    "device": {"device", "config", "choice", "base"},
+    "stats": {"stats", "device", "config", "choice", "base"},
     "policy": {"policy", "base"},
     "model": {"model", "base"},
     "simulator": {"simulator", "policy", "base"},
@@ -40,8 +41,8 @@ ALLOWED: dict[str, set[str]] = {
     "stream": {"stream", "service", "engine", "stats", "device", "config", "base", PUBLIC},
     "tasking": {"tasking", "base"},
     "service": {"service", "gate", "policy", "engine", "tasking", "base", PUBLIC},
-    "calls": {"calls", "stream", "service", "policy", "engine", "stats", "config", "base", PUBLIC},
-    "cli": {"cli", "stream", "engine", "stats", "device", "config", "model", "base"},
+    "calls": {"calls", "stream", "service", "policy", "engine", "stats", "config", "choice", "base", PUBLIC},
+    "cli": {"cli", "stream", "engine", "stats", "device", "config", "model", "choice", "base"},
     "include": {PUBLIC},
     "apps": set(),
     "apps/cube": {PUBLIC},
@@ -59,7 +60,7 @@ _IMPURE = re.compile(
 )
 FORBIDDEN_SYSTEM = {
     station: (_IMPURE, f"{station} is pure logic: no I/O, clock, thread or lock")
-    for station in ("policy", "model")
+    for station in ("policy", "model", "choice")
 }
 
 # Who may construct a policy: a second driver in a process would be a second budget for its devices.

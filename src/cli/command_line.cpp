@@ -426,6 +426,7 @@ std::vector<std::string> with_json_alone(Arguments arguments) {
 
 constexpr const char* kReportExamples = R"(Examples:
   ioweave report run.jsonl                     the summary of `ioweave run -o run.jsonl`
+  ioweave report run.jsonl --why out.bin       what was done about one of its files, and why
   ioweave report tasks.jsonl                   that of Runtime(run_file="tasks.jsonl") in Python
   python -m ioweave.pictures tasks.jsonl       pictures of the latter)";
 
@@ -512,6 +513,9 @@ std::optional<int> parse_report(Arguments arguments, ReportOptions& options) {
                             kReportExamples);
   app->add_option("FILE", options.run_file, "A run file")->required();
   app->add_flag("-v,--verbose", options.verbose, "List all files");
+  app->add_option("--why", options.why,
+                  help_lines("Say which way the calls on this file of the run went, and why"))
+      ->type_name("FILE");
   return parse_with(*app, "report", texts(arguments));
 }
 

@@ -39,6 +39,7 @@ struct AdviseOptions {
 
 struct ReportOptions {
   std::string run_file;
+  std::string why;  ///< a file of the run to explain; empty: none
   bool verbose = false;
 };
 

@@ -16,7 +16,7 @@ namespace ioweave::cli {
 /// files without a rule does.
 struct Explanation {
   std::string path;
-  config::RunPolicy policy = config::RunPolicy::overlap;
+  config::RunPolicy policy = config::RunPolicy::automatic;
   std::vector<config::ResolvedRule> matches;
 };
 [[nodiscard]] Explanation explain(const config::Resolved& resolved, const std::string& path);

@@ -47,14 +47,14 @@ RunPolicy main_policy(const stats::RunReport& report) {
     seconds[static_cast<size_t>(file.policy)] += file.of(CallClass::read).seconds;
   }
   const auto most = std::ranges::max_element(seconds);
-  return *most > 0 ? static_cast<RunPolicy>(most - seconds.begin()) : RunPolicy::overlap;
+  return *most > 0 ? static_cast<RunPolicy>(most - seconds.begin()) : report.config.policy;
 }
 
 /// Returns the degrade reason of most of the reading time, on files that could be prefetched.
 Degrade main_reason(const stats::RunReport& report) {
   std::array<double, stats::kDegradeNames.size()> seconds{};
   for (const stats::FileReport& file : report.files) {
-    if (file.degrade == Degrade::not_regular || file.policy != RunPolicy::overlap) continue;
+    if (file.degrade == Degrade::not_regular || !config::overlaps(file.policy)) continue;
     seconds[static_cast<size_t>(file.degrade)] += file.of(CallClass::read).seconds;
   }
   return static_cast<Degrade>(std::ranges::max_element(seconds) - seconds.begin());
@@ -72,7 +72,7 @@ std::string explain_setting(RunPolicy policy, const stats::RunReport& report) {
 
 std::string explain_no_prefetching(const stats::RunReport& report) {
   const RunPolicy policy = main_policy(report);
-  if (policy != RunPolicy::overlap) return explain_setting(policy, report);
+  if (!config::overlaps(policy)) return explain_setting(policy, report);
   switch (const Degrade reason = main_reason(report)) {
     case Degrade::none:
       return "Nothing was prefetched: the next reads were in the page cache already, followed no "
@@ -150,9 +150,9 @@ std::string explain_no_calls(const stats::RunReport& report) {
 /// Says what the policy could do about the I/O that was seen.
 std::string judge_gain(const stats::RunReport& report) {
   if (!saw_reads_or_writes(report.totals)) return explain_no_calls(report);
-  const bool may_overlap = report.config.policy == RunPolicy::overlap ||
+  const bool may_overlap = config::overlaps(report.config.policy) ||
                            std::ranges::any_of(report.files, [](const stats::FileReport& file) {
-                             return file.policy == RunPolicy::overlap;
+                             return config::overlaps(file.policy);
                            });
   return may_overlap ? judge_prefetching(report) : std::string{};
 }
@@ -163,7 +163,7 @@ std::string judge_engine_cost(const stats::RunReport& report) {
   const double wall = report.outcome.wall_seconds;
   if (wall <= 0 || cost < kWorthCost * wall) return {};
   return "The engine cost about " + seconds_text(cost) +
-         ": calls through it took longer than plain calls made between them. Policy 'overlap' "
+         ": calls through it took longer than plain calls made between them. Policy 'auto' "
          "leaves all calls unchanged.";
 }
 

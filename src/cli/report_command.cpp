@@ -4,6 +4,7 @@
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/summary.hpp"
+#include "cli/why_text.hpp"
 #include "stats/run_file.hpp"
 
 namespace ioweave::cli {
@@ -16,6 +17,15 @@ int report_command(Arguments arguments) {
   if (!stats::read_run_file(options.run_file, report, why)) {
     complain("report: " + why);
     return 1;
+  }
+  if (!options.why.empty()) {
+    const stats::FileReport* const file = find_file(report, options.why, why);
+    if (file == nullptr) {
+      complain("report: " + why);
+      return 1;
+    }
+    print(why_text(report, *file));
+    return 0;
   }
   Detail detail;
   if (options.verbose) {

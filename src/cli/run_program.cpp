@@ -22,6 +22,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/clock.hpp"
+#include "cli/bench/profile_file.hpp"
 #include "cli/launch.hpp"
 #include "cli/locations.hpp"
 #include "cli/mpi_program.hpp"
@@ -35,6 +36,8 @@
 #include "config/layers.hpp"
 #include "config/mpiio_variables.hpp"
 #include "config/names.hpp"
+#include "device/described.hpp"
+#include "device/expectation.hpp"
 #include "engine/backend.hpp"
 #include "stats/mpiio_report.hpp"
 #include "stats/run_file.hpp"
@@ -80,6 +83,25 @@ struct Run {
 
 // ---- Before -------------------------------------------------------------------------------------
 
+/// What is expected of the ways of calls, of each device with a profile.
+void add_expectations(Run& run) {
+  config::RunConfig& config = run.report.config;
+  const bool polls = config.engine_mode == static_cast<uint32_t>(engine::UringMode::iopoll);
+  uint32_t count = 0;
+  for (const device::Described& device :
+       device::described_devices(run.devices, device::this_node())) {
+    if (device.settings.profile.empty() || count == config::RunConfig::kMaxDevices) continue;
+    device::Profile profile;
+    std::string why;
+    if (load_profile(device.settings.profile, profile, why)) {
+      config.expectation[count++] = device::expectation_of(
+          profile, device.number, polls ? device::IoWay::iopoll : device::IoWay::uring);
+    } else if (!run.is_quiet()) {
+      complain("warning: device '" + device.settings.name + "': " + why);
+    }
+  }
+}
+
 void resolve_settings(Run& run) {
   const config::ConfigPlaces places = config::config_places();
   config::Layer command_line = run.options.settings;
@@ -94,6 +116,7 @@ void resolve_settings(Run& run) {
     run.report.config.policy = config::RunPolicy::off;
     run.report.config.rules = 0;
   }
+  add_expectations(run);
   if (run.is_quiet()) return;
   for (const std::string& warning : run.settings.warnings) complain("warning: " + warning);
 }
@@ -111,10 +134,10 @@ std::string prepare_reads(Run& run) {
   std::string why;
   if (run.reads.are_recorded) why = explain_unwritable_plan(options.record_file);
   if (!why.empty() || options.replay_file.empty()) return why;
-  if (!stream::may_overlap(run.report.config)) {
+  if (!config::may_overlap(run.report.config)) {
     return "--replay reads ahead, which policy '" +
            std::string(config::kRunPolicyNames[static_cast<size_t>(run.report.config.policy)]) +
-           "' forbids: leave it out, or say --policy overlap";
+           "' forbids: leave it out, or say --policy auto";
   }
   (void)stream::read_plan(options.replay_file, run.reads.plan.emplace(), why);
   return why;
@@ -172,7 +195,7 @@ std::string with_first(const std::string& entry, const std::string& list) {
 std::string preload_list(const Run& run, const std::string& entry) {
   std::string before = variable(kPreload);
   if (with_first(entry, before) == before) return before;
-  const std::string mpiio = run.report.config.policy == config::RunPolicy::overlap
+  const std::string mpiio = config::overlaps(run.report.config.policy)
                                 ? find_mpiio_library(run.program)
                                 : std::string{};
   return with_first(entry, mpiio.empty() ? before : with_first(mpiio, before));
@@ -290,7 +313,8 @@ int run_program(const RunOptions& options, const RunKind& kind) {
   Run run{options, kind, {}, {}, {}, {}, nullptr, {}, {}, {}, {}};
   std::string why;
   resolve_settings(run);
-  const bool holds_writes = config::uses(run.report.config, config::RunPolicy::behind);
+  const bool holds_writes = config::uses(run.report.config, config::RunPolicy::behind) ||
+                            config::uses(run.report.config, config::RunPolicy::automatic);
   run.library = locate(holds_writes ? Location::preload_behind : Location::preload, why);
   if (run.library.empty()) {
     complain(why);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kMostStreams = 1e6;  // of a curve in the simulation
 constexpr auto kDeviceSettings = std::to_array<std::string_view>(
-    {"name", "path", "bandwidth", "scope", "max_in_flight", "nodes", "curve"});
+    {"name", "path", "bandwidth", "scope", "max_in_flight", "nodes", "curve", "profile"});
 constexpr auto kNodeSettings = std::to_array<std::string_view>({"name", "count", "cores"});
 
 const Value* find(const Fields& fields, std::string_view name) {
@@ -158,8 +158,8 @@ void add_devices(const Layer& layer, Description& description) {
     if (device) {
       const auto same = std::ranges::find(description.devices, device->name, &Device::name);
       if (same == description.devices.end()) {
-        if (!device->path.empty() && device->path[0] != '/') {
-          device->path.insert(0, layer.folder + "/");
+        for (std::string* const path : {&device->path, &device->profile}) {
+          if (!path->empty() && path->front() != '/') path->insert(0, layer.folder + "/");
         }
         description.devices.push_back(std::move(*device));
       } else if (same - description.devices.begin() >= higher) {
@@ -209,7 +209,9 @@ std::optional<Device> device_of(const Fields& fields, std::string& why) {
       table.read("nodes", "names or globs of nodes, which are not empty",
                  [&](const Value& value) { return take_nodes(value, device.nodes.emplace()); }) &&
       table.read("curve", "a list of [streams, MB/s], streams ascending and all numbers above 0",
-                 [&](const Value& value) { return take_curve(value, device.curve); });
+                 [&](const Value& value) { return take_curve(value, device.curve); }) &&
+      table.read("profile", "a path",
+                 [&](const Value& value) { return take_text(value, device.profile); });
   return good ? std::optional(std::move(device)) : std::nullopt;
 }
 

@@ -27,6 +27,7 @@ struct Device {
   std::optional<std::vector<std::string>> nodes;
   /// (streams, MB/s of all together), by ascending streams.
   std::vector<std::pair<double, double>> curve;
+  std::string profile;  ///< what `ioweave bench --json` wrote of it; empty: not given
 };
 
 /// Equal nodes of a cluster.
@@ -41,8 +42,8 @@ struct Node {
 [[nodiscard]] std::optional<Device> device_of(const Fields& fields, std::string& why);
 [[nodiscard]] std::optional<Node> node_of(const Fields& fields, std::string& why);
 
-/// Returns the [[device]] table of a measured device, which has a path and a curve; and the text of
-/// a curve alone.
+/// Returns the [[device]] table of a measured device, which has a path, and a curve or a profile;
+/// and the text of a curve alone.
 [[nodiscard]] std::string device_toml(const Device& device);
 [[nodiscard]] std::string curve_toml(std::span<const std::pair<double, double>> curve);
 

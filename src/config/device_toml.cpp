@@ -48,8 +48,10 @@ std::string curve_toml(std::span<const std::pair<double, double>> curve) {
 }
 
 std::string device_toml(const Device& device) {
-  return "[[device]]\nname = " + quoted(device.name) + "\npath = " + quoted(device.path) +
-         "\nbandwidth = " + number_text(device.mb_per_s) + "\nscope = \"" +
+  const std::string place =
+      "[[device]]\nname = " + quoted(device.name) + "\npath = " + quoted(device.path) + "\n";
+  if (device.curve.empty()) return place + "profile = " + quoted(device.profile) + "\n";
+  return place + "bandwidth = " + number_text(device.mb_per_s) + "\nscope = \"" +
          (device.is_shared ? "shared" : "node") + "\"\ncurve = " + curve_toml(device.curve) + "\n";
 }
 

@@ -143,7 +143,8 @@ void drop_mode_of_another_engine(Resolved& resolved) {
 }
 
 bool uses_engine(RunPolicy policy) {
-  return policy == RunPolicy::sync || policy == RunPolicy::writes;
+  return policy == RunPolicy::sync || policy == RunPolicy::writes ||
+         policy == RunPolicy::automatic;
 }
 
 /// An option that changes nothing is worth a word; a file may say it for other runs.
@@ -161,7 +162,7 @@ void warn_of_unused_engine(Resolved& resolved) {
                               : engine       ? "--engine has"
                                              : "--mode has";
   resolved.warnings.push_back(subject + " no effect: policy '" + resolved[Key::policy].text +
-                              "' uses no engine, only 'sync' and 'writes' do");
+                              "' uses no engine, only 'auto', 'sync' and 'writes' do");
 }
 
 }  // namespace

@@ -9,11 +9,13 @@
 #include <string_view>
 #include <type_traits>
 
+#include "choice/expectation.hpp"
+
 namespace ioweave::config {
 
 inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;  // "IOWCONF1"
 /// The version of all layouts that a run shares with its processes.
-inline constexpr uint32_t kLayoutVersion = 7;
+inline constexpr uint32_t kLayoutVersion = 8;
 
 /// The environment variable that names the run directory. Without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
@@ -27,9 +29,16 @@ enum class RunPolicy : uint32_t {
   writes,   ///< only writes go through the engine ("sel_int")
   overlap,  ///< calls stay as they are; the next reads are brought into the page cache meanwhile
   behind,   ///< writes are held back, and written later, together with others
+  automatic,  ///< "auto": as overlap, and calls past the page cache go the way that is fastest
 };
-inline constexpr std::array<std::string_view, 5> kRunPolicyNames{"off", "sync", "writes", "overlap",
-                                                                 "behind"};
+inline constexpr std::array<std::string_view, 6> kRunPolicyNames{"off",     "sync",   "writes",
+                                                                 "overlap", "behind", "auto"};
+
+/// Returns true if what is read next is brought into the page cache, and what will be synced is
+/// written early.
+[[nodiscard]] constexpr bool overlaps(RunPolicy policy) noexcept {
+  return policy == RunPolicy::overlap || policy == RunPolicy::automatic;
+}
 
 /// Whether the command has the kernel write what was written, before the program asks for it.
 enum class EarlyWriteback : uint32_t {
@@ -52,8 +61,8 @@ struct RunConfig {
   uint32_t version = kLayoutVersion;
   uint32_t bytes = sizeof(RunConfig);
 
-  RunPolicy policy = RunPolicy::overlap;  ///< for files that no rule matches
-  uint32_t engine = 0;                    ///< engine::Kind, for sync and writes
+  RunPolicy policy = RunPolicy::automatic;  ///< for files that no rule matches
+  uint32_t engine = 0;                      ///< engine::Kind, where the engine moves the bytes
   uint32_t engine_mode = 0;               ///< engine::UringMode
   EarlyWriteback early_writeback = EarlyWriteback::automatic;
   uint32_t rules = 0;                       ///< how many of `rule` are in use
@@ -62,7 +71,17 @@ struct RunConfig {
   uint64_t lookahead_bytes = 128u << 20;    ///< most ahead of a reader, unless one read is larger
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run
   FileRule rule[kMaxRules] = {};            ///< the first rule that matches wins
+  static constexpr uint32_t kMaxDevices = 8;
+  choice::Expectation expectation[kMaxDevices] = {};  ///< of devices with a profile
 };
+
+/// Returns true if something may be overlapped in the run.
+[[nodiscard]] inline bool may_overlap(const RunConfig& config) noexcept {
+  for (uint32_t i = 0; i < config.rules; ++i) {
+    if (overlaps(config.rule[i].policy)) return true;
+  }
+  return overlaps(config.policy);
+}
 
 /// Returns true if some files of the run may have this policy.
 [[nodiscard]] inline bool uses(const RunConfig& config, RunPolicy policy) noexcept {

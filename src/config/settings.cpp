@@ -42,14 +42,15 @@ constexpr Setting other_setting(Key key, Setting::Type type, std::string_view na
 
 constexpr std::array<Setting, kKeys> kSettings{
     choice_setting(
-        Key::policy, "policy", "IOWEAVE_POLICY", "--policy", kRunPolicyNames, "overlap",
-        "What to do with a program's calls on files: 'off' only observes, 'sync' sends reads and "
-        "writes with O_DIRECT at an offset through the engine and waits, 'writes' only writes, "
-        "'overlap' leaves the calls alone and brings what is read next into the page cache "
-        "meanwhile, 'behind' holds writes back and joins them."),
+        Key::policy, "policy", "IOWEAVE_POLICY", "--policy", kRunPolicyNames, "auto",
+        "What to do with a program's calls on files: 'auto' brings what is read next into the page "
+        "cache meanwhile, and finds out the fastest way for calls with O_DIRECT; 'overlap' leaves "
+        "these alone, too; 'off' only observes; 'sync' sends reads and writes with O_DIRECT at an "
+        "offset through the engine and waits, 'writes' only writes; 'behind' holds writes back and "
+        "joins them."),
     choice_setting(Key::engine, "engine", "IOWEAVE_ENGINE", "--engine", kEngineNames, "uring",
-                   "What moves the bytes in policies 'sync' and 'writes'; the others use none. "
-                   "Where it is not available, the next that is: uring, threads."),
+                   "What moves the bytes in policies 'sync' and 'writes', and in 'auto' where that "
+                   "is faster. Where it is not available, the next that is: uring, threads."),
     choice_setting(
         Key::mode, "mode", "IOWEAVE_MODE", "--mode", kEngineModeNames, "plain",
         "Mode of the engine 'uring', which alone has modes: 'iopoll' polls the device and "
@@ -65,7 +66,7 @@ constexpr std::array<Setting, kKeys> kSettings{
     choice_setting(
         Key::early_writeback, "early_writeback", "IOWEAVE_EARLY_WRITEBACK", "--early-writeback",
         kEarlyWritebackNames, "auto",
-        "Under policy 'overlap', whether the kernel is to write files before the program syncs "
+        "Under policies 'auto' and 'overlap', whether the kernel is to write files before the program syncs "
         "them: 'auto' where the program has synced files of the same folder before and it pays, "
         "'always' each file from its beginning, 'never'."),
     other_setting(Key::output, Setting::Type::text, "output", "IOWEAVE_OUTPUT", "--output", "",

@@ -144,7 +144,7 @@ struct Layer {
 
 struct ResolvedRule {
   std::string glob;  ///< absolute
-  RunPolicy policy = RunPolicy::overlap;
+  RunPolicy policy = RunPolicy::automatic;
   Origin origin;
 };
 

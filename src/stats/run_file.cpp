@@ -130,6 +130,29 @@ Json early_json(const EarlyWrites& early) {
   return {{"cycles", early.cycles}, {"bytes", early.bytes}, {"lost_bytes", early.lost_bytes}};
 }
 
+Json choices_json(const std::vector<ChoiceReport>& list) {
+  Json all = Json::array();
+  for (const ChoiceReport& choice : list) {
+    Json ways = Json::object();
+    for (size_t i = 0; i < choice::kWays; ++i) {
+      const ChoiceReport::OfWay& way = choice.of[i];
+      if (!way.is_usable && way.calls == 0 && way.refused == 0) continue;
+      ways[std::string(choice::kWayNames[i])] = {
+          {"usable", way.is_usable},   {"calls", way.calls},       {"bytes", way.bytes},
+          {"seconds", way.seconds},    {"refused", way.refused},   {"examined", way.examined},
+          {"expected", way.expected},  {"measured", way.measured}};
+    }
+    all.push_back({{"pid", choice.pid},
+                   {"operation", name_of(choice::kOperationNames, choice.operation)},
+                   {"size_class", choice.size_class},
+                   {"way", name_of(choice::kWayNames, choice.in_use)},
+                   {"first", name_of(choice::kWayNames, choice.first)},
+                   {"used_since_bytes", choice.used_since_bytes},
+                   {"ways", std::move(ways)}});
+  }
+  return all;
+}
+
 Json file_json(const FileReport& file) {
   Json object = {{"type", "file"},
                  {"path", file.path},
@@ -148,6 +171,7 @@ Json file_json(const FileReport& file) {
                    {"hidden_s", file.hidden_seconds}}},
                  {"early_writeback", early_json(file.early)}};
   if (!file.series.empty()) object["series"] = series_json(file.series);
+  if (!file.choices.empty()) object["choices"] = choices_json(file.choices);
   return object;
 }
 

@@ -261,6 +261,33 @@ EarlyWrites read_early(const Fields& fields) {
   return {early.count("cycles"), early.count("bytes"), early.count("lost_bytes")};
 }
 
+std::vector<ChoiceReport> read_choices(const Fields& fields) {
+  std::vector<ChoiceReport> all;
+  if (!fields.has("choices")) return all;
+  for (const Json& value : fields.array("choices")) {
+    const Fields entry(value, "choices");
+    ChoiceReport choice;
+    choice.pid = entry.count<int32_t>("pid");
+    choice.operation = entry.choice<choice::Operation>("operation", choice::kOperationNames);
+    choice.size_class = entry.count<uint32_t>("size_class");
+    if (choice.size_class >= choice::kSizeClasses) throw Malformed("choices: no such size_class");
+    choice.in_use = entry.choice<choice::Way>("way", choice::kWayNames);
+    choice.first = entry.choice<choice::Way>("first", choice::kWayNames);
+    choice.used_since_bytes = entry.count("used_since_bytes");
+    const Fields ways = entry.object("ways");
+    for (size_t i = 0; i < choice::kWays; ++i) {
+      const std::string name(choice::kWayNames[i]);
+      if (!ways.has(name.c_str())) continue;
+      const Fields way = ways.object(name.c_str());
+      choice.of[i] = {way.boolean("usable"),   way.count("calls"),      way.count("bytes"),
+                      way.seconds("seconds"),  way.count("refused"),    way.count("examined"),
+                      way.seconds("expected"), way.seconds("measured")};
+    }
+    all.push_back(choice);
+  }
+  return all;
+}
+
 FileReport read_file(const Fields& fields) {
   FileReport file;
   file.path = fields.text("path");
@@ -278,6 +305,7 @@ FileReport read_file(const Fields& fields) {
   if (prefetch.has("hidden_s")) file.hidden_seconds = prefetch.number("hidden_s");
   file.early = read_early(fields);
   file.series = read_series(fields);
+  file.choices = read_choices(fields);
   return file;
 }
 

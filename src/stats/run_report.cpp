@@ -91,6 +91,18 @@ void RunGatherer::add_unseen_series() {
   }
 }
 
+double ChoiceReport::engine_cost_seconds() const noexcept {
+  const OfWay& plain = of_way(choice::Way::plain);
+  if (plain.bytes == 0) return 0;
+  double cost = 0;
+  for (const choice::Way way : {choice::Way::engine, choice::Way::pieces}) {
+    const OfWay& engine = of_way(way);
+    cost += engine.seconds -
+            static_cast<double>(engine.bytes) * plain.seconds / static_cast<double>(plain.bytes);
+  }
+  return cost;
+}
+
 void RunGatherer::merge(FileReport file) {
   const auto [found, added] = index_.try_emplace(file.path, files_.size());
   if (added) {
@@ -111,6 +123,10 @@ void RunGatherer::merge(FileReport file) {
   for (Series& series : file.series) {
     if (sum.series.size() == FileReport::kMostSeries) break;
     sum.series.push_back(std::move(series));
+  }
+  for (const ChoiceReport& choice : file.choices) {
+    if (sum.choices.size() == FileReport::kMostChoices) break;
+    sum.choices.push_back(choice);
   }
   // Files that the interposer leaves alone may have been prefetched or written early, too.
   if (sum.prefetched_used_bytes != 0 || sum.early.bytes != 0) sum.degrade = Degrade::none;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/machine.hpp"
+#include "choice/expectation.hpp"
 #include "config/mpiio_variables.hpp"
 #include "device/mounts.hpp"
 #include "stats/segment.hpp"
@@ -74,13 +75,41 @@ struct EarlyWrites {
   EarlyWrites& operator+=(const EarlyWrites& other) noexcept;
 };
 
+/// Which way the calls of one kind on a file went in one process, and why (choice/way_choice.hpp).
+struct ChoiceReport {
+  struct OfWay {
+    bool is_usable = false;
+    uint64_t calls = 0;
+    uint64_t bytes = 0;
+    double seconds = 0;  ///< of the calls, and of what they made the program wait for later
+    uint64_t refused = 0;
+    uint64_t examined = 0;
+    double expected = 0;  ///< speed over plain, known beforehand; 0: it was not
+    double measured = 0;  ///< speed over that of the way in use, when both were compared; 0: never
+  };
+
+  int32_t pid = 0;
+  choice::Operation operation = choice::Operation::read;
+  uint32_t size_class = 0;
+  choice::Way in_use = choice::Way::plain;
+  choice::Way first = choice::Way::plain;
+  uint64_t used_since_bytes = 0;  ///< how much had been moved when it was taken
+  std::array<OfWay, choice::kWays> of{};
+
+  [[nodiscard]] const OfWay& of_way(choice::Way which) const noexcept {
+    return of[static_cast<size_t>(which)];
+  }
+  /// Returns what the calls by the engine took beyond plain ones; below 0, it was faster.
+  [[nodiscard]] double engine_cost_seconds() const noexcept;
+};
+
 /// One path, in one process or over all processes.
 struct FileReport {
   std::string path;  ///< empty: all files beyond the capacity of a process
   std::string file_system;
   uint64_t device = 0;
   uint64_t inode = 0;
-  config::RunPolicy policy = config::RunPolicy::overlap;
+  config::RunPolicy policy = config::RunPolicy::automatic;
   Degrade degrade = Degrade::none;
   uint64_t opens = 0;
   uint32_t processes = 1;
@@ -90,8 +119,10 @@ struct FileReport {
   EarlyWrites early;
   double hidden_seconds = 0;   ///< below 0: prefetching and early writing of this file cost time
   std::vector<Series> series;  ///< one for each process image, up to kMostSeries
+  std::vector<ChoiceReport> choices;  ///< of each kind of calls, up to kMostChoices
 
   static constexpr size_t kMostSeries = 16;
+  static constexpr size_t kMostChoices = 64;
 
   [[nodiscard]] const CallTotals& of(CallClass which) const noexcept {
     return call[static_cast<size_t>(which)];

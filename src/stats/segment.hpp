@@ -18,6 +18,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "choice/expectation.hpp"
+#include "choice/way_choice.hpp"
 #include "config/run_config.hpp"
 #include "stats/series.hpp"
 
@@ -139,8 +141,21 @@ inline void note_place(FileRecord& file, uint64_t offset, uint64_t bytes) noexce
   file.places.store(number + 1, std::memory_order_relaxed);
 }
 
+/// How the calls of one kind on one file go: of one operation and class of sizes.
+struct ChoiceRecord {
+  std::atomic<uint64_t> key;    ///< of the kind; 0: free
+  std::atomic<uint32_t> state;  ///< 1: `choice` is there (release; readers acquire)
+  std::atomic<uint32_t> taken;  ///< by the thread that changes `choice`
+  std::atomic<choice::Way> way;  ///< of the next call
+  choice::Operation operation;
+  uint8_t size_class;
+  uint32_t file;  ///< number of its FileRecord
+  choice::WayChoice choice;
+};
+
 struct Segment {
   static constexpr uint32_t kFiles = 1024;
+  static constexpr uint32_t kChoices = 128;  ///< a power of two
   static constexpr uint32_t kSeries = 64;
   /// A file gets a series of its own when so much of it was moved, while there are any.
   static constexpr uint64_t kSeriesBytes = 1u << 20;
@@ -162,12 +177,13 @@ struct Segment {
   char why[256];      ///< the first downgrade or error, one sentence
 
   std::atomic<uint64_t> engine_operations;  ///< calls that went through the engine
-  std::atomic<int64_t> engine_cost_ticks;   ///< what these took beyond plain calls of their kind
+  std::atomic<uint64_t> choices;            ///< 1: some are in use
   std::atomic<uint32_t> files;              ///< records in use, record 0 included
   std::atomic<uint32_t> series_in_use;      ///< series 0 included; 0: no transfer was made
 
   FileRecord file[kFiles];
   FileSeries series[kSeries];  ///< 0: of all files that have none of their own
+  ChoiceRecord choice[kChoices];
 };
 
 static_assert(std::is_standard_layout_v<Segment>);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -21,6 +23,7 @@ namespace {
 constexpr std::string_view kSuffix = ".segment";
 constexpr size_t kHeadBytes = offsetof(Segment, file);
 constexpr size_t kSeriesOffset = offsetof(Segment, series);
+constexpr size_t kChoiceOffset = offsetof(Segment, choice);
 
 /// Sums counters that may still change. All loads are relaxed, except that of the record's state,
 /// whose acquire pairs with the release of the thread that filled the record.
@@ -36,6 +39,10 @@ std::string text(const char (&field)[N]) {
 template <typename Enum, size_t N>
 Enum checked(uint32_t value, const std::array<std::string_view, N>& names, Enum otherwise) {
   return value < names.size() ? static_cast<Enum>(value) : otherwise;
+}
+
+double finite(float value) {
+  return std::isfinite(value) ? static_cast<double>(value) : 0;
 }
 
 bool read_fully(int fd, void* buffer, size_t bytes, off_t offset) noexcept {
@@ -127,6 +134,45 @@ FileReport file_report(const FileRecord& record, bool is_overflow, const TickSca
   return file;
 }
 
+/// Nothing if the record makes no sense.
+std::optional<ChoiceReport> choice_report(const ChoiceRecord& record, int32_t pid) {
+  const choice::WayChoice& choice = record.choice;
+  const auto is_way = [](choice::Way way) { return static_cast<size_t>(way) < choice::kWays; };
+  if (static_cast<size_t>(record.operation) >= choice::kOperations ||
+      record.size_class >= choice::kSizeClasses || !is_way(choice.in_use()) ||
+      !is_way(choice.first())) {
+    return {};
+  }
+  ChoiceReport out;
+  out.pid = pid;
+  out.operation = record.operation;
+  out.size_class = record.size_class;
+  out.in_use = choice.in_use();
+  out.first = choice.first();
+  out.used_since_bytes = choice.used_since_bytes();
+  for (size_t i = 0; i < choice::kWays; ++i) {
+    const auto way = static_cast<choice::Way>(i);
+    const choice::WayChoice::Seen& seen = choice.seen(way);
+    out.of[i] = {choice.usable().has(way),
+                 seen.calls,
+                 seen.bytes,
+                 static_cast<double>(seen.ns) * 1e-9,
+                 seen.refused,
+                 seen.examined,
+                 finite(choice.expected(way)),
+                 finite(choice.measured(way))};
+  }
+  return out;
+}
+
+/// Adds the choices that a file's calls were made by.
+void add_choices(const Segment& segment, uint32_t number, FileReport& file) {
+  for (const ChoiceRecord& record : segment.choice) {
+    if (record.state.load(std::memory_order_acquire) != 1 || record.file != number) continue;
+    if (auto choice = choice_report(record, segment.pid)) file.choices.push_back(*choice);
+  }
+}
+
 bool was_used(const FileReport& file) {
   return file.opens > 0 || std::any_of(file.call.begin(), file.call.end(),
                                        [](const CallTotals& totals) { return totals.calls > 0; });
@@ -151,7 +197,7 @@ ClockPair end_pair(const Segment& segment, ClockPair now) {
   return own.ns > segment.start_ns && own.ticks > segment.start_ticks ? own : now;
 }
 
-ProcessReport process_report(const Segment& segment, ClockPair end, const TickScale& scale) {
+ProcessReport process_report(const Segment& segment, ClockPair end) {
   ProcessReport process;
   process.pid = segment.pid;
   process.parent_pid = segment.parent_pid;
@@ -163,8 +209,6 @@ ProcessReport process_report(const Segment& segment, ClockPair end, const TickSc
   process.engine = text(segment.engine);
   process.why = text(segment.why);
   process.engine_operations = load(segment.engine_operations);
-  process.engine_cost_seconds =
-      scale.signed_seconds(segment.engine_cost_ticks.load(std::memory_order_relaxed));
   return process;
 }
 
@@ -195,6 +239,11 @@ SegmentState load_segment(int fd, Segment& segment, uint32_t& records, std::stri
       std::min(segment.series_in_use.load(std::memory_order_relaxed), Segment::kSeries);
   if (!read_fully(fd, segment.file, records * sizeof(FileRecord), off_t{kHeadBytes}) ||
       !read_fully(fd, segment.series, series * sizeof(FileSeries), off_t{kSeriesOffset})) {
+    why = "is shorter than its own head says";
+    return SegmentState::invalid;
+  }
+  if (load(segment.choices) != 0 &&
+      !read_fully(fd, segment.choice, sizeof segment.choice, off_t{kChoiceOffset})) {
     why = "is shorter than its own head says";
     return SegmentState::invalid;
   }
@@ -242,7 +291,7 @@ SegmentState read_segment(int directory, const std::string& name, ClockPair now,
   const ClockPair end = end_pair(*segment, now);
   const ClockPair start{segment->start_ns, segment->start_ticks};
   const TickScale scale(start, end);
-  out.process = process_report(*segment, end, scale);
+  out.process = process_report(*segment, end);
   out.process.start_seconds = static_cast<double>(start.ns) * 1e-9;
   out.process.series = series_report(segment->series[0], segment->pid, start, scale);
   out.files.clear();
@@ -254,6 +303,10 @@ SegmentState read_segment(int directory, const std::string& name, ClockPair now,
     const uint32_t number = record.series.load(std::memory_order_relaxed);
     if (number != 0 && number < Segment::kSeries) {
       file.series = series_report(segment->series[number], segment->pid, start, scale);
+    }
+    add_choices(*segment, i, file);
+    for (const ChoiceReport& choice : file.choices) {
+      out.process.engine_cost_seconds += choice.engine_cost_seconds();
     }
     if (was_used(file)) out.files.push_back(std::move(file));
   }

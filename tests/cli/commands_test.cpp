@@ -177,10 +177,10 @@ TEST(Config, ExplainsAsJson) {
   EXPECT_EQ(ruled["policy"], "off");
   EXPECT_EQ(ruled["rules"].size(), 2u);
   EXPECT_EQ(ruled["rules"][0]["glob"], "/**/*.log");
-  EXPECT_EQ(ruled["default"]["policy"], "overlap");
+  EXPECT_EQ(ruled["default"]["policy"], "auto");
   const auto unruled =
       nlohmann::json::parse(run_ioweave({"config", "explain", "--json", "/x"}, how).out);
-  EXPECT_EQ(unruled["policy"], "overlap");
+  EXPECT_EQ(unruled["policy"], "auto");
   EXPECT_EQ(unruled["rules"].size(), 0u);
 }
 

@@ -16,9 +16,9 @@ TEST(Explain, NamesTheRuleThatWonAndThoseThatDidNot) {
             "/var/x.log: off\n"
             "  by rule '/**/*.log', place\n"
             "  not by rule '/var/**', place (sync): an earlier one matches\n"
-            "  not by the policy of files without a rule, default (overlap)\n");
+            "  not by the policy of files without a rule, default (auto)\n");
   EXPECT_EQ(explain_text(resolved, "/x"),
-            "/x: overlap\n  by the policy of files without a rule, default\n");
+            "/x: auto\n  by the policy of files without a rule, default\n");
 }
 
 }  // namespace

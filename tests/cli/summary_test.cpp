@@ -142,7 +142,7 @@ TEST(Summary, SaysWhatItCostToKnowThat) {
 TEST(Summary, SaysHowMuchOfWhatWasPrefetchedWasReadAndWhatMovedIt) {
   const std::string text = summary_with(3, true);
   EXPECT_THAT(text, HasSubstr("  prefetched        100 B   90 % of it read, in 8 operations\n"));
-  EXPECT_THAT(text, HasSubstr("  engine     page-cache prefetch   policy overlap\n"));
+  EXPECT_THAT(text, HasSubstr("  engine     page-cache prefetch   policy auto\n"));
   EXPECT_THAT(text, HasSubstr("  processes             1\n"));
 }
 
@@ -358,7 +358,7 @@ TEST(Remarks, FilesThatARuleExemptsDoNotHideTheReasonOfTheOthers) {
 
 TEST(Remarks, APolicyOfTheRunIsNotCalledARules) {
   RunReport report = report_of({ruled("/big", config::RunPolicy::sync, 1),
-                                ruled("/small", config::RunPolicy::overlap, 0.5)});
+                                ruled("/small", config::RunPolicy::automatic, 0.5)});
   report.config.policy = config::RunPolicy::sync;
   EXPECT_THAT(remarks_on(report, followed()),
               ElementsAre(HasSubstr("policy 'sync' as no rule says otherwise")));
@@ -374,7 +374,7 @@ TEST(Summary, ShowsThePolicyThatARuleGaveAFile) {
   EXPECT_THAT(text, HasSubstr("2.000 s  policy off\n"));
   EXPECT_THAT(text, HasSubstr("1.000 s  policy writes, mapped\n"));
   EXPECT_THAT(text, HasSubstr("1.000 s\n"));
-  EXPECT_THAT(text, HasSubstr("policy overlap, 1 rule\n"));
+  EXPECT_THAT(text, HasSubstr("policy auto, 1 rule\n"));
 }
 
 TEST(Remarks, AProgramThatCannotBeFollowedSaysWhy) {

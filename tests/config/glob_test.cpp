@@ -69,7 +69,7 @@ TEST(Glob, TheFirstMatchingRuleDecides) {
   config->rule[1].policy = RunPolicy::sync;
   EXPECT_EQ(policy_of(*config, "/data/x.log"), RunPolicy::off);
   EXPECT_EQ(policy_of(*config, "/data/x.bin"), RunPolicy::sync);
-  EXPECT_EQ(policy_of(*config, "/else"), RunPolicy::overlap);
+  EXPECT_EQ(policy_of(*config, "/else"), RunPolicy::automatic);
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ TEST(Resolve, ALockWithoutAValueLocksTheDefault) {
   std::vector<Layer> layers{layer_of(LayerKind::command_line, {{"policy", "sync"}}),
                             layer_of(LayerKind::site, {})};
   layers[1].locks.push_back({"policy", "", {LayerKind::site, "/etc/x:1"}});
-  EXPECT_EQ(resolve(layers)[Key::policy].text, "overlap");
+  EXPECT_EQ(resolve(layers)[Key::policy].text, "auto");
 }
 
 TEST(Resolve, LockedRulesAreTheSitesOnly) {
@@ -202,14 +202,17 @@ TEST(Resolve, AModeOfAnotherEngineIsIgnoredWithAWarning) {
 
 TEST(Resolve, AnEngineOptionThatChangesNothingIsAWarning) {
   std::vector<Layer> layers{
-      layer_of(LayerKind::command_line, {{"engine", "threads"}, {"mode", "plain"}})};
+      layer_of(LayerKind::command_line,
+               {{"engine", "threads"}, {"mode", "plain"}, {"policy", "overlap"}})};
   EXPECT_THAT(resolve(layers).warnings,
               ElementsAre("--engine and --mode have no effect: policy 'overlap' uses no engine, "
-                          "only 'sync' and 'writes' do"));
+                          "only 'auto', 'sync' and 'writes' do"));
   layers[0].rules = {rule_of(LayerKind::command_line, "/a", "writes")};
   EXPECT_THAT(resolve(layers).warnings, IsEmpty());
-  layers[0] = layer_of(LayerKind::command_line, {{"engine", "threads"}, {"policy", "sync"}});
-  EXPECT_THAT(resolve(layers).warnings, IsEmpty());
+  for (const char* const policy : {"sync", "auto"}) {
+    layers[0] = layer_of(LayerKind::command_line, {{"engine", "threads"}, {"policy", policy}});
+    EXPECT_THAT(resolve(layers).warnings, IsEmpty()) << policy;
+  }
   layers[0] = layer_of(LayerKind::environment, {{"engine", "threads"}});
   EXPECT_THAT(resolve(layers).warnings, IsEmpty()) << "a variable may be meant for other runs";
 }

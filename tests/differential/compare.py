@@ -24,7 +24,7 @@ from generated_programs import check_driven, compare_generated
 from program_runs import Configuration, Runner
 
 #: Which policies and engines are compared with the plain run. `off`, `overlap` and `behind` use no
-#: engine.
+#: engine. `auto` does what `overlap` does and more, so that most lists have it alone.
 ALL = (
     ("off", "uring"),
     ("overlap", "uring"),
@@ -35,10 +35,12 @@ ALL = (
     ("writes", "aio"),
     ("writes", "threads"),
     ("behind", "uring"),
+    ("auto", "uring"),
+    ("auto", "uring-always"),
 )
 SHORT = (
     ("off", "uring"),
-    ("overlap", "uring"),
+    ("auto", "uring"),
     ("sync", "uring"),
     ("writes", "uring"),
     ("behind", "uring"),
@@ -46,8 +48,9 @@ SHORT = (
 #: For generated programs, whose files are long enough for early writeback, too.
 GENERATED = (
     ("off", "uring"),
-    ("overlap", "uring"),
-    ("overlap", "early"),
+    ("auto", "uring"),
+    ("auto", "uring-always"),
+    ("auto", "early"),
     ("sync", "uring"),
     ("sync", "uring-always"),
     ("sync", "aio"),

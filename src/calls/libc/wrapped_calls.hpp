@@ -355,7 +355,8 @@
   NAME(dprintf)                                                                                  \
   NAME(__dprintf_chk)                                                                            \
   CALL(unshare, int, (int flags), (flags))                                                       \
-  CALL(setns, int, (int fd, int type), (fd, type))
+  CALL(setns, int, (int fd, int type), (fd, type))                                               \
+  CALL(shmat, void*, (int id, const void* address, int flags), (id, address, flags))
 
 #define IOWEAVE_WRAPPED_CALLS(CALL, SAME, NAME) \
   IOWEAVE_OPENS(CALL, SAME, NAME)               \

@@ -30,7 +30,7 @@ constexpr unsigned kOwnThread = 1u << 12 | 1u << 13;  // SINGLE_ISSUER (6.0), DE
 
 constexpr size_t kPart = 64 << 10;  // a page where pages are largest; the rest is never touched
 constexpr size_t kLaneBytes = 3 * kPart;  // the lane, its queues, its submission entries
-constexpr unsigned kEntries = 2;
+constexpr unsigned kEntries = 8;  // pieces under way at once
 
 /// A transfer of a file is not interrupted, but one that never ends (a dead server behind it) can
 /// be killed: after this long we look which signals would end the process.
@@ -203,11 +203,59 @@ bool CallLane::is_shared_memory_of_another_process() const noexcept {
 // ---- Carrying -----------------------------------------------------------------------------------
 
 bool CallLane::carry(const Transfer& transfer, const SignalsHeld& held, int64_t& result) noexcept {
+  // The vectors are looked at when the kernel has: they may lie where nothing can be read.
+  return carry_operations(transfer, 0, held, result) && result >= 0 &&
+         static_cast<uint64_t>(result) == wanted_bytes(transfer);
+}
+
+bool CallLane::carry_pieces(const Transfer& transfer, size_t piece_bytes, const SignalsHeld& held,
+                            int64_t& result) noexcept {
+  return carry_operations(transfer, piece_bytes, held, result);
+}
+
+/// Carries a transfer out, whole without `piece_bytes`. Returns false if the kernel refused some of
+/// it; true with the bytes, of a whole one with its result. Nothing is under way any more.
+bool CallLane::carry_operations(const Transfer& transfer, size_t piece_bytes,
+                                const SignalsHeld& held, int64_t& result) noexcept {
   if (!usable_ || is_shared_memory_of_another_process()) {
     return false;
   }
-  return carry_by_ring(transfer, held, result) && result >= 0 &&
-         static_cast<uint64_t>(result) == wanted_bytes(transfer);
+  const bool is_cut = piece_bytes > 0;
+  Waiting waiting;
+  size_t queued_bytes = 0;
+  unsigned under_way = 0;
+  bool is_refused = false;
+  bool is_queued = false;
+  result = is_cut ? static_cast<int64_t>(transfer.bytes) : 0;
+  while (under_way > 0 || (!is_queued && !is_refused)) {
+    unsigned fresh = 0;
+    while (!is_queued && !is_refused && under_way + fresh < kEntries) {
+      Transfer part = transfer;
+      if (is_cut) {
+        part.buffer = static_cast<char*>(transfer.buffer) + queued_bytes;
+        part.bytes = std::min(piece_bytes, transfer.bytes - queued_bytes);
+        part.offset += static_cast<int64_t>(queued_bytes);
+      }
+      queue(part);
+      queued_bytes += part.bytes;
+      is_queued = !is_cut || queued_bytes == transfer.bytes;
+      ++fresh;
+    }
+    const unsigned taken = enter_and_wait(fresh, waiting, held);
+    is_refused = is_refused || taken < fresh;
+    under_way += taken;
+    uint64_t bytes = 0;
+    int64_t ended = 0;
+    while (take_completion(bytes, ended)) {
+      --under_way;
+      if (!is_cut) {
+        result = ended;
+      } else if (ended != static_cast<int64_t>(bytes)) {
+        is_refused = true;
+      }
+    }
+  }
+  return !is_refused;
 }
 
 long CallLane::enter(unsigned submit, unsigned flags, const void* argument) const noexcept {
@@ -216,18 +264,19 @@ long CallLane::enter(unsigned submit, unsigned flags, const void* argument) cons
                      argument != nullptr ? sizeof(io_uring_getevents_arg) : 0);
 }
 
-bool CallLane::take_completion(int64_t& result) noexcept {
+bool CallLane::take_completion(uint64_t& bytes, int64_t& result) noexcept {
   const unsigned head = *cq_head_;       // ours alone
   if (head == load_acquire(cq_tail_)) {  // pairs with the kernel's release
     return false;
   }
-  result = completions_[head & cq_mask_].res;
+  const io_uring_cqe& completion = completions_[head & cq_mask_];
+  bytes = completion.user_data;
+  result = completion.res;
   __atomic_store_n(cq_head_, head + 1, __ATOMIC_RELEASE);  // pairs with the kernel's acquire
   return true;
 }
 
-bool CallLane::carry_by_ring(const Transfer& transfer, const SignalsHeld& held,
-                             int64_t& result) noexcept {
+void CallLane::queue(const Transfer& transfer) noexcept {
   const unsigned tail = *sq_tail_;  // ours alone
   io_uring_sqe& entry = entries_[tail & sq_mask_];
   entry = {};
@@ -237,32 +286,37 @@ bool CallLane::carry_by_ring(const Transfer& transfer, const SignalsHeld& held,
   entry.len = static_cast<uint32_t>(transfer.bytes);
   entry.off = static_cast<uint64_t>(transfer.offset);
   entry.rw_flags = RWF_NOWAIT;
+  entry.user_data = transfer.bytes;
   __atomic_store_n(sq_tail_, tail + 1, __ATOMIC_SEQ_CST);  // pairs with the kernel's acquire
+}
 
+/// Submits so many fresh entries, and waits until an operation has ended, at most for a moment.
+/// Returns how many the kernel took; the others are taken back.
+unsigned CallLane::enter_and_wait(unsigned fresh, Waiting& waiting,
+                                  const SignalsHeld& held) noexcept {
   __kernel_timespec patience{0, kPatienceNs};
   io_uring_getevents_arg argument{};
   argument.ts = reinterpret_cast<uint64_t>(&patience);
-  uint64_t mask = 0;
-  unsigned submit = 1;
-  while (!take_completion(result)) {
-    const long status = enter(submit, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &argument);
-    if (submit != 0 && load_acquire(sq_head_) == tail) {
-      // Not taken. Refused for good, or for want of memory: the call is the program's either way.
-      __atomic_store_n(sq_tail_, tail, __ATOMIC_RELEASE);
-      usable_ = status == -EAGAIN || status == -EBUSY || status == -EINTR || status == -ENOMEM;
-      return false;
-    }
-    submit = 0;
-    if (status == -ETIME && argument.sigmask == 0) {
-      mask = held.but_for_fatal_ones();
-      argument.sigmask = reinterpret_cast<uint64_t>(&mask);
-      argument.sigmask_sz = sizeof mask;
-    } else if (status < 0 && status != -ETIME && status != -EINTR) {
-      // The kernel has our buffer and does not let us wait for it there: look now and then.
-      raw_syscall(SYS_nanosleep, &patience, nullptr);
-    }
+  if (waiting.is_long) {
+    argument.sigmask = reinterpret_cast<uint64_t>(&waiting.mask);
+    argument.sigmask_sz = sizeof waiting.mask;
   }
-  return true;
+  const long status = enter(fresh, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &argument);
+  const unsigned head = load_acquire(sq_head_);
+  const unsigned left = *sq_tail_ - head;
+  if (left > 0) {
+    // Refused for good, or for want of memory: the call is the program's either way.
+    __atomic_store_n(sq_tail_, head, __ATOMIC_RELEASE);
+    usable_ = status >= 0 || status == -EAGAIN || status == -EBUSY || status == -EINTR ||
+              status == -ENOMEM;
+  } else if (status == -ETIME && !waiting.is_long) {
+    waiting.mask = held.but_for_fatal_ones();
+    waiting.is_long = true;
+  } else if (status < 0 && status != -ETIME && status != -EINTR) {
+    // The kernel has our buffer and does not let us wait for it there: look now and then.
+    raw_syscall(SYS_nanosleep, &patience, nullptr);
+  }
+  return fresh - left;
 }
 
 }  // namespace ioweave::calls

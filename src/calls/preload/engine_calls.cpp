@@ -1,10 +1,8 @@
 #include "calls/preload/engine_calls.hpp"
 
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -169,15 +167,6 @@ bool has_listeners() noexcept {
   return state != nullptr && state->listeners.load(std::memory_order_relaxed) != 0;
 }
 
-constexpr unsigned kSizes = 32;
-// Of reads and writes; by the power of two below their size.
-constinit LaneTrial trials[2][kSizes];
-
-LaneTrial& trial_of(const Transfer& transfer) noexcept {
-  const auto size = static_cast<unsigned>(std::bit_width(transfer.bytes));
-  return trials[is_write(transfer.op) ? 1 : 0][size < kSizes ? size : kSizes - 1];
-}
-
 /// Transfers that lanes are carrying out.
 std::atomic<uint32_t> in_flight{0};
 
@@ -189,15 +178,7 @@ bool still_is(const stats::FileRecord& file, int fd) noexcept {
          status.st_dev == file.device && status.st_ino == file.inode;
 }
 
-void note_trial(LaneTrial& trial, bool carried, uint64_t ticks) noexcept {
-  const std::optional<int64_t> cost = trial.note(carried, ticks);
-  stats::Segment* const segment = process.segment();
-  if (cost && segment != nullptr) {
-    segment->engine_cost_ticks.fetch_add(*cost, std::memory_order_relaxed);
-  }
-}
-
-bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTrial*& trial,
+bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t piece_bytes,
                int64_t& result) {
   if (!ready()) {
     return false;
@@ -220,27 +201,21 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, LaneTria
       (is_write(transfer.op) && file_size_is_limited())) {
     return false;
   }
-  if (is_single) {
-    trial = &trial_of(transfer);
-    if (!trial->carries()) {
-      return false;
-    }
-  }
   pthread_testcancel();  // the call it stands for is a cancellation point
   // The buffer is perhaps on this stack: no handler may jump away over it.
   const SignalsHeld held;
   // Pairs with wait_for_transfers(): it sees this one, or this sees that the program confines
   // itself.
   in_flight.fetch_add(1, std::memory_order_seq_cst);
-  const bool carried =
-      !process.left_alone(std::memory_order_seq_cst) && own_lane->carry(transfer, held, result);
+  const bool carried = !process.left_alone(std::memory_order_seq_cst) &&
+                       (is_single && piece_bytes > 0
+                            ? own_lane->carry_pieces(transfer, piece_bytes, held, result)
+                            : own_lane->carry(transfer, held, result));
   in_flight.fetch_sub(1, std::memory_order_release);
-  if (!carried) {
-    trial = nullptr;
-    return false;
+  if (carried) {
+    count_operation();
   }
-  count_operation();
-  return true;
+  return carried;
 }
 
 void wait_for_transfers() noexcept {

@@ -1,8 +1,8 @@
 #pragma once
 
-// Policies `sync` and `writes`: a read or write of the program at an offset, past the page cache
-// (O_DIRECT), becomes one engine operation on the calling thread's lane, and the thread waits for
-// it. Through the page cache io_uring has nothing to give a thread that waits, and would need
+// Policies `sync`, `writes` and `auto`: a read or write of the program at an offset, past the page
+// cache (O_DIRECT), becomes one engine operation on the calling thread's lane, or several at once,
+// and the thread waits for the end. Through the page cache io_uring has nothing to give a thread that waits, and would need
 // threads of its own in the program (call_lane.hpp).
 //
 // What the kernel does for a plain call, and how a carried one keeps it:
@@ -26,26 +26,20 @@
 #include <cstdint>
 
 #include "calls/preload/call_lane.hpp"
-#include "calls/preload/lane_trial.hpp"
 #include "stats/segment.hpp"
 
 namespace ioweave::calls {
 
-/// Carries the call out by the engine. True with the bytes in `result`; false where the program's
-/// own call must be made instead: no engine, no offset, an error, a descriptor that is not `file`
-/// any more, a forked child, possibly a signal handler, a file size limit. Async-signal-safe.
-/// `trial` is for note_trial() afterwards.
+/// Carries the call out by the engine; with `piece_bytes`, a single one as several operations of so
+/// many bytes. True with the bytes in `result`; false where the program's own call must be made
+/// instead: no engine, no offset, an error, a descriptor that is not `file` any more, a forked
+/// child, possibly a signal handler, a file size limit. Async-signal-safe.
 [[nodiscard]] bool carry_out(const Transfer& transfer, const stats::FileRecord& file,
-                             LaneTrial*& trial, int64_t& result);
+                             size_t piece_bytes, int64_t& result);
 
 /// Returns true if the descriptor is still that of the file. It may have been closed behind our
 /// back and be another file's, or a pipe's, whose transfer might never end.
 [[nodiscard]] bool still_is(const stats::FileRecord& file, int fd) noexcept;
-
-/// A lane must not cost time. Transfers of a kind are made in turn by the lane and plainly; what is
-/// faster then makes most of them, and the other is tried now and then. So the segment has what the
-/// lane's calls cost beyond plain ones, as a mean of their kind.
-void note_trial(LaneTrial& trial, bool carried, uint64_t ticks) noexcept;
 
 /// Whether some call has gone through the engine in this process.
 [[nodiscard]] bool engine_is_open() noexcept;

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 
+#include "calls/preload/choices.hpp"
 #include "calls/preload/engine_calls.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/read_log.hpp"
@@ -82,31 +83,6 @@ template <class Call>
   return result;
 }
 
-/// By the engine where that is possible, else the real call.
-template <class Call>
-[[gnu::noinline]] ssize_t transfer_by_engine(Entry& entry, stats::CallClass call,
-                                             const Transfer& transfer, Call real_call) {
-  return observe_call(entry, call, transfer.offset, [&]() -> ssize_t {
-    int64_t result = 0;
-    const stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
-    LaneTrial* trial = nullptr;
-    const uint64_t begin = call_ticks();
-    if (transfer.bytes == 0 || file == nullptr) {
-      return real_call();
-    }
-    // Cancelled at any moment, this thread would unwind through code that nothing may leave.
-    int cancellation = 0;
-    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &cancellation);
-    const bool carried = carry_out(transfer, *file, trial, result);
-    pthread_setcanceltype(cancellation, nullptr);
-    const ssize_t answer = carried ? static_cast<ssize_t>(result) : real_call();
-    if (trial != nullptr && answer > 0) {
-      note_trial(*trial, carried, call_ticks() - begin);
-    }
-    return answer;
-  });
-}
-
 /// Before a call on this descriptor, tracked or not: what is held of its file. Slow.
 [[gnu::noinline]] inline void drain_for(const Entry* entry, int fd) {
   const stats::FileRecord* const record =
@@ -138,6 +114,15 @@ inline void come_after_writes_of(const Entry* entry, int fd) {
   }
 }
 
+/// Returns what a call that was made another way gives the program.
+inline ssize_t answer_of(int64_t result) noexcept {
+  if (result < 0) {
+    errno = static_cast<int>(-result);
+    return -1;
+  }
+  return static_cast<ssize_t>(result);
+}
+
 /// A write that is held back where that is possible, else the real call.
 template <class Call>
 [[gnu::noinline]] ssize_t write_behind_program(Entry& entry, const Transfer& transfer,
@@ -156,29 +141,52 @@ template <class Call>
         write_behind.drain(*file);
       }
     });
-    if (!is_taken) {
-      return real_call();
-    }
-    if (result < 0) {
-      errno = static_cast<int>(-result);
-      return -1;
-    }
-    return static_cast<ssize_t>(result);
+    return is_taken ? answer_of(result) : real_call();
   });
 }
 
-/// A transfer that goes through the engine, a write that may be held back, or a read that is
-/// logged.
+/// A transfer that goes the way that was found to be the fastest.
+template <class Call>
+[[gnu::noinline]] ssize_t transfer_by_choice(Entry& entry, stats::CallClass call,
+                                             const Transfer& transfer, Call real_call) {
+  return observe_call(entry, call, transfer.offset, [&]() -> ssize_t {
+    const stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
+    if (file == nullptr) {
+      come_after_writes();
+      return real_call();
+    }
+    const bool is_read = call == stats::CallClass::read;
+    ChosenCall chosen(*file, transfer,
+                      entry.has(is_read ? Entry::engine_reads : Entry::engine_writes),
+                      !is_read && entry.has(Entry::holds_back));
+    pthread_testcancel();  // the call it stands for is a cancellation point
+    bool is_made = false;
+    int64_t result = 0;
+    call_uncancelled([&] { is_made = chosen.make(result); });
+    if (is_made) {
+      return answer_of(result);
+    }
+    const ssize_t answer = real_call();
+    chosen.note_plain_call(answer);
+    return answer;
+  });
+}
+
+/// A transfer that may go another way than the program's call, or a read that is logged.
 template <stats::CallClass call, class Call, class Describe>
 [[gnu::noinline]] ssize_t transfer_unusually(Entry& entry, int fd, int64_t offset, Call real_call,
                                              Describe describe) {
   constexpr bool is_read = call == stats::CallClass::read;
-  if (!is_read && entry.has(Entry::holds_back)) {
+  if (!is_read && entry.has(Entry::always_holds_back)) {
     return write_behind_program(entry, describe(), real_call);
   }
-  come_after_writes_of(&entry, fd);
-  const bool by_engine = entry.has(is_read ? Entry::engine_reads : Entry::engine_writes);
-  const ssize_t result = by_engine ? transfer_by_engine(entry, call, describe(), real_call)
+  constexpr uint32_t kChoosing = is_read ? uint32_t{Entry::engine_reads}
+                                         : uint32_t{Entry::engine_writes} | Entry::holds_back;
+  const bool is_chosen = entry.has(kChoosing);
+  if (!is_chosen) {
+    come_after_writes_of(&entry, fd);
+  }
+  const ssize_t result = is_chosen ? transfer_by_choice(entry, call, describe(), real_call)
                                    : observe_call(entry, call, offset, real_call);
   if (is_read && result > 0 && entry.has(Entry::logs_reads)) {
     log_read(entry, fd, offset, result);
@@ -194,7 +202,8 @@ template <stats::CallClass call, class Call, class Describe>
   Entry* const entry = table.find(fd);
   constexpr uint32_t kUnusual = call == stats::CallClass::read
                                     ? uint32_t{Entry::engine_reads} | Entry::logs_reads
-                                    : uint32_t{Entry::engine_writes} | Entry::holds_back;
+                                    : uint32_t{Entry::engine_writes} | Entry::holds_back |
+                                          Entry::always_holds_back;
   if (entry != nullptr && entry->has(kUnusual)) [[unlikely]] {
     return transfer_unusually<call>(*entry, fd, offset, real_call, describe);
   }
@@ -225,7 +234,7 @@ int make_durable(int fd, Call real_call) {
     const stats::FileRecord* const record =
         entry != nullptr ? entry->record.load(std::memory_order_relaxed) : nullptr;
     int error = 0;
-    if (record != nullptr && entry->has(Entry::holds_back)) {
+    if (record != nullptr && entry->has(uint32_t{Entry::holds_back} | Entry::always_holds_back)) {
       call_uncancelled([&] { error = write_behind.take_error(*record); });
     }
     if (error == 0) {

@@ -31,6 +31,11 @@ constexpr int kMostImages = 4096;  // segments of one pid: each exec and each re
 
 }  // namespace
 
+bool Process::is_of_run_directory(const char* path) const noexcept {
+  const size_t length = strlen(directory_);
+  return length > 0 && strncmp(path, directory_, length) == 0 && path[length] == '/';
+}
+
 /// "DIRECTORY/PID-N.segment" or its like without stdio, which is not async-signal-safe.
 void Process::path_beside_segment(char* out, const char* suffix) const noexcept {
   char* at = stpcpy(out, directory_);

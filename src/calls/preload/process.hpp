@@ -80,6 +80,9 @@ class Process {
   /// The name of a file of this image: "DIRECTORY/PID-N" and the suffix, in kPathBytes.
   void path_beside_segment(char* out, const char* suffix) const noexcept;
 
+  /// Returns true if a path lies in the run's directory.
+  [[nodiscard]] bool is_of_run_directory(const char* path) const noexcept;
+
   /// Names the engine in use.
   void name_engine(const char* name) noexcept;
 

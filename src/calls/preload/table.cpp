@@ -5,12 +5,15 @@
 #include <sys/stat.h>
 
 #include "base/file_system_kind.hpp"
+#include "calls/preload/write_behind.hpp"
 
 namespace ioweave::calls {
 
 constinit DescriptorTable table;
 
 namespace {
+
+using config::RunPolicy;
 
 /// Why the reads of this open file cannot be accelerated, or none.
 stats::Degrade reads_degrade(int fd, int flags) {
@@ -22,35 +25,40 @@ stats::Degrade reads_degrade(int fd, int flags) {
 
 /// Of a file on a device, opened past the page cache: see engine_calls.hpp. A FUSE server may let
 /// itself be interrupted where a device does not.
-uint32_t engine_flags(int fd, config::RunPolicy policy, int flags, stats::FileRecord& record) {
-  const bool writes = policy == config::RunPolicy::sync || policy == config::RunPolicy::writes;
-  if (!writes) {
+uint32_t engine_flags(int fd, RunPolicy policy, int flags, stats::FileRecord& record) {
+  if (policy != RunPolicy::sync && policy != RunPolicy::writes && policy != RunPolicy::automatic) {
     return 0;
   }
   const bool appends = (flags & O_APPEND) != 0;
-  if (appends) {
+  if (appends && policy != RunPolicy::automatic) {
     degrade(record, stats::Degrade::append);
   }
   if ((flags & O_DIRECT) == 0 || is_memory_file_system(fd) || is_fuse(fd)) {
     return 0;
   }
-  const uint32_t reads = policy == config::RunPolicy::sync ? uint32_t{Entry::engine_reads} : 0;
+  const uint32_t reads = policy != RunPolicy::writes ? uint32_t{Entry::engine_reads} : 0;
   return appends ? reads : reads | Entry::engine_writes;
 }
 
-/// Of a file under policy `behind`.
+/// Of a file under policy `behind`, or of one under `auto` that is written past the page cache.
 uint32_t behind_flags(int fd, int flags, stats::FileRecord& record) {
-  if (record.policy != config::RunPolicy::behind || (flags & O_ACCMODE) == O_RDONLY) {
+  const bool is_by_rule = record.policy == RunPolicy::behind;
+  const bool is_by_choice = record.policy == RunPolicy::automatic && (flags & O_DIRECT) != 0;
+  if ((!is_by_rule && !is_by_choice) || (flags & O_ACCMODE) == O_RDONLY) {
     return 0;
   }
   const bool appends = (flags & O_APPEND) != 0;
-  if (appends) {
-    degrade(record, stats::Degrade::append);
-  } else if (is_memory_file_system(fd)) {
-    degrade(record, stats::Degrade::memory_file);
+  const bool is_in_memory = is_memory_file_system(fd);
+  if (is_by_rule && (appends || is_in_memory)) {
+    degrade(record, appends ? stats::Degrade::append : stats::Degrade::memory_file);
+  }
+  if (appends || is_in_memory || (flags & (O_SYNC | O_DSYNC)) != 0) {
     return 0;
   }
-  return appends || (flags & (O_SYNC | O_DSYNC)) != 0 ? 0 : uint32_t{Entry::holds_back};
+  if (is_by_rule) {
+    return Entry::always_holds_back;
+  }
+  return write_behind.arm(fd) ? uint32_t{Entry::holds_back} : 0;
 }
 
 /// Who confines itself may have forbidden the system call that tells a visitor.
@@ -61,18 +69,19 @@ bool is_not_ours() noexcept {
 /// The flags of a new entry; notes in the record what is in the way of acceleration.
 uint32_t entry_flags(int fd, int flags, stats::FileRecord& record) {
   const bool is_readable = (flags & O_ACCMODE) != O_WRONLY;
-  const bool overlaps = record.policy == config::RunPolicy::overlap;
+  const bool overlaps = config::overlaps(record.policy);
   const bool logs = process.config().logs_reads != 0;
   const stats::Degrade reason =
       is_readable && (overlaps || logs) ? reads_degrade(fd, flags) : stats::Degrade::none;
   const uint32_t logged =
       is_readable && logs && reason == stats::Degrade::none ? uint32_t{Entry::logs_reads} : 0;
+  const uint32_t other_ways =
+      engine_flags(fd, record.policy, flags, record) | behind_flags(fd, flags, record);
   if (!overlaps || !is_readable) {
-    return logged | engine_flags(fd, record.policy, flags, record) |
-           behind_flags(fd, flags, record);
+    return logged | other_ways;
   }
   degrade(record, reason);
-  return logged | Entry::places;
+  return logged | other_ways | Entry::places;
 }
 
 }  // namespace
@@ -174,8 +183,9 @@ void DescriptorTable::flags_changed(int fd, int flags) noexcept {
     return;  // closed meanwhile
   }
   const bool is_direct = (flags & O_DIRECT) != 0;
-  const uint32_t wanted =
-      uint32_t{Entry::places} | Entry::holds_back | (is_direct ? 0 : uint32_t{Entry::logs_reads});
+  // fcntl(2) was told of status flags alone; those of a file that may not be written matter not.
+  const uint32_t wanted = uint32_t{Entry::places} | Entry::always_holds_back |
+                          (is_direct ? uint32_t{Entry::holds_back} : uint32_t{Entry::logs_reads});
   const uint32_t kept = entry->flags.load(std::memory_order_relaxed) & wanted;
   entry->flags.store(kept | engine_flags(fd, record->policy, flags, *record),
                      std::memory_order_relaxed);

@@ -119,6 +119,12 @@ IOWEAVE_WRAP(int, setns, (int fd, int type)) {
   }
   return real::setns(fd, type);
 }
+// ---- Memory of several processes ----------------------------------------------------------------
+
+IOWEAVE_WRAP(void*, shmat, (int id, const void* address, int flags)) {
+  share_memory();
+  return real::shmat(id, address, flags);
+}
 IOWEAVE_VARIANTS(IOWEAVE_HANDOVERS)
 
 }  // namespace ioweave::calls

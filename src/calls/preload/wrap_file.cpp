@@ -113,7 +113,7 @@ void come_after_writes_if_told(const stats::FileRecord* record) {
 
 /// Before a descriptor of the file is closed. Returns what close(2) is to return, as errno.
 int end_writes_of(const stats::FileRecord& record, int fd) {
-  if (record.policy != config::RunPolicy::behind) [[likely]] {
+  if (!write_behind.is_wanted()) [[likely]] {
     return 0;
   }
   int error = 0;
@@ -330,6 +330,10 @@ IOWEAVE_WRAP(void*, mmap,
   if (fd >= 0 && (flags & MAP_ANONYMOUS) == 0) {
     table.degraded(fd, stats::Degrade::mapped);
     write_behind.keep_plain(fd);
+  }
+  const bool is_shared = (flags & MAP_SHARED) != 0;  // MAP_SHARED_VALIDATE has the bit, too
+  if (is_shared && ((protection & PROT_WRITE) != 0 || fd < 0)) {
+    share_memory();
   }
   return real::mmap(address, bytes, protection, flags, fd, offset);
 }

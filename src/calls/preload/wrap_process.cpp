@@ -7,6 +7,7 @@
 #include <string>
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ using State = stats::Segment::State;
 /// Only plain stores: a child of a process with many threads may find any lock taken. Most
 /// children exec next; what costs time waits until they do something that counts.
 void became_child() noexcept {
-  if (write_behind.is_wanted()) {
+  if (write_behind.is_possible()) {
     write_behind.after_fork_in_child();
   }
   if (process.left_alone()) {
@@ -47,13 +48,13 @@ void became_child() noexcept {
 }
 
 void before_fork() noexcept {
-  if (write_behind.is_wanted()) {
+  if (write_behind.is_possible()) {
     call_uncancelled([] { write_behind.forbid(); });
   }
 }
 
 void stayed_parent() noexcept {
-  if (write_behind.is_wanted()) {
+  if (write_behind.is_possible()) {
     write_behind.allow();
   }
 }
@@ -88,7 +89,7 @@ __attribute__((destructor(101))) void mark_end() noexcept {
 /// Before an image is replaced; undone where that fails.
 template <class Exec>
 int replace_image(Exec exec) {
-  const bool holds_back = write_behind.is_wanted() && !process.is_visitor();
+  const bool holds_back = write_behind.is_possible() && !process.is_visitor();
   if (holds_back) {
     call_uncancelled([] { write_behind.forbid(); });
   }
@@ -319,10 +320,14 @@ IOWEAVE_WRAP(int, prctl, (int option, ...)) {
 // definition, arguments and stack untouched, or to the kernel before that has been looked up.
 #if defined(__x86_64__)
 static_assert(SYS_prctl == 157 && SYS_seccomp == 317 && SYS_unshare == 272 &&
-              SYS_close_range == 436);
+              SYS_close_range == 436 && SYS_mmap == 9 && SYS_shmat == 30);
 
-extern "C" void ioweave_before_syscall(long number, long a, unsigned long b, unsigned long c) {
+extern "C" void ioweave_before_syscall(long number, long a, unsigned long b, unsigned long c,
+                                       unsigned long d) {
   come_after_writes();
+  if (number == SYS_shmat || (number == SYS_mmap && (d & MAP_SHARED) != 0)) {
+    share_memory();
+  }
   const bool has_own_descriptors =
       (number == SYS_unshare && (static_cast<unsigned long>(a) & CLONE_FILES) != 0) ||
       (number == SYS_close_range && (c & CLOSE_RANGE_UNSHARE) != 0);
@@ -343,6 +348,8 @@ __asm__(
     ".globl syscall\n.type syscall,@function\nsyscall:\n"
     "  endbr64\n"
     "  cmpl $0, ioweave_held_blocks(%rip)\n  jne 1f\n"
+    "  cmpl $9, %edi\n  je 1f\n"
+    "  cmpl $30, %edi\n  je 1f\n"
     "  cmpl $157, %edi\n  je 1f\n"
     "  cmpl $272, %edi\n  je 1f\n"
     "  cmpl $436, %edi\n  je 1f\n"

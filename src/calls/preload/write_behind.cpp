@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@
 #include "calls/libc/file_size_limit.hpp"
 #include "calls/libc/signal_context.hpp"
 #include "calls/preload/engine_calls.hpp"
+#include "calls/preload/maps_text.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/shared_file.hpp"
 #include "engine/raw_syscall.hpp"
@@ -181,12 +183,83 @@ void WordLock::unlock() noexcept {
 // ---- Opening ------------------------------------------------------------------------------------
 
 void WriteBehind::begin(const config::RunConfig& config) noexcept {
+  const bool is_by_rule = config::uses(config, config::RunPolicy::behind);
   struct stat pids {};
-  is_wanted_ = &ioweave_has_exposures != nullptr &&
-               config::uses(config, config::RunPolicy::behind) &&
-               // The command tells by its number whether a process is gone.
-               ::stat("/proc/self/ns/pid", &pids) == 0 && pids.st_ino == config.pid_namespace;
+  is_possible_ = &ioweave_has_exposures != nullptr &&
+                 (is_by_rule || config::uses(config, config::RunPolicy::automatic)) &&
+                 // The command tells by its number whether a process is gone.
+                 ::stat("/proc/self/ns/pid", &pids) == 0 && pids.st_ino == config.pid_namespace;
+  if (is_possible_ && is_by_rule) begin_to_hold();
+}
+
+void WriteBehind::begin_to_hold() noexcept {
+  is_wanted_.store(true, std::memory_order_relaxed);
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) keep_plain(fd);  // they are streams as well
+}
+
+// ---- Files without a rule -----------------------------------------------------------------------
+
+bool WriteBehind::arm(int fd) noexcept {
+  Default now = default_.load(std::memory_order_acquire);
+  if (now == Default::unknown && is_possible_ && !may_be_in_signal_handler() &&
+      default_.compare_exchange_strong(now, Default::asking, std::memory_order_acq_rel)) {
+    const ErrnoKept kept;
+    // Wanted first: what is shared or opened meanwhile is noted then.
+    begin_to_hold();
+    const bool may_hold = shares_nothing() && keep_known_files_plain(fd);
+    now = Default::asking;
+    default_.compare_exchange_strong(now, may_hold ? Default::allowed : Default::forbidden,
+                                     std::memory_order_acq_rel);
+  }
+  return may_hold_by_default();
+}
+
+void WriteBehind::note_shared_memory() noexcept {
+  default_.store(Default::forbidden, std::memory_order_seq_cst);
+  drain_all();
+}
+
+/// Whether no other process can look into the memory of this one. What is mapped of a file is read
+/// past us from now on, and stays plain.
+bool WriteBehind::shares_nothing() noexcept {
+  MapsText maps;
+  for (MapsText::Line line; maps.next(line);) {
+    const bool is_ours = process.is_of_run_directory(line.path);
+    if (line.is_shared && line.is_writable && !is_ours) return false;
+    if (line.inode != 0 && !add_plain(line.device, line.inode)) return false;
+  }
+  return maps.is_whole();
+}
+
+/// The files that are open now, but for this one, may have streams of the C library.
+bool WriteBehind::keep_known_files_plain(int fd) noexcept {
+  struct stat file {};
+  if (raw_syscall(SYS_fstat, fd, &file) != 0) return false;
+  constexpr int kMostNumbers = 1024;
+  for (int other = 0; other < kMostNumbers; ++other) {
+    struct stat status {};
+    if (other == fd || raw_syscall(SYS_fstat, other, &status) != 0 || !S_ISREG(status.st_mode)) {
+      continue;
+    }
+    if (!add_plain(status.st_dev, status.st_ino)) return false;
+  }
+  return true;
+}
+
+/// Whether so much may be held back without a rule: where little room is left, the program must be
+/// told at once that there is none.
+bool WriteBehind::has_room(File& file, const Transfer& transfer, int64_t bytes) noexcept {
+  if (file.room_bytes >= bytes) {
+    file.room_bytes -= bytes;
+    return true;
+  }
+  struct statfs status {};
+  if (raw_syscall(SYS_fstatfs, transfer.fd, &status) != 0) return false;
+  constexpr uint64_t kLeastRoom = 1u << 30;
+  constexpr int64_t kUntilNextLook = 64 << 20;
+  const uint64_t room = status.f_bavail * static_cast<uint64_t>(status.f_bsize);
+  file.room_bytes = room >= kLeastRoom ? kUntilNextLook - bytes : 0;
+  return room >= kLeastRoom;
 }
 
 bool WriteBehind::is_of_this_process() const noexcept {
@@ -306,6 +379,16 @@ void WriteBehind::note_change(uint32_t number, int64_t changed_ns) noexcept {
   if (shown.load(std::memory_order_relaxed) < changed_ns) {
     shown.store(changed_ns, std::memory_order_relaxed);
   }
+}
+
+/// Returns false if there are too many.
+bool WriteBehind::add_plain(uint64_t device, uint64_t inode) noexcept {
+  const SignalsHeld held;
+  const std::lock_guard guard(lock_);
+  if (is_plain_for_good(device, inode)) return true;
+  if (plain_files_ == kMostPlain) return false;
+  plain_[plain_files_++] = {device, inode};
+  return true;
 }
 
 bool WriteBehind::is_plain_for_good(uint64_t device, uint64_t inode) const noexcept {
@@ -476,6 +559,12 @@ void WriteBehind::await_change() noexcept {
   lock_.lock();
 }
 
+void WriteBehind::add_waited(uint64_t begin_ns) noexcept {
+  const uint64_t ns = now_ns() - begin_ns;
+  pool_->waited_ns.fetch_add(ns, std::memory_order_relaxed);
+  waited_ns_.fetch_add(ns, std::memory_order_relaxed);
+}
+
 /// Writes, or waits for, what is held of this file, or with kNone of any, and was begun before.
 void WriteBehind::drain_locked(uint32_t file) noexcept {
   const uint64_t end = next_order_;
@@ -495,7 +584,7 @@ void WriteBehind::drain_locked(uint32_t file) noexcept {
       await_change();
     }
   }
-  pool_->waited_ns.fetch_add(now_ns() - begin_ns, std::memory_order_relaxed);
+  add_waited(begin_ns);
 }
 
 // ---- Taking a write -----------------------------------------------------------------------------
@@ -515,7 +604,7 @@ bool WriteBehind::make_room(const SignalsHeld& held) noexcept {
   } else {
     await_change();
   }
-  pool_->waited_ns.fetch_add(now_ns() - begin_ns, std::memory_order_relaxed);
+  add_waited(begin_ns);
   return true;
 }
 
@@ -576,7 +665,7 @@ int64_t WriteBehind::copy_all(const WriteVectors& vectors, uint32_t file, uint64
 bool WriteBehind::try_take(const Transfer& transfer, const stats::FileRecord& record,
                            int64_t& result) noexcept {
   const bool is_kind = transfer.op == Op::write || transfer.op == Op::writev;
-  if (!is_wanted_ || !is_kind || transfer.bytes == 0 ||
+  if (!is_wanted() || !is_kind || transfer.bytes == 0 ||
       transfer.offset < engine::kCurrentPosition || process.left_alone() ||
       refuses_.load(std::memory_order_relaxed) || !ready() || file_size_is_limited()) {
     return false;
@@ -614,6 +703,8 @@ bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord&
   }
   if (file.is_plain || file.closing > 0) return false;
   const auto bytes = static_cast<int64_t>(taken.vectors.bytes());
+  const bool is_by_rule = record.policy == config::RunPolicy::behind;
+  if (!is_by_rule && (!may_hold_by_default() || !has_room(file, transfer, bytes))) return false;
   const bool is_at_position = transfer.offset == engine::kCurrentPosition;
   int64_t offset = transfer.offset;
   if (is_at_position) {
@@ -710,15 +801,10 @@ void WriteBehind::keep_plain(int fd) noexcept {
       !S_ISREG(status.st_mode)) {
     return;
   }
-  bool is_known = false;
+  const bool is_known = add_plain(status.st_dev, status.st_ino);
   {
     const SignalsHeld held;
     const std::lock_guard guard(lock_);
-    is_known = is_plain_for_good(status.st_dev, status.st_ino);
-    if (!is_known && plain_files_ < kMostPlain) {
-      plain_[plain_files_++] = {status.st_dev, status.st_ino};
-      is_known = true;
-    }
     const uint32_t number = is_ours() ? find(status.st_dev, status.st_ino) : kNone;
     if (number != kNone && files_[number].blocks > 0) {
       open_to_fatal_signals(held);

@@ -1,7 +1,8 @@
 #pragma once
 
 // Policy `behind`: a write of the program is copied, and written by threads of ours later, together
-// with others. The files are chosen by rules; the program goes on at once.
+// with others. The program goes on at once. The files are chosen by rules; under policy `auto` also
+// small writes past the page cache are held back, where that is faster (choices.hpp).
 //
 // What the kernel does for a plain write, and how one that is held back keeps it:
 //
@@ -19,8 +20,10 @@
 //   descriptors       there is none of ours: blocks are written by the program's
 //   RLIMIT_FSIZE, O_APPEND, O_SYNC, O_DSYNC, RWF_ flags, unaligned O_DIRECT: plain calls
 //
-// Other processes see the bytes later, by kMostAgeNs and what the device takes: that is why a rule
-// is needed.
+// Other processes see the bytes later, by kMostAgeNs and what the device takes. Of a process without
+// a rule they must not learn of a write before that, by any way: so nothing is held back there once
+// memory is shared with others, which no call tells of. Nor is it where the file system is nearly
+// full, because the error would come late.
 
 #include <atomic>
 #include <cstddef>
@@ -64,9 +67,27 @@ class WordLock {
 /// is cancelled. Constant-initialised. errno stays as it is.
 class WriteBehind {
  public:
-  /// From the constructor: whether a rule of the run asks for it, and this library can.
+  /// From the constructor: whether the run asks for it, and this library can.
   void begin(const config::RunConfig& config) noexcept;
-  [[nodiscard]] bool is_wanted() const noexcept { return is_wanted_; }
+  /// Whether writes may ever be held back in this process.
+  [[nodiscard]] bool is_possible() const noexcept { return is_possible_; }
+  /// Whether they may now.
+  [[nodiscard]] bool is_wanted() const noexcept {
+    return is_wanted_.load(std::memory_order_relaxed);
+  }
+
+  /// A file was opened whose writes might be held back without a rule. Returns whether they may.
+  /// The first time this looks at what the process shares with others.
+  [[nodiscard]] bool arm(int fd) noexcept;
+  [[nodiscard]] bool may_hold_by_default() const noexcept {
+    return default_.load(std::memory_order_relaxed) == Default::allowed;
+  }
+  /// The process is about to share memory with others: they may see what it does without a call.
+  void note_shared_memory() noexcept;
+  /// For how long the program has waited for writes that were held back, so far.
+  [[nodiscard]] uint64_t waited_ns() const noexcept {
+    return waited_ns_.load(std::memory_order_relaxed);
+  }
 
   /// Holds a write back. True with what the call returns in `result`, the bytes or -errno of an
   /// earlier one; false where it must be made as it is, behind what is held of its file.
@@ -114,6 +135,7 @@ class WriteBehind {
     uint32_t blocks = 0;     // that hold something of it
     uint32_t users = 0;      // threads that go on with it later
     uint32_t closing = 0;    // threads that close a descriptor of it: nothing is taken
+    int64_t room_bytes = 0;  // that may be taken until the room on its file system is asked for
   };
   struct Thread {
     pthread_t thread;
@@ -125,7 +147,15 @@ class WriteBehind {
     bool is_direct;
   };
   enum class Phase : uint32_t { closed, opening, open, failed };
+  /// What becomes of files without a rule.
+  enum class Default : uint32_t { unknown, asking, allowed, forbidden };
 
+  void begin_to_hold() noexcept;
+  [[nodiscard]] bool shares_nothing() noexcept;
+  [[nodiscard]] bool keep_known_files_plain(int fd) noexcept;
+  [[nodiscard]] bool add_plain(uint64_t device, uint64_t inode) noexcept;
+  [[nodiscard]] bool has_room(File& file, const Transfer& transfer, int64_t bytes) noexcept;
+  void add_waited(uint64_t begin_ns) noexcept;
   [[nodiscard]] bool ready() noexcept;
   [[nodiscard]] bool open_pool() noexcept;
   [[nodiscard]] bool is_of_this_process() const noexcept;
@@ -178,7 +208,10 @@ class WriteBehind {
   uint32_t idle_threads_ = 0;
   uint32_t filling_ = 0;
   bool must_end_ = false;  // the threads, as soon as there is nothing to do
-  bool is_wanted_ = false;
+  bool is_possible_ = false;
+  std::atomic<bool> is_wanted_{false};
+  std::atomic<Default> default_{Default::unknown};
+  std::atomic<uint64_t> waited_ns_{0};
   std::atomic<bool> refuses_{false};  // to take anything more
   std::atomic<bool> has_threads_{false};
   std::atomic<uint32_t> forbidden_{0};  // threads that fork or exec
@@ -207,6 +240,13 @@ inline void call_uncancelled(Call call) {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
   call();
   pthread_setcancelstate(cancellation, nullptr);
+}
+
+/// Before the program shares memory with others.
+inline void share_memory() {
+  if (write_behind.is_wanted()) {
+    call_uncancelled([] { write_behind.note_shared_memory(); });
+  }
 }
 
 /// Set once the program has used locks of files, which end with any descriptor of the file.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <random>
 
@@ -18,12 +19,14 @@
 #include "cli/bench/bench_file.hpp"
 #include "cli/bench/bench_report.hpp"
 #include "cli/bench/load_runner.hpp"
+#include "cli/bench/profile_file.hpp"
 #include "cli/bench/studies.hpp"
 #include "cli/commands.hpp"
 #include "cli/format.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_line.hpp"
 #include "cli/report_facts.hpp"
+#include "config/description.hpp"
 #include "engine/probe.hpp"
 
 namespace ioweave::cli {
@@ -192,17 +195,6 @@ bool measure(const BenchOptions& options, Profile& profile, std::string& why) {
   return Measuring(options, *file, *runner, profile).run(why);
 }
 
-bool show(const std::string& path, Profile& profile, std::string& why) {
-  std::string mistake;
-  const int error = device::read_profile(path, profile, mistake);
-  if (error == 0) return true;
-  why = quoted_name(path) + " ";
-  why += mistake.empty() ? std::string("cannot be read: ") + std::strerror(-error)
-                         : "is no profile of a device: " + mistake +
-                               "; make one with ioweave bench --json=FILE";
-  return false;
-}
-
 // ---- Reporting ----------------------------------------------------------------------------------
 
 int write_pictures(const std::string& folder, const Profile& profile) {
@@ -211,6 +203,16 @@ int write_pictures(const std::string& folder, const Profile& profile) {
     if (const int error = write_atomically(folder + "/" + picture.name, picture.svg)) return error;
   }
   return 0;
+}
+
+/// Says how `ioweave run` comes to know the profile.
+std::string how_to_use(const std::string& file, const Profile& profile) {
+  config::Device device;
+  device.name = "measured";
+  device.path = profile.path;
+  device.profile = std::filesystem::absolute(file).string();
+  return "`ioweave run` begins with what is fastest by this profile, with this in ioweave.toml:\n" +
+         config::device_toml(device);
 }
 
 /// Writes all that was asked for, and the rest too where one cannot be written.
@@ -225,6 +227,7 @@ int report(const BenchOptions& options, const Profile& profile) {
   check(print(as_json ? profile_json(profile) : bench_text(profile)), "the report");
   if (!options.json_file.empty()) {
     check(write_atomically(options.json_file, profile_json(profile)), options.json_file);
+    if (code == 0 && !as_json) check(print(how_to_use(options.json_file, profile)), "the report");
   }
   if (!options.pictures.empty()) {
     check(write_pictures(options.pictures, profile), "pictures into " + options.pictures);
@@ -240,7 +243,7 @@ int bench_command(Arguments arguments) {
   Profile profile;
   std::string why;
   const bool done =
-      options.from.empty() ? measure(options, profile, why) : show(options.from, profile, why);
+      options.from.empty() ? measure(options, profile, why) : load_profile(options.from, profile, why);
   if (!done) {
     complain("bench: " + why);
     return kFailed;

@@ -319,7 +319,7 @@ bool EarlyWriter::open_own(const Key& key, File& file) {
   if (run_.leaves_alone(key.first, key.second)) return false;
   // Asked before it is opened: opening a file on FUSE could be noticed.
   file.path = path_of(opener.process, opener.file.fd);
-  if (config::policy_of(config_, file.path) != config::RunPolicy::overlap) return false;
+  if (!config::overlaps(config::policy_of(config_, file.path))) return false;
   const std::optional<unsigned long> kind = file_system_of(opener.process, opener.file.fd);
   if (kind != EXT4_SUPER_MAGIC && kind != kXfsMagic) return false;
   auto own = std::make_shared<Descriptor>(open_again(opener.process, opener.file));

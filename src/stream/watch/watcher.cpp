@@ -271,7 +271,7 @@ void Watcher::Thread::run() {
 void Watcher::Thread::begin() {
   // On this thread, since a file system may hang.
   described_ = device::described_devices(shared_->devices, device::this_node());
-  if (!may_overlap(shared_->config)) next_scan_ns_ = UINT64_MAX;
+  if (!config::may_overlap(shared_->config)) next_scan_ns_ = UINT64_MAX;
   if (!takes_reads()) next_take_ns_ = UINT64_MAX;
   const std::optional<ReadPlan>& plan = shared_->reads.plan;
   if (plan) replayer_ = std::make_unique<Replayer>(*plan, static_cast<Replayer::Run&>(*this));
@@ -815,7 +815,7 @@ const std::string& Watcher::Thread::path_of_file(const Key& key, Reader& reader)
 }
 
 bool Watcher::Thread::policy_allows(const std::string& path) {
-  return config::policy_of(shared_->config, path) == config::RunPolicy::overlap;
+  return config::overlaps(config::policy_of(shared_->config, path));
 }
 
 /// Returns the window of the kernel's read-ahead on a device.
@@ -880,10 +880,6 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
 
 // ---- The command's side -------------------------------------------------------------------------
 
-bool may_overlap(const config::RunConfig& config) {
-  return config::uses(config, config::RunPolicy::overlap);
-}
-
 Watcher::Watcher(const config::RunConfig& config, std::string run_directory,
                  std::vector<config::Device> devices, ReadsWanted reads)
     : shared_(std::make_shared<Shared>(config, std::move(run_directory), std::move(devices),
@@ -894,7 +890,7 @@ Watcher::~Watcher() {
 }
 
 void Watcher::start(pid_t program) {
-  if (!may_overlap(shared_->config) && !shared_->reads.are_recorded) return;
+  if (!config::may_overlap(shared_->config) && !shared_->reads.are_recorded) return;
   shared_->thread.start(shared_, [shared = shared_, program] { Thread(shared, program).run(); });
 }
 

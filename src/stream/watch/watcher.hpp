@@ -45,9 +45,6 @@
 
 namespace ioweave::stream {
 
-/// Returns true if by these settings some files may be read ahead.
-[[nodiscard]] bool may_overlap(const config::RunConfig& config);
-
 /// What is done with the single reads of a run. It takes processes that note them
 /// (config::RunConfig::logs_reads).
 struct ReadsWanted {

@@ -15,7 +15,6 @@
 
 #include "base/private_descriptors.hpp"
 #include "calls/libc/real.hpp"
-#include "calls/preload/lane_trial.hpp"
 #include "calls/preload/observe.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/run.hpp"
@@ -39,46 +38,6 @@ TEST(PrivateDescriptors, AreMovedOutOfTheWay) {
   forget_private_descriptor(moved);
   EXPECT_FALSE(is_private_descriptor(moved));
   close(moved);
-}
-
-// ---- LaneTrial
-
-/// So many of 320 calls that take the lane, which the two ways make in so many ticks.
-int carried_of_320(uint64_t plain_ticks, uint64_t lane_ticks) {
-  LaneTrial trial;
-  int carried = 0;
-  for (int call = 0; call < 320; ++call) {
-    const bool by_lane = trial.carries();
-    (void)trial.note(by_lane, by_lane ? lane_ticks : plain_ticks);
-    carried += by_lane ? 1 : 0;
-  }
-  return carried;
-}
-
-TEST(LaneTrial, TheFasterWayMakesMostCalls) {
-  // 16 in turn, then each 32nd by the slower way.
-  EXPECT_EQ(carried_of_320(/*plain_ticks=*/300, /*lane_ticks=*/200), 8 + 304 - 10);
-  EXPECT_EQ(carried_of_320(/*plain_ticks=*/200, /*lane_ticks=*/300), 8 + 10);
-}
-
-TEST(LaneTrial, AWayThatBecomesFasterIsFound) {
-  LaneTrial trial;
-  int carried = 0;
-  for (int call = 0; call < 2000; ++call) {
-    const bool by_lane = trial.carries();
-    const uint64_t lane_ticks = call < 1000 ? 300 : 100;
-    (void)trial.note(by_lane, by_lane ? lane_ticks : 200);
-    if (call >= 1500) carried += by_lane ? 1 : 0;
-  }
-  EXPECT_GT(carried, 400) << "of 500";
-}
-
-TEST(LaneTrial, TellsWhatACarriedCallCostsBeyondAPlainOne) {
-  LaneTrial trial;
-  EXPECT_EQ(trial.note(/*carried=*/true, 150), std::nullopt) << "nothing to compare with";
-  EXPECT_EQ(trial.note(/*carried=*/false, 100), std::nullopt);
-  EXPECT_EQ(trial.note(/*carried=*/true, 150), 50);
-  EXPECT_EQ(trial.note(/*carried=*/true, 60), -40);
 }
 
 // ---- With a segment

@@ -1,0 +1,74 @@
+#pragma once
+
+// Policies `sync`, `writes` and `auto`: which way a call past the page cache goes, as choice/ finds
+// out for each file, operation and class of sizes.
+//
+//   plain    the program's own call
+//   engine   engine_calls.hpp
+//   pieces   the same, as several operations at once
+//   behind   write_behind.hpp
+//
+// What is chosen and why lies in the segment: `ioweave report --why` tells it.
+
+#include <atomic>
+#include <cstdint>
+
+#include "calls/preload/call_lane.hpp"
+#include "choice/expectation.hpp"
+#include "stats/segment.hpp"
+
+namespace ioweave::calls {
+
+/// The choices of this process. Thread-safe, async-signal-safe: who finds a choice taken goes on
+/// without telling it anything. Constant-initialised.
+class Choices {
+ public:
+  /// The choice about a call; null where none can be had, and the call is plain.
+  [[nodiscard]] stats::ChoiceRecord* of(const stats::FileRecord& file, const Transfer& transfer,
+                                        choice::Ways usable) noexcept;
+
+  /// Returns for how long the program has waited for writes that were held back, since this was
+  /// asked last.
+  [[nodiscard]] uint64_t take_waited_ns() noexcept;
+
+ private:
+  [[nodiscard]] bool has_memory() noexcept;
+  static void begin(stats::ChoiceRecord& record, const stats::FileRecord& file,
+                    choice::Ways usable) noexcept;
+
+  std::atomic<const stats::Segment*> segment_{nullptr};  // whose choices have memory
+  std::atomic<uint64_t> told_waited_ns_{0};
+};
+
+extern Choices choices;
+
+/// Makes a call the chosen way. True with what it returns in `result`, the bytes or -errno; false
+/// where the program's own call must be made, which note_plain_call() is told of. Writes that are
+/// held back of the file have ended by then.
+class ChosenCall {
+ public:
+  /// `may_engine`: the engine may make calls of this kind on the descriptor; `may_hold`: the write
+  /// may be held back.
+  ChosenCall(const stats::FileRecord& file, const Transfer& transfer, bool may_engine,
+             bool may_hold) noexcept;
+
+  [[nodiscard]] bool make(int64_t& result);
+  void note_plain_call(int64_t result) const noexcept;
+
+ private:
+  [[nodiscard]] choice::Way way() const noexcept;
+  [[nodiscard]] bool make_by_engine(choice::Way way, int64_t& result);
+  [[nodiscard]] bool hold_back(int64_t& result) noexcept;
+  void end_held_writes() noexcept;
+  void note_end(choice::Way way, bool is_made, int64_t result) noexcept;
+
+  const stats::FileRecord& file_;
+  const Transfer& transfer_;
+  choice::Ways usable_ = choice::Way::plain;
+  stats::ChoiceRecord* record_;
+  uint64_t begin_ns_;
+  choice::Way refused_ = choice::Way::plain;  // plain: none was
+  uint64_t refused_ns_ = 0;
+};
+
+}  // namespace ioweave::calls
