@@ -178,12 +178,10 @@ uint64_t Choices::take_waited_ns() noexcept {
 
 // ---- One call -----------------------------------------------------------------------------------
 
-ChosenCall::ChosenCall(const stats::FileRecord& file, const Transfer& transfer, bool may_engine,
-                       bool may_hold) noexcept
-    : file_(file), transfer_(transfer), record_(nullptr), begin_ns_(0) {
-  if (transfer.bytes == 0 || process.left_alone() || process.is_visitor()) return;
-  usable_ = usable_ways(file, transfer, may_engine, may_hold);
-  if (usable_ != Ways(Way::plain)) record_ = choices.of(file, transfer, usable_);
+void ChosenCall::choose(Allowed allowed) noexcept {
+  if (transfer_.bytes == 0 || process.left_alone() || process.is_visitor()) return;
+  usable_ = usable_ways(file_, transfer_, allowed.engine, allowed.holding_back);
+  if (usable_ != Ways(Way::plain)) record_ = choices.of(file_, transfer_, usable_);
 }
 
 Way ChosenCall::way() const noexcept {
@@ -201,7 +199,8 @@ void ChosenCall::end_held_writes() noexcept {
   tell(*record_, [=](WayChoice& choice) { choice.note(Way::behind, 0, waited_ns); });
 }
 
-bool ChosenCall::make(int64_t& result) {
+bool ChosenCall::make(Allowed allowed, int64_t& result) {
+  choose(allowed);
   const Way way = this->way();
   if (way == Way::behind) return hold_back(result);
   end_held_writes();

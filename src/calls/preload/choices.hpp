@@ -42,20 +42,28 @@ class Choices {
 
 extern Choices choices;
 
-/// Makes a call the chosen way. True with what it returns in `result`, the bytes or -errno; false
-/// where the program's own call must be made, which note_plain_call() is told of. Writes that are
-/// held back of the file have ended by then.
+/// One call. Where its thread may be cancelled at any moment, make() and note_plain_call() must be
+/// called with cancellation off; the rest is inline, for the wrappers, which can be left.
 class ChosenCall {
  public:
-  /// `may_engine`: the engine may make calls of this kind on the descriptor; `may_hold`: the write
-  /// may be held back.
-  ChosenCall(const stats::FileRecord& file, const Transfer& transfer, bool may_engine,
-             bool may_hold) noexcept;
+  /// What may be done about calls of this kind on the descriptor.
+  struct Allowed {
+    bool engine;
+    bool holding_back;
+  };
+  ChosenCall(const stats::FileRecord& file, const Transfer& transfer) noexcept
+      : file_(file), transfer_(transfer) {}
 
-  [[nodiscard]] bool make(int64_t& result);
+  /// Makes the call the chosen way. True with what it returns in `result`, the bytes or -errno;
+  /// false where the program's own call must be made, which note_plain_call() is told of. Writes
+  /// that are held back of the file have ended by then.
+  [[nodiscard]] bool make(Allowed allowed, int64_t& result);
   void note_plain_call(int64_t result) const noexcept;
+  /// Whether there is anything to tell note_plain_call().
+  [[nodiscard]] bool is_noted() const noexcept { return record_ != nullptr; }
 
  private:
+  void choose(Allowed allowed) noexcept;
   [[nodiscard]] choice::Way way() const noexcept;
   [[nodiscard]] bool make_by_engine(choice::Way way, int64_t& result);
   [[nodiscard]] bool hold_back(int64_t& result) noexcept;
@@ -65,8 +73,8 @@ class ChosenCall {
   const stats::FileRecord& file_;
   const Transfer& transfer_;
   choice::Ways usable_ = choice::Way::plain;
-  stats::ChoiceRecord* record_;
-  uint64_t begin_ns_;
+  stats::ChoiceRecord* record_ = nullptr;
+  uint64_t begin_ns_ = 0;
   choice::Way refused_ = choice::Way::plain;  // plain: none was
   uint64_t refused_ns_ = 0;
 };

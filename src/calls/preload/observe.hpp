@@ -156,18 +156,21 @@ template <class Call>
       return real_call();
     }
     const bool is_read = call == stats::CallClass::read;
-    ChosenCall chosen(*file, transfer,
-                      entry.has(is_read ? Entry::engine_reads : Entry::engine_writes),
-                      !is_read && entry.has(Entry::holds_back));
+    const ChosenCall::Allowed allowed{
+        entry.has(is_read ? Entry::engine_reads : Entry::engine_writes),
+        !is_read && entry.has(Entry::holds_back)};
+    ChosenCall chosen(*file, transfer);
     pthread_testcancel();  // the call it stands for is a cancellation point
     bool is_made = false;
     int64_t result = 0;
-    call_uncancelled([&] { is_made = chosen.make(result); });
+    call_uncancelled([&] { is_made = chosen.make(allowed, result); });
     if (is_made) {
       return answer_of(result);
     }
     const ssize_t answer = real_call();
-    chosen.note_plain_call(answer);
+    if (chosen.is_noted()) {
+      call_uncancelled([&] { chosen.note_plain_call(answer); });
+    }
     return answer;
   });
 }
