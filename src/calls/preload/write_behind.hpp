@@ -234,12 +234,18 @@ extern WriteBehind write_behind;
 
 /// Calls something that must not be left: cancelled there, the thread would unwind through code of
 /// ours. No destructor, for the same reason (observe.hpp).
+///
+/// The type first: the C library's handler of a signal that was sent just before looks at nothing
+/// else. And last: cancelled by pthread_setcancelstate(3), the thread's result would be null.
 template <class Call>
 inline void call_uncancelled(Call call) {
-  int cancellation = 0;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
+  int state = 0;
+  int type = 0;
+  pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
   call();
-  pthread_setcancelstate(cancellation, nullptr);
+  pthread_setcancelstate(state, nullptr);
+  pthread_setcanceltype(type, nullptr);
 }
 
 /// Before the program shares memory with others.
