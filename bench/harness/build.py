@@ -44,6 +44,7 @@ PROGRAMS = {
             "model",
             "plans",
             "disk_load",
+            "ior_patterns",
             "mpi_reads",
             "read_back",
             "scattered_reader",
