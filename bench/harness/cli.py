@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "--build-dir", type=Path, metavar="DIR", help="measure this build as it is, build nothing"
     )
     part = parser.add_argument_group(
-        "a part of the benchmark (harmless, tasks, tiom, streams, cube, advise, ppis, engine, "
+        "a part of the benchmark (harmless, tasks, tiom, streams, cube, advise, ppis, ior, engine, "
         "characterise)"
     )
     part.add_argument(
@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         "cube: ladder[-aio|-ioweave], sizes, ratios, computing; advise: hill, gzip, numpy-8m; "
         "replay: random[-4k[-cached]|-64k|-256k], seek, stride, sequential; "
         "behind: slowfs[-order|-random|-interleaved], raw[-order[-4k[-direct]]]; "
+        "ior: raw[-write|-random|-read|-mixed[-4k[-buffered|-fsync|-direct[-1p]]]], slowfs; "
         "ppis: random[-raw], wrong, shadow, chunks, writes, ranks, search, "
         "mpiio[-hill|-raw|-plan|-calls|-start]; characterise: agree, profile",
     )
@@ -87,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         default=(),
         metavar="LIST",
         help="harmless: raw, limited, slowfs[-400|-3000]; tiom: raw, limited; streams: slowfs, "
-        "limited; cube: slowfs, limited; advise, ppis: slowfs, limited, raw",
+        "limited; cube: slowfs, limited; advise, ppis: slowfs, limited, raw; ior: raw, slowfs",
     )
     part.add_argument("--cache", type=_words, default=(), metavar="LIST", help="cold, cached, half")
     part.add_argument(
@@ -95,12 +96,12 @@ def _parser() -> argparse.ArgumentParser:
         type=_count,
         metavar="N",
         help="at most N pairs a cell, rounds (short runs, engine, streams, cube, ppis, "
-        "characterise), or repetitions (tiom)",
+        "characterise, ior), or repetitions (tiom)",
     )
     part.add_argument(
         "--null",
         action="store_true",
-        help="harmless: compare plain runs with plain runs: what noise makes of the bars",
+        help="harmless, ior: compare plain runs with plain runs: what noise makes of the bars",
     )
     parser.add_argument("--check", action="store_true", help="end with 1 if a bar is missed")
     return parser

@@ -22,7 +22,7 @@ class Chart:
     title: str
     x_label: str
     y_label: str
-    x: Sequence[int]
+    x: Sequence[int | str]
     lines: Mapping[str, Sequence[float]]
 
 

@@ -427,6 +427,37 @@ def behind(build: Path, work: Path) -> None:
     expect(not list((work / "data").iterdir()), "it leaves files")
 
 
+def ior(build: Path, work: Path) -> None:
+    """A cell of each pattern, access, place and number of processes, once."""
+    if not (build / "bench/drivers/bench_ior_patterns").exists():
+        skip("bench/drivers is not built")
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    only = (
+        "raw-write-64k-direct-1p,raw-random-16k-direct-4p,raw-mixed-1m-fsync-1p,"
+        "slowfs-read-4k-direct-4p,slowfs-write-1m-buffered-1p"
+    )
+    measurements = measured(build, work, "ior", "--only", only)
+    cell = (
+        r"(raw|slowfs), (sequential (write|read)|random write|write and read back), "
+        r"\d+ [KM]iB, (buffered( and fsync)?|O_DIRECT), (1 process|4 processes)"
+    )
+    speed = r"speed of \w+ over (plain|the best of sync and writes)"
+    expect_rows(
+        measurements,
+        rf"{cell}: \w+(, (write|read))?$",
+        rf"{cell}: {speed}$",
+        rf"worst cell: {speed}$",
+        rf"part of the cells with 0.97 and more: {speed}$",
+        rf"geometric mean: {speed}(, the whole command)?$",
+        rf"part of the cells by O_DIRECT or on slowfs with 1.2 and more: {speed}$",
+    )
+    expect_positive(measurements, "MB/s", "ratio")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
 def rows(build: Path, work: Path) -> None:
     """Rows of one size, once."""
     if not list((build / "python/ioweave").glob("_core.*")):
@@ -472,6 +503,7 @@ TESTS = {
     "demo": demo,
     "engine": engine,
     "interposer": interposer,
+    "ior": ior,
     "ppis": ppis,
     "ppis_mpiio": ppis_mpiio,
     "ppis_ranks": ppis_ranks,

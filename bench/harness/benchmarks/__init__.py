@@ -56,6 +56,9 @@ BENCHMARKS = {
     "behind": Benchmark(
         "behind", "writers of small pieces, held back and joined: policy `behind` against plain"
     ),
+    "ior": Benchmark(
+        "ior", "IOR's patterns of unmodified programs: the policies of `ioweave run` against plain"
+    ),
     "tasks": Benchmark(
         "tasks", "I/O-aware tasks: the paper's evaluation, simulated and real", python=True
     ),
