@@ -24,7 +24,7 @@ from harness.tasks.drawing import draw
 
 PLAIN = "plain"
 #: Of `ioweave run`: the paper's int and sel_int, and last the one that is judged.
-POLICIES = ("sync", "writes", "overlap")
+POLICIES = ("sync", "writes", "auto")
 OTHERS, JUDGED = POLICIES[:-1], POLICIES[-1]
 
 SPEED = slowfs.Speed(read_mb_s=400, write_mb_s=400, latency_us=1000)
