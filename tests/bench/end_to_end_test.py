@@ -450,7 +450,7 @@ def ior(build: Path, work: Path) -> None:
         rf"{cell}: \w+(, (write|read))?$",
         rf"{cell}: {speed}$",
         rf"worst cell: {speed}$",
-        rf"part of the cells with 0.97 and more: {speed}$",
+        rf"part of the cells (with 0.97 and more|below 0.97 in every round): {speed}$",
         rf"geometric mean: {speed}(, the whole command)?$",
         rf"part of the cells by O_DIRECT or on slowfs with 1.2 and more: {speed}$",
     )

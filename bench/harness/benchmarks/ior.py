@@ -144,6 +144,8 @@ def rows_of_all(results: Sequence[Result]) -> Iterator[Row]:
         yield Row(f"worst cell: {name}", "ratio", summarize(cells[worst]), bar)
         part = _part(medians, LEAST)
         yield row(f"part of the cells with {LEAST:g} and more: {name}", "part", [part])
+        below = 1 - _part([max(each) for each in cells], LEAST)
+        yield row(f"part of the cells below {LEAST:g} in every round: {name}", "part", [below])
         yield row(f"geometric mean: {name}", "ratio", [statistics.geometric_mean(medians)])
     walls = [statistics.median(result.wall_over_plain) for result in results]
     name = f"speed of {JUDGED} over plain, the whole command"
@@ -230,7 +232,8 @@ class Runner:
             contenders[PLAIN]()
             found = list(alternate(contenders, rounds))
             if misses(result_of(cell, found)):
-                found += alternate(contenders, more)
+                # The rounds before were odd in number: the order goes on being reversed.
+                found += alternate(dict(reversed(contenders.items())), more)
             return found
         finally:
             self.place.remove(OUTPUT)

@@ -116,6 +116,17 @@ class SumsTest(unittest.TestCase):
         self.assertAlmostEqual(worst.summary.value, 0.9)
         self.assertIs(worst.met, False)
 
+    def test_a_cell_below_in_every_round_is_told_from_one_that_is_below_at_times(self) -> None:
+        always, at_times = found(0.9), found(0.9)
+        at_times[0] = found(1.3)[0]
+        results = [ior.result_of(cell(), each) for each in (always, at_times, found(1.2))]
+        values = {name: each.summary.value for name, each in self.rows_of(*results).items()}
+        speed = f"speed of {JUDGED} over plain"
+        self.assertAlmostEqual(values[f"part of the cells with 0.97 and more: {speed}"], 1 / 3)
+        self.assertAlmostEqual(
+            values[f"part of the cells below 0.97 in every round: {speed}"], 1 / 3
+        )
+
     def test_gains_are_of_cells_that_wait_for_the_device(self) -> None:
         name = "part of the cells by O_DIRECT or on slowfs with 1.2 and more"
         metric = f"{name}: speed of {JUDGED} over plain"
