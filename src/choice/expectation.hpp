@@ -18,8 +18,8 @@ inline constexpr std::array<std::string_view, kOperations> kOperationNames{"read
 
 /// Calls of similar size behave alike. Sizes up to these bytes are a class each, with those above
 /// the last; calls with several buffers, whose sum is not looked at, are the class behind them.
-inline constexpr std::array<uint64_t, 7> kClassBytes{4096,      16384,   65536,   262144,
-                                                     1u << 20,  4u << 20, 16u << 20};
+inline constexpr std::array<uint64_t, 7> kClassBytes{4096,     16384,    65536,    262144,
+                                                     1u << 20, 4u << 20, 16u << 20};
 inline constexpr size_t kVectored = kClassBytes.size() + 1;
 inline constexpr size_t kSizeClasses = kVectored + 1;
 

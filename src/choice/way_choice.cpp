@@ -103,8 +103,8 @@ Expected WayChoice::learned() const noexcept {
   if (plain <= 0) return expected_;
   for (size_t i = 0; i < kWays; ++i) {
     const bool is_in_use = static_cast<Way>(i) == in_use_;
-    learned[i] = measured_[i] > 0 || is_in_use ? (is_in_use ? 1 : measured_[i]) / plain
-                                               : expected_[i];
+    learned[i] =
+        measured_[i] > 0 || is_in_use ? (is_in_use ? 1 : measured_[i]) / plain : expected_[i];
   }
   return learned;
 }

@@ -5,10 +5,10 @@
 //
 // How it works. The measure is the pace of a way: nanoseconds per byte, with all the time for which
 // the program waited because of that way, be it in a later call. One way is *in use*. Now and then
-// another one is examined: the two take turns of so many calls as usually last a millisecond, but 2 to
-// 16; then turns twice as long, and once more. The other way is given up when it was slower by half, or
-// took twice as long as the whole first turn should. It takes over if it was faster by a tenth at the
-// end, or by half before.
+// another one is examined: the two take turns of so many calls as usually last a millisecond, but 2
+// to 16; then turns twice as long, and once more. The other way is given up when it was slower by
+// half, or took twice as long as the whole first turn should. It takes over if it was faster by a
+// tenth at the end, or by half before.
 //
 // What an examination may lose stays small beside what the calls take. So the first one comes when
 // the calls have taken 25 ms in all, and the next one of a way after eight times as many calls. It
@@ -128,10 +128,10 @@ class WayChoice {
   Way examined_ = Way::plain;  // that of the way in use: none is
   Ways usable_ = Way::plain;
   uint8_t round_ = 0;
-  uint8_t first_turn_ = 0;    // calls of a turn of the first round
-  uint8_t calls_left_ = 0;    // of this turn
+  uint8_t first_turn_ = 0;  // calls of a turn of the first round
+  uint8_t calls_left_ = 0;  // of this turn
   uint8_t is_second_turn_ = 0;
-  uint8_t odd_looks_ = 0;     // in a row, at which the pace had doubled or halved
+  uint8_t odd_looks_ = 0;  // in a row, at which the pace had doubled or halved
   uint8_t is_changed_ = 0;
   uint8_t refusals_ = 0;  // in a row
   uint64_t calls_ = 0;
@@ -141,7 +141,7 @@ class WayChoice {
   Pace compared_[2];  // of the way in use, and of the examined one
   Pace look_;
   uint32_t look_calls_ = 0;
-  float usual_pace_ = 0;  // of the way in use, ns per byte; 0: not known
+  float usual_pace_ = 0;                            // of the way in use, ns per byte; 0: not known
   std::array<uint64_t, kWays> next_examination_{};  // as a number of calls
   std::array<Seen, kWays> seen_{};
   std::array<float, kWays> measured_{};

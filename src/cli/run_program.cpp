@@ -195,9 +195,8 @@ std::string with_first(const std::string& entry, const std::string& list) {
 std::string preload_list(const Run& run, const std::string& entry) {
   std::string before = variable(kPreload);
   if (with_first(entry, before) == before) return before;
-  const std::string mpiio = config::overlaps(run.report.config.policy)
-                                ? find_mpiio_library(run.program)
-                                : std::string{};
+  const std::string mpiio =
+      config::overlaps(run.report.config.policy) ? find_mpiio_library(run.program) : std::string{};
   return with_first(entry, mpiio.empty() ? before : with_first(mpiio, before));
 }
 

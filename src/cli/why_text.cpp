@@ -53,8 +53,7 @@ std::string_view noun_of(Way way) {
 }
 
 std::string calls_of(const ChoiceReport& choice) {
-  const std::string operation =
-      choice.operation == choice::Operation::read ? "reads" : "writes";
+  const std::string operation = choice.operation == choice::Operation::read ? "reads" : "writes";
   if (choice.size_class == choice::kVectored) return operation + " with several buffers";
   if (choice.size_class == choice::kClassBytes.size()) {
     return operation + " of more than " + bytes_text(choice::kClassBytes.back());
@@ -70,7 +69,8 @@ std::string reason_of(const ChoiceReport& choice) {
     return "compared, they were " + times(1 / plain.measured) + " plain calls";
   }
   if (choice.in_use != Way::plain) {
-    return "expected to be " + times(used.expected) + " plain calls, as a profile or another file "
+    return "expected to be " + times(used.expected) +
+           " plain calls, as a profile or another file "
            "told; not compared here";
   }
   std::string text;
@@ -123,8 +123,10 @@ std::string calls_text(const FileReport& file, CallClass which) {
 
 std::string reads_text(const FileReport& file) {
   if (file.prefetched_bytes > 0) {
-    return "  " + bytes_text(file.prefetched_bytes) + " were brought into the page cache ahead of "
-           "it, of which " + bytes_text(file.prefetched_used_bytes) + " were read.\n";
+    return "  " + bytes_text(file.prefetched_bytes) +
+           " were brought into the page cache ahead of "
+           "it, of which " +
+           bytes_text(file.prefetched_used_bytes) + " were read.\n";
   }
   if (!config::overlaps(file.policy)) return "  Nothing is brought in ahead under this policy.\n";
   if (file.degrade == Degrade::none) {
@@ -179,16 +181,16 @@ std::string why_text(const stats::RunReport& report, const FileReport& file) {
     text += "  written " + calls_text(file, CallClass::write) + "\n" + writes_text(file);
   }
   if (file.hidden_seconds != 0) {
-    text += file.hidden_seconds > 0
-                ? "  That saved " + seconds_text(file.hidden_seconds) +
-                      ", by the paces with and without.\n"
-                : "  That cost " + seconds_text(-file.hidden_seconds) +
-                      ", by the paces with and without.\n";
+    text += file.hidden_seconds > 0 ? "  That saved " + seconds_text(file.hidden_seconds) +
+                                          ", by the paces with and without.\n"
+                                    : "  That cost " + seconds_text(-file.hidden_seconds) +
+                                          ", by the paces with and without.\n";
   }
   for (const ChoiceReport& choice : file.choices) text += choice_text(choice);
   if (file.choices.empty() && (is_read || is_written)) {
-    text += "  Its calls are the program's own: other ways are tried with O_DIRECT alone, under "
-            "policies auto, sync and writes.\n";
+    text +=
+        "  Its calls are the program's own: other ways are tried with O_DIRECT alone, under "
+        "policies auto, sync and writes.\n";
   }
   return text;
 }

@@ -143,8 +143,7 @@ void drop_mode_of_another_engine(Resolved& resolved) {
 }
 
 bool uses_engine(RunPolicy policy) {
-  return policy == RunPolicy::sync || policy == RunPolicy::writes ||
-         policy == RunPolicy::automatic;
+  return policy == RunPolicy::sync || policy == RunPolicy::writes || policy == RunPolicy::automatic;
 }
 
 /// An option that changes nothing is worth a word; a file may say it for other runs.

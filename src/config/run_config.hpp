@@ -24,11 +24,11 @@ inline constexpr const char* kConfigName = "config";
 
 /// What the interposer does with the calls on a file.
 enum class RunPolicy : uint32_t {
-  off,      ///< observe only
-  sync,     ///< every read and write goes through the engine ("int" in the interceptor paper)
-  writes,   ///< only writes go through the engine ("sel_int")
-  overlap,  ///< calls stay as they are; the next reads are brought into the page cache meanwhile
-  behind,   ///< writes are held back, and written later, together with others
+  off,        ///< observe only
+  sync,       ///< every read and write goes through the engine ("int" in the interceptor paper)
+  writes,     ///< only writes go through the engine ("sel_int")
+  overlap,    ///< calls stay as they are; the next reads are brought into the page cache meanwhile
+  behind,     ///< writes are held back, and written later, together with others
   automatic,  ///< "auto": as overlap, and calls past the page cache go the way that is fastest
 };
 inline constexpr std::array<std::string_view, 6> kRunPolicyNames{"off",     "sync",   "writes",
@@ -63,7 +63,7 @@ struct RunConfig {
 
   RunPolicy policy = RunPolicy::automatic;  ///< for files that no rule matches
   uint32_t engine = 0;                      ///< engine::Kind, where the engine moves the bytes
-  uint32_t engine_mode = 0;               ///< engine::UringMode
+  uint32_t engine_mode = 0;                 ///< engine::UringMode
   EarlyWriteback early_writeback = EarlyWriteback::automatic;
   uint32_t rules = 0;                       ///< how many of `rule` are in use
   uint64_t pid_namespace = 0;               ///< the command's: inode of /proc/self/ns/pid

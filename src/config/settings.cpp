@@ -66,7 +66,8 @@ constexpr std::array<Setting, kKeys> kSettings{
     choice_setting(
         Key::early_writeback, "early_writeback", "IOWEAVE_EARLY_WRITEBACK", "--early-writeback",
         kEarlyWritebackNames, "auto",
-        "Under policies 'auto' and 'overlap', whether the kernel is to write files before the program syncs "
+        "Under policies 'auto' and 'overlap', whether the kernel is to write files before the "
+        "program syncs "
         "them: 'auto' where the program has synced files of the same folder before and it pays, "
         "'always' each file from its beginning, 'never'."),
     other_setting(Key::output, Setting::Type::text, "output", "IOWEAVE_OUTPUT", "--output", "",

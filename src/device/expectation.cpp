@@ -10,8 +10,8 @@ constexpr uint64_t kPieceBytes = 256 << 10;  // those of calls/preload/call_lane
 constexpr unsigned kPieces = 4;              // at once: the depth of the study that is nearest
 constexpr uint64_t kJoinedBytes = 1 << 20;   // what small writes are joined to
 constexpr uint64_t kMostHeldBytes = 256 << 10;
-/// A held write is copied once more: `bench/run behind` has 0.56 for writes of that size, which join
-/// to nothing.
+/// A held write is copied once more: `bench/run behind` has 0.56 for writes of that size, which
+/// join to nothing.
 constexpr double kCopied = 0.56;
 
 constexpr uint64_t block_of(size_t size_class) noexcept {
@@ -36,8 +36,8 @@ choice::Expected expected_of(const Profile& profile, Operation operation, uint64
     return speed_of(profile, {way, true, false, read_percent, bytes, 1});
   };
   const double plain = in_order(IoWay::psync, block);
-  const double pieces = speed_of(
-      profile, {IoWay::uring, true, true, read_percent, kPieceBytes, kPieces});
+  const double pieces =
+      speed_of(profile, {IoWay::uring, true, true, read_percent, kPieceBytes, kPieces});
   choice::Expected expected{};
   expected[static_cast<size_t>(Way::engine)] = ratio_of(in_order(engine, block), plain);
   if (block >= 2 * kPieceBytes) {

@@ -138,9 +138,9 @@ Json choices_json(const std::vector<ChoiceReport>& list) {
       const ChoiceReport::OfWay& way = choice.of[i];
       if (!way.is_usable && way.calls == 0 && way.refused == 0) continue;
       ways[std::string(choice::kWayNames[i])] = {
-          {"usable", way.is_usable},   {"calls", way.calls},       {"bytes", way.bytes},
-          {"seconds", way.seconds},    {"refused", way.refused},   {"examined", way.examined},
-          {"expected", way.expected},  {"measured", way.measured}};
+          {"usable", way.is_usable},  {"calls", way.calls},      {"bytes", way.bytes},
+          {"seconds", way.seconds},   {"refused", way.refused},  {"examined", way.examined},
+          {"expected", way.expected}, {"measured", way.measured}};
     }
     all.push_back({{"pid", choice.pid},
                    {"operation", name_of(choice::kOperationNames, choice.operation)},

@@ -279,8 +279,8 @@ std::vector<ChoiceReport> read_choices(const Fields& fields) {
       const std::string name(choice::kWayNames[i]);
       if (!ways.has(name.c_str())) continue;
       const Fields way = ways.object(name.c_str());
-      choice.of[i] = {way.boolean("usable"),   way.count("calls"),      way.count("bytes"),
-                      way.seconds("seconds"),  way.count("refused"),    way.count("examined"),
+      choice.of[i] = {way.boolean("usable"),   way.count("calls"),     way.count("bytes"),
+                      way.seconds("seconds"),  way.count("refused"),   way.count("examined"),
                       way.seconds("expected"), way.seconds("measured")};
     }
     all.push_back(choice);

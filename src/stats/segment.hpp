@@ -143,9 +143,9 @@ inline void note_place(FileRecord& file, uint64_t offset, uint64_t bytes) noexce
 
 /// How the calls of one kind on one file go: of one operation and class of sizes.
 struct ChoiceRecord {
-  std::atomic<uint64_t> key;    ///< of the kind; 0: free
-  std::atomic<uint32_t> state;  ///< 1: `choice` is there (release; readers acquire)
-  std::atomic<uint32_t> taken;  ///< by the thread that changes `choice`
+  std::atomic<uint64_t> key;     ///< of the kind; 0: free
+  std::atomic<uint32_t> state;   ///< 1: `choice` is there (release; readers acquire)
+  std::atomic<uint32_t> taken;   ///< by the thread that changes `choice`
   std::atomic<choice::Way> way;  ///< of the next call
   choice::Operation operation;
   uint8_t size_class;

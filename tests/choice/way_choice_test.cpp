@@ -92,8 +92,8 @@ TEST(WayChoice, ExaminingCostsLittle) {
             static_cast<double>(took) / static_cast<double>(static_cast<uint64_t>(count) * plain);
         // One call of a way says what it costs: what that loses cannot be less.
         const double least = static_cast<double>(2 * (factor - 1)) / count;
-        EXPECT_LE(ratio, std::max(1.05, 1 + 2 * least)) << plain << " ns, times " << factor << ", "
-                                                        << count;
+        EXPECT_LE(ratio, std::max(1.05, 1 + 2 * least))
+            << plain << " ns, times " << factor << ", " << count;
         EXPECT_EQ(choice.in_use(), Way::plain);
       }
     }

@@ -66,9 +66,9 @@ class FastestWay : public ::testing::Test {
   /// In a folder whose ioweave.toml tells the profile of the device that holds `path`.
   Ran run(const Words& program, const std::string& path, const Words& options = {}) const {
     write_text(folder_, "profile.json", promising_profile());
-    write_text(folder_, "ioweave.toml",
-               "[[device]]\nname = \"disk\"\npath = \"" + path +
-                   "\"\nprofile = \"profile.json\"\n");
+    write_text(
+        folder_, "ioweave.toml",
+        "[[device]]\nname = \"disk\"\npath = \"" + path + "\"\nprofile = \"profile.json\"\n");
     Words words{"run", "--json=" + report_, "-o", run_file_};
     words.insert(words.end(), options.begin(), options.end());
     words.emplace_back("--");
@@ -165,7 +165,8 @@ TEST_F(FastestWay, ABadProfileIsAWarningThatNamesIt) {
   how.directory = folder_.path();
   const Ran ran = run_ioweave({"run", "--", "/bin/true"}, how);
   EXPECT_EQ(ran.code, 0);
-  EXPECT_THAT(ran.err, HasSubstr("warning: device 'disk': '" + folder_.path() + "/none.json' "
+  EXPECT_THAT(ran.err, HasSubstr("warning: device 'disk': '" + folder_.path() +
+                                 "/none.json' "
                                  "cannot be read"));
 }
 

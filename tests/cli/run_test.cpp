@@ -627,11 +627,12 @@ TEST(Run, ABadSettingIsAWarningAndTheProgramRuns) {
 }
 
 TEST(Run, AnEngineThatNoPolicyUsesIsAWarningUnlessQuiet) {
-  const std::vector<std::string> words{"run", "--policy", "off", "--engine", "threads",
-                                       "/bin/true"};
+  const std::vector<std::string> words{"run",      "--policy", "off",
+                                       "--engine", "threads",  "/bin/true"};
   EXPECT_THAT(run_ioweave(words).err, HasSubstr("warning: --engine has no effect: policy "
                                                 "'off' uses no engine"));
-  EXPECT_THAT(run_ioweave({"run", "-q", "--policy", "off", "--engine", "threads", "/bin/true"}).err, IsEmpty());
+  EXPECT_THAT(run_ioweave({"run", "-q", "--policy", "off", "--engine", "threads", "/bin/true"}).err,
+              IsEmpty());
 }
 
 TEST(Run, AStaticProgramRunsAndTheSummarySaysWhyNothingWasSeen) {

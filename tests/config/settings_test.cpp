@@ -201,9 +201,8 @@ TEST(Resolve, AModeOfAnotherEngineIsIgnoredWithAWarning) {
 }
 
 TEST(Resolve, AnEngineOptionThatChangesNothingIsAWarning) {
-  std::vector<Layer> layers{
-      layer_of(LayerKind::command_line,
-               {{"engine", "threads"}, {"mode", "plain"}, {"policy", "overlap"}})};
+  std::vector<Layer> layers{layer_of(
+      LayerKind::command_line, {{"engine", "threads"}, {"mode", "plain"}, {"policy", "overlap"}})};
   EXPECT_THAT(resolve(layers).warnings,
               ElementsAre("--engine and --mode have no effect: policy 'overlap' uses no engine, "
                           "only 'auto', 'sync' and 'writes' do"));

@@ -30,7 +30,7 @@ constexpr unsigned kOwnThread = 1u << 12 | 1u << 13;  // SINGLE_ISSUER (6.0), DE
 
 constexpr size_t kPart = 64 << 10;  // a page where pages are largest; the rest is never touched
 constexpr size_t kLaneBytes = 3 * kPart;  // the lane, its queues, its submission entries
-constexpr unsigned kEntries = 8;  // pieces under way at once
+constexpr unsigned kEntries = 8;          // pieces under way at once
 
 /// A transfer of a file is not interrupted, but one that never ends (a dead server behind it) can
 /// be killed: after this long we look which signals would end the process.

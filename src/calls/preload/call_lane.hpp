@@ -1,7 +1,7 @@
 #pragma once
 
-// One transfer of the program at a time through io_uring, in one operation or in several, for the thread that opened the lane, with no descriptor
-// in the program's table.
+// One transfer of the program at a time through io_uring, in one operation or in several, for the
+// thread that opened the lane, with no descriptor in the program's table.
 //
 // How it works. The ring is registered with its thread and entered by its index there
 // (IORING_ENTER_REGISTERED_RING), so that nothing the program does to its descriptors can reach it,
@@ -29,8 +29,9 @@ namespace ioweave::calls {
 
 class SignalsHeld;
 
-/// Of a transfer that is made as several operations. With pieces of 256 KiB a virtual disk wrote 1.4
-/// to 2 times as fast as with one transfer of 1 to 64 MiB (docs/evaluation-interceptor.md).
+/// Of a transfer that is made as several operations. With pieces of 256 KiB a virtual disk
+/// wrote 1.4 to 2 times as fast as with one transfer of 1 to 64 MiB
+/// (docs/evaluation-interceptor.md).
 inline constexpr size_t kPieceBytes = 256 << 10;
 
 /// One call of the program. A vectored call has `vectors` and their number in `bytes`.

@@ -2,8 +2,8 @@
 
 // Policies `sync`, `writes` and `auto`: a read or write of the program at an offset, past the page
 // cache (O_DIRECT), becomes one engine operation on the calling thread's lane, or several at once,
-// and the thread waits for the end. Through the page cache io_uring has nothing to give a thread that waits, and would need
-// threads of its own in the program (call_lane.hpp).
+// and the thread waits for the end. Through the page cache io_uring has nothing to give a thread
+// that waits, and would need threads of its own in the program (call_lane.hpp).
 //
 // What the kernel does for a plain call, and how a carried one keeps it:
 //

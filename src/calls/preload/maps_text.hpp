@@ -22,13 +22,13 @@ class MapsText {
     bool is_writable = false;
     bool is_shared = false;
     uint64_t device = 0;
-    uint64_t inode = 0;  ///< 0: no file
+    uint64_t inode = 0;     ///< 0: no file
     const char* path = "";  ///< until the next line
   };
 
   MapsText() noexcept
-      : fd_(static_cast<int>(engine::raw_syscall(SYS_openat, AT_FDCWD, "/proc/self/maps",
-                                                 O_RDONLY | O_CLOEXEC, 0))),
+      : fd_(static_cast<int>(
+            engine::raw_syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0))),
         is_whole_(fd_ >= 0) {}
   ~MapsText() {
     if (fd_ >= 0) engine::raw_syscall(SYS_close, fd_);

@@ -183,8 +183,8 @@ template <stats::CallClass call, class Call, class Describe>
   if (!is_read && entry.has(Entry::always_holds_back)) {
     return write_behind_program(entry, describe(), real_call);
   }
-  constexpr uint32_t kChoosing = is_read ? uint32_t{Entry::engine_reads}
-                                         : uint32_t{Entry::engine_writes} | Entry::holds_back;
+  constexpr uint32_t kChoosing =
+      is_read ? uint32_t{Entry::engine_reads} : uint32_t{Entry::engine_writes} | Entry::holds_back;
   const bool is_chosen = entry.has(kChoosing);
   if (!is_chosen) {
     come_after_writes_of(&entry, fd);
@@ -203,10 +203,10 @@ template <stats::CallClass call, class Call, class Describe>
 [[gnu::always_inline]] inline ssize_t perform_transfer(int fd, int64_t offset, Call real_call,
                                                        Describe describe) {
   Entry* const entry = table.find(fd);
-  constexpr uint32_t kUnusual = call == stats::CallClass::read
-                                    ? uint32_t{Entry::engine_reads} | Entry::logs_reads
-                                    : uint32_t{Entry::engine_writes} | Entry::holds_back |
-                                          Entry::always_holds_back;
+  constexpr uint32_t kUnusual =
+      call == stats::CallClass::read
+          ? uint32_t{Entry::engine_reads} | Entry::logs_reads
+          : uint32_t{Entry::engine_writes} | Entry::holds_back | Entry::always_holds_back;
   if (entry != nullptr && entry->has(kUnusual)) [[unlikely]] {
     return transfer_unusually<call>(*entry, fd, offset, real_call, describe);
   }

@@ -19,11 +19,11 @@ namespace ioweave::calls {
 
 struct Entry {
   enum Flag : uint32_t {
-    engine_reads = 1u << 0,   ///< the engine may make its reads (engine_calls.hpp)
-    engine_writes = 1u << 1,  ///< and its writes
-    places = 1u << 2,         ///< readable, overlapped: the command follows where it reads
-    logs_reads = 1u << 3,     ///< each read is noted in the process's log (read_log.hpp)
-    holds_back = 1u << 4,     ///< its writes may be held back, where that is faster
+    engine_reads = 1u << 0,       ///< the engine may make its reads (engine_calls.hpp)
+    engine_writes = 1u << 1,      ///< and its writes
+    places = 1u << 2,             ///< readable, overlapped: the command follows where it reads
+    logs_reads = 1u << 3,         ///< each read is noted in the process's log (read_log.hpp)
+    holds_back = 1u << 4,         ///< its writes may be held back, where that is faster
     always_holds_back = 1u << 5,  ///< policy behind: they are, where that is possible
   };
   std::atomic<stats::FileRecord*> record;  ///< null: not tracked

@@ -242,8 +242,8 @@ int bench_command(Arguments arguments) {
   if (const auto code = parse_bench(arguments, options)) return *code;
   Profile profile;
   std::string why;
-  const bool done =
-      options.from.empty() ? measure(options, profile, why) : load_profile(options.from, profile, why);
+  const bool done = options.from.empty() ? measure(options, profile, why)
+                                         : load_profile(options.from, profile, why);
   if (!done) {
     complain("bench: " + why);
     return kFailed;

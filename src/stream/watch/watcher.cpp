@@ -49,6 +49,7 @@ constexpr uint64_t kTicksNs = 20'000'000;     // the kernel counts what runs at 
 constexpr uint64_t kScanShare = 50;           // of the time, for scans
 constexpr uint64_t kLookShare = 20;           // the same for looks
 constexpr uint64_t kFreeScanNs = 3'000'000;   // of scans beyond that, in all
+constexpr unsigned kWrittenMoves = 2;         // in a row make a writer
 constexpr uint64_t kReleasedNs = 20'000'000;  // in which nothing is opened again
 constexpr uint64_t kUnseenListenerNs = 10'000'000'000;  // the same, behind one that is not found
 constexpr uint64_t kMostReleaseNs = 20'000'000;         // to wait for a write that is under way
@@ -86,6 +87,8 @@ struct Reader {
   ReadFollower follower;
   ProcFile position;
   std::optional<uint64_t> last_offset;  ///< the last position
+  uint64_t last_read_bytes = 0;         ///< of its process, by any way, when it was there
+  unsigned written_moves = 0;           ///< in a row, by which its process read nothing: it wrote
   Descriptor own;
   std::optional<engine::ReadAheadWalk> walk;  ///< on `own`, while that is open
   std::string path;                           ///< empty: not known yet
@@ -668,6 +671,11 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   if (reader.budget != nullptr && reader.budget->free_at_ns() > now) {
     reader.look_ns = std::min(reader.look_ns, reader.budget->free_at_ns());
   }
+  // One that only writes is no reader, and is looked at again lest it become one. Each look takes a
+  // processor from somebody who may hold a lock that other writers of the file wait for.
+  if (reader.written_moves >= kWrittenMoves) {
+    reader.look_ns = std::max(reader.look_ns, now + kMostScanNs);
+  }
   // Wakes up once for the scan and the look, if the look can wait.
   const bool can_wait = !is_behind && reader.follower.reads_what_is_cached();
   if (can_wait && next_scan_ns_ < reader.look_ns + kMostScanNs) {
@@ -717,6 +725,13 @@ std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& 
   reader.refused = !totals;
   if (!totals) return std::nullopt;
   reader.last_offset = offset;
+  const bool has_read =
+      totals->read_bytes != std::exchange(reader.last_read_bytes, totals->read_bytes);
+  if (reader.file.is_written && !has_read) {
+    ++reader.written_moves;
+    return std::nullopt;
+  }
+  reader.written_moves = 0;
   return Sighting{offset, reader.file.bytes, totals->read_bytes, totals->read_calls, 0,
                   0,      now_ns()};
 }

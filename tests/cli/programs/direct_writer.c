@@ -7,7 +7,8 @@
 //      shared     maps memory together with others before, for writing
 //      stream     has a stream of the C library on the same file before
 //      mapped     has the file mapped before
-//      halfway    maps such memory after half of the blocks, and tells a child through it, without a
+//      halfway    maps such memory after half of the blocks, and tells a child through it, without
+//      a
 //                 call, to compare the file
 //      fork       the same by a child that it forks for each sixteenth block
 //      fault      ends by SIGSEGV instead
@@ -15,13 +16,14 @@
 
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { kBlock = 4096 };
 
