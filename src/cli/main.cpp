@@ -56,7 +56,7 @@ Options:
 
 Examples:
   ioweave run -- ./simulate input.dat
-  ioweave run -o run.jsonl --policy overlap -- ./simulate input.dat
+  ioweave run -o run.jsonl -- ./simulate input.dat
   ioweave stat -- ./simulate input.dat
   ioweave advise -- ./simulate input.dat
   ioweave report run.jsonl

@@ -81,6 +81,10 @@ void add_hidden(std::string& text, const stats::RunReport& report) {
     line(text, "hidden", "not known", "MPI-IO is not compared with and without reads ahead");
     return;
   }
+  if (!totals.was_helped() && report.behind.calls > 0) {
+    line(text, "hidden", "not known", "writes that were held back are not in this comparison");
+    return;
+  }
   if (!totals.was_helped()) {
     line(text, "hidden", seconds_text(0), "nothing was prefetched");
     return;

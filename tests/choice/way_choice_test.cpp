@@ -89,9 +89,9 @@ TEST(WayChoice, ExaminingCostsLittle) {
         WayChoice choice(kTwo, {});
         const uint64_t took = Calls(choice).make(count, {plain, plain * factor, 0, 0});
         const double ratio =
-            static_cast<double>(took) / static_cast<double>(static_cast<uint64_t>(count) * plain);
+            static_cast<double>(took) / (static_cast<double>(count) * static_cast<double>(plain));
         // One call of a way says what it costs: what that loses cannot be less.
-        const double least = static_cast<double>(2 * (factor - 1)) / count;
+        const double least = 2 * static_cast<double>(factor - 1) / count;
         EXPECT_LE(ratio, std::max(1.05, 1 + 2 * least))
             << plain << " ns, times " << factor << ", " << count;
         EXPECT_EQ(choice.in_use(), Way::plain);
