@@ -84,7 +84,7 @@ TEST(WayChoice, AGainOfLessThanATenthIsLeftAlone) {
 /// Whatever the other ways cost, and however many calls there are, finding out costs little.
 TEST(WayChoice, ExaminingCostsLittle) {
   for (const uint64_t plain : {20 * kUs, 100 * kUs, 1000 * kUs, 20'000 * kUs}) {
-    for (const uint64_t factor : {1, 2, 10, 1000}) {
+    for (const uint64_t factor : {1u, 2u, 10u, 1000u}) {
       for (const int count : {16, 100, 1000, 20'000}) {
         WayChoice choice(kTwo, {});
         const uint64_t took = Calls(choice).make(count, {plain, plain * factor, 0, 0});
