@@ -15,7 +15,7 @@ constexpr uint8_t kRounds = 3;
 constexpr double kMuchSlower = 1.5;
 constexpr double kHopeless = 2;
 constexpr double kFaster = 0.9;
-constexpr uint32_t kLookCalls = 16;
+constexpr uint32_t kLookCalls = 64;
 constexpr double kChanged = 2;
 constexpr uint8_t kOddLooks = 2;
 /// Less is not worth taking a way that nobody has tried yet.
@@ -147,10 +147,14 @@ void WayChoice::advance_examination(Way way, uint64_t bytes) noexcept {
 /// Whether the examined way has taken so long in the first turn that waiting for its end would lose
 /// more than it could tell.
 bool WayChoice::is_hopeless() const noexcept {
-  if (round_ > 0 || usual_pace_ <= 0) return false;
+  const Seen& usual = seen_[index(in_use_)];
+  if (round_ > 0 || usual.bytes == 0) return false;
+  const double pace = usual_pace_ > 0
+                          ? static_cast<double>(usual_pace_)
+                          : static_cast<double>(usual.ns) / static_cast<double>(usual.bytes);
   const double turn_bytes =
       static_cast<double>(bytes_) / static_cast<double>(calls_) * static_cast<double>(first_turn_);
-  const double turn_ns = static_cast<double>(usual_pace_) * turn_bytes;
+  const double turn_ns = pace * turn_bytes;
   return static_cast<double>(compared_[1].ns) > kHopeless * turn_ns;
 }
 
@@ -203,7 +207,9 @@ void WayChoice::look_at_pace(uint64_t bytes, uint64_t ns) noexcept {
   if (odd_looks_ >= kOddLooks) {
     odd_looks_ = 0;
     usual_pace_ = static_cast<float>(pace);
-    is_changed_ = 1;
+    // The pace of writes that are held back is uneven by itself.
+    is_changed_ = calls_ >= next_change_ ? 1 : 0;
+    next_change_ = std::max(next_change_, 2 * calls_);
   }
 }
 

@@ -12,7 +12,8 @@
 //
 // What an examination may lose stays small beside what the calls take. So the first one comes when
 // the calls have taken 25 ms in all, and the next one of a way after eight times as many calls. It
-// comes at once when the pace of the way in use has doubled or halved for two looks of 16 calls.
+// comes at once when the pace of the way in use has doubled or halved for two looks of 64 calls,
+// each time after twice as many calls.
 //
 // What is known beforehand, from the profile of the device or from calls on another file, decides
 // which way is used first. A way that is known to be slower is examined late.
@@ -143,6 +144,7 @@ class WayChoice {
   uint32_t look_calls_ = 0;
   float usual_pace_ = 0;                            // of the way in use, ns per byte; 0: not known
   std::array<uint64_t, kWays> next_examination_{};  // as a number of calls
+  uint64_t next_change_ = 0;                        // the same: from then on a change counts
   std::array<Seen, kWays> seen_{};
   std::array<float, kWays> measured_{};
   Expected expected_{};

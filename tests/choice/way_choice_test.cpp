@@ -111,12 +111,24 @@ TEST(WayChoice, WhatHeldWritesMakeTheProgramWaitForCounts) {
   EXPECT_EQ(dear.in_use(), Way::plain);
 }
 
+/// A pool that is full now and then must not look like a change each time.
+TEST(WayChoice, AnUnevenPaceIsNoReasonToExamineAgainAndAgain) {
+  WayChoice choice(Ways(Way::plain) | Way::behind, {0, 0, 0, 10.0F});
+  Calls calls(choice);
+  for (int i = 0; i < 200; ++i) {
+    calls.make(200, {200 * kUs, 0, 0, 2 * kUs}, 100 * kUs);
+    calls.make(200, {200 * kUs, 0, 0, 60 * kUs}, 100 * kUs);
+  }
+  EXPECT_EQ(choice.in_use(), Way::behind);
+  EXPECT_LE(choice.seen(Way::plain).examined, 16u) << "of 80,000 calls";
+}
+
 TEST(WayChoice, AWayThatBecomesSlowerIsLeft) {
   WayChoice choice(kTwo, {});
   Calls calls(choice);
   calls.make(5000, {100 * kUs, 40 * kUs, 0, 0});
   ASSERT_EQ(choice.in_use(), Way::engine);
-  calls.make(200, {100 * kUs, 400 * kUs, 0, 0});
+  calls.make(400, {100 * kUs, 400 * kUs, 0, 0});
   EXPECT_EQ(choice.in_use(), Way::plain);
   EXPECT_GT(choice.used_since_bytes(), 5000 * kBytes);
 }

@@ -158,6 +158,11 @@ TEST_F(FastestWay, AProgramThatFaultsLosesNothing) {
   EXPECT_EQ(read_text(out_), blocks(kBlocks));
 }
 
+TEST_F(FastestWay, WhoHearsOfAKilledChildSeesWhatItWrote) {
+  ASSERT_EQ(run("killed").code, 0) << "the parent saw an old file";
+  EXPECT_GT(held(), 0u);
+}
+
 TEST_F(FastestWay, ABadProfileIsAWarningThatNamesIt) {
   write_text(folder_, "ioweave.toml",
              "[[device]]\nname = \"disk\"\npath = \"/\"\nprofile = \"none.json\"\n");

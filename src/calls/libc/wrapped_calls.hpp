@@ -356,7 +356,14 @@
   NAME(__dprintf_chk)                                                                            \
   CALL(unshare, int, (int flags), (flags))                                                       \
   CALL(setns, int, (int fd, int type), (fd, type))                                               \
-  CALL(shmat, void*, (int id, const void* address, int flags), (id, address, flags))
+  CALL(shmat, void*, (int id, const void* address, int flags), (id, address, flags))             \
+  CALL(wait, pid_t, (int* status), (status))                                                     \
+  CALL(waitpid, pid_t, (pid_t which, int* status, int options), (which, status, options))        \
+  CALL(wait3, pid_t, (int* status, int options, struct rusage* usage), (status, options, usage)) \
+  CALL(wait4, pid_t, (pid_t which, int* status, int options, struct rusage* usage),              \
+       (which, status, options, usage))                                                          \
+  CALL(waitid, int, (idtype_t type, id_t id, siginfo_t* info, int options),                      \
+       (type, id, info, options))
 
 #define IOWEAVE_WRAPPED_CALLS(CALL, SAME, NAME) \
   IOWEAVE_OPENS(CALL, SAME, NAME)               \

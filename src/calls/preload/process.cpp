@@ -37,12 +37,12 @@ bool Process::is_of_run_directory(const char* path) const noexcept {
 }
 
 /// "DIRECTORY/PID-N.segment" or its like without stdio, which is not async-signal-safe.
-void Process::path_beside_segment(char* out, const char* suffix) const noexcept {
+void Process::path_of_image(char* out, pid_t pid, int image, const char* suffix) const noexcept {
   char* at = stpcpy(out, directory_);
   *at++ = '/';
-  at = append_number(at, static_cast<uint64_t>(pid_));
+  at = append_number(at, static_cast<uint64_t>(pid));
   *at++ = '-';
-  at = append_number(at, static_cast<uint64_t>(image_));
+  at = append_number(at, static_cast<uint64_t>(image));
   stpcpy(at, suffix);
 }
 

@@ -78,7 +78,11 @@ class Process {
   void explain(const char* why) noexcept;
   static constexpr size_t kPathBytes = 256;
   /// The name of a file of this image: "DIRECTORY/PID-N" and the suffix, in kPathBytes.
-  void path_beside_segment(char* out, const char* suffix) const noexcept;
+  void path_beside_segment(char* out, const char* suffix) const noexcept {
+    path_of_image(out, pid_, image_, suffix);
+  }
+  /// The same of another process of the run.
+  void path_of_image(char* out, pid_t pid, int image, const char* suffix) const noexcept;
 
   /// Returns true if a path lies in the run's directory.
   [[nodiscard]] bool is_of_run_directory(const char* path) const noexcept;

@@ -2,14 +2,28 @@
 // libioweave_preload_behind.so alone. Where nothing is held, each is a load and a jump more than
 // the real call.
 
+#include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
+#include <ctime>
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/errno_kept.hpp"
 #include "calls/libc/real.hpp"
 #include "calls/libc/wrap.hpp"
+#include "calls/preload/process.hpp"
 #include "calls/preload/write_behind.hpp"
+#include "engine/raw_syscall.hpp"
+#include "stats/behind_pool.hpp"
 
 namespace ioweave::calls {
+
+using engine::raw_syscall;
 
 extern "C" const bool ioweave_has_exposures = true;
 
@@ -119,6 +133,65 @@ IOWEAVE_WRAP(int, setns, (int fd, int type)) {
   }
   return real::setns(fd, type);
 }
+// ---- The end of children ------------------------------------------------------------------------
+
+namespace {
+
+/// A child that was killed may have left writes, which the command makes within its next look. Who
+/// has heard of the end must not see the file before.
+void await_rest_of(pid_t child) noexcept {
+  const ErrnoKept kept;
+  constexpr int kImages = 8;  // of one process: by exec
+  constexpr int kPatience = 500;
+  constexpr timespec kMoment{0, 2'000'000};
+  char path[Process::kPathBytes];
+  for (int image = 0; image < kImages; ++image) {
+    process.path_of_image(path, child, image, stats::kBehindSuffix.data());
+    for (int i = 0; i < kPatience && raw_syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0; ++i) {
+      raw_syscall(SYS_nanosleep, &kMoment, nullptr);
+    }
+  }
+}
+
+/// Makes a call that tells of a child's end. `status` is where the program wants to have it, or
+/// null.
+template <class Call>
+pid_t wait_for_child(int* status, Call call) {
+  int own = 0;
+  int* const told = status != nullptr ? status : &own;
+  const pid_t child = call(told);
+  if (child > 0 && WIFSIGNALED(*told) && write_behind.is_possible()) {
+    await_rest_of(child);
+  }
+  return child;
+}
+
+}  // namespace
+
+IOWEAVE_WRAP(pid_t, wait, (int* status)) {
+  return wait_for_child(status, [=](int* told) { return real::wait(told); });
+}
+IOWEAVE_WRAP(pid_t, waitpid, (pid_t which, int* status, int options)) {
+  return wait_for_child(status, [=](int* told) { return real::waitpid(which, told, options); });
+}
+IOWEAVE_WRAP(pid_t, wait3, (int* status, int options, struct rusage* usage)) {
+  return wait_for_child(status, [=](int* told) { return real::wait3(told, options, usage); });
+}
+IOWEAVE_WRAP(pid_t, wait4, (pid_t which, int* status, int options, struct rusage* usage)) {
+  return wait_for_child(status,
+                        [=](int* told) { return real::wait4(which, told, options, usage); });
+}
+IOWEAVE_WRAP(int, waitid, (idtype_t type, id_t id, siginfo_t* info, int options)) {
+  siginfo_t own{};
+  siginfo_t* const told = info != nullptr ? info : &own;
+  const int result = real::waitid(type, id, told, options);
+  const bool was_killed = told->si_code == CLD_KILLED || told->si_code == CLD_DUMPED;
+  if (result == 0 && told->si_pid > 0 && was_killed && write_behind.is_possible()) {
+    await_rest_of(told->si_pid);
+  }
+  return result;
+}
+
 // ---- Memory of several processes ----------------------------------------------------------------
 
 IOWEAVE_WRAP(void*, shmat, (int id, const void* address, int flags)) {

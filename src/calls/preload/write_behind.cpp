@@ -399,13 +399,18 @@ bool WriteBehind::is_plain_for_good(uint64_t device, uint64_t inode) const noexc
 
 // ---- Blocks -------------------------------------------------------------------------------------
 
-/// Makes sure of a block's memory: touching a page of a full tmpfs is SIGBUS.
-bool WriteBehind::has_memory(uint32_t block) noexcept {
-  if (memory_[block] == kUnknown) {
-    const bool is_there = make_sure_of_memory(data_of(pool_->block[block]), kBlockBytes);
-    memory_[block] = is_there ? kThere : kRefused;
+/// Makes sure of memory for some bytes of a block: touching a page of a full tmpfs is SIGBUS. Part
+/// by part, since a few bytes may be all that a block ever holds.
+bool WriteBehind::has_memory(uint32_t block, uint64_t begin, uint64_t end) noexcept {
+  for (uint64_t part = begin / kPartBytes; part * kPartBytes < end; ++part) {
+    const auto bit = static_cast<uint16_t>(1u << part);
+    if ((memory_[block] & bit) != 0) continue;
+    if (!make_sure_of_memory(data_of(pool_->block[block]) + part * kPartBytes, kPartBytes)) {
+      return false;
+    }
+    memory_[block] = static_cast<uint16_t>(memory_[block] | bit);
   }
-  return memory_[block] == kThere;
+  return true;
 }
 
 /// Returns the block that holds more of this place, or null.
@@ -419,13 +424,19 @@ WriteBehind::Block* WriteBehind::find_block(uint32_t file, uint64_t offset) noex
   return nullptr;
 }
 
-/// Returns a block for this place, perhaps a new one that holds nothing yet; null if all are taken.
-WriteBehind::Block* WriteBehind::block_for(uint32_t file, uint64_t offset) noexcept {
-  if (Block* const known = find_block(file, offset)) return known;
+/// Returns a block for this place, perhaps a new one that holds nothing yet, with memory for these
+/// of its bytes; null if there is none.
+WriteBehind::Block* WriteBehind::block_for(uint32_t file, uint64_t offset, uint64_t begin,
+                                           uint64_t end) noexcept {
+  if (Block* const known = find_block(file, offset)) {
+    return has_memory(static_cast<uint32_t>(known - pool_->block), begin, end) ? known : nullptr;
+  }
   if (filling_ >= kMostFilling) queue_oldest();
   for (uint32_t i = 0; i < BehindPool::kBlocks; ++i) {
     Block& block = pool_->block[i];
-    if (block.state.load(std::memory_order_relaxed) != State::free || !has_memory(i)) continue;
+    if (block.state.load(std::memory_order_relaxed) != State::free || !has_memory(i, begin, end)) {
+      continue;
+    }
     block.file = file;
     block.offset = offset;
     block.order = next_order_++;
@@ -614,7 +625,7 @@ size_t WriteBehind::copy_part(const char* from, size_t bytes, uint32_t file, uin
   const uint64_t place = begin_of_block(offset);
   const auto begin = static_cast<uint32_t>(offset - place);
   while (true) {
-    Block* const block = block_for(file, place);
+    Block* const block = block_for(file, place, begin, begin + bytes);
     if (block == nullptr) {  // all are taken
       if (!make_room(held)) return 0;
       continue;
@@ -940,18 +951,19 @@ void WriteBehind::allow() noexcept {
 
 /// The pool is the parent's, and none of the threads is here.
 void WriteBehind::after_fork_in_child() noexcept {
-  if (pool_ != nullptr) raw_syscall(SYS_munmap, pool_, BehindPool::kBytes);
+  forbidden_.store(0, std::memory_order_relaxed);
+  lock_.reset();
+  if (pool_ == nullptr) return;  // most children write to no more pages than they must
+  raw_syscall(SYS_munmap, pool_, BehindPool::kBytes);
   pool_ = nullptr;
   phase_.store(Phase::closed, std::memory_order_relaxed);
   ioweave_held_blocks.store(0, std::memory_order_relaxed);
   std::fill(std::begin(files_), std::end(files_), File{});
-  std::fill(std::begin(memory_), std::end(memory_), kUnknown);
+  std::fill(std::begin(memory_), std::end(memory_), uint16_t{0});
   std::fill(std::begin(thread_), std::end(thread_), Thread{});
   threads_ = idle_threads_ = filling_ = 0;
   has_threads_.store(false, std::memory_order_relaxed);
   must_end_ = false;
-  forbidden_.store(0, std::memory_order_relaxed);
-  lock_.reset();
 }
 
 }  // namespace ioweave::calls

@@ -175,9 +175,10 @@ class WriteBehind {
   [[nodiscard]] bool is_plain_for_good(uint64_t device, uint64_t inode) const noexcept;
 
   // blocks,
-  [[nodiscard]] bool has_memory(uint32_t block) noexcept;
+  [[nodiscard]] bool has_memory(uint32_t block, uint64_t begin, uint64_t end) noexcept;
   [[nodiscard]] Block* find_block(uint32_t file, uint64_t offset) noexcept;
-  [[nodiscard]] Block* block_for(uint32_t file, uint64_t offset) noexcept;
+  [[nodiscard]] Block* block_for(uint32_t file, uint64_t offset, uint64_t begin,
+                                 uint64_t end) noexcept;
   void queue(Block& block) noexcept;
   void queue_oldest() noexcept;
   void queue_old(uint64_t begun_ns) noexcept;
@@ -218,8 +219,9 @@ class WriteBehind {
   uint64_t next_order_ = 1;
   int pid_ = 0;
   File files_[stats::BehindPool::kFiles];
-  enum Memory : uint8_t { kUnknown, kThere, kRefused };
-  uint8_t memory_[stats::BehindPool::kBlocks] = {};
+  static constexpr uint64_t kPartBytes = 64 << 10;  // whose memory is asked for at once
+  static_assert(stats::BehindPool::kBlockBytes / kPartBytes == 16);
+  uint16_t memory_[stats::BehindPool::kBlocks] = {};  // a bit for each part that is there
   static constexpr uint32_t kMostThreads = 4;
   Thread thread_[kMostThreads] = {};
   static constexpr uint32_t kMostPlain = 256;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -248,6 +249,10 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
 void Watcher::Thread::run() {
   pthread_setname_np(pthread_self(), "ioweave-ahead");
   prctl(PR_SET_TIMERSLACK, 1000UL);
+  // It takes a processor that is idle, and waits for one that computes: a process of the run that
+  // is interrupted may hold a lock of a file that others write.
+  const sched_param none{};
+  sched_setscheduler(0, SCHED_BATCH, &none);
   begin();
   bool going = true;
   while (going) {

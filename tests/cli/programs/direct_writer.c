@@ -12,6 +12,7 @@
 //                 call, to compare the file
 //      fork       the same by a child that it forks for each sixteenth block
 //      fault      ends by SIGSEGV instead
+//      killed     lets a child write, which is killed, and compares the file when it has heard so
 // Exit code 77: there is no O_DIRECT here; 3: a child saw something else.
 
 #define _GNU_SOURCE
@@ -20,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +83,14 @@ int main(int argc, char** argv) {
     if (mmap(NULL, kBlock, PROT_READ, MAP_PRIVATE, old, 0) == MAP_FAILED) fail("mmap");
     close(old);
   }
+  if (strcmp(how, "killed") == 0) {
+    const pid_t child = fork();
+    if (child > 0) {
+      int status = 0;
+      if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) return 1;
+      return holds_blocks(count) ? 0 : 3;
+    }
+  }
   const int more = strcmp(how, "sync") == 0 ? O_DSYNC : 0;
   const int fd = open(path, O_RDWR | O_CREAT | O_DIRECT | more, 0600);
   if (fd < 0) return 77;
@@ -107,6 +117,7 @@ int main(int argc, char** argv) {
     atomic_store(written, 1);
     end_of(watcher);
   }
+  if (strcmp(how, "killed") == 0) raise(SIGKILL);
   if (strcmp(how, "fault") == 0) *(volatile char*)NULL = 0;
   if (stream != NULL && fseek(stream, 0, SEEK_SET) == 0 && fgetc(stream) != 0) return 3;
   return close(fd) == 0 ? 0 : 1;
