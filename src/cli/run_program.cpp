@@ -312,8 +312,7 @@ int run_program(const RunOptions& options, const RunKind& kind) {
   Run run{options, kind, {}, {}, {}, {}, nullptr, {}, {}, {}, {}};
   std::string why;
   resolve_settings(run);
-  const bool holds_writes = config::uses(run.report.config, config::RunPolicy::behind) ||
-                            config::uses(run.report.config, config::RunPolicy::automatic);
+  const bool holds_writes = config::may_hold_writes(run.report.config);
   run.library = locate(holds_writes ? Location::preload_behind : Location::preload, why);
   if (run.library.empty()) {
     complain(why);
@@ -336,6 +335,8 @@ int run_program(const RunOptions& options, const RunKind& kind) {
     if (run.directory) run.directory->gather(gatherer, last, run.remarks);
   };
   request.on_tick = [&] { gather(false); };
+  constexpr int kSoonMs = 50;  // until what a killed process had written is in its files
+  if (holds_writes) request.tick_ms = kSoonMs;
   const bool records_positions = kind.records_positions || run.reads.are_recorded;
   stream::Watcher watcher(run.report.config, run.directory ? run.directory->path() : "",
                           std::move(run.devices), std::move(run.reads));

@@ -221,6 +221,7 @@ RunConfig run_config(const Resolved& resolved) {
   config.engine_mode = chosen(Key::mode, kEngineModeNames);
   config.lookahead_bytes = resolved.size(Key::lookahead);
   config.max_lookahead_bytes = resolved.size(Key::max_lookahead);
+  config.holds_direct_writes = resolved.flag(Key::hold_direct_writes) ? 1 : 0;
   config.early_writeback =
       static_cast<EarlyWriteback>(chosen(Key::early_writeback, kEarlyWritebackNames));
   for (const ResolvedRule& rule : resolved.rules) {

@@ -67,6 +67,7 @@ struct RunConfig {
   EarlyWriteback early_writeback = EarlyWriteback::automatic;
   uint32_t rules = 0;                       ///< how many of `rule` are in use
   uint64_t pid_namespace = 0;               ///< the command's: inode of /proc/self/ns/pid
+  uint32_t holds_direct_writes = 0;         ///< 1: `auto` may hold writes past the page cache back
   uint32_t logs_reads = 0;                  ///< 1: processes note their reads one by one
   uint64_t lookahead_bytes = 128u << 20;    ///< most ahead of a reader, unless one read is larger
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run
@@ -89,6 +90,12 @@ struct RunConfig {
     if (config.rule[i].policy == policy) return true;
   }
   return config.policy == policy;
+}
+
+/// Returns true if writes of some files of the run may be held back.
+[[nodiscard]] inline bool may_hold_writes(const RunConfig& config) noexcept {
+  return uses(config, RunPolicy::behind) ||
+         (config.holds_direct_writes != 0 && uses(config, RunPolicy::automatic));
 }
 
 static_assert(std::is_standard_layout_v<RunConfig> && sizeof(FileRule) == 248);

@@ -70,6 +70,10 @@ constexpr std::array<Setting, kKeys> kSettings{
         "program syncs "
         "them: 'auto' where the program has synced files of the same folder before and it pays, "
         "'always' each file from its beginning, 'never'."),
+    other_setting(Key::hold_direct_writes, Setting::Type::flag, "hold_direct_writes",
+                  "IOWEAVE_HOLD_DIRECT_WRITES", "--hold-direct-writes", "false",
+                  "Under policy 'auto', hold small writes with O_DIRECT back, too, where that is "
+                  "faster. Other processes may then see them late, and in another order."),
     other_setting(Key::output, Setting::Type::text, "output", "IOWEAVE_OUTPUT", "--output", "",
                   "Run file to write; empty: none."),
     other_setting(Key::quiet, Setting::Type::flag, "quiet", "IOWEAVE_QUIET", "--quiet", "false",

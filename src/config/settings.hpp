@@ -32,10 +32,11 @@ enum class Key : uint8_t {
   lookahead,
   max_lookahead,
   early_writeback,
+  hold_direct_writes,
   output,
   quiet,
 };
-inline constexpr size_t kKeys = 8;
+inline constexpr size_t kKeys = 9;
 
 struct Setting {
   enum class Type : uint8_t { choice, size, text, flag };

@@ -48,6 +48,7 @@ Json config_json(const config::RunConfig& config) {
           {"lookahead_bytes", config.lookahead_bytes},
           {"max_lookahead_bytes", config.max_lookahead_bytes},
           {"early_writeback", name_of(config::kEarlyWritebackNames, config.early_writeback)},
+          {"hold_direct_writes", config.holds_direct_writes != 0},
           {"rules", std::move(rules)}};
 }
 

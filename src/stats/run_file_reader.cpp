@@ -143,6 +143,8 @@ config::RunConfig read_config(const Fields& fields) {
       fields.has("early_writeback")
           ? fields.choice<config::EarlyWriteback>("early_writeback", config::kEarlyWritebackNames)
           : config::EarlyWriteback::never;
+  const bool holds = fields.has("hold_direct_writes") && fields.boolean("hold_direct_writes");
+  config.holds_direct_writes = holds ? 1 : 0;
   read_rules(fields.array("rules"), config);
   return config;
 }

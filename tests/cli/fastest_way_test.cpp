@@ -2,6 +2,7 @@
 // profile of the device promises makes it hold writes back from the first one on.
 
 #include <csignal>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,8 @@
 
 #include "cli/command_runner.hpp"
 #include "device/profile.hpp"
+#include "engine/lane.hpp"
+#include "engine/probe.hpp"
 #include "stats/text_file.hpp"
 #include "support/small_filesystem.hpp"
 #include "support/temp_dir.hpp"
@@ -37,18 +40,24 @@ std::string blocks(int count) {
   return bytes;
 }
 
-/// A device that writes 1 MiB a hundred times as fast as 4 KiB.
+/// A device that writes 1 MiB a hundred times as fast as 4 KiB, and pieces of 256 KiB at once a
+/// hundred times as fast as 4 MiB.
 std::string promising_profile() {
   device::Profile profile;
   profile.by = "test";
   profile.cpus = 1;
   profile.file_bytes = profile.block_bytes = 1 << 20;
   profile.seconds = 1;
-  for (const auto& [block, mb_per_s] : {std::pair<uint64_t, uint64_t>{4096, 10}, {1 << 20, 1000}}) {
-    device::LoadResult result;
-    result.load = {device::IoWay::psync, true, false, 0, block, 1};
-    result.samples.push_back({0, mb_per_s * 1'000'000, 1, 0.1});
-    profile.results.push_back(std::move(result));
+  const auto add = [&profile](const device::Load& load, uint64_t mb_per_s) {
+    const uint64_t bytes = mb_per_s * 1'000'000;
+    const bool reads = load.read_percent != 0;
+    profile.results.push_back({load, {{reads ? bytes : 0, reads ? 0 : bytes, 1, 0.1}}, {}});
+  };
+  for (const unsigned read_percent : {0u, 100u}) {
+    add({device::IoWay::psync, true, false, read_percent, 4096, 1}, 10);
+    add({device::IoWay::psync, true, false, read_percent, 1 << 20, 1}, 1000);
+    add({device::IoWay::psync, true, false, read_percent, 4 << 20, 1}, 10);
+    add({device::IoWay::uring, true, true, read_percent, 256 << 10, 4}, 1000);
   }
   return profile_json(profile);
 }
@@ -69,7 +78,7 @@ class FastestWay : public ::testing::Test {
     write_text(
         folder_, "ioweave.toml",
         "[[device]]\nname = \"disk\"\npath = \"" + path + "\"\nprofile = \"profile.json\"\n");
-    Words words{"run", "--json=" + report_, "-o", run_file_};
+    Words words{"run", "--hold-direct-writes", "--json=" + report_, "-o", run_file_};
     words.insert(words.end(), options.begin(), options.end());
     words.emplace_back("--");
     words.insert(words.end(), program.begin(), program.end());
@@ -101,6 +110,39 @@ TEST_F(FastestWay, AProfileDecidesTheFirstCalls) {
   EXPECT_EQ(held(), kBlocks) << ran.err;
   EXPECT_THAT(why(), HasSubstr("Its writes of up to 4.0 KiB are held back"));
   EXPECT_THAT(why(), HasSubstr("expected to be 56 times as fast as plain calls"));
+}
+
+TEST_F(FastestWay, LargeTransfersAreMadeInPieces) {
+  std::string reason;
+  const engine::LaneOptions found = engine::best_lane({}, reason);
+  if (found.kind != engine::Kind::uring) GTEST_SKIP() << "no io_uring here: " << reason;
+  for (const char* const how : {"large", "hole"}) {
+    const std::string other = folder_.file(std::string("plain-") + how);
+    const Ran plain = run_any(writer(other, how, 4));
+    ASSERT_EQ(plain.code, 0) << plain.err;
+    std::remove(out_.c_str());
+    const Ran ran = run(writer(out_, how, 4), folder_.path());
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(ran.out, plain.out) << how;
+    EXPECT_TRUE(read_text(out_) == read_text(other)) << how << ": the files differ";
+    EXPECT_GT(nlohmann::json::parse(read_text(report_))["summary"]["engine_operations"], 0) << how;
+  }
+  EXPECT_THAT(why(), HasSubstr("go through the engine in pieces, several at once"));
+}
+
+TEST_F(FastestWay, WritesAreHeldBackOnlyWhereTheUserAgrees) {
+  Words program = writer(out_, "close");
+  write_text(folder_, "profile.json", promising_profile());
+  write_text(folder_, "ioweave.toml",
+             "[[device]]\nname = \"disk\"\npath = \".\"\nprofile = \"profile.json\"\n");
+  Surroundings how;
+  how.variables = {{"IOWEAVE_PRELOAD_PATH", IOWEAVE_PRELOAD_LIBRARY}};
+  how.directory = folder_.path();
+  Words words{"run", "--json=" + report_, "--"};
+  words.insert(words.end(), program.begin(), program.end());
+  ASSERT_EQ(run_ioweave(words, how).code, 0);
+  EXPECT_EQ(held(), 0u);
+  EXPECT_EQ(read_text(out_), blocks(kBlocks));
 }
 
 TEST_F(FastestWay, WithoutAProfileTheFirstCallsArePlain) {

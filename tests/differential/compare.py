@@ -36,7 +36,7 @@ ALL = (
     ("writes", "threads"),
     ("behind", "uring"),
     ("auto", "uring"),
-    ("auto", "uring-always"),
+    ("auto", "held-always"),
 )
 SHORT = (
     ("off", "uring"),
@@ -49,7 +49,7 @@ SHORT = (
 GENERATED = (
     ("off", "uring"),
     ("auto", "uring"),
-    ("auto", "uring-always"),
+    ("auto", "held-always"),
     ("auto", "early"),
     ("sync", "uring"),
     ("sync", "uring-always"),

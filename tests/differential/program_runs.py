@@ -23,7 +23,10 @@ CHANGING_FCNTL = re.compile(r"F_(DUPFD|SETF|SETL|OFD_SETL)")
 
 
 #: What stands in the place of an engine where the policy uses none: other options.
-VARIANTS = {"early": ["--early-writeback", "always"]}
+VARIANTS = {
+    "early": ["--early-writeback", "always"],
+    "held-always": ["--hold-direct-writes"],
+}
 #: Behind the name of an engine: it makes each call that it can, be it slower than the real one.
 ALWAYS = "-always"
 

@@ -188,7 +188,9 @@ class Runner:
         """The words before the driver's. With `--null` all contenders are plain."""
         if contender == PLAIN or self.session.selection.null:
             return []
-        return [str(self.session.program("ioweave")), "run", "-q", "--policy", contender, "--"]
+        held = ["--hold-direct-writes"] if contender == JUDGED else []
+        policy = ["--policy", contender, *held]
+        return [str(self.session.program("ioweave")), "run", "-q", *policy, "--"]
 
     def run(self, cell: Cell, contender: str) -> Measured:
         """Runs a contender; the first time, all that it wrote or reads is compared afterwards.

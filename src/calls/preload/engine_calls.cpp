@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "base/page_bytes.hpp"
 #include "calls/libc/file_size_limit.hpp"
 #include "calls/libc/signal_context.hpp"
 #include "calls/preload/process.hpp"
@@ -167,6 +168,16 @@ bool has_listeners() noexcept {
   return state != nullptr && state->listeners.load(std::memory_order_relaxed) != 0;
 }
 
+/// Whether all of a buffer can be read. A write from one that cannot ends where it cannot, but in
+/// pieces what lies behind would be written as well. Linux 5.14; before, it is not known.
+bool is_readable(const Transfer& transfer) noexcept {
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ
+  const uint64_t page = page_bytes();
+  const auto begin = reinterpret_cast<uint64_t>(transfer.buffer) / page * page;
+  const uint64_t end = reinterpret_cast<uint64_t>(transfer.buffer) + transfer.bytes;
+  return raw_syscall(SYS_madvise, begin, end - begin, kPopulateRead) == 0;
+}
+
 /// Transfers that lanes are carrying out.
 std::atomic<uint32_t> in_flight{0};
 
@@ -199,6 +210,9 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t p
   const long flags = raw_syscall(SYS_fcntl, transfer.fd, F_GETFL);
   if (flags < 0 || (flags & O_DIRECT) == 0 || !still_is(file, transfer.fd) ||
       (is_write(transfer.op) && file_size_is_limited())) {
+    return false;
+  }
+  if (is_single && piece_bytes > 0 && is_write(transfer.op) && !is_readable(transfer)) {
     return false;
   }
   pthread_testcancel();  // the call it stands for is a cancellation point

@@ -120,7 +120,7 @@ IOWEAVE_WRAP(int, lockf, (int fd, int command, off_t bytes)) {
 // ---- One thread ---------------------------------------------------------------------------------
 
 IOWEAVE_WRAP(int, unshare, (int flags)) {
-  if ((flags & CLONE_FILES) != 0) {
+  if ((flags & (CLONE_FILES | CLONE_NEWNS)) != 0) {  // the command would not find its files
     stop_holding_writes();
   } else if (write_behind.is_wanted()) {
     call_uncancelled([] { write_behind.end_threads(); });
@@ -128,9 +128,7 @@ IOWEAVE_WRAP(int, unshare, (int flags)) {
   return real::unshare(flags);
 }
 IOWEAVE_WRAP(int, setns, (int fd, int type)) {
-  if (write_behind.is_wanted()) {
-    call_uncancelled([] { write_behind.end_threads(); });
-  }
+  stop_holding_writes();
   return real::setns(fd, type);
 }
 // ---- The end of children ------------------------------------------------------------------------
@@ -185,8 +183,8 @@ IOWEAVE_WRAP(int, waitid, (idtype_t type, id_t id, siginfo_t* info, int options)
   siginfo_t own{};
   siginfo_t* const told = info != nullptr ? info : &own;
   const int result = real::waitid(type, id, told, options);
-  const bool was_killed = told->si_code == CLD_KILLED || told->si_code == CLD_DUMPED;
-  if (result == 0 && told->si_pid > 0 && was_killed && write_behind.is_possible()) {
+  if (result == 0 && write_behind.is_possible() && told->si_pid > 0 &&
+      (told->si_code == CLD_KILLED || told->si_code == CLD_DUMPED)) {
     await_rest_of(told->si_pid);
   }
   return result;

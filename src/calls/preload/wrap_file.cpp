@@ -331,8 +331,9 @@ IOWEAVE_WRAP(void*, mmap,
     table.degraded(fd, stats::Degrade::mapped);
     write_behind.keep_plain(fd);
   }
-  const bool is_shared = (flags & MAP_SHARED) != 0;  // MAP_SHARED_VALIDATE has the bit, too
-  if (is_shared && ((protection & PROT_WRITE) != 0 || fd < 0)) {
+  // MAP_SHARED_VALIDATE has the bit, too. mprotect(2) may follow, if the descriptor allows writing.
+  if ((flags & MAP_SHARED) != 0 && write_behind.is_wanted() &&
+      (fd < 0 || (real::fcntl(fd, F_GETFL, nullptr) & O_ACCMODE) != O_RDONLY)) {
     share_memory();
   }
   return real::mmap(address, bytes, protection, flags, fd, offset);

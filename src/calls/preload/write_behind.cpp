@@ -185,10 +185,12 @@ void WordLock::unlock() noexcept {
 void WriteBehind::begin(const config::RunConfig& config) noexcept {
   const bool is_by_rule = config::uses(config, config::RunPolicy::behind);
   struct stat pids {};
-  is_possible_ = &ioweave_has_exposures != nullptr &&
-                 (is_by_rule || config::uses(config, config::RunPolicy::automatic)) &&
+  is_possible_ = &ioweave_has_exposures != nullptr && config::may_hold_writes(config) &&
                  // The command tells by its number whether a process is gone.
                  ::stat("/proc/self/ns/pid", &pids) == 0 && pids.st_ino == config.pid_namespace;
+  if (config.holds_direct_writes == 0) {
+    default_.store(Default::forbidden, std::memory_order_relaxed);
+  }
   if (is_possible_ && is_by_rule) begin_to_hold();
 }
 

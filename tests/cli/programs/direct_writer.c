@@ -13,6 +13,10 @@
 //      fork       the same by a child that it forks for each sixteenth block
 //      fault      ends by SIGSEGV instead
 //      killed     lets a child write, which is killed, and compares the file when it has heard so
+//      large      writes 4 MiB at a time instead, COUNT of them, over a file that is there, and
+//      reads
+//                 them back behind its end
+//      hole       the same from memory with a hole, and says what each write returned
 // Exit code 77: there is no O_DIRECT here; 3: a child saw something else.
 
 #define _GNU_SOURCE
@@ -27,7 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { kBlock = 4096 };
+enum { kBlock = 4096, kLarge = 4 << 20 };
 
 static const char* path;
 static unsigned char* block;
@@ -68,11 +72,43 @@ static void end_of(pid_t child) {
   if (status != 0) exit(3);
 }
 
+/// Over a file that is there: a write that makes it longer is not cut into pieces.
+static int write_large(int count, int has_hole) {
+  int fd = open(path, O_RDWR | O_CREAT, 0600);
+  char* const memory =
+      mmap(NULL, kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(memory, 'o', kLarge);
+  for (int i = 0; i < count; ++i) {
+    if (write(fd, memory, kLarge) != kLarge) fail("write");
+  }
+  if (fsync(fd) != 0) fail("fsync");
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);  // with pages there io_uring would have to wait
+  close(fd);
+  fd = open(path, O_RDWR | O_DIRECT);
+  if (fd < 0) return 77;
+  for (int i = 0; i < count; ++i) {
+    memset(memory, 'a' + i, kLarge);
+    if (has_hole && i > 0) munmap(memory + kLarge / 2, kBlock);
+    const ssize_t written = pwrite(fd, memory, kLarge, (off_t)i * kLarge);
+    printf("%zd\n", written);
+    if (has_hole && i > 0) break;
+  }
+  for (int i = 0; i <= count && !has_hole; ++i) {
+    const off_t at = (off_t)i * kLarge + kLarge / 2;
+    printf("%zd %c\n", pread(fd, memory, kLarge, at), memory[0]);
+  }
+  close(fd);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   path = argv[1];
   const int count = atoi(argv[2]);
   const char* const how = argv[3];
+  if (strcmp(how, "large") == 0 || strcmp(how, "hole") == 0) {
+    return write_large(count, strcmp(how, "hole") == 0);
+  }
   block = aligned_alloc(kBlock, kBlock);
   FILE* stream = NULL;
   if (strcmp(how, "shared") == 0) (void)share();
