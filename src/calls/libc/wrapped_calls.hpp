@@ -362,7 +362,7 @@
   CALL(wait3, pid_t, (int* status, int options, struct rusage* usage), (status, options, usage)) \
   CALL(wait4, pid_t, (pid_t which, int* status, int options, struct rusage* usage),              \
        (which, status, options, usage))                                                          \
-  CALL(waitid, int, (idtype_t type, id_t id, siginfo_t* info, int options),                      \
+  CALL(waitid, int, (idtype_t type, id_t id, siginfo_t * info, int options),                     \
        (type, id, info, options))
 
 #define IOWEAVE_WRAPPED_CALLS(CALL, SAME, NAME) \
