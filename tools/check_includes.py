@@ -13,9 +13,9 @@ headers stand alone; programs in apps/ know nothing of Ioweave, except apps/tiom
 through its public headers, and apps/cube and apps/ranked, which write and read by them; those in
 examples/ know only these, those in bench/ also base and model, and the Python module these, policy,
 model, device and config.
-policy, model and choice are pure logic: what the system offers of I/O, time and threads is closed to
-them. A policy is constructed by its drivers alone: the gate of a process, and the Python binding, which
-serves simulations and Dask's scheduler.
+policy, model and choice are pure logic: what the system offers of I/O, time and threads is closed
+to them. A policy is constructed by its drivers alone: the gate of a process, and the Python
+binding, which serves simulations and Dask's scheduler.
 
 Usage: check_includes.py [ROOT]
 """
