@@ -59,7 +59,7 @@ def _calls(session: Session, file: Path, effort: Effort) -> Iterator[Row]:
         ("pread", "off", effort.call_rounds, at_most(40)),
         ("read", "off", effort.other_rounds, None),
         ("pwrite", "off", effort.other_rounds, None),
-        ("pread", "auto", effort.call_rounds, at_most(40)),
+        ("pread", "auto", effort.call_rounds, None),
         ("pread", "overlap", effort.other_rounds, None),
         ("pread", "sync", effort.other_rounds, None),
         ("pwrite", "writes", effort.other_rounds, None),

@@ -227,7 +227,7 @@ int report(const BenchOptions& options, const Profile& profile) {
   check(print(as_json ? profile_json(profile) : bench_text(profile)), "the report");
   if (!options.json_file.empty()) {
     check(write_atomically(options.json_file, profile_json(profile)), options.json_file);
-    if (code == 0 && !as_json) check(print(how_to_use(options.json_file, profile)), "the report");
+    if (code == 0) print_error(how_to_use(options.json_file, profile));
   }
   if (!options.pictures.empty()) {
     check(write_pictures(options.pictures, profile), "pictures into " + options.pictures);
