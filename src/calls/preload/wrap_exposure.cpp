@@ -140,7 +140,7 @@ namespace {
 void await_rest_of(pid_t child) noexcept {
   const ErrnoKept kept;
   constexpr int kImages = 8;  // of one process: by exec
-  constexpr int kPatience = 500;
+  constexpr int kPatience = 2500;
   constexpr timespec kMoment{0, 2'000'000};
   char path[Process::kPathBytes];
   for (int image = 0; image < kImages; ++image) {
