@@ -1,6 +1,6 @@
 #include "cli/why_text.hpp"
 
-#include <algorithm>
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -23,34 +23,17 @@ std::string times(double ratio) {
   return printed(ratio < 10 ? "%.2f" : "%.0f", ratio) + " times as fast as";
 }
 
-/// How calls are made, in a sentence that begins with them.
-std::string_view done_by(Way way) {
-  switch (way) {
-    case Way::plain:
-      return "are the program's own calls";
-    case Way::engine:
-      return "go through the engine";
-    case Way::pieces:
-      return "go through the engine in pieces, several at once";
-    case Way::behind:
-      return "are held back, and written later together";
-  }
-  return "";
-}
-
-std::string_view noun_of(Way way) {
-  switch (way) {
-    case Way::plain:
-      return "plain calls";
-    case Way::engine:
-      return "the engine";
-    case Way::pieces:
-      return "pieces";
-    case Way::behind:
-      return "holding back";
-  }
-  return "";
-}
+/// What is said of a way: how calls are made, and what doing so is called.
+struct Said {
+  std::string_view done;
+  std::string_view noun;
+};
+// In the order of choice::kWayNames.
+constexpr std::array<Said, choice::kWays> kSaid{
+    {{"are the program's own calls", "plain calls"},
+     {"go through the engine", "the engine"},
+     {"go through the engine in pieces, several at once", "pieces"},
+     {"are held back, and written later together", "holding back"}}};
 
 std::string calls_of(const ChoiceReport& choice) {
   const std::string operation = choice.operation == choice::Operation::read ? "reads" : "writes";
@@ -77,7 +60,7 @@ std::string reason_of(const ChoiceReport& choice) {
   bool is_examined = false;
   for (size_t i = 1; i < choice::kWays; ++i) {
     const ChoiceReport::OfWay& other = choice.of[i];
-    const auto noun = std::string(noun_of(static_cast<Way>(i)));
+    const auto noun = std::string(kSaid[i].noun);
     if (other.measured > 0) {
       add_sentence(text, "compared, " + noun + " was " + times(other.measured) + " they are");
     } else if (other.examined > 0) {
@@ -93,7 +76,8 @@ std::string reason_of(const ChoiceReport& choice) {
 }
 
 std::string choice_text(const ChoiceReport& choice) {
-  std::string text = "  Its " + calls_of(choice) + " " + std::string(done_by(choice.in_use)) +
+  std::string text = "  Its " + calls_of(choice) + " " +
+                     std::string(kSaid[static_cast<size_t>(choice.in_use)].done) +
                      (choice.used_since_bytes > 0
                           ? ", since " + bytes_text(choice.used_since_bytes) + " were moved"
                           : "") +

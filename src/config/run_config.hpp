@@ -76,20 +76,23 @@ struct RunConfig {
   choice::Expectation expectation[kMaxDevices] = {};  ///< of devices with a profile
 };
 
-/// Returns true if something may be overlapped in the run.
-[[nodiscard]] inline bool may_overlap(const RunConfig& config) noexcept {
+/// Returns true if `wanted` is true of a policy that some files of the run may have.
+template <class Wanted>
+[[nodiscard]] bool any_policy(const RunConfig& config, Wanted wanted) noexcept {
   for (uint32_t i = 0; i < config.rules; ++i) {
-    if (overlaps(config.rule[i].policy)) return true;
+    if (wanted(config.rule[i].policy)) return true;
   }
-  return overlaps(config.policy);
+  return wanted(config.policy);
 }
 
 /// Returns true if some files of the run may have this policy.
 [[nodiscard]] inline bool uses(const RunConfig& config, RunPolicy policy) noexcept {
-  for (uint32_t i = 0; i < config.rules; ++i) {
-    if (config.rule[i].policy == policy) return true;
-  }
-  return config.policy == policy;
+  return any_policy(config, [policy](RunPolicy each) { return each == policy; });
+}
+
+/// Returns true if something may be overlapped in the run.
+[[nodiscard]] inline bool may_overlap(const RunConfig& config) noexcept {
+  return any_policy(config, overlaps);
 }
 
 /// Returns true if writes of some files of the run may be held back.

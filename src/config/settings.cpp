@@ -67,9 +67,8 @@ constexpr std::array<Setting, kKeys> kSettings{
         Key::early_writeback, "early_writeback", "IOWEAVE_EARLY_WRITEBACK", "--early-writeback",
         kEarlyWritebackNames, "auto",
         "Under policies 'auto' and 'overlap', whether the kernel is to write files before the "
-        "program syncs "
-        "them: 'auto' where the program has synced files of the same folder before and it pays, "
-        "'always' each file from its beginning, 'never'."),
+        "program syncs them: 'auto' where the program has synced files of the same folder before "
+        "and it pays, 'always' each file from its beginning, 'never'."),
     other_setting(Key::hold_direct_writes, Setting::Type::flag, "hold_direct_writes",
                   "IOWEAVE_HOLD_DIRECT_WRITES", "--hold-direct-writes", "false",
                   "Under policy 'auto', hold small writes with O_DIRECT back, too, where that is "

@@ -3,13 +3,12 @@
 namespace ioweave::device {
 namespace {
 
+using choice::kPieceBytes;
 using choice::Operation;
 using choice::Way;
 
-constexpr uint64_t kPieceBytes = 256 << 10;  // those of calls/preload/call_lane.hpp
-constexpr unsigned kPieces = 4;              // at once: the depth of the study that is nearest
-constexpr uint64_t kJoinedBytes = 1 << 20;   // what small writes are joined to
-constexpr uint64_t kMostHeldBytes = 256 << 10;
+constexpr unsigned kPieces = 4;             // at once: the depth of the study that is nearest
+constexpr uint64_t kJoinedBytes = 1 << 20;  // what small writes are joined to
 /// A held write is copied once more: `bench/run behind` has 0.56 for writes of that size, which
 /// join to nothing.
 constexpr double kCopied = 0.56;
@@ -43,7 +42,7 @@ choice::Expected expected_of(const Profile& profile, Operation operation, uint64
   if (block >= 2 * kPieceBytes) {
     expected[static_cast<size_t>(Way::pieces)] = ratio_of(pieces, plain);
   }
-  if (operation == Operation::write && block <= kMostHeldBytes) {
+  if (operation == Operation::write && block <= choice::kMostHeldBytes) {
     expected[static_cast<size_t>(Way::behind)] =
         ratio_of(kCopied * in_order(IoWay::psync, kJoinedBytes), plain);
   }

@@ -27,7 +27,6 @@ using ioweave::test::SmallFilesystem;
 using ioweave::test::TempDir;
 using ioweave::test::write_text;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
@@ -73,12 +72,13 @@ class FastestWay : public ::testing::Test {
     return {IOWEAVE_DIRECT_WRITER, path, std::to_string(count), how};
   }
   /// In a folder whose ioweave.toml tells the profile of the device that holds `path`.
-  Ran run(const Words& program, const std::string& path, const Words& options = {}) const {
+  Ran run(const Words& program, const std::string& path,
+          const Words& options = {"--hold-direct-writes"}) const {
     write_text(folder_, "profile.json", promising_profile());
     write_text(
         folder_, "ioweave.toml",
         "[[device]]\nname = \"disk\"\npath = \"" + path + "\"\nprofile = \"profile.json\"\n");
-    Words words{"run", "--hold-direct-writes", "--json=" + report_, "-o", run_file_};
+    Words words{"run", "--json=" + report_, "-o", run_file_};
     words.insert(words.end(), options.begin(), options.end());
     words.emplace_back("--");
     words.insert(words.end(), program.begin(), program.end());
@@ -131,16 +131,7 @@ TEST_F(FastestWay, LargeTransfersAreMadeInPieces) {
 }
 
 TEST_F(FastestWay, WritesAreHeldBackOnlyWhereTheUserAgrees) {
-  Words program = writer(out_, "close");
-  write_text(folder_, "profile.json", promising_profile());
-  write_text(folder_, "ioweave.toml",
-             "[[device]]\nname = \"disk\"\npath = \".\"\nprofile = \"profile.json\"\n");
-  Surroundings how;
-  how.variables = {{"IOWEAVE_PRELOAD_PATH", IOWEAVE_PRELOAD_LIBRARY}};
-  how.directory = folder_.path();
-  Words words{"run", "--json=" + report_, "--"};
-  words.insert(words.end(), program.begin(), program.end());
-  ASSERT_EQ(run_ioweave(words, how).code, 0);
+  ASSERT_EQ(run(writer(out_, "close"), folder_.path(), {}).code, 0);
   EXPECT_EQ(held(), 0u);
   EXPECT_EQ(read_text(out_), blocks(kBlocks));
 }
@@ -155,7 +146,10 @@ TEST_F(FastestWay, WithoutAProfileTheFirstCallsArePlain) {
 }
 
 TEST_F(FastestWay, PolicyOverlapLeavesCallsAlone) {
-  ASSERT_EQ(run(writer(out_, "close"), folder_.path(), {"--policy", "overlap"}).code, 0);
+  ASSERT_EQ(
+      run(writer(out_, "close"), folder_.path(), {"--hold-direct-writes", "--policy", "overlap"})
+          .code,
+      0);
   EXPECT_EQ(held(), 0u);
   EXPECT_THAT(why(), HasSubstr("Its calls are the program's own"));
 }

@@ -202,15 +202,14 @@ bool CallLane::is_shared_memory_of_another_process() const noexcept {
 
 // ---- Carrying -----------------------------------------------------------------------------------
 
-bool CallLane::carry(const Transfer& transfer, const SignalsHeld& held, int64_t& result) noexcept {
+bool CallLane::carry(const Transfer& transfer, size_t piece_bytes, const SignalsHeld& held,
+                     int64_t& result) noexcept {
+  if (!carry_operations(transfer, piece_bytes, held, result)) {
+    return false;
+  }
   // The vectors are looked at when the kernel has: they may lie where nothing can be read.
-  return carry_operations(transfer, 0, held, result) && result >= 0 &&
-         static_cast<uint64_t>(result) == wanted_bytes(transfer);
-}
-
-bool CallLane::carry_pieces(const Transfer& transfer, size_t piece_bytes, const SignalsHeld& held,
-                            int64_t& result) noexcept {
-  return carry_operations(transfer, piece_bytes, held, result);
+  return piece_bytes > 0 ||
+         (result >= 0 && static_cast<uint64_t>(result) == wanted_bytes(transfer));
 }
 
 /// Carries a transfer out, whole without `piece_bytes`. Returns false if the kernel refused some of

@@ -29,11 +29,6 @@ namespace ioweave::calls {
 
 class SignalsHeld;
 
-/// Of a transfer that is made as several operations. With pieces of 256 KiB a virtual disk
-/// wrote 1.4 to 2 times as fast as with one transfer of 1 to 64 MiB
-/// (docs/evaluation-interceptor.md).
-inline constexpr size_t kPieceBytes = 256 << 10;
-
 /// One call of the program. A vectored call has `vectors` and their number in `bytes`.
 struct Transfer {
   engine::Op op;
@@ -54,11 +49,10 @@ class CallLane {
   /// Carries out a transfer at an offset, past the page cache, and waits for its end. False where
   /// it was not done, ended in an error or early: then the program's own call has the right answer,
   /// and the right side effects (a signal, an answer of EAGAIN that only io_uring gives).
-  [[nodiscard]] bool carry(const Transfer& transfer, const SignalsHeld& held,
+  /// With `piece_bytes` one of a single buffer becomes operations of so many bytes, several at
+  /// once.
+  [[nodiscard]] bool carry(const Transfer& transfer, size_t piece_bytes, const SignalsHeld& held,
                            int64_t& result) noexcept;
-  /// The same for a transfer of one buffer, by operations of so many bytes, several at once.
-  [[nodiscard]] bool carry_pieces(const Transfer& transfer, size_t piece_bytes,
-                                  const SignalsHeld& held, int64_t& result) noexcept;
 
  private:
   bool open_ring(engine::UringMode mode) noexcept;

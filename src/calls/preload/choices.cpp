@@ -34,9 +34,6 @@ constexpr bool kIsAlwaysUnusual = false;
 constexpr uint32_t kReady = 1;
 constexpr uint32_t kMostProbes = 16;
 
-/// Larger writes gain nothing by being held back: they are copied once more, and join to nothing.
-constexpr uint64_t kMostHeldBytes = 256 << 10;
-
 /// What a way must promise by the profile of its device before `auto` opens an engine for it.
 constexpr float kWorthOpening = 1.03F;
 
@@ -81,9 +78,10 @@ Ways usable_ways(const stats::FileRecord& file, const Transfer& transfer, bool m
   if (is_placed && process.config().engine == static_cast<uint32_t>(engine::Kind::uring)) {
     const bool is_promising = expected[static_cast<size_t>(Way::engine)] >= kWorthOpening;
     if (is_promising || is_of_mode(engine::UringMode::iopoll)) usable = usable | Way::engine;
-    if (!is_vectored(transfer) && transfer.bytes >= 2 * kPieceBytes) usable = usable | Way::pieces;
+    if (!is_vectored(transfer) && transfer.bytes >= 2 * choice::kPieceBytes)
+      usable = usable | Way::pieces;
   }
-  const bool is_small = is_vectored(transfer) || transfer.bytes <= kMostHeldBytes;
+  const bool is_small = is_vectored(transfer) || transfer.bytes <= choice::kMostHeldBytes;
   if (may_hold && is_small && write_behind.may_hold_by_default()) usable = usable | Way::behind;
   return usable;
 }
@@ -209,7 +207,7 @@ bool ChosenCall::make(Allowed allowed, int64_t& result) {
 }
 
 bool ChosenCall::make_by_engine(Way way, int64_t& result) {
-  const size_t piece_bytes = way == Way::pieces ? kPieceBytes : 0;
+  const size_t piece_bytes = way == Way::pieces ? choice::kPieceBytes : 0;
   const bool is_made = carry_out(transfer_, file_, piece_bytes, result);
   note_end(way, is_made, result);
   return is_made;

@@ -221,10 +221,8 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t p
   // Pairs with wait_for_transfers(): it sees this one, or this sees that the program confines
   // itself.
   in_flight.fetch_add(1, std::memory_order_seq_cst);
-  const bool carried =
-      !process.left_alone(std::memory_order_seq_cst) &&
-      (is_single && piece_bytes > 0 ? own_lane->carry_pieces(transfer, piece_bytes, held, result)
-                                    : own_lane->carry(transfer, held, result));
+  const bool carried = !process.left_alone(std::memory_order_seq_cst) &&
+                       own_lane->carry(transfer, is_single ? piece_bytes : 0, held, result);
   in_flight.fetch_sub(1, std::memory_order_release);
   if (carried) {
     count_operation();

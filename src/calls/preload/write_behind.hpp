@@ -1,8 +1,8 @@
 #pragma once
 
 // Policy `behind`: a write of the program is copied, and written by threads of ours later, together
-// with others. The program goes on at once. The files are chosen by rules; under policy `auto` also
-// small writes past the page cache are held back, where that is faster (choices.hpp).
+// with others. The program goes on at once. The files are chosen by rules; under policy `auto`,
+// where the user agrees, also small writes past the page cache, if that is faster (choices.hpp).
 //
 // What the kernel does for a plain write, and how one that is held back keeps it:
 //
