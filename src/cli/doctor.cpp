@@ -21,6 +21,7 @@
 #include "cli/launch.hpp"
 #include "cli/locations.hpp"
 #include "cli/program.hpp"
+#include "cli/raw_calls.hpp"
 #include "cli/run_directory.hpp"
 #include "cli/task_program.hpp"
 
@@ -104,6 +105,10 @@ std::string labelled(const char* label, const std::string& text) {
   std::string start = "    " + std::string(label);
   start.resize(kIndent, ' ');
   return start + wrapped(text, kWidth, kIndent) + "\n";
+}
+
+bool makes_its_own_calls(Followable followable) {
+  return followable == Followable::static_program || followable == Followable::go_program;
 }
 
 /// Returns a finding for a bare name that is no file here, but a program in PATH.
@@ -201,9 +206,7 @@ Finding examine_program(const std::string& path) {
     return finding;
   }
   // The prefetcher follows what they read in order from outside.
-  const bool is_followed = program.followable == Followable::static_program ||
-                           program.followable == Followable::go_program;
-  finding.usable = is_followed ? Usable::degraded : Usable::no;
+  finding.usable = makes_its_own_calls(program.followable) ? Usable::degraded : Usable::no;
   finding.cause = explanation(program);
   finding.remedy = remedy(program);
   return finding;
@@ -212,8 +215,17 @@ Finding examine_program(const std::string& path) {
 std::vector<Finding> examine_path(const std::string& path) {
   if (is_program(path)) {
     std::vector<Finding> findings{examine_program(path)};
-    const auto scope = scope_of_program(path);
-    if (!scope) return findings;
+    std::optional<std::vector<LoadedFile>> scope = scope_of_program(path);
+    if (!scope) {
+      if (const Program program = inspect_file(path); makes_its_own_calls(program.followable)) {
+        const LoadedFile alone{program.runs(), program.runs(), {}, 0, raw_calls_of(program.runs())};
+        findings.push_back(judge_calls(path, {alone}, {}));
+      }
+      return findings;
+    }
+    for (LoadedFile& file : *scope) {
+      if (!file.is_c_library_or_ours()) file.raw_calls = raw_calls_of(file.path);
+    }
     std::string why;
     const std::string library = locate(Location::preload, why);
     if (!library.empty()) {

@@ -29,6 +29,7 @@ constexpr unsigned char kByteOrder =
     std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
 constexpr size_t kMostNoteBytes = size_t{64} << 10;
 constexpr size_t kMostPathBytes = 4096;
+constexpr uint64_t kMostCodeBytes = uint64_t{256} << 20;
 constexpr size_t kMostProgramHeaders = 512;
 /// How much of a script the kernel reads (BINPRM_BUF_SIZE).
 constexpr size_t kScriptBytes = 256;
@@ -290,6 +291,18 @@ std::vector<std::string> read_elf_exports(const std::string& path) {
   Header header{};
   if (!file.is_open() || !take_header(file.read(sizeof header, 0), header)) return {};
   return DynamicSection(file, header).symbol_names(true);
+}
+
+std::vector<std::string> read_elf_code(const std::string& path) {
+  const File file(path);
+  Header header{};
+  std::vector<std::string> code;
+  if (!file.is_open() || !take_header(file.read(sizeof header, 0), header)) return code;
+  for (const ProgramHeader& segment : segments_of(file, header)) {
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
+    code.push_back(file.read(std::min(segment.p_filesz, kMostCodeBytes), segment.p_offset));
+  }
+  return code;
 }
 
 }  // namespace ioweave::cli

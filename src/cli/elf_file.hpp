@@ -41,4 +41,7 @@ enum class Imports : uint8_t { leave_out, read };
 /// machine.
 [[nodiscard]] std::vector<std::string> read_elf_exports(const std::string& path);
 
+/// Returns the machine code of a program or library of this machine, segment by segment.
+[[nodiscard]] std::vector<std::string> read_elf_code(const std::string& path);
+
 }  // namespace ioweave::cli

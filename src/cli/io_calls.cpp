@@ -80,6 +80,22 @@ std::string observed_calls(const std::vector<LoadedFile>& scope,
   return "observed: " + listed(calls) + ", in " + listed(files);
 }
 
+/// Which calls are made past the C library, and by which files; nothing where there are none.
+std::string raw_calls(const std::vector<LoadedFile>& scope) {
+  std::vector<std::string> calls;
+  std::vector<std::string> files;
+  for (const LoadedFile& file : scope) {
+    if (file.is_c_library_or_ours()) continue;
+    for (const std::string& call : file.raw_calls) {
+      add_name(calls, call);
+      add_name(files, file.base());
+    }
+  }
+  if (calls.empty()) return {};
+  std::ranges::sort(calls);
+  return "not observed: " + listed(calls) + ", by instructions of its own, in " + listed(files);
+}
+
 std::vector<std::string> files_with(const std::vector<LoadedFile>& scope,
                                     const Interface& interface) {
   std::vector<std::string> files;
@@ -106,6 +122,7 @@ Finding judge_calls(const std::string& path, const std::vector<LoadedFile>& scop
       add_sentence(finding.cause, "not observed: " + text);
     }
   }
+  add_sentence(finding.cause, raw_calls(scope));
   if (!scope.empty() && scope.front().imports("syscall")) {
     add_sentence(finding.detail,
                  "the program calls syscall(2): which calls it makes by it cannot "

@@ -1,8 +1,8 @@
 #pragma once
 
 // What `ioweave doctor` says about the I/O calls of a program: which of those that it and its
-// libraries import `ioweave run` observes, and which it does not. A library that the program opens
-// itself, and system calls that it makes by its own instructions, cannot be seen in its files.
+// libraries import, or make by their own instructions, `ioweave run` observes, and which it does
+// not. A library that the program opens itself cannot be seen in its files.
 
 #include <span>
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace ioweave::cli {
 
-/// Judges the calls of a program. `scope` is that of lookup_scope(), the program first; `observed`
-/// are the names that the interposer exports.
+/// Judges the calls of a program. `scope` is that of lookup_scope() with raw calls, the program
+/// first; `observed` are the names that the interposer exports.
 [[nodiscard]] engine::Finding judge_calls(const std::string& path,
                                           const std::vector<LoadedFile>& scope,
                                           std::span<const std::string> observed);

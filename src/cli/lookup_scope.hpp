@@ -18,6 +18,7 @@ struct LoadedFile {
   std::string path;  ///< empty: not found
   ElfDynamic dynamic;
   size_t loaded_by = 0;  ///< index in the scope; of the program, and what is preloaded, 0
+  std::vector<std::string> raw_calls = {};  ///< raw_calls_of() it; lookup_scope() leaves it empty
 
   /// The name without folders.
   [[nodiscard]] std::string_view base() const noexcept {

@@ -87,6 +87,16 @@ TEST(ExaminePath, AnElfProgramWithoutPermissionToRunIsAFinding) {
   }
 }
 
+TEST(ExaminePath, AStaticProgramIsToldWhichCallsItMakes) {
+#if !defined(__x86_64__) && !defined(__aarch64__)
+  GTEST_SKIP() << "the system calls in code for this processor are not known";
+#endif
+  // Those of the C library, which is a part of it.
+  EXPECT_THAT(findings_text(examine_path(IOWEAVE_STATIC_PROGRAM)),
+              AllOf(HasSubstr("calls of " IOWEAVE_STATIC_PROGRAM), HasSubstr("write, writev"),
+                    HasSubstr("by instructions of its own")));
+}
+
 TEST(ExaminePath, ALibraryIsNoProgram) {
   const test::TempDir folder;
   const std::string path = folder.file("library.so");

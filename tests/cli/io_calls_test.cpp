@@ -56,6 +56,16 @@ TEST(CallsOfAProgram, ThatAreNotObservedAreNamed) {
   EXPECT_THAT(finding.remedy, HasSubstr("nothing to mend"));
 }
 
+TEST(CallsOfAProgram, ByItsOwnInstructionsAreNotObserved) {
+  LoadedFile app = file_of("app", {"read"});
+  app.raw_calls = {"pread64", "write"};
+  LoadedFile c_library = file_of("libc.so.6", {});
+  c_library.raw_calls = {"read"};
+  const Finding finding = judged({app, c_library});
+  EXPECT_EQ(finding.usable, Usable::degraded);
+  EXPECT_EQ(finding.cause, "not observed: pread64, write, by instructions of its own, in app");
+}
+
 TEST(CallsOfAProgram, BySyscallCannotBeTold) {
   EXPECT_THAT(judged({file_of("app", {"syscall"})}).detail, HasSubstr("syscall(2)"));
   EXPECT_THAT(judged({file_of("app", {}), file_of("libstdc++.so.6", {"syscall"})}).detail,
