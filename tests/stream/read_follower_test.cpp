@@ -297,11 +297,13 @@ TEST(ReadFollower, CachedAnswersLeadToARest) {
   Following following({}, 256 * kMiB - 1);
   following.is_cached = true;
   following.move_to(0);
-  following.read(8 * kMiB);
+  following.read(8 * kMiB, kWindow);
   EXPECT_EQ(following.all.size(), 8u);
   EXPECT_EQ(following.follower.asked_bytes(), 0u);
   const uint64_t rested = following.seen.offset;
-  while (following.all.size() == 8 && following.seen.offset < 256 * kMiB) following.read(kMiB);
+  while (following.all.size() == 8 && following.seen.offset < 256 * kMiB) {
+    following.read(kMiB, kWindow);
+  }
   EXPECT_NEAR(static_cast<double>(following.seen.offset - rested), 64.0 * kMiB, 2.0 * kMiB);
 }
 
@@ -309,8 +311,23 @@ TEST(ReadFollower, RestsGrowWhileEverythingIsCached) {
   Following following({kWindow, 32 * kMiB}, 250 * kMiB);
   following.is_cached = true;
   following.move_to(0);
-  while (following.seen.offset + kMiB < following.seen.file_bytes) following.read(kMiB);
+  while (following.seen.offset + kMiB < following.seen.file_bytes) following.read(kMiB, kWindow);
   EXPECT_LE(following.all.size(), 3u * 8);
+}
+
+TEST(ReadFollower, WhatAReadUnderWayBringsInItselfLeadsToNoRest) {
+  constexpr uint64_t kRead = 4 * kMiB;
+  Following following;
+  following.move_to(0);
+  while (following.seen.offset + kRead < 64 * kMiB) {
+    following.read(kRead, kRead);
+    // The next read has brought in what it wants when it is looked for, and the kernel no more.
+    for (uint64_t at = 0; at < kRead; at += kWindow) {
+      following.follower.answered({following.seen.offset + at, kWindow}, true);
+    }
+    EXPECT_FALSE(following.follower.reads_what_is_cached()) << "at " << following.seen.offset;
+  }
+  EXPECT_GT(bytes_of(following.all), 32 * kMiB);
 }
 
 TEST(ReadFollower, WhatIsNotCachedEndsTheRow) {

@@ -185,6 +185,8 @@ void ReadFollower::answered(FileRange range, bool cached) noexcept {
     rest_bytes_ = 0;
     return;
   }
+  // A read that is under way brings in by itself what it covers: that is not found there.
+  if (stride_ == 0 && range.offset < offset_ + largest_read_) return;
   if (++cached_row_ < kCachedToRest) return;
   cached_row_ = 0;
   rest_bytes_ = std::clamp(2 * rest_bytes_, kFirstRestBytes, kMostRestBytes);

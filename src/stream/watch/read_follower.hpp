@@ -50,7 +50,8 @@ class ReadFollower {
 
   /// Returns the next range to ask for, which then counts as asked for.
   [[nodiscard]] std::optional<FileRange> next() noexcept;
-  /// Notes the result for a range. `cached`: it was in the page cache already.
+  /// Notes the result for a range. `cached`: it was in the page cache already. Where that is so
+  /// time and again behind the read that is under way, nothing is asked for during a rest.
   void answered(FileRange range, bool cached) noexcept;
 
   /// Returns the place where the reader will be when its current read ends, if that place was asked
