@@ -81,7 +81,7 @@ struct CallCounters {
 };
 
 /// Why a file is not accelerated (it is always served). The first reason stays. The interposer sets
-/// those up to `stream`, except `duplicated`, which only older run files have.
+/// those up to `stream`, except `duplicated`, which only older run files have, and `shared_memory`.
 enum class Degrade : uint32_t {
   none,
   not_regular,    ///< pipe, socket, terminal, device, directory
@@ -95,14 +95,23 @@ enum class Degrade : uint32_t {
   no_gain,        ///< it is small, or its reads come from the page cache already
   read_ahead,     ///< small reads: the kernel's own read-ahead is in time
   no_resources,   ///< table slots ran out: there are more open files or devices than slots
+  shared_memory,  ///< the process shares memory for writing, so writes are not held back
   other,          ///< a reason in a run file of a newer Ioweave that is unknown here
 };
-inline constexpr std::array<std::string_view, 13> kDegradeNames{
-    "none",     "not a regular file", "memory file",
-    "O_APPEND", "O_DIRECT",           "shared descriptor",
-    "mapped",   "stdio stream",       "random access",
-    "no gain",  "kernel read-ahead",  "no resources",
-    "other"};
+inline constexpr std::array<std::string_view, 14> kDegradeNames{"none",
+                                                                "not a regular file",
+                                                                "memory file",
+                                                                "O_APPEND",
+                                                                "O_DIRECT",
+                                                                "shared descriptor",
+                                                                "mapped",
+                                                                "stdio stream",
+                                                                "random access",
+                                                                "no gain",
+                                                                "kernel read-ahead",
+                                                                "no resources",
+                                                                "shared memory",
+                                                                "other"};
 
 /// A read at an explicit offset, or a seek, which the position of a descriptor does not show.
 struct Place {

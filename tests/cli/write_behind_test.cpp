@@ -129,6 +129,26 @@ TEST_F(WriteBehind, AFileThatIsMappedIsWrittenPlainly) {
   EXPECT_TRUE(behind().empty());
 }
 
+/// Databases and MPI ranks tell each other through it what they have written.
+TEST_F(WriteBehind, AProgramThatSharesMemoryWritesPlainly) {
+  ASSERT_EQ(run(writer(out_, "sharing", 1, 100)).code, 0);
+  EXPECT_EQ(read_text(out_), bytes_after(1, 100).bytes);
+  EXPECT_TRUE(behind().empty());
+  EXPECT_THAT(read_text(report_), HasSubstr("\"degrade\":\"shared memory\""));
+}
+
+/// Libraries of MPI hook it so, and the call comes back to us.
+TEST_F(WriteBehind, AHookedMadviseDoesNotHang) {
+  Surroundings how = with_interposer();
+  how.variables.emplace_back("LD_PRELOAD", IOWEAVE_HOOKED_MADVISE);
+  Words words{"run", "--json=" + report_, "--rule", "/**/out=behind", "--"};
+  const Words program = writer(out_, "close", 1, 100);
+  words.insert(words.end(), program.begin(), program.end());
+  ASSERT_EQ(run_ioweave(words, how).code, 0);
+  EXPECT_EQ(read_text(out_), bytes_after(1, 100).bytes);
+  EXPECT_EQ(behind()["calls"], 100);
+}
+
 TEST_F(WriteBehind, AProgramThatFaultsLosesNothing) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     const Ran ran = run(writer(out_, "fault", seed, 200 * seed));

@@ -34,7 +34,7 @@ ALL = (
     ("writes", "uring"),
     ("writes", "aio"),
     ("writes", "threads"),
-    ("behind", "uring"),
+    ("behind", "uring-always"),
     ("auto", "uring"),
     ("auto", "held-always"),
 )
@@ -43,7 +43,7 @@ SHORT = (
     ("auto", "uring"),
     ("sync", "uring"),
     ("writes", "uring"),
-    ("behind", "uring"),
+    ("behind", "uring-always"),
 )
 #: For generated programs, whose files are long enough for early writeback, too.
 GENERATED = (
@@ -56,7 +56,7 @@ GENERATED = (
     ("sync", "aio"),
     ("sync", "threads"),
     ("writes", "uring-always"),
-    ("behind", "uring"),
+    ("behind", "uring-always"),
 )
 CALLS = (("off", "uring"), ("overlap", "uring"))
 

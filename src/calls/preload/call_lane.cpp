@@ -84,7 +84,7 @@ CallLane* CallLane::open(UringMode mode) noexcept {
   auto* const lane = new (memory) CallLane{};
   lane->usable_ = lane->open_ring(mode);
   if (!lane->usable_) {
-    munmap(memory, kLaneBytes);
+    raw_syscall(SYS_munmap, memory, kLaneBytes);
     return nullptr;
   }
   return lane;

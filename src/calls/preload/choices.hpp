@@ -51,7 +51,7 @@ class ChosenCall {
     bool engine;
     bool holding_back;
   };
-  ChosenCall(const stats::FileRecord& file, const Transfer& transfer) noexcept
+  ChosenCall(stats::FileRecord& file, const Transfer& transfer) noexcept
       : file_(file), transfer_(transfer) {}
 
   /// Makes the call the chosen way. True with what it returns in `result`, the bytes or -errno;
@@ -70,7 +70,7 @@ class ChosenCall {
   void end_held_writes() noexcept;
   void note_end(choice::Way way, bool is_made, int64_t result) noexcept;
 
-  const stats::FileRecord& file_;
+  stats::FileRecord& file_;
   const Transfer& transfer_;
   choice::Ways usable_ = choice::Way::plain;
   stats::ChoiceRecord* record_ = nullptr;

@@ -128,7 +128,7 @@ template <class Call>
 [[gnu::noinline]] ssize_t write_behind_program(Entry& entry, const Transfer& transfer,
                                                Call real_call) {
   return observe_call(entry, stats::CallClass::write, transfer.offset, [&]() -> ssize_t {
-    const stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
+    stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
     if (file == nullptr) {
       return real_call();
     }
@@ -150,7 +150,7 @@ template <class Call>
 [[gnu::noinline]] ssize_t transfer_by_choice(Entry& entry, stats::CallClass call,
                                              const Transfer& transfer, Call real_call) {
   return observe_call(entry, call, transfer.offset, [&]() -> ssize_t {
-    const stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
+    stats::FileRecord* const file = entry.record.load(std::memory_order_relaxed);
     if (file == nullptr) {
       come_after_writes();
       return real_call();

@@ -11,6 +11,7 @@
 #include "calls/preload/shared_file.hpp"
 #include "calls/preload/table.hpp"
 #include "config/run_config.hpp"
+#include "engine/raw_syscall.hpp"
 
 namespace ioweave::calls {
 
@@ -25,7 +26,7 @@ bool ReadLogWriter::create(const char* path) noexcept {
     return false;
   }
   if (!make_sure_of_memory(mapped, offsetof(stats::ReadLog, read))) {
-    munmap(mapped, sizeof(stats::ReadLog));
+    engine::raw_syscall(SYS_munmap, mapped, sizeof(stats::ReadLog));
     return false;
   }
   auto* const log = static_cast<stats::ReadLog*>(mapped);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "calls/libc/real.hpp"
+#include "engine/raw_syscall.hpp"
 
 namespace ioweave::calls {
 
@@ -36,9 +37,10 @@ bool make_sure_of_memory(void* begin, size_t bytes) noexcept {
   const auto page = static_cast<uintptr_t>(getpagesize());
   const auto first = reinterpret_cast<uintptr_t>(begin) & ~(page - 1);
   const auto last = reinterpret_cast<uintptr_t>(begin) + bytes;
+  // Past what others have hooked, who would come back to us: locks of ours may be held.
+  const long error = engine::raw_syscall(SYS_madvise, first, last - first, MADV_POPULATE_WRITE);
   // EINVAL: a kernel before 5.14 cannot; then we take the risk that every mapping of a file has.
-  return madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE) == 0 ||
-         errno == EINVAL;
+  return error == 0 || error == -EINVAL;
 }
 
 }  // namespace ioweave::calls

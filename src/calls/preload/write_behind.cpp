@@ -30,6 +30,7 @@
 #include "calls/preload/engine_calls.hpp"
 #include "calls/preload/maps_text.hpp"
 #include "calls/preload/process.hpp"
+#include "calls/preload/records.hpp"
 #include "calls/preload/shared_file.hpp"
 #include "engine/raw_syscall.hpp"
 
@@ -130,6 +131,13 @@ int write_all(int fd, const char* data, size_t bytes, uint64_t offset) noexcept 
   return 0;
 }
 
+/// Programs that compare what they do (tests/differential) note it in memory that they share.
+#if defined(IOWEAVE_ALWAYS_CARRY)
+constexpr bool kHeedsSharedMemory = false;
+#else
+constexpr bool kHeedsSharedMemory = true;
+#endif
+
 }  // namespace
 
 /// What a write consists of, copied from the program's memory.
@@ -217,7 +225,10 @@ bool WriteBehind::arm(int fd) noexcept {
 }
 
 void WriteBehind::note_shared_memory() noexcept {
-  default_.store(Default::forbidden, std::memory_order_seq_cst);
+  if constexpr (kHeedsSharedMemory) {
+    default_.store(Default::forbidden, std::memory_order_seq_cst);
+    shares_memory_.store(true, std::memory_order_seq_cst);
+  }
   drain_all();
 }
 
@@ -227,7 +238,7 @@ bool WriteBehind::shares_nothing() noexcept {
   MapsText maps;
   for (MapsText::Line line; maps.next(line);) {
     const bool is_ours = process.is_of_run_directory(line.path);
-    if (line.is_shared && line.is_writable && !is_ours) return false;
+    if (kHeedsSharedMemory && line.is_shared && line.is_writable && !is_ours) return false;
     if (line.inode != 0 && !add_plain(line.device, line.inode)) return false;
   }
   return maps.is_whole();
@@ -675,7 +686,7 @@ int64_t WriteBehind::copy_all(const WriteVectors& vectors, uint32_t file, uint64
 }
 
 /// Takes a write, or returns false. errno may change.
-bool WriteBehind::try_take(const Transfer& transfer, const stats::FileRecord& record,
+bool WriteBehind::try_take(const Transfer& transfer, stats::FileRecord& record,
                            int64_t& result) noexcept {
   const bool is_kind = transfer.op == Op::write || transfer.op == Op::writev;
   if (!is_wanted() || !is_kind || transfer.bytes == 0 ||
@@ -703,7 +714,7 @@ bool WriteBehind::try_take(const Transfer& transfer, const stats::FileRecord& re
   return take_locked(transfer, record, {vectors, is_direct}, held, result);
 }
 
-bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord& record,
+bool WriteBehind::take_locked(const Transfer& transfer, stats::FileRecord& record,
                               const Taken& taken, const SignalsHeld& held,
                               int64_t& result) noexcept {
   if (is_plain_for_good(record.device, record.inode)) return false;
@@ -717,6 +728,10 @@ bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord&
   if (file.is_plain || file.closing > 0) return false;
   const auto bytes = static_cast<int64_t>(taken.vectors.bytes());
   const bool is_by_rule = record.policy == config::RunPolicy::behind;
+  if (is_by_rule && shares_memory_.load(std::memory_order_relaxed)) {
+    degrade(record, stats::Degrade::shared_memory);
+    return false;
+  }
   if (!is_by_rule && (!may_hold_by_default() || !has_room(file, transfer, bytes))) return false;
   const bool is_at_position = transfer.offset == engine::kCurrentPosition;
   int64_t offset = transfer.offset;
@@ -741,7 +756,7 @@ bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord&
   return true;
 }
 
-bool WriteBehind::take(const Transfer& transfer, const stats::FileRecord& record,
+bool WriteBehind::take(const Transfer& transfer, stats::FileRecord& record,
                        int64_t& result) noexcept {
   const ErrnoKept kept;
   return try_take(transfer, record, result);

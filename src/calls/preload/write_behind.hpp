@@ -91,7 +91,7 @@ class WriteBehind {
 
   /// Holds a write back. True with what the call returns in `result`, the bytes or -errno of an
   /// earlier one; false where it must be made as it is, behind what is held of its file.
-  [[nodiscard]] bool take(const Transfer& transfer, const stats::FileRecord& file,
+  [[nodiscard]] bool take(const Transfer& transfer, stats::FileRecord& file,
                           int64_t& result) noexcept;
 
   /// Returns when nothing of this file, or of any, is held.
@@ -160,7 +160,7 @@ class WriteBehind {
   [[nodiscard]] bool open_pool() noexcept;
   [[nodiscard]] bool is_of_this_process() const noexcept;
   [[nodiscard]] bool is_ours() const noexcept;
-  [[nodiscard]] bool try_take(const Transfer& transfer, const stats::FileRecord& record,
+  [[nodiscard]] bool try_take(const Transfer& transfer, stats::FileRecord& record,
                               int64_t& result) noexcept;
   static void* thread_main(void* place) noexcept;
   void write_in_thread(Thread& place) noexcept;
@@ -191,7 +191,7 @@ class WriteBehind {
   void tell_change() noexcept;
 
   // taking a write, and threads.
-  [[nodiscard]] bool take_locked(const Transfer& transfer, const stats::FileRecord& record,
+  [[nodiscard]] bool take_locked(const Transfer& transfer, stats::FileRecord& record,
                                  const Taken& taken, const SignalsHeld& held,
                                  int64_t& result) noexcept;
   [[nodiscard]] int64_t copy_all(const WriteVectors& vectors, uint32_t file, uint64_t offset,
@@ -212,6 +212,7 @@ class WriteBehind {
   bool is_possible_ = false;
   std::atomic<bool> is_wanted_{false};
   std::atomic<Default> default_{Default::unknown};
+  std::atomic<bool> shares_memory_{false};
   std::atomic<uint64_t> waited_ns_{0};
   std::atomic<bool> refuses_{false};  // to take anything more
   std::atomic<bool> has_threads_{false};

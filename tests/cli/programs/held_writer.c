@@ -3,11 +3,13 @@
  *
  *   close    by closing the file
  *   fault    by an invalid address
- *   forever  never: it goes on writing, and says in the file ACKNOWLEDGED, which it maps, how many
- *            writes have returned
+ *   forever  never: it goes on writing, and says in the file ACKNOWLEDGED how many writes have
+ *            returned
  *   small    COUNT writes of 512 bytes in order, an fsync, and a close
  *   full     writes of 64 KiB in order until one fails, an fsync, and a close; each error is
- * printed mapped   as close, but the file is mapped into memory first
+ *            printed
+ *   mapped   as close, but the file is mapped into memory first
+ *   sharing  as close, but memory is shared with others first
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -66,15 +68,8 @@ int main(int count, char** words) {
   char* const buffer = malloc(1 << 16);
   const int fd = open(words[1], O_RDWR | O_CREAT | O_TRUNC, 0644);
   if (fd < 0) return 3;
-  volatile long* acknowledged = NULL;
-  long none = 0;
-  if (count > 5) {
-    const int log = open(words[5], O_RDWR | O_CREAT | O_TRUNC, 0644);
-    if (log < 0 || ftruncate(log, 4096) != 0) return 3;
-    acknowledged = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, log, 0);
-  } else {
-    acknowledged = &none;
-  }
+  const int log = count > 5 ? open(words[5], O_RDWR | O_CREAT | O_TRUNC, 0644) : -1;
+  if (count > 5 && log < 0) return 3;
   if (strcmp(how, "small") == 0) {
     memset(buffer, 'x', 512);
     for (long i = 0; i < writes; ++i) tell("write", write(fd, buffer, 512));
@@ -94,10 +89,15 @@ int main(int count, char** words) {
   if (strcmp(how, "mapped") == 0 && mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED) {
     return 3;
   }
+  const int flags = MAP_SHARED | MAP_ANONYMOUS;
+  if (strcmp(how, "sharing") == 0 &&
+      mmap(NULL, 4096, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) {
+    return 3;
+  }
   const int is_endless = strcmp(how, "forever") == 0;
   for (long i = 1; is_endless || i <= writes; ++i) {
     write_somewhere(fd, buffer, i);
-    *acknowledged = i;
+    if (log >= 0 && pwrite(log, &i, sizeof i, 0) != sizeof i) return 5;
   }
   if (strcmp(how, "fault") == 0) *(volatile int*)1 = 1;
   return close(fd) == 0 ? 0 : 4;
