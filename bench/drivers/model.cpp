@@ -1,6 +1,6 @@
 // Prints what the overlap model says of a program that reads, computes and writes in chunks: with
-// prefetching, and with write-behind by the given buffers and devices. So the harness has no
-// formula of its own, and bench/demo needs no Python package to ask.
+// prefetching, with write-behind by the given buffers and devices, and with both on one device. So
+// the harness has no formula of its own, and bench/demo needs no Python package to ask.
 
 #include "driver.hpp"
 #include "model/overlap.hpp"
@@ -26,6 +26,7 @@ int run(int argc, char** argv) {
 
   print_result({{"overlapped_s", model::prefetch_s(chunks)},
                 {"hideable_s", model::hideable_read_s(chunks)},
+                {"one_device_s", model::one_device_bound_s(chunks)},
                 {"write_behind_s", model::write_behind_s(chunks, buffers, devices)}});
   return 0;
 }

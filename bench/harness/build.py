@@ -37,6 +37,8 @@ PROGRAMS = {
             "blocking",
             "calls",
             "checkpoint_writer",
+            "chunk_reader",
+            "chunk_reader_fortran",
             "cold_read",
             "cold_reader",
             "cold_reader_static",

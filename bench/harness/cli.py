@@ -57,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
         "--long",
         action="store_true",
         help="tasks: also draw the paper's figures, beside the JSON document, and simulate 1,000 "
-        "and 10,000 nodes; the others are as without it",
+        "and 10,000 nodes; harmless: files four times as long, but of programs that are slow; the "
+        "others are as without it",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="default: in bench/results/")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="make the files there")
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     part = parser.add_argument_group(
         "a part of the benchmark (harmless, tasks, tiom, streams, cube, advise, ppis, ior, engine, "
-        "characterise)"
+        "characterise, readers)"
     )
     part.add_argument(
         "--only",
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         "cube: ladder[-aio|-ioweave], sizes, ratios, computing; advise: hill, gzip, numpy-8m; "
         "replay: random[-4k[-cached]|-64k|-256k], seek, stride, sequential; "
         "behind: slowfs[-order|-random|-interleaved], raw[-order[-4k[-direct]]]; "
+        "readers: read|stdio|iostream|mmap|fortran|numpy[-4m|-16m]; "
         "ior: raw[-write|-random|-read|-mixed[-4k[-buffered|-fsync|-direct[-1p]]]], slowfs; "
         "ppis: random[-raw], wrong, shadow, chunks, writes, ranks, search, "
         "mpiio[-hill|-raw|-plan|-calls|-start]; characterise: agree, profile",
@@ -88,7 +90,8 @@ def _parser() -> argparse.ArgumentParser:
         default=(),
         metavar="LIST",
         help="harmless: raw, limited, slowfs[-400|-3000]; tiom: raw, limited; streams: slowfs, "
-        "limited; cube: slowfs, limited; advise, ppis: slowfs, limited, raw; ior: raw, slowfs",
+        "limited; cube: slowfs, limited; advise, ppis, readers: slowfs, limited, raw; ior: raw, "
+        "slowfs",
     )
     part.add_argument("--cache", type=_words, default=(), metavar="LIST", help="cold, cached, half")
     part.add_argument(
@@ -96,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_count,
         metavar="N",
         help="at most N pairs a cell, rounds (short runs, engine, streams, cube, ppis, "
-        "characterise, ior), or repetitions (tiom)",
+        "characterise, ior, readers), or repetitions (tiom)",
     )
     part.add_argument(
         "--null",

@@ -6,21 +6,23 @@ import argparse
 import os
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import build, hill
+from harness import build, environment, hill, result
 from harness.files import installed_tar
 from harness.hill_bench import Bench, Round, size_name
 from harness.places import SLOWFS_SPEED, PlaceUnavailable, on_raw_disk, on_slowfs
 from harness.process import signals_as_exits
+from harness.result import Outcome, Row, row
 from harness.session import Session, Unsuitable, session
 
 MIB = 1 << 20
 CHUNK_BYTES = 16 * MIB
 PAIRS = 3
-#: The largest that fits is taken; each needs room for itself and three outputs.
+#: The largest that fits is taken; each needs room for itself and four outputs.
 SIZES = (1024 * MIB, 512 * MIB, 256 * MIB)
 
 DEVICES = (
@@ -39,6 +41,7 @@ class Result:
 
     device: str
     key_size: int
+    rule: str
     rounds: Sequence[Round]
 
     def median(self, figure: Callable[[Round], float]) -> float:
@@ -51,25 +54,59 @@ class Result:
         return self.median(lambda r: r.plain.wall_s / r.woven.wall_s)
 
     @property
+    def rule_speed_up(self) -> float:
+        """The same with the rule that has the output written behind."""
+        return self.median(lambda r: r.plain.wall_s / r.held.wall_s)
+
+    @property
+    def rule_over_model(self) -> float:
+        """Its time over that of the model, in which one device reads and writes in turn."""
+        return self.median(lambda r: r.held.wall_s / r.model.one_device_s)
+
+    @property
     def hidden(self) -> float:
         """Share of the hideable read time, at most all of it."""
         return min(1.0, max(0.0, self.median(lambda r: r.hidden)))
+
+    def rows(self) -> Iterable[Row]:
+        """For machines."""
+        figures: dict[str, Callable[[Round], float]] = {
+            "plain": lambda r: r.plain.wall_s,
+            "plain, waiting for reads": lambda r: r.plain.read_s,
+            "plain, waiting for writes": lambda r: r.plain.write_s,
+            "ioweave run": lambda r: r.woven.wall_s,
+            "ioweave run, waiting for reads": lambda r: r.woven.read_s,
+            "ioweave run, waiting for writes": lambda r: r.woven.write_s,
+            "with the rule": lambda r: r.held.wall_s,
+            "with the rule, waiting for reads": lambda r: r.held.read_s,
+            "with the rule, waiting for writes": lambda r: r.held.write_s,
+        }
+        for name, figure in figures.items():
+            yield row(f"{self.device}: {name}", "s", list(map(figure, self.rounds)))
+        hidden = [r.hidden for r in self.rounds]
+        yield row(f"{self.device}: read time hidden, of the hideable", "ratio", hidden)
+        ratios = [r.held.wall_s / r.model.one_device_s for r in self.rounds]
+        yield row(f"{self.device}: with the rule, over its model", "ratio", ratios)
 
     def lines(self) -> Iterable[str]:
         """For people."""
         plain = self.median(lambda r: r.plain.wall_s)
         woven = self.median(lambda r: r.woven.wall_s)
         model = self.median(lambda r: r.model.overlapped_s)
+        with_rule = self.median(lambda r: r.model.one_device_s)
         n = self.rounds[0].model.n
         hideable = self.median(lambda r: r.model.hideable_s)
         yield f"On {self.device}, key {self.key_size} x {self.key_size}"
+        yield f"  the rule: ioweave run --rule '{self.rule}' -- hill ..."
         yield (
             f"  plain         {plain:7.2f} s   waits "
-            f"{self.median(lambda r: r.plain.read_s):5.2f} s for reads"
+            f"{self.median(lambda r: r.plain.read_s):5.2f} s for reads and "
+            f"{self.median(lambda r: r.plain.write_s):5.2f} s for writes"
         )
         yield (
             f"  ioweave run   {woven:7.2f} s   waits "
-            f"{self.median(lambda r: r.woven.read_s):5.2f} s for reads   "
+            f"{self.median(lambda r: r.woven.read_s):5.2f} s for reads and "
+            f"{self.median(lambda r: r.woven.write_s):5.2f} s for writes   "
             f"{self.speed_up:.2f} times as fast"
         )
         yield f"  hidden        {self.hidden:7.0%}     of {hideable:.2f} s of reading that can be"
@@ -79,6 +116,16 @@ class Result:
             f"R {self.median(lambda r: r.model.read_s) * 1e3:.1f}, "
             f"C {self.median(lambda r: r.model.compute_s) * 1e3:.1f}, "
             f"W {self.median(lambda r: r.model.write_s) * 1e3:.1f} ms"
+        )
+        yield (
+            f"  with the rule {self.median(lambda r: r.held.wall_s):7.2f} s   waits "
+            f"{self.median(lambda r: r.held.read_s):5.2f} s for reads and "
+            f"{self.median(lambda r: r.held.write_s):5.2f} s for writes   "
+            f"{self.rule_speed_up:.2f} times as fast"
+        )
+        yield (
+            f"  its model     {with_rule:7.2f} s   observed {self.rule_over_model:.2f} times that: "
+            "R + C + W + (n-1) max(C, R + W)"
         )
 
 
@@ -96,7 +143,7 @@ def _data(running: Session, sizes: Sequence[int]) -> Path:
     for size in sizes:
         path = running.data / f"installed-{size // MIB}M.tar"
         try:
-            running.need_space(size * (3 if path.exists() else 4) + 256 * MIB)
+            running.need_space(size * (4 if path.exists() else 5) + 256 * MIB)
         except Unsuitable:
             if size == sizes[-1]:
                 raise
@@ -128,17 +175,17 @@ def _measure(running: Session, data: Path) -> Iterable[Result]:
         try:
             with open_place(running, data) as place:
                 bench = Bench(running, place, data.name)
-                running.progress(f"{place.name}: making computation as long as reading")
-                key_size = bench.fit_key_size(CHUNK_BYTES)
+                running.progress(f"{place.name}: making computation as long as the I/O")
+                key_size = bench.fit_key_size(CHUNK_BYTES, and_writes=True)
                 rounds = []
-                for pair in bench.rounds(CHUNK_BYTES, key_size, PAIRS):
+                for pair in bench.rounds(CHUNK_BYTES, key_size, PAIRS, behind=True):
                     rounds.append(pair)
                     running.progress(
-                        f"{place.name}, pair {len(rounds)} of {PAIRS}: "
-                        f"{pair.plain.wall_s:.2f} s, {pair.woven.wall_s:.2f} s"
+                        f"{place.name}, round {len(rounds)} of {PAIRS}: {pair.plain.wall_s:.2f} s, "
+                        f"{pair.woven.wall_s:.2f} s, with the rule {pair.held.wall_s:.2f} s"
                     )
                 _check_decryption(running, bench, key_size)
-                yield Result(device, key_size, rounds)
+                yield Result(device, key_size, bench.rule, rounds)
         except PlaceUnavailable as error:
             _say(f"Not on {device}: {error}\n")
 
@@ -148,23 +195,27 @@ def _headline(best: Result) -> str:
     woven = best.median(lambda r: r.woven.wall_s)
     return (
         f"Unmodified, on {best.device}: {plain:.1f} s became {woven:.1f} s, "
-        f"{best.hidden:.0%} of the hideable read time hidden, output identical."
+        f"{best.hidden:.0%} of the hideable read time hidden, and "
+        f"{best.median(lambda r: r.held.wall_s):.1f} s with a rule that hides writes too, "
+        f"{best.rule_over_model:.2f} times its model; output identical."
     )
 
 
-def _show(running: Session, sizes: Sequence[int]) -> None:
+def _show(running: Session, sizes: Sequence[int]) -> list[Row]:
+    """Measures, and prints it for people; returns it for machines."""
     data = _data(running, sizes)
     size = data.stat().st_size
     _say(f"Program: apps/hill encrypts by {size_name(CHUNK_BYTES)}; it knows nothing of Ioweave")
     _say(f"Data:    {data}, {size // MIB} MiB of this machine's installed files, cold each time")
-    _say(f"Runs:    {PAIRS} pairs per device, in turn; medians\n")
+    _say(f"Runs:    {PAIRS} rounds per device, in turn; medians\n")
     results = []
-    for result in _measure(running, data):
-        results.append(result)
-        _say("\n".join(result.lines()) + "\n")
+    for measured in _measure(running, data):
+        results.append(measured)
+        _say("\n".join(measured.lines()) + "\n")
     _say("Every output under `ioweave run` equals the plain one, and decrypts to the input.\n")
     # The first device is the one whose speed is known; the raw disk leads only where FUSE lacks.
     _say(_emphasised(_headline(results[0])))
+    return [line for measured in results for line in measured.rows()]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -175,13 +226,20 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="use this build as it is, build nothing"
     )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options = parser.parse_args(arguments)
     base = options.dir or build.ROOT / "build/bench-data"
     try:
         with signals_as_exits():
             tools = build.locate(options.build_dir)
             with session(tools, base, quick=options.quick) as running:
-                _show(running, SIZES[-1:] if options.quick else SIZES)
+                start = time.monotonic()
+                rows = _show(running, SIZES[-1:] if options.quick else SIZES)
+                if options.json is not None:
+                    surroundings = environment.describe(tools, base)
+                    outcome = Outcome("demo", rows, [], time.monotonic() - start)
+                    document = result.document([outcome], surroundings, quick=options.quick)
+                    result.write(options.json, document)
     except (RuntimeError, OSError) as error:
         print(f"bench/demo: {error}", file=sys.stderr)
         return 1

@@ -28,7 +28,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of Hill; the phases are seconds inside read(2), the kernel, and write(2)."""
+    """One run of Hill, or of another program that works in chunks.
+
+    The phases are seconds inside read(2), the kernel of the computation, and write(2).
+    """
 
     wall_s: float
     read_s: float

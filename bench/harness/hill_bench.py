@@ -38,6 +38,7 @@ class Round:
     plain: hill.Run
     woven: hill.Run
     model: Chunks
+    behind: hill.Run | None = None  #: as `woven`, and a rule has the output written behind
 
     @property
     def hidden(self) -> float:
@@ -48,6 +49,12 @@ class Round:
     def hidden_by_kernel(self) -> float:
         """The same of the plain program: what the kernel's own read-ahead hides."""
         return (self.read_s - self.plain.read_s) / self.model.hideable_s
+
+    @property
+    def held(self) -> hill.Run:
+        """The run with the rule, where there was to be one."""
+        assert self.behind is not None
+        return self.behind
 
 
 class Bench:
@@ -60,12 +67,22 @@ class Bench:
         self._stats = session.folder / "hill.json"
         self._hill = session.program("hill")
         self._alone_s: dict[int, float] = {}
-        self._woven = [str(session.program("ioweave")), "run", "-q", "--policy", "overlap", "--"]
+        woven = [str(session.program("ioweave")), "run", "-q"]
+        self._prefixes = {
+            "plain": [],
+            "woven": [*woven, "--policy", "overlap", "--"],
+            "behind": [*woven, "--rule", self.rule, "--"],
+        }
 
     @property
     def source(self) -> Path:
         """The input, in the place."""
         return self.place.folder / self._data
+
+    @property
+    def rule(self) -> str:
+        """What has the outputs written behind."""
+        return f"{self.place.folder}/*.out=behind"
 
     def read_alone(self, chunk: int) -> hill.Run:
         """R, all chunks together: the file is read and nothing else is done."""
@@ -83,21 +100,21 @@ class Bench:
         chunks = -(-int(figures["bytes"]) // chunk)
         return hill.Run(done.wall_s, figures["seconds"], 0.0, 0.0, chunks)
 
-    def encrypt(self, chunk: int, key_size: int, *, woven: bool) -> hill.Run:
-        """One run of Hill; its output stays until the next one like it."""
-        target = "woven.out" if woven else "plain.out"
+    def encrypt(self, chunk: int, key_size: int, contender: str) -> hill.Run:
+        """One run of Hill: `plain`, `woven` or `behind`. Its output stays until the next one."""
+        target = f"{contender}.out"
         self.place.remove(target)
         self._settle()
         self.place.make_cold(self._data)
         job = hill.Job(self.source, self.place.folder / target, chunk, key_size)
-        prefix = [*self.place.prefix, *(self._woven if woven else [])]
+        prefix = [*self.place.prefix, *self._prefixes[contender]]
         return hill.run(self._hill, job, self._stats, prefix)
 
     def _settle(self) -> None:
         """Waits until earlier outputs are on the disk: that is no part of the next run."""
-        for name in ("plain.out", "woven.out"):
+        for contender in self._prefixes:
             with contextlib.suppress(FileNotFoundError):
-                descriptor = os.open(self.place.direct / name, os.O_RDONLY)
+                descriptor = os.open(self.place.direct / f"{contender}.out", os.O_RDONLY)
                 try:
                     os.fsync(descriptor)
                 finally:
@@ -114,8 +131,9 @@ class Bench:
         if not filecmp.cmp(folder / one, folder / other, shallow=False):
             raise process.ProgramFailed(f"{folder}: {one} and {other} differ")
 
-    def fit_key_size(self, chunk: int) -> int:
-        """The key size at which Hill, in chunks of that size, computes about as long as it reads.
+    def fit_key_size(self, chunk: int, *, and_writes: bool = False) -> int:
+        """The key size at which Hill, in chunks of that size, computes about as long as it reads,
+        or reads and writes.
 
         Beside I/O it computes more slowly than alone, and how much depends on the chunk: two
         virtual processors may share a core, and an emulated device needs one itself. So the size
@@ -123,8 +141,10 @@ class Bench:
         """
         wanted_s = COMPUTE_OVER_READ * self.read_alone(chunk).read_s
         key_size = hill.fit_key_size(self._compute_alone_s, wanted_s)
-        beside_io_s = self.encrypt(chunk, key_size, woven=False).compute_s
-        slowdown = beside_io_s / self._compute_alone_s(key_size)
+        beside_io = self.encrypt(chunk, key_size, "plain")
+        slowdown = beside_io.compute_s / self._compute_alone_s(key_size)
+        if and_writes:
+            wanted_s += COMPUTE_OVER_READ * beside_io.write_s
         return hill.fit_key_size(self._compute_alone_s, wanted_s / slowdown)
 
     @functools.cached_property
@@ -143,21 +163,25 @@ class Bench:
             self._alone_s[key_size] = min(run.compute_s for run in runs) / share
         return self._alone_s[key_size]
 
-    def rounds(self, chunk: int, key_size: int, count: int) -> Iterator[Round]:
+    def rounds(
+        self, chunk: int, key_size: int, count: int, *, behind: bool = False
+    ) -> Iterator[Round]:
         """Reading alone, Hill plainly and Hill under `ioweave run`, in turn, so many times.
 
-        The outputs of both are compared in each round.
+        The outputs are compared in each round.
+
+        Args:
+            behind: Once more under `ioweave run`, with the rule.
         """
-        contenders = {
-            "read": partial(self.read_alone, chunk),
-            "plain": partial(self.encrypt, chunk, key_size, woven=False),
-            "woven": partial(self.encrypt, chunk, key_size, woven=True),
-        }
+        names = ["plain", "woven", *(["behind"] if behind else [])]
+        contenders = {"read": partial(self.read_alone, chunk)}
+        contenders |= {name: partial(self.encrypt, chunk, key_size, name) for name in names}
         for results in alternate(contenders, count):
             read, plain, woven = results["read"], results["plain"], results["woven"]
-            self.check_equal("plain.out", "woven.out")
+            for name in names[1:]:
+                self.check_equal("plain.out", f"{name}.out")
             model = of_totals(
                 self._session.program("bench_model"),
                 *(plain.chunks, read.read_s, plain.compute_s, plain.write_s),
             )
-            yield Round(read.read_s, plain, woven, model)
+            yield Round(read.read_s, plain, woven, model, results.get("behind"))

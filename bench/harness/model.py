@@ -22,6 +22,8 @@ class Chunks:
         write_s: W, to write the result of one.
         overlapped_s: The whole run, if the next chunk is read during the computation.
         hideable_s: The read time that computation can cover, of all chunks.
+        one_device_s: The whole run, if the next chunk is read, and the last one written, during
+            the computation, by a device that serves one of them at a time.
     """
 
     n: int
@@ -30,6 +32,7 @@ class Chunks:
     write_s: float
     overlapped_s: float
     hideable_s: float
+    one_device_s: float
 
 
 def of_totals(program: Path, n: int, read_s: float, compute_s: float, write_s: float) -> Chunks:
@@ -42,7 +45,8 @@ def of_totals(program: Path, n: int, read_s: float, compute_s: float, write_s: f
     options = {"chunks": n, "read-s": read_s, "compute-s": compute_s, "write-s": write_s}
     done = process.run([program, *(f"--{name}={value!r}" for name, value in options.items())])
     (figures,) = done.json_lines()
-    return Chunks(n, read_s, compute_s, write_s, figures["overlapped_s"], figures["hideable_s"])
+    names = ("overlapped_s", "hideable_s", "one_device_s")
+    return Chunks(n, read_s, compute_s, write_s, *(figures[name] for name in names))
 
 
 def write_behind_s(

@@ -70,7 +70,7 @@ def _make_sound(path: Path, size: int) -> None:
 
 
 def _make_picture(path: Path, size: int) -> None:
-    width = 8192
+    width = 15_000
     height = size // (3 * width)
     row = random.Random(1).randbytes(3 * width)
     with path.open("wb") as file:
@@ -104,19 +104,26 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
 
 @dataclass(frozen=True)
 class _Real:
-    """A program: its words, those behind the file, and the suffix of the file."""
+    """A program: its words, those behind the file, and the suffix of the file.
+
+    Attributes:
+        slow: It computes for ten times as long as it reads, or longer.
+    """
 
     name: str
     head: Sequence[str]
     tail: Sequence[str] = ()
     suffix: str = ".bin"
     light: bool = False
+    slow: bool = False
 
 
 def _shell(text: str) -> list[str]:
     """For programs that write to standard output: that goes nowhere. The file is "$0"."""
     return ["/bin/sh", "-c", f"exec {text} >/dev/null"]
 
+
+_PYTHON_CSV = "import csv, sys; print(sum(float(r[1]) for r in csv.reader(open(sys.argv[1]))))"
 
 _REAL = (
     _Real("b2sum", ["b2sum"]),
@@ -128,24 +135,30 @@ _REAL = (
     _Real("sed", _shell('sed -n s/red/blue/p "$0"'), suffix=".csv"),
     _Real("mawk", ["mawk", "-F,", "{ sum += $2 } END { print sum }"], suffix=".csv"),
     _Real("sort", _shell('sort -t, -k2 -S 1G "$0"'), suffix=".csv"),
-    _Real("jq", ["jq", "-n", "[inputs.value] | add"], suffix=".jsonl"),
-    _Real("gzip-9", _shell('gzip -9 -c "$0"'), suffix=".csv"),
+    _Real("jq", ["jq", "-n", "[inputs.value] | add"], suffix=".jsonl", slow=True),
+    _Real("gzip-9", _shell('gzip -9 -c "$0"'), suffix=".csv", slow=True),
     _Real("pigz", _shell('pigz -1 -c "$0"')),
-    _Real("bzip2", _shell('bzip2 -1 -c "$0"')),
-    _Real("xz", _shell('xz -0 -c "$0"')),
+    _Real("bzip2", _shell('bzip2 -1 -c "$0"'), slow=True),
+    _Real("xz", _shell('xz -0 -c "$0"'), slow=True),
     _Real("zstd", _shell('zstd -q -3 -c "$0"'), light=True),
     _Real("lz4", _shell('lz4 -q -c "$0"'), light=True),
-    _Real("7z", _shell('7z a -mx1 -so -an -t7z -si <"$0"')),
+    _Real("7z", _shell('7z a -mx1 -so -an -txz -si <"$0"'), slow=True),
     _Real("bsdtar", _shell('bsdtar -cPf - "$0"'), light=True),
     _Real("rsync", ["/bin/sh", "-c", 'exec rsync --checksum --dry-run -i "$0" /usr/lib']),
     _Real("seqtk", _shell('seqtk fqchk "$0"'), suffix=".fastq"),
-    _Real("samtools", _shell('samtools import -0 "$0" -u'), suffix=".fastq"),
+    _Real("samtools", _shell('samtools import -0 "$0" -u'), suffix=".fastq", slow=True),
     _Real("flac", _shell('flac -s -0 -c "$0"'), suffix=".wav"),
     _Real("sox", ["/bin/sh", "-c", 'exec sox "$0" -n stat 2>&1'], suffix=".wav"),
     _Real("ffmpeg", _shell('ffmpeg -v error -i "$0" -f md5 -'), suffix=".wav", light=True),
-    _Real("imagemagick", ["identify", "-format", "%[mean]"], suffix=".ppm"),
+    _Real("imagemagick", ["identify", "-format", "%[mean]"], suffix=".ppm", slow=True),
     _Real("sqlite3", ["sqlite3"], ["select sum(value), sum(length(text)) from lines"], ".db"),
-    _Real("r", ["Rscript", "-e", "length(readLines(commandArgs(TRUE)[1]))"], suffix=".csv"),
+    _Real("ripgrep", _shell('rg -c blue "$0"'), suffix=".csv", light=True),
+    _Real("lbzip2", _shell('lbzip2 -n 2 -1 -c "$0"'), slow=True),
+    _Real("git", ["git", "hash-object"]),
+    _Real("python-csv", ["python3", "-c", _PYTHON_CSV], suffix=".csv", slow=True),
+    _Real(
+        "r", ["Rscript", "-e", "length(readLines(commandArgs(TRUE)[1]))"], suffix=".csv", slow=True
+    ),
 )
 
 
@@ -168,7 +181,13 @@ def add_to(catalogue: Catalogue) -> None:
             catalogue.missing.append(f"{name}: no {program} in PATH")
             continue
         catalogue.programs.append(
-            Program(name, command(*real.head, tail=real.tail), light=real.light, suffix=real.suffix)
+            Program(
+                name,
+                command(*real.head, tail=real.tail),
+                light=real.light,
+                slow=real.slow,
+                suffix=real.suffix,
+            )
         )
 
 

@@ -35,6 +35,7 @@ class Program:
         name: For the command line and people.
         words: Its command for the paths of the files, or of the folder.
         light: It takes hardly longer than its reads: its files are larger.
+        slow: It computes for ten times as long as it reads, or longer.
         gains: A plain cold reader, or a writer that computes and syncs, which is to be quicker with
             Ioweave on the raw disk.
         stdin: It reads its first file from standard input.
@@ -46,6 +47,7 @@ class Program:
     name: str
     words: Callable[[Sequence[str]], list[str]]
     light: bool = True
+    slow: bool = False
     gains: bool = False
     stdin: bool = False
     files: int = 1

@@ -19,19 +19,23 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The data of the quick demo, three outputs of its size, and room.
-DEMO_BYTES = 1536 << 20
+#: The data of the quick demo, four outputs of its size, and room.
+DEMO_BYTES = 1792 << 20
 
 DEMO_SAYS = (
     r"^Data: +\S+/installed-\d+M\.tar, \d+ MiB of this machine's installed files, cold each time$",
     r"^On an emulated parallel file system \(bench/slowfs: .*\), key \d+ x \d+$",
     r"^On this machine's own disk, key \d+ x \d+$",
-    r"^  plain +\d+\.\d\d s +waits +\d+\.\d\d s for reads$",
-    r"^  ioweave run +\d+\.\d\d s +waits +\d+\.\d\d s for reads +\d+\.\d\d times as fast$",
+    r"^  the rule: ioweave run --rule '/\S+/\*\.out=behind' -- hill \.\.\.$",
+    r"^  plain +\d+\.\d\d s +waits +\d+\.\d\d s for reads and +\d+\.\d\d s for writes$",
+    r"^  (ioweave run|with the rule) +\d+\.\d\d s +waits +\d+\.\d\d s for reads and +"
+    r"\d+\.\d\d s for writes +\d+\.\d\d times as fast$",
     r"^  hidden +\d+% +of \d+\.\d\d s of reading that can be$",
+    r"^  its model +\d+\.\d\d s +observed \d+\.\d\d times that: R \+ C \+ W \+ ",
     r"^  PPIS model +\d+\.\d\d s +observed \d+\.\d\d times that$",
     r"^Every output under `ioweave run` equals the plain one, and decrypts to the input\.$",
     r"^Unmodified, on .*: \d+\.\d s became \d+\.\d s, \d+% of the hideable read time hidden, "
+    r"and \d+\.\d s with a rule that hides writes too, \d+\.\d\d times its model; "
     r"output identical\.$",
 )
 
@@ -427,6 +431,30 @@ def behind(build: Path, work: Path) -> None:
     expect(not list((work / "data").iterdir()), "it leaves files")
 
 
+def readers(build: Path, work: Path) -> None:
+    """Every reader that is built, once."""
+    if not (build / "bench/drivers/bench_chunk_reader").exists():
+        skip("bench/drivers is not built")
+    if not (build / "bench/slowfs/ioweave-slowfs").exists():
+        skip("ioweave-slowfs is not built")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        skip("no access to /dev/fuse")
+    measurements = measured(build, work, "readers")
+    cell = r"slowfs 400 MB/s, (read|stdio|iostream|mmap|fortran|numpy), chunk 4 MiB"
+    expect_rows(
+        measurements,
+        f"{cell}: read time hidden(, of the hideable| by the kernel alone)$",
+        f"{cell}: time over (the model|the plain program)'s$",
+        f"{cell}: C over R$",
+    )
+    timed = [each for each in measurements if "hidden" not in each["metric"]]
+    expect_positive(timed, "ratio")
+    for way in ("read", "stdio", "iostream", "mmap"):
+        found = any(f", {way}, " in each["metric"] for each in measurements)
+        expect(found, f"no row is about {way}")
+    expect(not list((work / "data").iterdir()), "it leaves files")
+
+
 def ior(build: Path, work: Path) -> None:
     """A cell of each pattern, access, place and number of processes, once."""
     if not (build / "bench/drivers/bench_ior_patterns").exists():
@@ -507,6 +535,7 @@ TESTS = {
     "ppis": ppis,
     "ppis_mpiio": ppis_mpiio,
     "ppis_ranks": ppis_ranks,
+    "readers": readers,
     "replay": replay,
     "behind": behind,
     "rows": rows,

@@ -56,6 +56,11 @@ BENCHMARKS = {
     "behind": Benchmark(
         "behind", "writers of small pieces, held back and joined: policy `behind` against plain"
     ),
+    "readers": Benchmark(
+        "readers",
+        "readers of C, C++, Fortran and numpy at C about R: read time hidden by `ioweave run`",
+        python=True,
+    ),
     "ior": Benchmark(
         "ior", "IOR's patterns of unmodified programs: the policies of `ioweave run` against plain"
     ),

@@ -86,6 +86,8 @@ SPOTS = (
 #: Of what is cached, whatever the place: the start of `ioweave run` is part of the time, so that a
 #: run must not be over in a moment.
 CACHED_LIGHT_MIB = 2048
+#: Of what --long reads, but for programs that are slow.
+LONG_TIMES = 4
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,14 @@ class Cell:
         cache = "written" if self.program.writes else "cold"
         return self.program.gains and self.spot.name == "raw" and self.cache == cache
 
-    def size_mib(self, *, quick: bool) -> int:
+    def size_mib(self, *, quick: bool, long: bool = False) -> int:
         """How large a file it reads."""
+        times = LONG_TIMES if long and not self.program.slow else 1
         if not self.program.light:
-            return self.spot.heavy_mib
+            return times * self.spot.heavy_mib
         if self.cache == "cached":
             return CACHED_LIGHT_MIB // (2 if quick else 1)
-        return self.spot.light_mib
+        return times * self.spot.light_mib
 
 
 def cells_of(
@@ -149,6 +152,7 @@ class Files:
     """The files that programs read, made when first wanted; they go with the session's folder."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._folder = session.folder / "files"
         self._folder.mkdir()
 
@@ -170,9 +174,9 @@ class Files:
                     os.fsync(file.fileno())
         return path
 
-    def of(self, cell: Cell, *, quick: bool) -> list[Path]:
+    def of(self, cell: Cell) -> list[Path]:
         """Those of a cell."""
-        size_mib = cell.size_mib(quick=quick)
+        size_mib = cell.size_mib(quick=self._session.quick, long=self._session.long)
         count = cell.program.files
         return [self.path(cell.program.suffix, size_mib // count, n) for n in range(count)]
 
@@ -192,16 +196,6 @@ class Harmed(RuntimeError):
     """A program that works by itself fails with Ioweave, or prints something else."""
 
 
-def _use_up_credit(place: Place, file: Path) -> None:
-    """Reads in a limited place until it banks nothing, so that all runs begin alike.
-
-    The throttle was seen to let through what it had saved up for 0.17 s.
-    """
-    if place.prefix:
-        read = ["dd", f"if={file}", "of=/dev/null", "bs=1M", "count=96", "iflag=direct"]
-        process.run([*place.prefix, *read])
-
-
 def _seconds(
     place: Place, cell: Cell, names: Sequence[str], prefix: Sequence[str], outputs: list[str]
 ) -> float:
@@ -210,7 +204,7 @@ def _seconds(
     for name in names:
         CACHES[cell.cache](place, name)
     if cell.cache != "cached":
-        _use_up_credit(place, place.folder / names[0])
+        place.use_up_credit(names[0])
     paths = [str(place.folder / name) for name in names]
     command = [*place.prefix, *prefix, *cell.program.words(paths)]
     stdin = place.folder / names[0] if cell.program.stdin else None
@@ -346,7 +340,7 @@ def run(session: Session) -> Iterator[Row]:
         if not here:
             continue
         # A place has the data of a reader in it; a small file where there is none.
-        first = next((file for cell in here for file in files.of(cell, quick=session.quick)), None)
+        first = next((file for cell in here for file in files.of(cell)), None)
         if first is None:
             first = files.path(".bin", 1)
         with contextlib.ExitStack() as stack:
@@ -357,7 +351,7 @@ def run(session: Session) -> Iterator[Row]:
                 continue
             for cell in here:
                 try:
-                    chosen = files.of(cell, quick=session.quick)
+                    chosen = files.of(cell)
                     pairs = _measure(session, place, cell, chosen, effort)
                 except (ProgramFailed, page_cache.StillCached) as error:
                     session.note(f"{cell.name} is left out: {error}")

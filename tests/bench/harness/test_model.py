@@ -11,7 +11,9 @@ PROGRAM = Path(os.environ["IOWEAVE_BENCH_MODEL"])
 
 class ModelTest(unittest.TestCase):
     def test_totals_are_divided_among_the_chunks(self) -> None:
-        self.assertEqual(of_totals(PROGRAM, 4, 4.0, 4.0, 2.0), Chunks(4, 1.0, 1.0, 0.5, 7.0, 3.0))
+        self.assertEqual(
+            of_totals(PROGRAM, 4, 4.0, 4.0, 2.0), Chunks(4, 1.0, 1.0, 0.5, 7.0, 3.0, 7.0)
+        )
 
     def test_one_chunk_has_nothing_to_overlap_with(self) -> None:
         only = of_totals(PROGRAM, 1, 2.0, 3.0, 1.0)

@@ -17,11 +17,21 @@ class PageCacheTest(unittest.TestCase):
         self.path = Path(folder.name, "data")
         self.path.write_bytes(b"x" * self.size)
 
+    @staticmethod
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
     def drop_or_skip(self) -> None:
         try:
             drop(self.path, attempts=3)
         except StillCached as error:
             self.skipTest(f"this file system keeps its files in memory: {error}")
+
+    def test_memory_that_is_backed_is_given_back(self) -> None:
+        page_cache.back_memory(0)
+        before = self.resident_bytes()
+        page_cache.back_memory(64 << 20)
+        self.assertLess(self.resident_bytes() - before, 32 << 20)
 
     def test_a_file_just_written_is_cached(self) -> None:
         self.assertEqual(cached_bytes(self.path), self.size)
