@@ -73,10 +73,10 @@ uint64_t count_differences(std::string found, Expected expected) {
 
 class WriteBehind : public ::testing::Test {
  protected:
-  Ran run(const Words& program) const {
+  Ran run(const Words& program, const Surroundings& how = with_interposer()) const {
     Words words{"run", "--json=" + report_, "--rule", "/**/out=behind", "--"};
     words.insert(words.end(), program.begin(), program.end());
-    return run_ioweave(words, with_interposer());
+    return run_ioweave(words, how);
   }
   static Surroundings with_interposer() {
     Surroundings how;
@@ -141,10 +141,7 @@ TEST_F(WriteBehind, AProgramThatSharesMemoryWritesPlainly) {
 TEST_F(WriteBehind, AHookedMadviseDoesNotHang) {
   Surroundings how = with_interposer();
   how.variables.emplace_back("LD_PRELOAD", IOWEAVE_HOOKED_MADVISE);
-  Words words{"run", "--json=" + report_, "--rule", "/**/out=behind", "--"};
-  const Words program = writer(out_, "close", 1, 100);
-  words.insert(words.end(), program.begin(), program.end());
-  ASSERT_EQ(run_ioweave(words, how).code, 0);
+  ASSERT_EQ(run(writer(out_, "close", 1, 100), how).code, 0);
   EXPECT_EQ(read_text(out_), bytes_after(1, 100).bytes);
   EXPECT_EQ(behind()["calls"], 100);
 }

@@ -691,7 +691,7 @@ bool WriteBehind::try_take(const Transfer& transfer, stats::FileRecord& record,
   const bool is_kind = transfer.op == Op::write || transfer.op == Op::writev;
   if (!is_wanted() || !is_kind || transfer.bytes == 0 ||
       transfer.offset < engine::kCurrentPosition || process.left_alone() ||
-      refuses_.load(std::memory_order_relaxed) || !ready() || file_size_is_limited()) {
+      refuses_.load(std::memory_order_relaxed) || file_size_is_limited()) {
     return false;
   }
   const long flags = raw_syscall(SYS_fcntl, transfer.fd, F_GETFL);
@@ -700,6 +700,12 @@ bool WriteBehind::try_take(const Transfer& transfer, stats::FileRecord& record,
       !still_is(record, transfer.fd)) {
     return false;
   }
+  if (shares_memory_.load(std::memory_order_relaxed)) {
+    if (record.policy == config::RunPolicy::behind) degrade(record, stats::Degrade::shared_memory);
+    result = -take_error(record);
+    return result < 0;
+  }
+  if (!ready()) return false;
   WriteVectors vectors;
   const bool is_direct = (flags & O_DIRECT) != 0;
   if (!vectors.read(transfer, pid_) || (is_direct && !vectors.is_aligned())) return false;
@@ -708,13 +714,14 @@ bool WriteBehind::try_take(const Transfer& transfer, stats::FileRecord& record,
   const SignalsHeld held;
   const std::lock_guard guard(lock_);
   if (must_end_ || refuses_.load(std::memory_order_relaxed) ||
+      shares_memory_.load(std::memory_order_relaxed) ||
       forbidden_.load(std::memory_order_relaxed) > 0 || (threads_ == 0 && !start_thread())) {
     return false;
   }
   return take_locked(transfer, record, {vectors, is_direct}, held, result);
 }
 
-bool WriteBehind::take_locked(const Transfer& transfer, stats::FileRecord& record,
+bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord& record,
                               const Taken& taken, const SignalsHeld& held,
                               int64_t& result) noexcept {
   if (is_plain_for_good(record.device, record.inode)) return false;
@@ -728,10 +735,6 @@ bool WriteBehind::take_locked(const Transfer& transfer, stats::FileRecord& recor
   if (file.is_plain || file.closing > 0) return false;
   const auto bytes = static_cast<int64_t>(taken.vectors.bytes());
   const bool is_by_rule = record.policy == config::RunPolicy::behind;
-  if (is_by_rule && shares_memory_.load(std::memory_order_relaxed)) {
-    degrade(record, stats::Degrade::shared_memory);
-    return false;
-  }
   if (!is_by_rule && (!may_hold_by_default() || !has_room(file, transfer, bytes))) return false;
   const bool is_at_position = transfer.offset == engine::kCurrentPosition;
   int64_t offset = transfer.offset;

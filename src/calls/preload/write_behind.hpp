@@ -20,10 +20,10 @@
 //   descriptors       there is none of ours: blocks are written by the program's
 //   RLIMIT_FSIZE, O_APPEND, O_SYNC, O_DSYNC, RWF_ flags, unaligned O_DIRECT: plain calls
 //
-// Other processes see the bytes later, by kMostAgeNs and what the device takes. Of a process
-// without a rule they must not learn of a write before that, by any way: so nothing is held back
-// there once memory is shared with others, which no call tells of. Nor is it where the file system
-// is nearly full, because the error would come late.
+// Other processes see the bytes later, by kMostAgeNs and what the device takes. They must not learn
+// of a write before that, so nothing is held back once memory is shared with others, which no call
+// tells of. Nor is it without a rule where the file system is nearly full, because the error would
+// come late.
 
 #include <atomic>
 #include <cstddef>
@@ -191,7 +191,7 @@ class WriteBehind {
   void tell_change() noexcept;
 
   // taking a write, and threads.
-  [[nodiscard]] bool take_locked(const Transfer& transfer, stats::FileRecord& record,
+  [[nodiscard]] bool take_locked(const Transfer& transfer, const stats::FileRecord& record,
                                  const Taken& taken, const SignalsHeld& held,
                                  int64_t& result) noexcept;
   [[nodiscard]] int64_t copy_all(const WriteVectors& vectors, uint32_t file, uint64_t offset,
