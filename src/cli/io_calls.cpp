@@ -61,39 +61,46 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+/// Calls, and the files that make them.
+struct CallsOfFiles {
+  std::vector<std::string> calls;
+  std::vector<std::string> files;
+
+  void add(std::string_view call, const LoadedFile& file) {
+    add_name(calls, call);
+    add_name(files, file.base());
+  }
+  /// A sentence: `is` what the calls are, and `how` they are made. Nothing where there are none.
+  [[nodiscard]] std::string text(const std::string& is, const std::string& how = {}) {
+    if (calls.empty()) return {};
+    std::ranges::sort(calls);
+    return is + ": " + listed(calls) + how + ", in " + listed(files);
+  }
+};
+
 /// Which transfers of which files are observed, in a sentence; nothing where there are none.
 std::string observed_calls(const std::vector<LoadedFile>& scope,
                            std::span<const std::string> observed) {
-  std::vector<std::string> calls;
-  std::vector<std::string> files;
+  CallsOfFiles found;
   for (const LoadedFile& file : scope) {
     if (file.is_c_library_or_ours()) continue;
     for (const std::string& symbol : file.dynamic.imports) {
       if (std::ranges::find(kTransfers, symbol) == kTransfers.end()) continue;
       if (std::ranges::find(observed, symbol) == observed.end()) continue;
-      add_name(calls, symbol);
-      add_name(files, file.base());
+      found.add(symbol, file);
     }
   }
-  if (calls.empty()) return {};
-  std::ranges::sort(calls);
-  return "observed: " + listed(calls) + ", in " + listed(files);
+  return found.text("observed");
 }
 
 /// Which calls are made past the C library, and by which files; nothing where there are none.
 std::string raw_calls(const std::vector<LoadedFile>& scope) {
-  std::vector<std::string> calls;
-  std::vector<std::string> files;
+  CallsOfFiles found;
   for (const LoadedFile& file : scope) {
     if (file.is_c_library_or_ours()) continue;
-    for (const std::string& call : file.raw_calls) {
-      add_name(calls, call);
-      add_name(files, file.base());
-    }
+    for (const std::string& call : file.raw_calls) found.add(call, file);
   }
-  if (calls.empty()) return {};
-  std::ranges::sort(calls);
-  return "not observed: " + listed(calls) + ", by instructions of its own, in " + listed(files);
+  return found.text("not observed", ", by instructions of its own");
 }
 
 std::vector<std::string> files_with(const std::vector<LoadedFile>& scope,
