@@ -19,7 +19,10 @@
 #include <string>
 
 #include <fcntl.h>
+#include <liburing.h>
+#include <linux/aio_abi.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <time.h>
@@ -139,6 +142,95 @@ class MapReader final : public Reader {
   size_t offset_ = 0;
 };
 
+/// Reads at explicit offsets, which moves no position, and by ways that `ioweave run` does not
+/// observe: one read at a time.
+class OffsetReader : public Reader {
+ public:
+  OffsetReader(const std::string& path, size_t chunk_bytes)
+      : file_(path, O_RDONLY), buffer_(chunk_bytes) {}
+
+  Chunk next() final {
+    const auto count = static_cast<size_t>(read_at(file_.fd(), buffer_, offset_));
+    offset_ += count;
+    return {buffer_.data(), count};
+  }
+
+ protected:
+  /// Reads a buffer full, or less at the end of the file. Returns the bytes.
+  virtual int64_t read_at(int fd, const Buffer& to, uint64_t offset) = 0;
+
+ private:
+  const File file_;
+  const Buffer buffer_;
+  uint64_t offset_ = 0;
+};
+
+/// As static and Go programs do: without the C library's pread.
+class SyscallReader final : public OffsetReader {
+ public:
+  using OffsetReader::OffsetReader;
+
+ private:
+  int64_t read_at(int fd, const Buffer& to, uint64_t offset) override {
+    return check_errno(syscall(SYS_pread64, fd, to.data(), to.bytes(), offset), "pread64");
+  }
+};
+
+class UringReader final : public OffsetReader {
+ public:
+  UringReader(const std::string& path, size_t chunk_bytes) : OffsetReader(path, chunk_bytes) {
+    check(io_uring_queue_init(1, &ring_, 0), "io_uring_queue_init");
+  }
+  ~UringReader() override { io_uring_queue_exit(&ring_); }
+  UringReader(const UringReader&) = delete;
+  UringReader& operator=(const UringReader&) = delete;
+
+ private:
+  int64_t read_at(int fd, const Buffer& to, uint64_t offset) override {
+    io_uring_prep_read(io_uring_get_sqe(&ring_), fd, to.data(), static_cast<unsigned>(to.bytes()),
+                       offset);
+    check(io_uring_submit_and_wait(&ring_, 1), "io_uring_submit_and_wait");
+    io_uring_cqe* done = nullptr;
+    check(io_uring_wait_cqe(&ring_, &done), "io_uring_wait_cqe");
+    const int64_t count = check(done->res, "read by io_uring");
+    io_uring_cqe_seen(&ring_, done);
+    return count;
+  }
+
+  io_uring ring_{};
+};
+
+/// By Linux AIO, without libaio: it is four system calls.
+class AioReader final : public OffsetReader {
+ public:
+  AioReader(const std::string& path, size_t chunk_bytes) : OffsetReader(path, chunk_bytes) {
+    check_errno(syscall(SYS_io_setup, 1, &context_), "io_setup");
+  }
+  ~AioReader() override { syscall(SYS_io_destroy, context_); }
+  AioReader(const AioReader&) = delete;
+  AioReader& operator=(const AioReader&) = delete;
+
+ private:
+  int64_t read_at(int fd, const Buffer& to, uint64_t offset) override {
+    iocb request{};
+    request.aio_lio_opcode = IOCB_CMD_PREAD;
+    request.aio_fildes = static_cast<uint32_t>(fd);
+    request.aio_buf = reinterpret_cast<uint64_t>(to.data());
+    request.aio_nbytes = to.bytes();
+    request.aio_offset = static_cast<int64_t>(offset);
+    iocb* const one = &request;
+    check_errno(syscall(SYS_io_submit, context_, 1, &one), "io_submit");
+    io_event done{};
+    check_errno(syscall(SYS_io_getevents, context_, 1, 1, &done, nullptr), "io_getevents");
+    if (done.res < 0) {
+      die("read by aio", static_cast<int>(-done.res));
+    }
+    return done.res;
+  }
+
+  aio_context_t context_ = 0;
+};
+
 std::unique_ptr<Reader> open_reader(const std::string& by, const std::string& path,
                                     size_t chunk_bytes) {
   if (by == "read") {
@@ -150,7 +242,16 @@ std::unique_ptr<Reader> open_reader(const std::string& by, const std::string& pa
   if (by == "iostream") {
     return std::make_unique<StreamReader>(path, chunk_bytes);
   }
-  return std::make_unique<MapReader>(path, chunk_bytes);
+  if (by == "mmap") {
+    return std::make_unique<MapReader>(path, chunk_bytes);
+  }
+  if (by == "syscall") {
+    return std::make_unique<SyscallReader>(path, chunk_bytes);
+  }
+  if (by == "io_uring") {
+    return std::make_unique<UringReader>(path, chunk_bytes);
+  }
+  return std::make_unique<AioReader>(path, chunk_bytes);
 }
 
 uint64_t thread_cpu_ns() {
@@ -206,7 +307,9 @@ int run(int argc, char** argv) {
   size_t chunk_bytes = 4u << 20;
   uint64_t compute_us = 0;
   Options app("Reads a file chunk by chunk and computes on each; prints how long both took");
-  app.add("--by", by).required().one_of({"read", "stdio", "iostream", "mmap"});
+  app.add("--by", by)
+      .required()
+      .one_of({"read", "stdio", "iostream", "mmap", "syscall", "io_uring", "aio"});
   app.add("--file", path).required();
   app.add("--chunk", chunk_bytes, "bytes").positive();
   app.add("--compute-us", compute_us, "processor time of the computation on a chunk");

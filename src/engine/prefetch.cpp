@@ -207,12 +207,17 @@ uint64_t ReadAheadWindows::bytes(dev_t device) noexcept {
   return bytes;
 }
 
-std::optional<bool> is_known_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {
+std::optional<uint64_t> cached_bytes(int fd, uint64_t offset, uint64_t bytes) noexcept {
   const std::optional<Cachestat> answer = ask_cache(fd, offset, bytes);
-  if (!answer) return std::nullopt;
+  return answer ? std::optional(answer->cached * page_bytes()) : std::nullopt;
+}
+
+std::optional<bool> is_known_resident(int fd, uint64_t offset, uint64_t bytes) noexcept {
+  const std::optional<uint64_t> cached = cached_bytes(fd, offset, bytes);
+  if (!cached) return std::nullopt;
   const uint64_t first = offset / page_bytes();
   const uint64_t last = (offset + bytes - 1) / page_bytes();
-  return answer->cached >= last - first + 1;
+  return *cached >= (last - first + 1) * page_bytes();
 }
 
 std::optional<uint64_t> unwritten_bytes(int fd, uint64_t offset, uint64_t bytes) noexcept {

@@ -50,6 +50,11 @@ class ReadAheadWindows {
 [[nodiscard]] std::optional<bool> is_known_resident(int fd, uint64_t offset,
                                                     uint64_t bytes) noexcept;
 
+/// How many bytes of pages of [offset, offset + bytes) of a file, bytes > 0, are in the page cache,
+/// or on their way into it. Nothing where cachestat(2) is not allowed.
+[[nodiscard]] std::optional<uint64_t> cached_bytes(int fd, uint64_t offset,
+                                                   uint64_t bytes) noexcept;
+
 /// How many bytes of [offset, offset + bytes) of a file, bytes > 0, are in pages that are changed
 /// and not on the device yet, those on their way to it included. Nothing where cachestat(2) is not
 /// allowed. 0 on overlayfs, which tells of no page.

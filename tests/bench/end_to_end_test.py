@@ -439,7 +439,8 @@ def readers(build: Path, work: Path) -> None:
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         skip("no access to /dev/fuse")
     measurements = measured(build, work, "readers")
-    cell = r"slowfs 400 MB/s, (read|stdio|iostream|mmap|fortran|numpy), chunk 4 MiB"
+    ways = ("read", "stdio", "iostream", "mmap", "syscall", "io_uring", "aio")
+    cell = rf"slowfs 400 MB/s, ({'|'.join(ways)}|fortran|numpy), chunk 4 MiB"
     expect_rows(
         measurements,
         f"{cell}: read time hidden(, of the hideable| by the kernel alone)$",
@@ -448,7 +449,7 @@ def readers(build: Path, work: Path) -> None:
     )
     timed = [each for each in measurements if "hidden" not in each["metric"]]
     expect_positive(timed, "ratio")
-    for way in ("read", "stdio", "iostream", "mmap"):
+    for way in ways:
         found = any(f", {way}, " in each["metric"] for each in measurements)
         expect(found, f"no row is about {way}")
     expect(not list((work / "data").iterdir()), "it leaves files")

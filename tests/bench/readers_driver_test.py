@@ -50,7 +50,7 @@ class ReadersTest(unittest.TestCase):
     def run_all(self, compute_us: int) -> dict[str, dict[str, Any]]:
         """What each of them printed."""
         options = [f"--file={self.file}", f"--chunk={CHUNK_BYTES}", f"--compute-us={compute_us}"]
-        ways = ("read", "stdio", "iostream", "mmap")
+        ways = ("read", "stdio", "iostream", "mmap", "syscall", "io_uring", "aio")
         commands = {way: [PROGRAM, f"--by={way}", *options] for way in ways}
         words = [str(self.file), str(CHUNK_BYTES), str(compute_us)]
         if FORTRAN:

@@ -192,14 +192,12 @@ class Prefetching : public ::testing::Test {
     tries.expect_most();
   }
 
-  void expect_not_followed(const std::string& how) {
-    const std::string path = device.file(16 * kMiB);
+  /// By a way that moves no position and is not observed.
+  void expect_unseen_reader_followed(const std::string& how) {
+    const std::string path = device.file(96 * kMiB);
     const Words program = prefetch_reader(how, path, 2 * kMiB, 20'000);
     if (run_any(program).code == 77) GTEST_SKIP() << "the kernel does not allow it";
-    ASSERT_TRUE(drop_from_cache(path));
-    followed = follow(program);
-    EXPECT_EQ(of_prefetch_reader(followed.ran.out).chunks, 8);
-    EXPECT_EQ(followed.operations(), 0u);
+    expect_most_resident(path, program, 6, of_prefetch_reader);
   }
 
   SlowDevice device{kSlowfs};
@@ -359,6 +357,18 @@ TEST_F(Prefetching, ReadsAtOffsetsInOrderToo) {
                        of_prefetch_reader);
 }
 
+TEST_F(Prefetching, ReadsAtOffsetsByTheProgramsOwnInstructionsToo) {
+  expect_unseen_reader_followed("syscall");
+}
+
+TEST_F(Prefetching, ReadsThroughIoUringToo) {
+  expect_unseen_reader_followed("uring");
+}
+
+TEST_F(Prefetching, ReadsThroughTheKernelsAsynchronousIoToo) {
+  expect_unseen_reader_followed("aio");
+}
+
 TEST_F(Prefetching, ReadsAtOffsetsWithAStrideToo) {
   const std::string path = device.file(128 * kMiB);
   expect_most_resident(path, prefetch_reader("pread", path, kMiB, 15'000, 4 * kMiB), 5,
@@ -425,12 +435,16 @@ TEST_F(Prefetching, AFileThatIsCachedIsLeftAlone) {
   tries.expect_most();
 }
 
-TEST_F(Prefetching, ReadsThroughIoUringAreNotFollowed) {
-  expect_not_followed("uring");
-}
-
-TEST_F(Prefetching, ReadsThroughTheKernelsAsynchronousIoAreNotFollowed) {
-  expect_not_followed("aio");
+TEST_F(Prefetching, UnseenReadsWithHolesBringInNothing) {
+  const std::string path = device.file(96 * kMiB);
+  for (const char* const how : {"syscall", "uring", "aio"}) {
+    const Words program = prefetch_reader(how, path, kMiB, 15'000, 8 * kMiB);
+    if (run_any(program).code == 77) continue;  // the kernel does not allow it
+    ASSERT_TRUE(drop_from_cache(path));
+    followed = follow(program);
+    EXPECT_EQ(of_prefetch_reader(followed.ran.out).chunks, 12) << how;
+    EXPECT_EQ(followed.operations(), 0u) << how;
+  }
 }
 
 TEST_F(Prefetching, PolicyOffBringsInNothing) {

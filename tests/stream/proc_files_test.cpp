@@ -15,11 +15,14 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <linux/io_uring.h>
 #include <sys/fanotify.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,7 +66,7 @@ class ProcFiles : public ::testing::Test {
 
   /// The file as the process has it mapped.
   [[nodiscard]] std::vector<Mapping> mapped_by(pid_t process, uint64_t least_bytes = kMiB) const {
-    std::vector<Mapping> mappings = mappings_of(process, least_bytes);
+    std::vector<Mapping> mappings = mappings_of(process, least_bytes).files;
     std::erase_if(mappings, [&](const Mapping& mapping) { return mapping.path != path; });
     return mappings;
   }
@@ -88,6 +91,20 @@ TEST_F(ProcFiles, AFileIsFoundFromOpenToClose) {
   EXPECT_EQ(child.go(), 0);
   EXPECT_THAT(found(child.pid()), IsEmpty());
   EXPECT_EQ(path_of(child.pid(), opened), "");
+}
+
+TEST_F(ProcFiles, RingsAndContextsOfAsynchronousIoAreKnown) {
+  constexpr unsigned kEntries = 1;
+  io_uring_params parameters{};
+  aio_context_t context = 0;
+  Child child({[&] { return syscall(SYS_io_uring_setup, kEntries, &parameters); },
+               [&] { return syscall(SYS_io_setup, kEntries, &context); }});
+  EXPECT_FALSE(open_files_of(child.pid(), kMiB).has_io_uring);
+  EXPECT_FALSE(mappings_of(child.pid(), kMiB).has_aio);
+  const bool has_io_uring = child.go() >= 0;
+  EXPECT_EQ(open_files_of(child.pid(), kMiB).has_io_uring, has_io_uring);
+  const bool has_aio = child.go() == 0;
+  EXPECT_EQ(mappings_of(child.pid(), kMiB).has_aio, has_aio);
 }
 
 TEST_F(ProcFiles, SmallFilesAreNotFound) {

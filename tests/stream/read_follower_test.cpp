@@ -168,6 +168,22 @@ TEST(ReadFollower, AReaderThatDoesNotWaitHasLittleAhead) {
   EXPECT_GT(following.all.back().end(), following.seen.offset + 12 * kMiB);
 }
 
+TEST(ReadFollower, AReaderThatHelpHidesGetsMoreUntilThatLasts) {
+  Following following({}, 500 * kMiB);
+  following.seen.is_hidden_by_help = true;
+  following.move_to(0);
+  for (int i = 0; i < 8; ++i) following.read(kMiB);
+  const auto ahead = [&] { return following.all.back().end() - following.seen.offset; };
+  for (const uint64_t most : {16 * kMiB, 32 * kMiB, 64 * kMiB}) {
+    following.read(ahead());
+    EXPECT_GT(ahead(), most - most / 8);
+    EXPECT_LE(ahead(), most + kWindow);
+  }
+  following.seen.now_ns += 64'000'000;
+  following.read(ahead());
+  EXPECT_LE(ahead(), 64 * kMiB + kWindow) << "that has lasted for some looks";
+}
+
 TEST(ReadFollower, TheLookAheadGrowsWithWhatWasRead) {
   Following following;
   following.waits = true;

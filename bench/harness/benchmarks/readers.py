@@ -42,7 +42,7 @@ PLACES: dict[str, tuple[Callable[[Session, Path], AbstractContextManager[Place]]
 QUICK_PLACES = ("slowfs",)
 
 #: The ways of `drivers/chunk_reader.cpp`; fortran and numpy are the programs beside it.
-WAYS = ("read", "stdio", "iostream", "mmap")
+WAYS = ("read", "stdio", "iostream", "mmap", "syscall", "io_uring", "aio")
 READERS = (*WAYS, "fortran", "numpy")
 #: It imports numpy, which is in build/venv, so it is no module of ours.
 NUMPY_READER = Path(__file__).parents[2] / "drivers/chunk_reader.py"

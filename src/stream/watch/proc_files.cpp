@@ -255,6 +255,7 @@ OpenFiles open_files_of(pid_t process, uint64_t least_bytes) {
     const std::string_view name(target, static_cast<size_t>(std::max<ssize_t>(0, length)));
     found.hears_of_opens =
         found.hears_of_opens || name == "anon_inode:inotify" || name == "anon_inode:[fanotify]";
+    found.has_io_uring = found.has_io_uring || name == "anon_inode:[io_uring]";
     if (!name.starts_with('/')) return;
     // The mode of the link itself shows how the file is open.
     struct stat opened {};
@@ -270,8 +271,8 @@ OpenFiles open_files_of(pid_t process, uint64_t least_bytes) {
   return found;
 }
 
-std::vector<Mapping> mappings_of(pid_t process, uint64_t least_bytes) {
-  std::vector<Mapping> found;
+Mappings mappings_of(pid_t process, uint64_t least_bytes) {
+  Mappings found;
   const Descriptor maps(open(proc_path(process, "maps").c_str(), O_RDONLY | O_CLOEXEC));
   // Kept from scan to scan and never cleared, since most processes fill only a few pages of it.
   thread_local const auto text = std::make_unique_for_overwrite<char[]>(kMostMapsBytes);
@@ -287,10 +288,11 @@ std::vector<Mapping> mappings_of(pid_t process, uint64_t least_bytes) {
   for (size_t end = 0; (end = rest.find('\n')) != std::string_view::npos;) {
     const std::string_view line = rest.substr(0, end);
     if (is_executed(line)) programs.insert(line.substr(std::min(line.find('/'), line.size())));
-    if (auto mapping = mapping_of(line, least_bytes)) found.push_back(*std::move(mapping));
+    if (auto mapping = mapping_of(line, least_bytes)) found.files.push_back(*std::move(mapping));
+    found.has_aio = found.has_aio || line.ends_with(" /[aio] (deleted)");
     rest.remove_prefix(end + 1);
   }
-  std::erase_if(found, [&](Mapping& mapping) {
+  std::erase_if(found.files, [&](Mapping& mapping) {
     return programs.contains(mapping.path) || !find_bytes(process, mapping) ||
            mapping.file_bytes <= mapping.file_offset;
   });

@@ -42,6 +42,7 @@ struct OpenFiles {
   std::vector<OpenFile> files;
   /// The process is told when files are opened (inotify, fanotify).
   bool hears_of_opens = false;
+  bool has_io_uring = false;
 };
 
 /// Returns the open files of at least `least_bytes` on file systems with a device behind them.
@@ -77,10 +78,15 @@ struct Mapping {
   std::string path;  ///< as the kernel tells it to this process
 };
 
+struct Mappings {
+  std::vector<Mapping> files;
+  bool has_aio = false;  ///< the process has a context of Linux AIO (io_setup), which lies in one
+};
+
 /// Returns the mappings of at least `least_bytes` whose files have a name and reach into them. On
 /// btrfs there are none, since /proc names another device for its files. Empty if the process is
 /// gone, if /proc denies access, or if it has more than some thousand mappings.
-[[nodiscard]] std::vector<Mapping> mappings_of(pid_t process, uint64_t least_bytes);
+[[nodiscard]] Mappings mappings_of(pid_t process, uint64_t least_bytes);
 
 /// One file of /proc or /sys that stays open, since reading it again then takes a third of the
 /// time.

@@ -24,7 +24,8 @@ constexpr uint64_t kDoubtLookNs = 500'000;    // many looks tell what time its d
 constexpr uint64_t kRestLookNs = 40'000'000;  // while nothing is asked for
 constexpr uint64_t kMostIdleLookNs = 100'000'000;
 constexpr uint64_t kStillNs = 100'000'000;
-constexpr uint64_t kIdleShare = 8;  // of the time since it last moved
+constexpr uint64_t kHiddenNs = 64'000'000;  // that a reader is not seen for
+constexpr uint64_t kIdleShare = 8;          // of the time since it last moved
 
 uint64_t distance(uint64_t a, uint64_t b) noexcept {
   return a > b ? a - b : b - a;
@@ -93,6 +94,12 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
   total_calls_ = seen.read_calls;
   largest_read_ =
       std::max(largest_read_, std::min(read / std::max<uint64_t>(calls, 1), file_bytes_));
+  // What was ahead of this reader should have lasted for some looks.
+  const bool has_passed_all =
+      offset_ < frontier_ && seen.offset + kLeastWindows * limits_.window_bytes >= frontier_;
+  if (seen.is_hidden_by_help && has_passed_all && seen.now_ns - moved_ns_ < kHiddenNs) {
+    needed_bytes_ = std::min(most_ahead_bytes(), 2 * ahead_bytes());
+  }
   const uint64_t moved = stride_ != 0 ? std::max<uint64_t>(read, 1) : way;
   if (stride_ != 0) {
     const uint64_t passed = distance(seen.offset, offset_) / magnitude(stride_);

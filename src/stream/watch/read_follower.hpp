@@ -37,6 +37,8 @@ struct Sighting {
   int64_t stride = 0;         ///< the distance of the records; 0: a position
   uint64_t record_bytes = 0;  ///< the length of a record of a strided reader, > 0
   uint64_t now_ns = 0;
+  /// What is ahead of the reader hides where it is, until it comes to the end of that.
+  bool is_hidden_by_help = false;
 };
 
 /// One reader of one file. One thread.
@@ -69,6 +71,8 @@ class ReadFollower {
     look ? trial_.note_look(*look, now_ns) : trial_.note_nothing(now_ns);
   }
 
+  /// Returns the place before which everything may have been asked for; 0 if nothing was.
+  [[nodiscard]] uint64_t asked_until() const noexcept { return stride_ == 0 ? frontier_ : 0; }
   /// Returns true if nothing but the range itself may be brought in.
   [[nodiscard]] bool is_strided() const noexcept { return stride_ != 0; }
   /// Returns true if a position in the file fits this strided reader: in a record, or behind it.

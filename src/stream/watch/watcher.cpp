@@ -29,6 +29,7 @@
 #include "engine/read_ahead_walk.hpp"
 #include "engine/system_facts.hpp"
 #include "stream/watch/bandwidth_budget.hpp"
+#include "stream/watch/cache_frontier.hpp"
 #include "stream/watch/early_writer.hpp"
 #include "stream/watch/mpiio_files.hpp"
 #include "stream/watch/proc_files.hpp"
@@ -68,12 +69,28 @@ constexpr uint64_t kLeastMappingBytes = 4u << 20;
 constexpr unsigned kScansOfMappings = 3;            // while there are none, one of so many
 constexpr uint64_t kMostTouchedBytes = 32u << 20;   // that a look at a mapping goes over
 constexpr uint64_t kTouchedAtOnceBytes = 64 << 10;  // the kernel maps 16 pages around a fault
+// Of a reader whose position stands still, the page cache is looked at:
+constexpr uint64_t kLeastUnseenBytes = 64 << 10;  // when its process has read so much
+constexpr uint64_t kUnseenNs = 250'000'000;       // so long ago at most,
+constexpr uint64_t kLeastProbeNs = 10'000'000;    // and so long after the last such look,
+constexpr uint64_t kMostProbeNs = 1'000'000'000;  // or so long
+constexpr unsigned kFrequentProbes = 8;           // behind so many that found no reader.
+constexpr unsigned kMostProbes = 2;               // Each opens a file, so they are few at a time.
+constexpr unsigned kMostEmptyLooks = 3;
+constexpr uint64_t kLostNs = 1'000'000'000;  // a reader that is not seen for so long is lost
 
 /// Each takes two descriptors; half of what the command may have is left.
 size_t most_readers() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
   return std::clamp<size_t>(limit.rlim_cur / 4, 16, 4096);
+}
+
+/// Returns the time until the next look at the page cache behind `probes` that found no reader.
+uint64_t probe_period_ns(unsigned probes) {
+  constexpr unsigned kMostDoublings = 7;
+  const unsigned more = std::max(probes, kFrequentProbes) - kFrequentProbes;
+  return std::min(kLeastProbeNs << std::min(more, kMostDoublings), kMostProbeNs);
 }
 
 /// A reader: a file that a process has open, or mapped.
@@ -90,6 +107,15 @@ struct Reader {
   std::optional<uint64_t> last_offset;  ///< the last position
   uint64_t last_read_bytes = 0;         ///< of its process, by any way, when it was there
   unsigned written_moves = 0;           ///< in a row, by which its process read nothing: it wrote
+  bool has_moved = false;               ///< the position, since it was first seen
+  CacheFrontier cache;                  ///< shows a reader whose position stands still
+  uint64_t way_bytes = 0;               ///< of that reader, and what its process had read before
+  uint64_t seen_offset = 0;             ///< where it was last seen
+  uint64_t way_ns = 0;                  ///< when it was last seen
+  uint64_t unseen_ns = 0;               ///< when it last was seen that its process reads
+  uint64_t probe_ns = 0;                ///< the next look at the page cache
+  unsigned probes = 0;                  ///< looks at it in a row that found no reader
+  unsigned empty_looks = 0;             ///< at a file on FUSE of which nothing is there
   Descriptor own;
   std::optional<engine::ReadAheadWalk> walk;  ///< on `own`, while that is open
   std::string path;                           ///< empty: not known yet
@@ -124,7 +150,9 @@ struct Process {
   unsigned scans = 0;              ///< scans of this process
   uint64_t scanned_ns = now_ns();  ///< when the last one was, or when this process was met
   bool maps = false;               ///< it had files mapped at the last look
-  Descriptor end;                  ///< a pidfd: readable when it has ended
+  bool has_io_uring = false;
+  bool has_aio = false;
+  Descriptor end;  ///< a pidfd: readable when it has ended
   bool seen = false;
 };
 
@@ -183,11 +211,16 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   void look_at(const Key& key, Reader& reader, uint64_t now);
   [[nodiscard]] std::optional<HelpTrial::Look> look_alone(const Key& key, const Reader& reader,
                                                           uint64_t end) const;
+  [[nodiscard]] bool waits(const Key& key, const Reader& reader) const;
   [[nodiscard]] bool is_crowded(pid_t reader) const;
   [[nodiscard]] bool sight(const Key& key, Reader& reader, std::optional<Sighting>& seen);
   [[nodiscard]] std::optional<Sighting> sight_position(const Key& key, Reader& reader,
                                                        uint64_t offset);
   [[nodiscard]] bool is_explained(const Key& key, uint64_t offset) const;
+  [[nodiscard]] std::optional<Sighting> sight_cache(const Key& key, Reader& reader);
+  [[nodiscard]] bool reads_unseen(const Process& process, Reader& reader) const;
+  [[nodiscard]] static bool is_sought(const Key& key, const Reader& reader);
+  [[nodiscard]] bool is_seen_elsewhere(const Key& key, const Reader& reader) const;
   [[nodiscard]] std::optional<Sighting> sight_places(const Key& key, Reader& reader);
   [[nodiscard]] bool sight_mapping(const Key& key, Reader& reader, std::optional<Sighting>& seen);
   [[nodiscard]] bool is_leased(const Reader& reader) const;
@@ -240,6 +273,7 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   uint64_t scans_ = 0;
   uint64_t scans_ns_ = 0;   // spent on scans
   uint64_t looked_ns_ = 0;  // spent on the last looks
+  unsigned probes_left_ = 0;
   uint64_t next_scan_ns_ = begin_ns_ + kUntilExecNs;
   uint64_t scan_period_ns_ = kFirstScanNs;
   uint64_t memory_measured_ns_ = 0;
@@ -498,6 +532,7 @@ void Watcher::Thread::scan_process(pid_t pid, Process& process, bool is_asked_fo
   }
   const OpenFiles open = open_files_of(pid, kLeastFileBytes);
   process.hears_of_opens = open.hears_of_opens;
+  process.has_io_uring = open.has_io_uring;
   opens_are_heard_ = opens_are_heard_ || open.hears_of_opens;
   for (const OpenFile& file : open.files) {
     if (file.is_read) meet({pid, file.fd, kPosition}, file);
@@ -520,10 +555,11 @@ void Watcher::Thread::scan_mappings(pid_t pid, Process& process) {
   // Not at every scan: reading them holds the lock that the process takes to map something, and
   // keeps its memory if it ends meanwhile.
   if (++process.scans % kScansOfMappings != 0 && !process.maps) return;
-  const std::vector<Mapping> mappings = mappings_of(pid, kLeastMappingBytes);
-  process.maps = !mappings.empty();
-  process.pages = mappings.empty() ? ProcFile() : ProcFile::of_pages(pid);
-  for (const Mapping& mapping : mappings) {
+  const Mappings mappings = mappings_of(pid, kLeastMappingBytes);
+  process.has_aio = mappings.has_aio;
+  process.maps = !mappings.files.empty();
+  process.pages = mappings.files.empty() ? ProcFile() : ProcFile::of_pages(pid);
+  for (const Mapping& mapping : mappings.files) {
     const Key key{pid, kMapped, static_cast<int64_t>(mapping.address)};
     const OpenFile file{.fd = kMapped,
                         .device = mapping.device,
@@ -614,6 +650,7 @@ void Watcher::Thread::forget_process(pid_t pid) {
 /// Looks at the readers whose time has come. Returns true if there is more to ask for at once.
 bool Watcher::Thread::look() {
   bool is_behind = false;
+  probes_left_ = kMostProbes;
   for (auto it = readers_.begin(); it != readers_.end();) {
     Reader& reader = it->second;
     const uint64_t now = now_ns();
@@ -652,7 +689,7 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   // Of a file that the program also writes, the program's own close is to be the first one
   // (early_writer.hpp).
   if (reader.walk && !reader.file.is_written && reader.follower.stands_still(now) &&
-      !waits_for_storage(std::get<0>(key))) {
+      !waits(key, reader)) {
     reader.let_go();  // the program may be done, and remove the file or unmount its file system
     reader.look_ns = now + reader.follower.look_again_ns(now);
     return;
@@ -660,7 +697,7 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   if (reader.walk) {
     const std::optional<uint64_t> end = reader.follower.end_of_read();
     // A reader that computes meanwhile will not have to wait.
-    if (end && !engine::is_ready(reader.own.get(), *end) && waits_for_storage(std::get<0>(key))) {
+    if (end && !engine::is_ready(reader.own.get(), *end) && waits(key, reader)) {
       reader.follower.is_waited_for();
     }
   }
@@ -673,6 +710,7 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   // Not counted in looked_ns_: the program would have spent the cost of asking itself.
   const bool is_behind = ask_ahead(key, reader);
   reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
+  if (reader.probe_ns > now) reader.look_ns = std::min(reader.look_ns, reader.probe_ns);
   if (reader.budget != nullptr && reader.budget->free_at_ns() > now) {
     reader.look_ns = std::min(reader.look_ns, reader.budget->free_at_ns());
   }
@@ -695,8 +733,18 @@ std::optional<HelpTrial::Look> Watcher::Thread::look_alone(const Key& key, const
   const std::optional<bool> arrived = engine::has_arrived(reader.own.get(), end);
   if (!arrived) return std::nullopt;
   const uint64_t requests = devices_.at(reader.file.device).load.requests().value_or(0);
-  return HelpTrial::Look{!*arrived && waits_for_storage(std::get<0>(key)), requests != 0,
+  return HelpTrial::Look{!*arrived && waits(key, reader), requests != 0,
                          is_crowded(std::get<0>(key))};
+}
+
+/// Returns true if a reader waits now for what it reads.
+bool Watcher::Thread::waits(const Key& key, const Reader& reader) const {
+  const auto [pid, fd, position] = key;
+  if (waits_for_storage(pid)) return true;
+  // Who waits for a completion sleeps like anybody else.
+  const auto process = processes_.find(pid);
+  return reader.cache.frontier() && process != processes_.end() && process->second.has_io_uring &&
+         !is_running(pid);
 }
 
 /// Returns true if the reader runs now and the first threads of the run's processes use all
@@ -723,13 +771,17 @@ bool Watcher::Thread::sight(const Key& key, Reader& reader, std::optional<Sighti
 /// Looks at the position. Returns nothing if it has not moved.
 std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& reader,
                                                         uint64_t offset) {
-  if (reader.last_offset == offset || is_explained(key, offset)) return std::nullopt;
+  if (is_explained(key, offset)) return std::nullopt;
+  if (reader.last_offset == offset) return sight_cache(key, reader);
   const auto process = processes_.find(std::get<0>(key));
   if (process == processes_.end()) return std::nullopt;
   const std::optional<IoTotals> totals = process->second.totals.totals();
   reader.refused = !totals;
   if (!totals) return std::nullopt;
+  reader.has_moved = reader.last_offset.has_value();
   reader.last_offset = offset;
+  reader.cache.lose();
+  reader.unseen_ns = 0;
   const bool has_read =
       totals->read_bytes != std::exchange(reader.last_read_bytes, totals->read_bytes);
   if (reader.file.is_written && !has_read) {
@@ -739,6 +791,100 @@ std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& 
   reader.written_moves = 0;
   return Sighting{offset, reader.file.bytes, totals->read_bytes, totals->read_calls, 0,
                   0,      now_ns()};
+}
+
+/// Looks where a reader is whose position stands still while its process reads, by what comes into
+/// the page cache.
+std::optional<Sighting> Watcher::Thread::sight_cache(const Key& key, Reader& reader) {
+  const uint64_t now = now_ns();
+  const auto process = processes_.find(std::get<0>(key));
+  if (reader.file.is_written || now < reader.probe_ns || process == processes_.end()) {
+    return std::nullopt;
+  }
+  const bool was_found = reader.cache.frontier().has_value();
+  if (!was_found || !reader.own.is_open()) {
+    // What is in flight for a position that has moved just now would look like a reader.
+    const bool may_be = !reader.has_moved || reader.follower.stands_still(now);
+    const bool may_look = may_be && probes_left_ != 0 && reads_unseen(process->second, reader) &&
+                          !is_seen_elsewhere(key, reader);
+    if (!may_look || (!reader.own.is_open() && !open_own(key, reader))) {
+      if (!was_found) reader.probe_ns = now + probe_period_ns(reader.probes);
+      return std::nullopt;
+    }
+    --probes_left_;
+  }
+  const auto cached_bytes = [&](FileRange range) {
+    const std::optional<uint64_t> cached =
+        engine::cached_bytes(reader.own.get(), range.offset, range.bytes);
+    reader.refused = reader.refused || !cached;  // the kernel does not tell
+    return cached.value_or(0);
+  };
+  const bool has_moved =
+      reader.cache.look(cached_bytes, reader.file.bytes, reader.follower.asked_until());
+  if (!has_moved && was_found && now - reader.way_ns > kLostNs) reader.cache.lose();
+  const std::optional<uint64_t> frontier = reader.cache.frontier();
+  if (reader.refused || !frontier) {
+    reader.let_go();
+    if (reader.probe_ns <= now) reader.probe_ns = now + probe_period_ns(++reader.probes);
+    return std::nullopt;
+  }
+  if (!has_moved) return std::nullopt;
+  reader.probe_ns = 0;
+  reader.probes = 0;
+  reader.way_ns = now;
+  // The kernel reads the last window ahead of the reader by itself.
+  const uint64_t offset = *frontier == reader.file.bytes
+                              ? *frontier
+                              : *frontier - std::min(*frontier, reader.window_bytes);
+  if (was_found) {
+    reader.way_bytes += offset - std::min(offset, reader.seen_offset);
+  } else {
+    reader.way_bytes = reader.last_read_bytes;
+  }
+  reader.seen_offset = offset;
+  return Sighting{offset,
+                  reader.file.bytes,
+                  reader.way_bytes,
+                  reader.way_bytes / reader.window_bytes,
+                  0,
+                  0,
+                  now,
+                  true};
+}
+
+/// Returns true if the process reads, but the position of the file does not show where.
+bool Watcher::Thread::reads_unseen(const Process& process, Reader& reader) const {
+  // /proc does not count what these read.
+  if (!reader.has_moved && (process.has_io_uring || process.has_aio)) return true;
+  if (now_ns() - reader.unseen_ns < kUnseenNs) return true;  // its next read is not counted yet
+  const std::optional<IoTotals> totals = process.totals.totals();
+  if (!totals || totals->read_bytes < reader.last_read_bytes + kLeastUnseenBytes) return false;
+  // It may have moved between the look at the position and this one.
+  const std::optional<Position> position = reader.position.position();
+  if (!position || reader.last_offset != position->offset) return false;
+  reader.last_read_bytes = totals->read_bytes;
+  reader.unseen_ns = now_ns();
+  return true;
+}
+
+/// Returns true if it is not known yet where, and whether, somebody reads the file.
+bool Watcher::Thread::is_sought(const Key& key, const Reader& reader) {
+  return std::get<1>(key) != kMapped && std::get<2>(key) == kPosition && !reader.has_moved &&
+         !reader.cache.frontier();
+}
+
+/// Returns true if something else shows a reader of the file, or if it is read ahead already.
+bool Watcher::Thread::is_seen_elsewhere(const Key& key, const Reader& reader) const {
+  return std::ranges::any_of(readers_, [&](const auto& entry) {
+    const auto& [other_key, other] = entry;
+    if (other_key == key || other.file.inode != reader.file.inode ||
+        other.file.device != reader.file.device) {
+      return false;
+    }
+    const bool is_same_process = std::get<0>(other_key) == std::get<0>(key);
+    return other.walk.has_value() || (is_same_process && (std::get<1>(other_key) == kMapped ||
+                                                          std::get<2>(other_key) != kPosition));
+  });
 }
 
 /// Returns true if the position belongs to a reader that seeks from record to record. Such a reader
@@ -892,8 +1038,15 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   run_state_.has_open(reader.is_kept, now_ns());
   // Some FUSE file systems empty a file's cache when it is opened. Files on them are never opened
   // again.
-  reader.refused = is_fuse(reader.own.get()) &&
-                   !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
+  if (!is_fuse(reader.own.get())) return true;
+  if (is_sought(key, reader)) {
+    const uint64_t cached =
+        engine::cached_bytes(reader.own.get(), 0, reader.file.bytes).value_or(0);
+    // It may have been emptied now, or nothing has been read yet.
+    if (cached == 0 && ++reader.empty_looks == kMostEmptyLooks) reader.probe_ns = UINT64_MAX;
+    return true;
+  }
+  reader.refused = !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
   if (reader.refused) forgetful_.insert(reader.file.device);
   return !reader.refused;
 }

@@ -8,8 +8,9 @@
 // starts the kernel's read-ahead there on an open file description of its own
 // (engine/read_ahead_walk.hpp); the page cache is shared. So it follows every way to read: the C
 // library's streams, inherited descriptors, static and Go programs, and also memory maps, by the
-// pages that the process has touched. It adds nothing to the processes, and so cannot harm them.
-// io_uring moves no position, so its reads are not seen.
+// pages that the process has touched. Reads that move no position, by io_uring or at explicit
+// offsets, it follows by the pages that come into the page cache (cache_frontier.hpp). It adds
+// nothing to the processes, and so cannot harm them.
 //
 // Files that the processes write are looked at in the same way (early_writer.hpp).
 //

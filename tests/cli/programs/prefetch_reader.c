@@ -5,8 +5,9 @@
  *   input    standard input by read(2); FILE is not looked at
  *   stdio    fread(3)
  *   pread    in order, or each STRIDE_BYTES
- *   uring    in order through io_uring. Exit code 77 where it is not to be had
- *   aio      in order through the kernel's asynchronous I/O
+ *   syscall  the same by syscall(2)
+ *   uring    the same through io_uring. Exit code 77 where it is not to be had
+ *   aio      the same through the kernel's asynchronous I/O
  *   mapped   through a memory map, in order or each STRIDE_BYTES
  *   inotify  read(2); told: how often somebody else opened FILE, on which it has a watch
  *   lease    read(2); told: whether somebody opened FILE, on which it holds a lease. Exit code 77
@@ -111,6 +112,7 @@ int main(int argc, char** argv) {
   const size_t stride = argc > 5 ? strtoull(argv[5], NULL, 10) : chunk;
   const int is_stdio = strcmp(how, "stdio") == 0;
   const int is_pread = strcmp(how, "pread") == 0;
+  const int is_syscall = strcmp(how, "syscall") == 0;
   const int is_mapped = strcmp(how, "mapped") == 0;
   const int is_uring = strcmp(how, "uring") == 0;
   const int is_aio = strcmp(how, "aio") == 0;
@@ -162,10 +164,11 @@ int main(int argc, char** argv) {
     } else if (is_mapped) {
       got = touch(map + at, bytes);
     } else {
-      const ssize_t result = is_uring   ? read_by_ring(&ring, fd, buffer, bytes, at)
-                             : is_aio   ? read_by_aio(context, fd, buffer, bytes, at)
-                             : is_pread ? pread(fd, buffer, chunk, (off_t)at)
-                                        : read(fd, buffer, chunk);
+      const ssize_t result = is_uring     ? read_by_ring(&ring, fd, buffer, bytes, at)
+                             : is_aio     ? read_by_aio(context, fd, buffer, bytes, at)
+                             : is_syscall ? syscall(SYS_pread64, fd, buffer, bytes, at)
+                             : is_pread   ? pread(fd, buffer, chunk, (off_t)at)
+                                          : read(fd, buffer, chunk);
       got = result > 0 ? (size_t)result : 0;
     }
     if (got == 0) return 4;

@@ -1,0 +1,92 @@
+#include "stream/watch/cache_frontier.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/page_bytes.hpp"
+
+namespace ioweave::stream {
+namespace {
+
+constexpr uint64_t kLeastPartBytes = 8u << 20;
+constexpr uint64_t kMostParts = 128;
+constexpr uint64_t kFirstStepBytes = 64 << 10;
+
+/// Returns the last place from which `holds(place)` is true, between `from`, where it is, and `to`,
+/// where it is not; a multiple of pages from `from`.
+template <class Holds>
+uint64_t last_place(uint64_t from, uint64_t to, Holds holds) {
+  const uint64_t page = page_bytes();
+  while (to - from > page) {
+    const uint64_t pages = (to - from + page - 1) / page;
+    const uint64_t middle = from + pages / 2 * page;
+    (holds(middle) ? from : to) = middle;
+  }
+  return from;
+}
+
+/// Returns the end of what is there without a hole from `begin` on.
+uint64_t end_of_run(const CacheFrontier::CachedBytes& cached_bytes, uint64_t begin,
+                    uint64_t file_bytes) {
+  const auto is_there = [&](uint64_t from, uint64_t to) {
+    return cached_bytes({from, to - from}) >= to - from;
+  };
+  uint64_t end = begin;
+  for (uint64_t step = page_bytes(); end < file_bytes;) {
+    const uint64_t next = std::min(file_bytes, end + step);
+    if (!is_there(end, next)) {
+      return last_place(end, next, [&](uint64_t place) { return is_there(end, place); });
+    }
+    end = next;
+    step = std::max(kFirstStepBytes, 2 * step);
+  }
+  return end;
+}
+
+}  // namespace
+
+void CacheFrontier::lose() noexcept {
+  frontier_.reset();
+  cached_.clear();
+}
+
+bool CacheFrontier::look(const CachedBytes& cached_bytes, uint64_t file_bytes,
+                         uint64_t asked_until) {
+  if (!frontier_) return find(cached_bytes, file_bytes);
+  const uint64_t begin = std::max(*frontier_, asked_until);
+  if (begin >= file_bytes) return false;
+  const uint64_t end = end_of_run(cached_bytes, begin, file_bytes);
+  return end != begin && std::exchange(frontier_, end) != end;
+}
+
+/// Compares what is there with the last look.
+bool CacheFrontier::find(const CachedBytes& cached_bytes, uint64_t file_bytes) {
+  const uint64_t page = page_bytes();
+  const uint64_t part_bytes =
+      std::max(kLeastPartBytes, (file_bytes / kMostParts / page + 1) * page);
+  std::vector<uint64_t> now;
+  for (uint64_t at = 0; at < file_bytes; at += part_bytes) {
+    now.push_back(cached_bytes({at, std::min(part_bytes, file_bytes - at)}));
+  }
+  const std::vector<uint64_t> before = std::exchange(cached_, std::move(now));
+  if (std::exchange(part_bytes_, part_bytes) != part_bytes || before.size() != cached_.size()) {
+    return false;  // the first look, or the file has got another size
+  }
+  size_t first = 0;
+  while (first < before.size() && cached_[first] <= before[first]) ++first;
+  if (first == before.size()) return false;
+  size_t last = first;
+  while (last + 1 < before.size() && cached_[last + 1] > before[last + 1]) ++last;
+  for (size_t part = last + 1; part < before.size(); ++part) {
+    if (cached_[part] > before[part]) return false;  // it got more in two places
+  }
+  const uint64_t begin = last * part_bytes;
+  const uint64_t end = std::min(file_bytes, begin + part_bytes);
+  const uint64_t run = last_place(begin, end, [&](uint64_t place) {
+    return cached_bytes({begin, place - begin}) == 0;
+  });
+  frontier_ = end_of_run(cached_bytes, run, file_bytes);
+  return true;
+}
+
+}  // namespace ioweave::stream

@@ -1,0 +1,167 @@
+#include "stream/watch/cache_frontier.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/page_bytes.hpp"
+
+namespace ioweave::stream {
+namespace {
+
+constexpr uint64_t kMiB = 1u << 20;
+
+/// A file, and which of its pages are in the page cache.
+class CachedFile {
+ public:
+  explicit CachedFile(uint64_t bytes)
+      : bytes_(bytes), is_there_((bytes + page_bytes() - 1) / page_bytes()) {}
+
+  void bring_in(uint64_t begin, uint64_t end) {
+    for (uint64_t at = begin; at < std::min(end, bytes_); at += page_bytes()) {
+      is_there_[at / page_bytes()] = true;
+    }
+  }
+  [[nodiscard]] bool look(CacheFrontier& frontier, uint64_t asked_until = 0) {
+    return frontier.look(
+        [this](FileRange range) {
+          ++counts_;
+          EXPECT_GT(range.bytes, 0u);
+          EXPECT_LE(range.end(), bytes_);
+          uint64_t there = 0;
+          for (uint64_t at = range.offset; at < range.end(); at += page_bytes()) {
+            there += is_there_[at / page_bytes()] ? page_bytes() : 0;
+          }
+          return there;
+        },
+        bytes_, asked_until);
+  }
+  /// How often somebody had pages counted since the last call.
+  [[nodiscard]] unsigned take_counts() { return std::exchange(counts_, 0); }
+
+ private:
+  const uint64_t bytes_;
+  std::vector<bool> is_there_;
+  unsigned counts_ = 0;
+};
+
+TEST(CacheFrontier, IsWhereAReaderBringsPagesIn) {
+  CachedFile file(100 * kMiB + 5);
+  CacheFrontier frontier;
+  EXPECT_FALSE(file.look(frontier));
+  EXPECT_FALSE(file.look(frontier)) << "nobody reads";
+  file.bring_in(0, kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_EQ(frontier.frontier(), kMiB);
+  EXPECT_FALSE(file.look(frontier)) << "nobody has read on";
+  file.bring_in(kMiB, 30 * kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_EQ(frontier.frontier(), 30 * kMiB);
+  file.bring_in(30 * kMiB, 100 * kMiB + 5);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_EQ(frontier.frontier(), 100 * kMiB + 5);
+  EXPECT_FALSE(file.look(frontier));
+}
+
+TEST(CacheFrontier, IsFoundInTheMiddleOfAPart) {
+  CachedFile file(100 * kMiB);
+  CacheFrontier frontier;
+  EXPECT_FALSE(file.look(frontier));
+  file.bring_in(50 * kMiB + page_bytes(), 51 * kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_EQ(frontier.frontier(), 51 * kMiB);
+}
+
+TEST(CacheFrontier, IsFoundBehindWhatWasThereBefore) {
+  CachedFile file(100 * kMiB);
+  file.bring_in(0, 20 * kMiB);
+  file.bring_in(90 * kMiB, 95 * kMiB);
+  CacheFrontier frontier;
+  EXPECT_FALSE(file.look(frontier));
+  file.bring_in(20 * kMiB, 21 * kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_EQ(frontier.frontier(), 21 * kMiB);
+}
+
+TEST(CacheFrontier, IsFoundWhereAFastReaderHasCrossedParts) {
+  CachedFile file(4096 * kMiB + 123);
+  CacheFrontier frontier;
+  EXPECT_FALSE(file.look(frontier));
+  file.bring_in(1000 * kMiB, 1200 * kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_EQ(frontier.frontier(), 1200 * kMiB);
+}
+
+TEST(CacheFrontier, IsNowhereWhileTwoPlacesGrow) {
+  CachedFile file(100 * kMiB);
+  CacheFrontier frontier;
+  EXPECT_FALSE(file.look(frontier));
+  for (uint64_t at = kMiB; at < 20 * kMiB; at += kMiB) {
+    file.bring_in(at - kMiB, at);
+    file.bring_in(80 * kMiB + at - kMiB, 80 * kMiB + at);
+    EXPECT_FALSE(file.look(frontier));
+    EXPECT_EQ(frontier.frontier(), std::nullopt);
+  }
+  file.bring_in(19 * kMiB, 20 * kMiB);
+  EXPECT_TRUE(file.look(frontier)) << "one of them goes on";
+  EXPECT_EQ(frontier.frontier(), 20 * kMiB);
+}
+
+TEST(CacheFrontier, IsHiddenByWhatWasAskedFor) {
+  CachedFile file(100 * kMiB);
+  CacheFrontier frontier;
+  EXPECT_FALSE(file.look(frontier));
+  file.bring_in(0, kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  file.bring_in(kMiB, 9 * kMiB);
+  EXPECT_FALSE(file.look(frontier, 9 * kMiB)) << "that was for the reader, not by it";
+  EXPECT_EQ(frontier.frontier(), kMiB);
+  file.bring_in(9 * kMiB, 10 * kMiB);
+  EXPECT_TRUE(file.look(frontier, 9 * kMiB));
+  EXPECT_EQ(frontier.frontier(), 10 * kMiB);
+}
+
+TEST(CacheFrontier, IsFoundAnewOnceLost) {
+  CachedFile file(100 * kMiB);
+  CacheFrontier frontier;
+  EXPECT_FALSE(file.look(frontier));
+  file.bring_in(0, kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  frontier.lose();
+  EXPECT_EQ(frontier.frontier(), std::nullopt);
+  EXPECT_FALSE(file.look(frontier));
+  file.bring_in(60 * kMiB, 61 * kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_EQ(frontier.frontier(), 61 * kMiB);
+}
+
+TEST(CacheFrontier, IsNotFoundInAFileThatGrows) {
+  CachedFile small(20 * kMiB);
+  CachedFile large(30 * kMiB);
+  CacheFrontier frontier;
+  EXPECT_FALSE(small.look(frontier));
+  large.bring_in(20 * kMiB, 30 * kMiB);
+  EXPECT_FALSE(large.look(frontier));
+  EXPECT_FALSE(large.look(frontier));
+}
+
+TEST(CacheFrontier, TakesFewLooksAtAnyFile) {
+  CachedFile file(16384 * kMiB);
+  CacheFrontier frontier;
+  EXPECT_FALSE(file.look(frontier));
+  EXPECT_LE(file.take_counts(), 128u);
+  file.bring_in(5000 * kMiB, 5100 * kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_LE(file.take_counts(), 192u);
+  EXPECT_FALSE(file.look(frontier));
+  EXPECT_EQ(file.take_counts(), 1u) << "one page tells that nobody has read on";
+  file.bring_in(5100 * kMiB, 5101 * kMiB + page_bytes());
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_EQ(frontier.frontier(), 5101 * kMiB + page_bytes());
+  EXPECT_LE(file.take_counts(), 24u);
+}
+
+}  // namespace
+}  // namespace ioweave::stream
