@@ -63,7 +63,8 @@ class Reader {
     ahead_bytes_ -= std::min(ahead_bytes_, bytes);
     offset_ += bytes;
     now_ns_ += static_cast<uint64_t>(took * 1e9);
-    trial.advance({bytes, ahead_bytes_, file_bytes_ - offset_, kUnit, kRamp, kLookahead, now_ns_});
+    trial.advance(
+        {bytes, ahead_bytes_, file_bytes_ - offset_, kUnit, kUnit, kRamp, kLookahead, now_ns_});
     for (int look = 0; look < looks_a_step && trial.is_measuring(); ++look) this->look(waits);
     if (helps && !trial.helps_now() && first_refusal == 0) first_refusal = offset_;
   }
@@ -471,7 +472,7 @@ TEST(HelpTrial, AnySequenceOfStepsIsSurvived) {
     for (int i = 0; i < 300; ++i) {
       now += random() >> (24 + random() % 40);
       if (random() % 20 == 0) trial.interrupt();
-      trial.advance({bytes() | 1, bytes(), bytes(), bytes() | 1, bytes(), bytes(), now});
+      trial.advance({bytes() | 1, bytes(), bytes(), bytes() | 1, bytes(), bytes(), bytes(), now});
       EXPECT_FALSE(trial.helps_now() && trial.is_measuring());
       const std::optional<double> saved = trial.saved_seconds();
       EXPECT_TRUE(!saved || std::isfinite(*saved));

@@ -184,6 +184,28 @@ TEST(ReadFollower, AReaderThatHelpHidesGetsMoreUntilThatLasts) {
   EXPECT_LE(ahead(), 64 * kMiB + kWindow) << "that has lasted for some looks";
 }
 
+TEST(ReadFollower, ABurstOfAReaderThatHelpHidesIsNotTakenForItsPace) {
+  for (const bool is_hidden : {false, true}) {
+    Following following({}, 500 * kMiB);
+    following.seen.is_hidden_by_help = is_hidden;
+    following.move_to(0);
+    for (int i = 0; i < 16; ++i) {
+      following.take();
+      following.seen.offset += kMiB;  // a MiB in a millisecond, and no look at whether it waits
+      following.seen.read_bytes += kMiB;
+      following.seen.now_ns += 1'000'000;
+      following.follower.observe(following.seen);
+    }
+    // With help, and with its computations, it takes ten times as long.
+    bool has_rested = false;
+    while (following.seen.offset < 400 * kMiB) {
+      following.seen.now_ns += 159'000'000;
+      has_rested = following.read(16 * kMiB).empty() || has_rested;
+    }
+    EXPECT_EQ(has_rested, !is_hidden);
+  }
+}
+
 TEST(ReadFollower, TheLookAheadGrowsWithWhatWasRead) {
   Following following;
   following.waits = true;

@@ -26,8 +26,7 @@ constexpr uint64_t kMuchTime = 2;
 constexpr unsigned kLooksInDoubt = 32;  // at a reader that waits
 constexpr uint64_t kFewCrowded = 8;     // of the time
 constexpr uint64_t kShortRestNs = 50'000'000;
-constexpr uint64_t kLeastWayBytes = 8u << 20;  // that tells the pace of a short file's reader
-constexpr uint64_t kShortUnits = 2;            // a stretch with help that is compared with it
+constexpr uint64_t kShortUnits = 2;  // a stretch with help that is compared with it
 
 }  // namespace
 
@@ -89,6 +88,7 @@ void HelpTrial::advance(const Step& step) noexcept {
     return;
   }
   way_bytes_ += step.moved_bytes;
+  least_pace_bytes_ = step.least_pace_bytes;
   if (Way* const way = way_of_phase(); way != nullptr) {
     way->bytes += step.moved_bytes;
     way->ns += step.now_ns - last_ns_;
@@ -179,7 +179,7 @@ void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
   if (waits && device_has_time() && processors_have_time()) {
     const uint64_t way = settled_way();
     const auto took = static_cast<double>(last_ns_ - settled_ns_);
-    short_pace_ns_ = way >= kLeastWayBytes ? took / static_cast<double>(way) : 0;
+    short_pace_ns_ = way >= least_pace_bytes_ ? took / static_cast<double>(way) : 0;
     enter(Phase::helping, last_ns_);
     next_trial_ns_ = UINT64_MAX;
   } else if (is_over && (!waits || looks_ >= kLooksInDoubt)) {

@@ -36,6 +36,7 @@ class HelpTrial {
     uint64_t outstanding_bytes = 0;  ///< asked for ahead of the reader and not read yet
     uint64_t left_bytes = 0;         ///< what is left of the file
     uint64_t unit_bytes = 0;         ///< the length of a stretch that gives a pace
+    uint64_t least_pace_bytes = 0;   ///< a shorter way of a short file's reader gives none
     uint64_t ramp_bytes = 0;         ///< the part at the beginning in which every reader waits
     uint64_t lookahead_bytes = 0;    ///< most bytes ahead of this reader
     uint64_t now_ns = 0;
@@ -112,6 +113,7 @@ class HelpTrial {
   uint64_t settled_bytes_ = 0;
   uint64_t outstanding_bytes_ = 0;  // when help ended
   uint64_t drain_bytes_ = 0;
+  uint64_t least_pace_bytes_ = 0;
   bool is_ramping_ = false;
   bool is_short_ =
       false;            // too little is left to compare: the reader is helped if looks find waits

@@ -7,6 +7,8 @@ namespace {
 
 constexpr uint64_t kLeastRead = 128 << 10;  // before anything is asked for
 constexpr uint64_t kLeastUnitBytes = 8u << 20;
+// Nobody sees how much such a reader takes before it computes. Its pace is that of some bursts.
+constexpr uint64_t kHiddenUnitBytes = 64u << 20;
 constexpr uint64_t kAheadOfRead = 3;   // times what was read
 constexpr uint64_t kLeastWindows = 2;  // ahead
 constexpr uint64_t kRampWindows = 2;   // read, and the kernel's own window has its size
@@ -116,8 +118,9 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
   if (reads_what_is_cached()) return;
   const uint64_t left = stride_ < 0 ? offset_ : file_bytes_ - std::min(file_bytes_, offset_);
   const uint64_t ramp = kRampWindows * limits_.window_bytes;
+  const uint64_t least_unit = seen.is_hidden_by_help ? kHiddenUnitBytes : kLeastUnitBytes;
   trial_.advance({moved, outstanding_bytes(), left,
-                  std::max({largest_read_, 2 * limits_.window_bytes, kLeastUnitBytes}), ramp,
+                  std::max({largest_read_, 2 * limits_.window_bytes, least_unit}), least_unit, ramp,
                   limits_.lookahead_bytes, seen.now_ns, stride_ != 0});
 }
 

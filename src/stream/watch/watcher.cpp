@@ -271,8 +271,9 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   const unsigned processors_ = engine::online_cores();
   uint64_t begin_ns_ = now_ns();
   uint64_t scans_ = 0;
-  uint64_t scans_ns_ = 0;   // spent on scans
-  uint64_t looked_ns_ = 0;  // spent on the last looks
+  uint64_t scans_ns_ = 0;    // spent on scans
+  uint64_t looked_ns_ = 0;   // spent on the last looks
+  uint64_t opening_ns_ = 0;  // of the present look: waiting for the file system
   unsigned probes_left_ = 0;
   uint64_t next_scan_ns_ = begin_ns_ + kUntilExecNs;
   uint64_t scan_period_ns_ = kFirstScanNs;
@@ -685,7 +686,7 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
     return;
   }
   if (seen) reader.follower.observe(*seen);
-  looked_ns_ += now_ns() - now;
+  looked_ns_ += now_ns() - now - std::exchange(opening_ns_, 0);
   // Of a file that the program also writes, the program's own close is to be the first one
   // (early_writer.hpp).
   if (reader.walk && !reader.file.is_written && reader.follower.stands_still(now) &&
@@ -807,7 +808,10 @@ std::optional<Sighting> Watcher::Thread::sight_cache(const Key& key, Reader& rea
     const bool may_be = !reader.has_moved || reader.follower.stands_still(now);
     const bool may_look = may_be && probes_left_ != 0 && reads_unseen(process->second, reader) &&
                           !is_seen_elsewhere(key, reader);
-    if (!may_look || (!reader.own.is_open() && !open_own(key, reader))) {
+    const uint64_t begin = now_ns();
+    const bool is_open = may_look && (reader.own.is_open() || open_own(key, reader));
+    opening_ns_ += now_ns() - begin;
+    if (!is_open) {
       if (!was_found) reader.probe_ns = now + probe_period_ns(reader.probes);
       return std::nullopt;
     }
