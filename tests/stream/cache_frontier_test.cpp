@@ -25,23 +25,26 @@ class CachedFile {
     }
   }
   [[nodiscard]] bool look(CacheFrontier& frontier, uint64_t asked_until = 0) {
-    return frontier.look(
-        [this](FileRange range) {
-          ++counts_;
-          EXPECT_GT(range.bytes, 0u);
-          EXPECT_LE(range.end(), bytes_);
-          uint64_t there = 0;
-          for (uint64_t at = range.offset; at < range.end(); at += page_bytes()) {
-            there += is_there_[at / page_bytes()] ? page_bytes() : 0;
-          }
-          return there;
-        },
-        bytes_, asked_until);
+    return frontier.look([this](FileRange range) { return count(range); }, bytes_, asked_until);
+  }
+  [[nodiscard]] bool counts_more(CacheFrontier& frontier) {
+    return frontier.has_grown_elsewhere([this](FileRange range) { return count(range); }, bytes_);
   }
   /// How often somebody had pages counted since the last call.
   [[nodiscard]] unsigned take_counts() { return std::exchange(counts_, 0); }
 
  private:
+  uint64_t count(FileRange range) {
+    ++counts_;
+    EXPECT_GT(range.bytes, 0u);
+    EXPECT_LE(range.end(), bytes_);
+    uint64_t there = 0;
+    for (uint64_t at = range.offset; at < range.end(); at += page_bytes()) {
+      there += is_there_[at / page_bytes()] ? page_bytes() : 0;
+    }
+    return there;
+  }
+
   const uint64_t bytes_;
   std::vector<bool> is_there_;
   unsigned counts_ = 0;
@@ -55,6 +58,7 @@ TEST(CacheFrontier, IsWhereAReaderBringsPagesIn) {
   file.bring_in(0, kMiB);
   EXPECT_TRUE(file.look(frontier));
   EXPECT_EQ(frontier.frontier(), kMiB);
+  EXPECT_EQ(frontier.way_bytes(), 0u);
   EXPECT_FALSE(file.look(frontier)) << "nobody has read on";
   file.bring_in(kMiB, 30 * kMiB);
   EXPECT_TRUE(file.look(frontier));
@@ -62,6 +66,7 @@ TEST(CacheFrontier, IsWhereAReaderBringsPagesIn) {
   file.bring_in(30 * kMiB, 100 * kMiB + 5);
   EXPECT_TRUE(file.look(frontier));
   EXPECT_EQ(frontier.frontier(), 100 * kMiB + 5);
+  EXPECT_EQ(frontier.way_bytes(), 99 * kMiB + 5);
   EXPECT_FALSE(file.look(frontier));
 }
 
@@ -121,6 +126,22 @@ TEST(CacheFrontier, IsHiddenByWhatWasAskedFor) {
   file.bring_in(9 * kMiB, 10 * kMiB);
   EXPECT_TRUE(file.look(frontier, 9 * kMiB));
   EXPECT_EQ(frontier.frontier(), 10 * kMiB);
+}
+
+TEST(CacheFrontier, TellsWhetherMoreHasComeInElsewhere) {
+  CachedFile file(100 * kMiB);
+  CacheFrontier frontier;
+  EXPECT_FALSE(file.look(frontier));
+  file.bring_in(0, kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  file.bring_in(kMiB, 20 * kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_FALSE(file.counts_more(frontier)) << "all came in at the frontier";
+  file.bring_in(20 * kMiB, 30 * kMiB);
+  file.bring_in(60 * kMiB, 77 * kMiB);
+  EXPECT_TRUE(file.look(frontier));
+  EXPECT_TRUE(file.counts_more(frontier));
+  EXPECT_FALSE(file.counts_more(frontier)) << "nothing has come in since";
 }
 
 TEST(CacheFrontier, IsFoundAnewOnceLost) {

@@ -184,6 +184,23 @@ TEST(ReadFollower, AReaderThatHelpHidesGetsMoreUntilThatLasts) {
   EXPECT_LE(ahead(), 64 * kMiB + kWindow) << "that has lasted for some looks";
 }
 
+TEST(ReadFollower, AReaderThatWasElsewhereIsNew) {
+  for (const bool was_elsewhere : {false, true}) {
+    Following following({}, 500 * kMiB);
+    following.seen.is_hidden_by_help = true;
+    following.move_to(0);
+    for (int i = 0; i < 32; ++i) following.read(kMiB);
+    const uint64_t ahead = following.all.back().end() - following.seen.offset;
+    ASSERT_GT(ahead, 4 * kMiB);
+    following.seen.was_elsewhere = was_elsewhere;
+    EXPECT_EQ(following.read(ahead).empty(), was_elsewhere);
+    following.seen.was_elsewhere = false;
+    // It broke off after 32 MiB, so it may do so again.
+    for (int i = 0; i < 63; ++i) EXPECT_TRUE(following.read(kMiB).empty() || !was_elsewhere) << i;
+    EXPECT_FALSE(following.read(2 * kMiB).empty());
+  }
+}
+
 TEST(ReadFollower, ABurstOfAReaderThatHelpHidesIsNotTakenForItsPace) {
   for (const bool is_hidden : {false, true}) {
     Following following({}, 500 * kMiB);

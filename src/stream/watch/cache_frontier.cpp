@@ -1,6 +1,7 @@
 #include "stream/watch/cache_frontier.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/page_bytes.hpp"
@@ -11,6 +12,8 @@ namespace {
 constexpr uint64_t kLeastPartBytes = 8u << 20;
 constexpr uint64_t kMostParts = 128;
 constexpr uint64_t kFirstStepBytes = 64 << 10;
+// The reader goes on between the look at the frontier and the count.
+constexpr uint64_t kLeastElsewhereBytes = 16u << 20;
 
 /// Returns the last place from which `holds(place)` is true, between `from`, where it is, and `to`,
 /// where it is not; a multiple of pages from `from`.
@@ -56,7 +59,17 @@ bool CacheFrontier::look(const CachedBytes& cached_bytes, uint64_t file_bytes,
   const uint64_t begin = std::max(*frontier_, asked_until);
   if (begin >= file_bytes) return false;
   const uint64_t end = end_of_run(cached_bytes, begin, file_bytes);
-  return end != begin && std::exchange(frontier_, end) != end;
+  if (end == begin) return false;
+  way_bytes_ += end - *std::exchange(frontier_, end);
+  return true;
+}
+
+bool CacheFrontier::has_grown_elsewhere(const CachedBytes& cached_bytes, uint64_t file_bytes) {
+  const uint64_t now = cached_bytes({0, file_bytes});
+  const uint64_t before = std::exchange(counted_bytes_, now);
+  const uint64_t frontier = frontier_.value_or(0);
+  const uint64_t moved = frontier - std::exchange(counted_at_frontier_, frontier);
+  return now > before + moved + kLeastElsewhereBytes;
 }
 
 /// Compares what is there with the last look.
@@ -86,6 +99,9 @@ bool CacheFrontier::find(const CachedBytes& cached_bytes, uint64_t file_bytes) {
     return cached_bytes({begin, place - begin}) == 0;
   });
   frontier_ = end_of_run(cached_bytes, run, file_bytes);
+  way_bytes_ = 0;
+  counted_bytes_ = std::accumulate(cached_.begin(), cached_.end(), uint64_t{0});
+  counted_at_frontier_ = *frontier_;
   return true;
 }
 

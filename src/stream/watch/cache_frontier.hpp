@@ -35,6 +35,13 @@ class CacheFrontier {
   /// Returns the frontier, a multiple of pages or the end of the file; nothing if it is not found.
   [[nodiscard]] std::optional<uint64_t> frontier() const noexcept { return frontier_; }
 
+  /// Counts what is in the page cache, and returns true if more has come in elsewhere than at the
+  /// frontier since the last such count, or since the frontier was found: it has no single reader.
+  [[nodiscard]] bool has_grown_elsewhere(const CachedBytes& cached_bytes, uint64_t file_bytes);
+
+  /// Returns how far it has moved since it was found.
+  [[nodiscard]] uint64_t way_bytes() const noexcept { return way_bytes_; }
+
   /// Forgets the frontier. Later looks may find another one.
   void lose() noexcept;
 
@@ -42,6 +49,9 @@ class CacheFrontier {
   bool find(const CachedBytes& cached_bytes, uint64_t file_bytes);
 
   std::optional<uint64_t> frontier_;
+  uint64_t way_bytes_ = 0;
+  uint64_t counted_bytes_ = 0;        // in the page cache, at the last count
+  uint64_t counted_at_frontier_ = 0;  // where the frontier was then
   uint64_t part_bytes_ = 0;
   std::vector<uint64_t> cached_;  // by part of the file, at the last look
 };

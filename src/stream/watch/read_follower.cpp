@@ -27,7 +27,11 @@ constexpr uint64_t kRestLookNs = 40'000'000;  // while nothing is asked for
 constexpr uint64_t kMostIdleLookNs = 100'000'000;
 constexpr uint64_t kStillNs = 100'000'000;
 constexpr uint64_t kHiddenNs = 64'000'000;  // that a reader is not seen for
-constexpr uint64_t kIdleShare = 8;          // of the time since it last moved
+// How far such a reader goes on is not seen either, so less is brought in for nothing.
+constexpr uint64_t kMostHiddenRead = 256u << 20;
+constexpr uint64_t kHiddenReadBytes = 16u << 20;  // it may have read by itself since it was seen
+constexpr uint64_t kAheadOfHiddenRead = 2;
+constexpr uint64_t kIdleShare = 8;  // of the time since it last moved
 
 uint64_t distance(uint64_t a, uint64_t b) noexcept {
   return a > b ? a - b : b - a;
@@ -65,11 +69,20 @@ void ReadFollower::begin_again(const Sighting& seen) noexcept {
   cached_row_ = 0;
   rest_bytes_ = 0;
   rest_until_ = 0;
+  if (is_hidden_) needed_bytes_ = 0;
   trial_.interrupt();
+}
+
+/// Where a hidden reader breaks off before it has come to the end of what was asked for, it may do
+/// so time and again: it must first get farther than that.
+void ReadFollower::note_break() noexcept {
+  if (!is_hidden_ || frontier_ <= offset_ || frontier_ >= file_bytes_) return;
+  least_hidden_read_ = std::clamp(2 * read_bytes_, kLeastHiddenRead, kMostHiddenRead);
 }
 
 void ReadFollower::observe(const Sighting& seen) noexcept {
   file_bytes_ = seen.file_bytes;
+  is_hidden_ = seen.is_hidden_by_help;
   const uint64_t read = seen.read_bytes - std::min(seen.read_bytes, total_read_);
   const uint64_t calls = seen.read_calls - std::min(seen.read_calls, total_calls_);
   const bool is_first = !seen_;
@@ -85,7 +98,8 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
   const bool goes_on = seen.stride != 0
                            ? seen.stride == stride_ && is_on_way(offset_, seen.offset, stride_)
                            : stride_ == 0 && seen.offset >= offset_ && read >= way - way / 8;
-  if (!goes_on) {
+  if (!goes_on || seen.was_elsewhere) {
+    note_break();
     begin_again(seen);
     return;
   }
@@ -135,7 +149,8 @@ uint64_t ReadFollower::ahead_bytes() const noexcept {
                                    largest_read_ + limits_.window_bytes, kLeastAheadBytes});
   const uint64_t most = most_ahead_bytes();
   const uint64_t wanted = stride_ != 0 ? most : std::max(least, needed_bytes_);
-  return std::min({most, wanted, std::max(limits_.window_bytes, kAheadOfRead * read_bytes_)});
+  const uint64_t times = is_hidden_ ? kAheadOfHiddenRead : kAheadOfRead;
+  return std::min({most, wanted, std::max(limits_.window_bytes, times * read_bytes_)});
 }
 
 std::optional<uint64_t> ReadFollower::end_of_read() const noexcept {
@@ -164,7 +179,8 @@ std::optional<FileRange> ReadFollower::next() noexcept {
 
 std::optional<FileRange> ReadFollower::next_window() noexcept {
   const uint64_t window = limits_.window_bytes;
-  if (read_bytes_ < std::max(kLeastRead, window / 8)) return std::nullopt;
+  const uint64_t least_read = is_hidden_ ? least_hidden_read_ : kLeastRead;
+  if (read_bytes_ < std::max(least_read, window / 8)) return std::nullopt;
   const uint64_t own = (offset_ / window + 1) * window;  // the kernel is in this window itself
   frontier_ = std::max(frontier_, own);
   // Cached ranges have cost nothing, so they are passed over at once until there are enough to
@@ -196,7 +212,8 @@ void ReadFollower::answered(FileRange range, bool cached) noexcept {
     return;
   }
   // A read that is under way brings in by itself what it covers: that is not found there.
-  if (stride_ == 0 && range.offset < offset_ + largest_read_) return;
+  const uint64_t read_by_itself = is_hidden_ ? kHiddenReadBytes : largest_read_;
+  if (stride_ == 0 && range.offset < offset_ + read_by_itself) return;
   if (++cached_row_ < kCachedToRest) return;
   cached_row_ = 0;
   rest_bytes_ = std::clamp(2 * rest_bytes_, kFirstRestBytes, kMostRestBytes);
@@ -228,7 +245,9 @@ uint64_t ReadFollower::read_offset() const noexcept {
 
 uint64_t ReadFollower::used_bytes(uint64_t now_ns) const noexcept {
   const double unseen_ns = static_cast<double>(now_ns - std::min(now_ns, moved_ns_));
-  const double passed = pace_ns_ > 0 ? std::min(unseen_ns / pace_ns_, 1e18) : 0;
+  // Help hides whether this reader goes on. Nothing is seen behind help up to the end of the file.
+  const bool may_have_left = is_hidden_ && frontier_ < file_bytes_;
+  const double passed = pace_ns_ > 0 && !may_have_left ? std::min(unseen_ns / pace_ns_, 1e18) : 0;
   const uint64_t ahead = outstanding_bytes();
   const uint64_t unread = ahead - std::min(ahead, static_cast<uint64_t>(passed));
   return asked_bytes_ - std::min(asked_bytes_, unread);

@@ -39,6 +39,7 @@ struct Sighting {
   uint64_t now_ns = 0;
   /// What is ahead of the reader hides where it is, until it comes to the end of that.
   bool is_hidden_by_help = false;
+  bool was_elsewhere = false;  ///< since the last sighting: it does not read on
 };
 
 /// One reader of one file. One thread.
@@ -91,7 +92,8 @@ class ReadFollower {
   [[nodiscard]] uint64_t look_again_ns(uint64_t now_ns) const noexcept;
 
   /// Returns the bytes that were asked for and were not in the page cache; used_bytes() returns
-  /// those of them that the reader has passed. Since the last look it assumes the last pace.
+  /// those of them that the reader has passed. Since the last look it assumes the last pace, unless
+  /// help hides the reader and has not come to the end of the file.
   [[nodiscard]] uint64_t asked_bytes() const noexcept { return asked_bytes_; }
   [[nodiscard]] uint64_t used_bytes(uint64_t now_ns) const noexcept;
   [[nodiscard]] std::optional<double> saved_seconds() const noexcept {
@@ -100,7 +102,10 @@ class ReadFollower {
   [[nodiscard]] double trial_seconds() const noexcept { return trial_.trial_seconds(); }
 
  private:
+  static constexpr uint64_t kLeastHiddenRead = 4u << 20;
+
   void begin_again(const Sighting& seen) noexcept;
+  void note_break() noexcept;
   [[nodiscard]] uint64_t most_ahead_bytes() const noexcept;
   [[nodiscard]] uint64_t ahead_bytes() const noexcept;
   [[nodiscard]] uint64_t outstanding_bytes() const noexcept;
@@ -110,7 +115,9 @@ class ReadFollower {
   FollowLimits limits_;
   HelpTrial trial_;
   bool seen_ = false;
-  uint64_t offset_ = 0;  // position, or begin of the last record
+  bool is_hidden_ = false;                         // by help, as last seen
+  uint64_t least_hidden_read_ = kLeastHiddenRead;  // before anything is asked for
+  uint64_t offset_ = 0;                            // position, or begin of the last record
   int64_t stride_ = 0;
   uint64_t record_bytes_ = 0;
   uint64_t file_bytes_ = 0;

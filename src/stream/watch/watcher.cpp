@@ -69,15 +69,20 @@ constexpr uint64_t kLeastMappingBytes = 4u << 20;
 constexpr unsigned kScansOfMappings = 3;            // while there are none, one of so many
 constexpr uint64_t kMostTouchedBytes = 32u << 20;   // that a look at a mapping goes over
 constexpr uint64_t kTouchedAtOnceBytes = 64 << 10;  // the kernel maps 16 pages around a fault
-// Of a reader whose position stands still, the page cache is looked at:
-constexpr uint64_t kLeastUnseenBytes = 64 << 10;  // when its process has read so much
-constexpr uint64_t kUnseenNs = 250'000'000;       // so long ago at most,
-constexpr uint64_t kLeastProbeNs = 10'000'000;    // and so long after the last such look,
-constexpr uint64_t kMostProbeNs = 1'000'000'000;  // or so long
-constexpr unsigned kFrequentProbes = 8;           // behind so many that found no reader.
-constexpr unsigned kMostProbes = 2;               // Each opens a file, so they are few at a time.
-constexpr unsigned kMostEmptyLooks = 3;
-constexpr uint64_t kLostNs = 1'000'000'000;  // a reader that is not seen for so long is lost
+// The page cache is looked at for a reader whose position stands still,
+constexpr uint64_t kLeastUnseenBytes = 64 << 10;   // whose process has read so much
+constexpr uint64_t kMovesInFlight = 4;             // beyond such moves that are not seen yet
+constexpr uint64_t kUnseenNs = 250'000'000;        // in so long a time,
+constexpr uint64_t kLeastSearchNs = 10'000'000;    // so long after the last look
+constexpr uint64_t kMostSearchNs = 1'000'000'000;  // or so long
+constexpr unsigned kFrequentSearches = 8;          // after so many looks that found no reader.
+constexpr uint64_t kSearchShare = 50;              // of the time, for opening files for it
+constexpr unsigned kMostEmptyLooks = 3;            // in a row at a device, then it has a rest
+constexpr uint64_t kEmptyRestNs = 1'000'000'000;
+constexpr uint64_t kCountNs = 20'000'000;
+constexpr uint64_t kQuietNs = 3'000'000'000;
+constexpr uint64_t kLostNs = 1'000'000'000;   // a reader that is not seen for so long is lost
+constexpr uint64_t kTotalsAgeNs = 1'000'000;  // of totals that are known
 
 /// Each takes two descriptors; half of what the command may have is left.
 size_t most_readers() {
@@ -86,12 +91,24 @@ size_t most_readers() {
   return std::clamp<size_t>(limit.rlim_cur / 4, 16, 4096);
 }
 
-/// Returns the time until the next look at the page cache behind `probes` that found no reader.
-uint64_t probe_period_ns(unsigned probes) {
+/// Returns the time until the next look at the page cache behind `looks` that found no reader.
+uint64_t search_period_ns(unsigned looks) {
   constexpr unsigned kMostDoublings = 7;
-  const unsigned more = std::max(probes, kFrequentProbes) - kFrequentProbes;
-  return std::min(kLeastProbeNs << std::min(more, kMostDoublings), kMostProbeNs);
+  const unsigned more = std::max(looks, kFrequentSearches) - kFrequentSearches;
+  return std::min(kLeastSearchNs << std::min(more, kMostDoublings), kMostSearchNs);
 }
+
+/// The search for a reader whose position stands still, by what comes into the page cache.
+struct CacheSearch {
+  CacheFrontier cache;
+  IoTotals before;                 ///< of the process, when the frontier was found
+  uint64_t moved_ns = 0;           ///< when the frontier last moved
+  uint64_t unexplained_bytes = 0;  ///< that the process had read when this was last looked at
+  uint64_t reads_ns = 0;           ///< when it was last found to have read more
+  uint64_t next_ns = 0;            ///< the next look
+  unsigned looks = 0;              ///< in a row that found no frontier
+  bool has_opened = false;         ///< the file is open for this search alone
+};
 
 /// A reader: a file that a process has open, or mapped.
 struct Reader {
@@ -108,14 +125,7 @@ struct Reader {
   uint64_t last_read_bytes = 0;         ///< of its process, by any way, when it was there
   unsigned written_moves = 0;           ///< in a row, by which its process read nothing: it wrote
   bool has_moved = false;               ///< the position, since it was first seen
-  CacheFrontier cache;                  ///< shows a reader whose position stands still
-  uint64_t way_bytes = 0;               ///< of that reader, and what its process had read before
-  uint64_t seen_offset = 0;             ///< where it was last seen
-  uint64_t way_ns = 0;                  ///< when it was last seen
-  uint64_t unseen_ns = 0;               ///< when it last was seen that its process reads
-  uint64_t probe_ns = 0;                ///< the next look at the page cache
-  unsigned probes = 0;                  ///< looks at it in a row that found no reader
-  unsigned empty_looks = 0;             ///< at a file on FUSE of which nothing is there
+  CacheSearch search;
   Descriptor own;
   std::optional<engine::ReadAheadWalk> walk;  ///< on `own`, while that is open
   std::string path;                           ///< empty: not known yet
@@ -130,12 +140,15 @@ struct Reader {
   void let_go() {
     walk.reset();
     own.reset();
+    search.has_opened = false;
   }
 };
 
 struct Device {
   uint64_t window_bytes = 0;  ///< the window of the kernel's read-ahead
   ProcFile load;
+  unsigned empty_looks = 0;  ///< in a row, at files of which nothing was in the page cache
+  uint64_t search_ns = 0;    ///< no file is opened for a search before
 };
 
 struct Process {
@@ -152,8 +165,21 @@ struct Process {
   bool maps = false;               ///< it had files mapped at the last look
   bool has_io_uring = false;
   bool has_aio = false;
-  Descriptor end;  ///< a pidfd: readable when it has ended
+  IoTotals last_totals;
+  uint64_t totals_ns = 0;           ///< when they were read
+  uint64_t explained_bytes = 0;     ///< that it has read, as positions and places show
+  uint64_t largest_move_bytes = 0;  ///< of a position between two looks
+  Descriptor end;                   ///< a pidfd: readable when it has ended
   bool seen = false;
+
+  /// Notes that so many bytes of what it has read are known.
+  void explain(uint64_t bytes) {
+    explained_bytes += bytes;
+    largest_move_bytes = std::max(largest_move_bytes, bytes);
+  }
+  [[nodiscard]] uint64_t unexplained_bytes() const {
+    return last_totals.read_bytes - std::min(last_totals.read_bytes, explained_bytes);
+  }
 };
 
 }  // namespace
@@ -218,8 +244,9 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
                                                        uint64_t offset);
   [[nodiscard]] bool is_explained(const Key& key, uint64_t offset) const;
   [[nodiscard]] std::optional<Sighting> sight_cache(const Key& key, Reader& reader);
-  [[nodiscard]] bool reads_unseen(const Process& process, Reader& reader) const;
-  [[nodiscard]] static bool is_sought(const Key& key, const Reader& reader);
+  [[nodiscard]] bool begin_search(const Key& key, Reader& reader);
+  [[nodiscard]] bool reads_unseen(Process& process, Reader& reader);
+  [[nodiscard]] static std::optional<IoTotals> totals_of(Process& process, uint64_t age_ns);
   [[nodiscard]] bool is_seen_elsewhere(const Key& key, const Reader& reader) const;
   [[nodiscard]] std::optional<Sighting> sight_places(const Key& key, Reader& reader);
   [[nodiscard]] bool sight_mapping(const Key& key, Reader& reader, std::optional<Sighting>& seen);
@@ -229,6 +256,7 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   [[nodiscard]] BandwidthBudget* budget_of(const Key& key, Reader& reader);
   [[nodiscard]] bool has_ended(pid_t pid) const;
   [[nodiscard]] bool open_own(const Key& key, Reader& reader);
+  [[nodiscard]] bool open_file(const Key& key, Reader& reader);
   void leave_to_mpiio();
   Readers::iterator forget(Readers::iterator reader);
   void forget_process(pid_t pid);
@@ -274,7 +302,7 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   uint64_t scans_ns_ = 0;    // spent on scans
   uint64_t looked_ns_ = 0;   // spent on the last looks
   uint64_t opening_ns_ = 0;  // of the present look: waiting for the file system
-  unsigned probes_left_ = 0;
+  uint64_t may_search_ns_ = 0;
   uint64_t next_scan_ns_ = begin_ns_ + kUntilExecNs;
   uint64_t scan_period_ns_ = kFirstScanNs;
   uint64_t memory_measured_ns_ = 0;
@@ -651,7 +679,6 @@ void Watcher::Thread::forget_process(pid_t pid) {
 /// Looks at the readers whose time has come. Returns true if there is more to ask for at once.
 bool Watcher::Thread::look() {
   bool is_behind = false;
-  probes_left_ = kMostProbes;
   for (auto it = readers_.begin(); it != readers_.end();) {
     Reader& reader = it->second;
     const uint64_t now = now_ns();
@@ -689,8 +716,8 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   looked_ns_ += now_ns() - now - std::exchange(opening_ns_, 0);
   // Of a file that the program also writes, the program's own close is to be the first one
   // (early_writer.hpp).
-  if (reader.walk && !reader.file.is_written && reader.follower.stands_still(now) &&
-      !waits(key, reader)) {
+  if (reader.walk && !reader.search.has_opened && !reader.file.is_written &&
+      reader.follower.stands_still(now) && !waits(key, reader)) {
     reader.let_go();  // the program may be done, and remove the file or unmount its file system
     reader.look_ns = now + reader.follower.look_again_ns(now);
     return;
@@ -711,7 +738,9 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   // Not counted in looked_ns_: the program would have spent the cost of asking itself.
   const bool is_behind = ask_ahead(key, reader);
   reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
-  if (reader.probe_ns > now) reader.look_ns = std::min(reader.look_ns, reader.probe_ns);
+  if (reader.search.next_ns > now) {
+    reader.look_ns = std::min(reader.look_ns, reader.search.next_ns);
+  }
   if (reader.budget != nullptr && reader.budget->free_at_ns() > now) {
     reader.look_ns = std::min(reader.look_ns, reader.budget->free_at_ns());
   }
@@ -744,8 +773,8 @@ bool Watcher::Thread::waits(const Key& key, const Reader& reader) const {
   if (waits_for_storage(pid)) return true;
   // Who waits for a completion sleeps like anybody else.
   const auto process = processes_.find(pid);
-  return reader.cache.frontier() && process != processes_.end() && process->second.has_io_uring &&
-         !is_running(pid);
+  return reader.search.cache.frontier() && process != processes_.end() &&
+         process->second.has_io_uring && !is_running(pid);
 }
 
 /// Returns true if the reader runs now and the first threads of the run's processes use all
@@ -769,23 +798,41 @@ bool Watcher::Thread::sight(const Key& key, Reader& reader, std::optional<Sighti
   return true;
 }
 
+/// Returns what a process has read and written, as it was known at most `age_ns` ago.
+std::optional<IoTotals> Watcher::Thread::totals_of(Process& process, uint64_t age_ns) {
+  const uint64_t now = now_ns();
+  if (process.totals_ns != 0 && now - process.totals_ns <= age_ns) return process.last_totals;
+  const std::optional<IoTotals> totals = process.totals.totals();
+  if (totals) {
+    process.last_totals = *totals;
+    process.totals_ns = now;
+  }
+  return totals;
+}
+
 /// Looks at the position. Returns nothing if it has not moved.
 std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& reader,
                                                         uint64_t offset) {
   if (is_explained(key, offset)) return std::nullopt;
   if (reader.last_offset == offset) return sight_cache(key, reader);
-  const auto process = processes_.find(std::get<0>(key));
-  if (process == processes_.end()) return std::nullopt;
-  const std::optional<IoTotals> totals = process->second.totals.totals();
+  const auto found = processes_.find(std::get<0>(key));
+  if (found == processes_.end()) return std::nullopt;
+  Process& process = found->second;
+  const std::optional<IoTotals> totals = totals_of(process, 0);
   reader.refused = !totals;
   if (!totals) return std::nullopt;
+  const uint64_t read_bytes =
+      totals->read_bytes - std::exchange(reader.last_read_bytes, totals->read_bytes);
+  const uint64_t way = offset - std::min(offset, reader.last_offset.value_or(offset));
+  process.explain(std::min(way, read_bytes));
   reader.has_moved = reader.last_offset.has_value();
   reader.last_offset = offset;
-  reader.cache.lose();
-  reader.unseen_ns = 0;
-  const bool has_read =
-      totals->read_bytes != std::exchange(reader.last_read_bytes, totals->read_bytes);
-  if (reader.file.is_written && !has_read) {
+  CacheSearch& search = reader.search;
+  search.cache.lose();
+  search.reads_ns = 0;
+  search.has_opened = false;  // it is open for this reader from now on
+  search.unexplained_bytes = process.unexplained_bytes();
+  if (reader.file.is_written && read_bytes == 0) {
     ++reader.written_moves;
     return std::nullopt;
   }
@@ -797,84 +844,97 @@ std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& 
 /// Looks where a reader is whose position stands still while its process reads, by what comes into
 /// the page cache.
 std::optional<Sighting> Watcher::Thread::sight_cache(const Key& key, Reader& reader) {
+  CacheSearch& search = reader.search;
   const uint64_t now = now_ns();
-  const auto process = processes_.find(std::get<0>(key));
-  if (reader.file.is_written || now < reader.probe_ns || process == processes_.end()) {
+  if (reader.file.is_written || now < search.next_ns) return std::nullopt;
+  const bool was_found = search.cache.frontier().has_value();
+  if ((!was_found || !reader.own.is_open()) && !begin_search(key, reader)) {
+    if (!was_found && search.has_opened) reader.let_go();
     return std::nullopt;
   }
-  const bool was_found = reader.cache.frontier().has_value();
-  if (!was_found || !reader.own.is_open()) {
-    // What is in flight for a position that has moved just now would look like a reader.
-    const bool may_be = !reader.has_moved || reader.follower.stands_still(now);
-    const bool may_look = may_be && probes_left_ != 0 && reads_unseen(process->second, reader) &&
-                          !is_seen_elsewhere(key, reader);
-    const uint64_t begin = now_ns();
-    const bool is_open = may_look && (reader.own.is_open() || open_own(key, reader));
-    opening_ns_ += now_ns() - begin;
-    if (!is_open) {
-      if (!was_found) reader.probe_ns = now + probe_period_ns(reader.probes);
-      return std::nullopt;
-    }
-    --probes_left_;
-  }
+  bool is_told = true;
   const auto cached_bytes = [&](FileRange range) {
     const std::optional<uint64_t> cached =
         engine::cached_bytes(reader.own.get(), range.offset, range.bytes);
-    reader.refused = reader.refused || !cached;  // the kernel does not tell
+    is_told = is_told && cached;
     return cached.value_or(0);
   };
   const bool has_moved =
-      reader.cache.look(cached_bytes, reader.file.bytes, reader.follower.asked_until());
-  if (!has_moved && was_found && now - reader.way_ns > kLostNs) reader.cache.lose();
-  const std::optional<uint64_t> frontier = reader.cache.frontier();
-  if (reader.refused || !frontier) {
-    reader.let_go();
-    if (reader.probe_ns <= now) reader.probe_ns = now + probe_period_ns(++reader.probes);
+      search.cache.look(cached_bytes, reader.file.bytes, reader.follower.asked_until());
+  const bool is_lost = !has_moved && was_found && now - search.moved_ns > kLostNs;
+  if (!is_told || is_lost) search.cache.lose();
+  const std::optional<uint64_t> frontier = search.cache.frontier();
+  if (!frontier) {
+    search.next_ns = is_told ? now + search_period_ns(++search.looks) : UINT64_MAX;
+    Device& device = devices_.at(reader.file.device);
+    // A file system that empties a file's cache when it is opened shows nothing.
+    const bool is_empty = is_fuse(reader.own.get()) && cached_bytes({0, reader.file.bytes}) == 0;
+    device.empty_looks = is_empty ? device.empty_looks + 1 : 0;
+    if (device.empty_looks >= kMostEmptyLooks) device.search_ns = now + kEmptyRestNs;
+    // After the first look it stays open: the second one compares.
+    if (search.has_opened && (search.looks != 1 || !is_told)) reader.let_go();
     return std::nullopt;
   }
+  search.has_opened = false;
   if (!has_moved) return std::nullopt;
-  reader.probe_ns = 0;
-  reader.probes = 0;
-  reader.way_ns = now;
-  // The kernel reads the last window ahead of the reader by itself.
-  const uint64_t offset = *frontier == reader.file.bytes
-                              ? *frontier
-                              : *frontier - std::min(*frontier, reader.window_bytes);
-  if (was_found) {
-    reader.way_bytes += offset - std::min(offset, reader.seen_offset);
-  } else {
-    reader.way_bytes = reader.last_read_bytes;
+  if (!was_found) {
+    const auto process = processes_.find(std::get<0>(key));
+    search.before = totals_of(process->second, kTotalsAgeNs).value_or(IoTotals{});
   }
-  reader.seen_offset = offset;
-  return Sighting{offset,
+  // Help has hidden it for a while. Counting all of a file takes some time.
+  const bool was_elsewhere = was_found && now - search.moved_ns > kCountNs &&
+                             search.cache.has_grown_elsewhere(cached_bytes, reader.file.bytes);
+  search.looks = 0;
+  search.moved_ns = now;
+  const uint64_t way = search.cache.way_bytes();
+  // The kernel reads the last window ahead of the reader by itself.
+  return Sighting{*frontier - std::min(*frontier, reader.window_bytes),
                   reader.file.bytes,
-                  reader.way_bytes,
-                  reader.way_bytes / reader.window_bytes,
+                  search.before.read_bytes + way,
+                  search.before.read_calls + way / reader.window_bytes,
                   0,
                   0,
                   now,
-                  true};
+                  true,
+                  was_elsewhere};
 }
 
-/// Returns true if the process reads, but the position of the file does not show where.
-bool Watcher::Thread::reads_unseen(const Process& process, Reader& reader) const {
+/// Opens the file for a look at the page cache if somebody may be reading it unseen. Returns false
+/// if not.
+bool Watcher::Thread::begin_search(const Key& key, Reader& reader) {
+  const uint64_t begin = now_ns();
+  const auto process = processes_.find(std::get<0>(key));
+  // What is in flight for a position that has moved just now would look like a reader.
+  const bool may_be = !reader.has_moved || reader.follower.stands_still(begin);
+  const bool is_asked_for = reader.follower.asked_until() >= reader.file.bytes;
+  if (!may_be || is_asked_for || process == processes_.end() ||
+      !reads_unseen(process->second, reader) || is_seen_elsewhere(key, reader)) {
+    return false;
+  }
+  if (reader.own.is_open()) return true;
+  if (begin < std::max(may_search_ns_, devices_.at(reader.file.device).search_ns)) return false;
+  reader.search.has_opened = open_file(key, reader);
+  const uint64_t end = now_ns();
+  opening_ns_ += end - begin;
+  may_search_ns_ = end + kSearchShare * (end - begin);
+  return reader.search.has_opened;
+}
+
+/// Returns true if the process reads, but no position shows where.
+bool Watcher::Thread::reads_unseen(Process& process, Reader& reader) {
   // /proc does not count what these read.
   if (!reader.has_moved && (process.has_io_uring || process.has_aio)) return true;
-  if (now_ns() - reader.unseen_ns < kUnseenNs) return true;  // its next read is not counted yet
-  const std::optional<IoTotals> totals = process.totals.totals();
-  if (!totals || totals->read_bytes < reader.last_read_bytes + kLeastUnseenBytes) return false;
-  // It may have moved between the look at the position and this one.
-  const std::optional<Position> position = reader.position.position();
-  if (!position || reader.last_offset != position->offset) return false;
-  reader.last_read_bytes = totals->read_bytes;
-  reader.unseen_ns = now_ns();
+  CacheSearch& search = reader.search;
+  const uint64_t now = now_ns();
+  if (now - search.reads_ns < kUnseenNs) return true;  // its next read is not counted yet
+  if (!totals_of(process, kTotalsAgeNs)) return false;
+  const uint64_t unexplained = process.unexplained_bytes();
+  const uint64_t in_flight = kMovesInFlight * process.largest_move_bytes;
+  if (unexplained < search.unexplained_bytes + std::max(kLeastUnseenBytes, in_flight)) return false;
+  if (now - search.reads_ns > kQuietNs) search.looks = 0;  // it begins anew
+  search.unexplained_bytes = unexplained;
+  search.reads_ns = now;
   return true;
-}
-
-/// Returns true if it is not known yet where, and whether, somebody reads the file.
-bool Watcher::Thread::is_sought(const Key& key, const Reader& reader) {
-  return std::get<1>(key) != kMapped && std::get<2>(key) == kPosition && !reader.has_moved &&
-         !reader.cache.frontier();
 }
 
 /// Returns true if something else shows a reader of the file, or if it is read ahead already.
@@ -909,6 +969,8 @@ std::optional<Sighting> Watcher::Thread::sight_places(const Key& key, Reader& re
   const std::optional<Places> places =
       process->second.segment->places_of(static_cast<uint32_t>(std::get<2>(key)));
   if (!places) return std::nullopt;
+  process->second.explain(places->read_bytes -
+                          std::exchange(reader.last_read_bytes, places->read_bytes));
   const std::optional<PlacePattern> pattern = pattern_of(*places);
   if (!pattern) return std::nullopt;
   return Sighting{pattern->offset,
@@ -968,7 +1030,7 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
     reader.follower.answered(*range, answer == Answer::cached);
   }
   const bool is_done = !reader.follower.wants_more() && !reader.file.is_written;
-  if (reader.refused || is_done) reader.let_go();
+  if (reader.refused || (is_done && !reader.search.has_opened)) reader.let_go();
   return is_behind && !reader.refused;
 }
 
@@ -1026,7 +1088,18 @@ bool Watcher::Thread::is_leased(const Reader& reader) const {
   });
 }
 
+/// Opens the file of a reader of which it is known what it has read.
 bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
+  if (!open_file(key, reader)) return false;
+  // Some FUSE file systems empty a file's cache when it is opened. Files on them are never opened
+  // again.
+  reader.refused = is_fuse(reader.own.get()) &&
+                   !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
+  if (reader.refused) forgetful_.insert(reader.file.device);
+  return !reader.refused;
+}
+
+bool Watcher::Thread::open_file(const Key& key, Reader& reader) {
   const bool is_mapped = std::get<1>(key) == kMapped;
   if (!may_open(std::get<0>(key))) return false;
   reader.refused = leaves_alone(reader.file.device, reader.file.inode) ||
@@ -1040,19 +1113,7 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   reader.walk.emplace(reader.own.get(), reader.window_bytes);
   reader.is_kept = may_keep_removed_files(reader.own.get());
   run_state_.has_open(reader.is_kept, now_ns());
-  // Some FUSE file systems empty a file's cache when it is opened. Files on them are never opened
-  // again.
-  if (!is_fuse(reader.own.get())) return true;
-  if (is_sought(key, reader)) {
-    const uint64_t cached =
-        engine::cached_bytes(reader.own.get(), 0, reader.file.bytes).value_or(0);
-    // It may have been emptied now, or nothing has been read yet.
-    if (cached == 0 && ++reader.empty_looks == kMostEmptyLooks) reader.probe_ns = UINT64_MAX;
-    return true;
-  }
-  reader.refused = !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
-  if (reader.refused) forgetful_.insert(reader.file.device);
-  return !reader.refused;
+  return true;
 }
 
 // ---- The command's side -------------------------------------------------------------------------

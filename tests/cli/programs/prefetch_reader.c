@@ -5,7 +5,8 @@
  *   input    standard input by read(2); FILE is not looked at
  *   stdio    fread(3)
  *   pread    in order, or each STRIDE_BYTES
- *   syscall  the same by syscall(2)
+ *   held     read(2), after it has held FILE for a while, sought in it, and read something else
+ *   syscall  as pread, by syscall(2)
  *   uring    the same through io_uring. Exit code 77 where it is not to be had
  *   aio      the same through the kernel's asynchronous I/O
  *   mapped   through a memory map, in order or each STRIDE_BYTES
@@ -73,6 +74,20 @@ static int cannot(const char* how, int fd, char* path) {
   close(fd);
   if (strcmp(how, "unmount") == 0) return umount2(dirname(path), 0) != 0;
   return unlink(path) != 0 || rmdir(dirname(path)) != 0;
+}
+
+/* For 0.3 s. What is read is too small to be followed, and in the page cache. */
+static void hold(int fd, uint64_t size) {
+  usleep(20000); /* the position is seen where it is */
+  lseek(fd, (off_t)(size / 2), SEEK_SET);
+  const int other = open("/proc/self/exe", O_RDONLY);
+  static char buffer[64 << 10];
+  for (int i = 0; i < 300; ++i) {
+    for (off_t at = 0; pread(other, buffer, sizeof buffer, at) > 0;) at += sizeof buffer;
+    usleep(1000);
+  }
+  close(other);
+  lseek(fd, 0, SEEK_SET);
 }
 
 /* Reads a byte of each page. */
@@ -148,6 +163,7 @@ int main(int argc, char** argv) {
   const uint64_t size = (uint64_t)status.st_size;
   const char* const map = is_mapped ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) : NULL;
   if (map == MAP_FAILED) return 3;
+  if (strcmp(how, "held") == 0) hold(fd, size);
   int chunks = 0;
   int resident = 0;
   for (uint64_t at = 0; at < (pauses || has_call ? size / 2 : size); at += stride, ++chunks) {
