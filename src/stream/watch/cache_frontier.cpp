@@ -56,11 +56,13 @@ void CacheFrontier::lose() noexcept {
 bool CacheFrontier::look(const CachedBytes& cached_bytes, uint64_t file_bytes,
                          uint64_t asked_until) {
   if (!frontier_) return find(cached_bytes, file_bytes);
-  const uint64_t begin = std::max(*frontier_, asked_until);
+  const uint64_t before = *frontier_;
+  const uint64_t begin = std::max(before, asked_until);
   if (begin >= file_bytes) return false;
   const uint64_t end = end_of_run(cached_bytes, begin, file_bytes);
   if (end == begin) return false;
-  way_bytes_ += end - *std::exchange(frontier_, end);
+  frontier_ = end;
+  way_bytes_ += end - before;
   return true;
 }
 
