@@ -26,12 +26,12 @@ constexpr uint64_t kDoubtLookNs = 500'000;    // many looks tell what time its d
 constexpr uint64_t kRestLookNs = 40'000'000;  // while nothing is asked for
 constexpr uint64_t kMostIdleLookNs = 100'000'000;
 constexpr uint64_t kStillNs = 100'000'000;
-constexpr uint64_t kHiddenNs = 64'000'000;  // that a reader is not seen for
-// How far such a reader goes on is not seen either, so less is brought in for nothing.
-constexpr uint64_t kMostHiddenRead = 256u << 20;
+// Of a reader that help hides, how far it goes on is not seen.
+constexpr uint64_t kHiddenNs = 64'000'000;        // what is ahead of it should last so long
 constexpr uint64_t kHiddenReadBytes = 16u << 20;  // it may have read by itself since it was seen
-constexpr uint64_t kAheadOfHiddenRead = 2;
-constexpr uint64_t kIdleShare = 8;  // of the time since it last moved
+constexpr uint64_t kAheadOfHiddenRead = 2;        // times what it has read
+constexpr uint64_t kMostHiddenRead = 256u << 20;  // before it gets help again
+constexpr uint64_t kIdleShare = 8;                // of the time since it last moved
 
 uint64_t distance(uint64_t a, uint64_t b) noexcept {
   return a > b ? a - b : b - a;
@@ -113,9 +113,7 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
   // What was ahead of this reader should have lasted for some looks.
   const bool has_passed_all =
       offset_ < frontier_ && seen.offset + kLeastWindows * limits_.window_bytes >= frontier_;
-  if (seen.is_hidden_by_help && has_passed_all && seen.now_ns - moved_ns_ < kHiddenNs) {
-    needed_bytes_ = std::min(most_ahead_bytes(), 2 * ahead_bytes());
-  }
+  if (is_hidden_ && has_passed_all && seen.now_ns - moved_ns_ < kHiddenNs) look_farther();
   const uint64_t moved = stride_ != 0 ? std::max<uint64_t>(read, 1) : way;
   if (stride_ != 0) {
     const uint64_t passed = distance(seen.offset, offset_) / magnitude(stride_);
@@ -132,7 +130,7 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
   if (reads_what_is_cached()) return;
   const uint64_t left = stride_ < 0 ? offset_ : file_bytes_ - std::min(file_bytes_, offset_);
   const uint64_t ramp = kRampWindows * limits_.window_bytes;
-  const uint64_t least_unit = seen.is_hidden_by_help ? kHiddenUnitBytes : kLeastUnitBytes;
+  const uint64_t least_unit = is_hidden_ ? kHiddenUnitBytes : kLeastUnitBytes;
   trial_.advance({moved, outstanding_bytes(), left,
                   std::max({largest_read_, 2 * limits_.window_bytes, least_unit}), least_unit, ramp,
                   limits_.lookahead_bytes, seen.now_ns, stride_ != 0});
@@ -169,6 +167,10 @@ void ReadFollower::is_waited_for() noexcept {
   // What was asked for since the last time must first have had its effect.
   if (offset_ + largest_read_ < enough_until_) return;
   enough_until_ = frontier_;
+  look_farther();
+}
+
+void ReadFollower::look_farther() noexcept {
   needed_bytes_ = std::min(most_ahead_bytes(), 2 * ahead_bytes());
 }
 

@@ -106,6 +106,7 @@ class ReadFollower {
 
   void begin_again(const Sighting& seen) noexcept;
   void note_break() noexcept;
+  void look_farther() noexcept;
   [[nodiscard]] uint64_t most_ahead_bytes() const noexcept;
   [[nodiscard]] uint64_t ahead_bytes() const noexcept;
   [[nodiscard]] uint64_t outstanding_bytes() const noexcept;

@@ -79,8 +79,8 @@ constexpr unsigned kFrequentSearches = 8;          // after so many looks that f
 constexpr uint64_t kSearchShare = 50;              // of the time, for opening files for it
 constexpr unsigned kMostEmptyLooks = 3;            // in a row at a device, then it has a rest
 constexpr uint64_t kEmptyRestNs = 1'000'000'000;
-constexpr uint64_t kCountNs = 20'000'000;
-constexpr uint64_t kQuietNs = 3'000'000'000;
+constexpr uint64_t kCountNs = 20'000'000;  // behind so long without a sight of it, all is counted
+constexpr uint64_t kQuietNs = 3'000'000'000;  // a process that reads again after so long is new
 constexpr uint64_t kLostNs = 1'000'000'000;   // a reader that is not seen for so long is lost
 constexpr uint64_t kTotalsAgeNs = 1'000'000;  // of totals that are known
 
@@ -243,8 +243,9 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   [[nodiscard]] std::optional<Sighting> sight_position(const Key& key, Reader& reader,
                                                        uint64_t offset);
   [[nodiscard]] bool is_explained(const Key& key, uint64_t offset) const;
-  [[nodiscard]] std::optional<Sighting> sight_cache(const Key& key, Reader& reader);
-  [[nodiscard]] bool begin_search(const Key& key, Reader& reader);
+  [[nodiscard]] std::optional<Sighting> sight_cache(const Key& key, Process& process,
+                                                    Reader& reader);
+  [[nodiscard]] bool begin_search(const Key& key, Process& process, Reader& reader);
   [[nodiscard]] bool reads_unseen(Process& process, Reader& reader);
   [[nodiscard]] static std::optional<IoTotals> totals_of(Process& process, uint64_t age_ns);
   [[nodiscard]] bool is_seen_elsewhere(const Key& key, const Reader& reader) const;
@@ -299,10 +300,10 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   const unsigned processors_ = engine::online_cores();
   uint64_t begin_ns_ = now_ns();
   uint64_t scans_ = 0;
-  uint64_t scans_ns_ = 0;    // spent on scans
-  uint64_t looked_ns_ = 0;   // spent on the last looks
-  uint64_t opening_ns_ = 0;  // of the present look: waiting for the file system
-  uint64_t may_search_ns_ = 0;
+  uint64_t scans_ns_ = 0;       // spent on scans
+  uint64_t looked_ns_ = 0;      // spent on the last looks
+  uint64_t opening_ns_ = 0;     // of the present look: waiting for the file system
+  uint64_t may_search_ns_ = 0;  // no file is opened for a search before
   uint64_t next_scan_ns_ = begin_ns_ + kUntilExecNs;
   uint64_t scan_period_ns_ = kFirstScanNs;
   uint64_t memory_measured_ns_ = 0;
@@ -428,7 +429,7 @@ bool Watcher::Thread::leaves_alone(dev_t device, ino_t inode) {
 std::optional<uint64_t> Watcher::Thread::written_bytes(pid_t pid) {
   const auto process = processes_.find(pid);
   if (process == processes_.end()) return std::nullopt;
-  const std::optional<IoTotals> totals = process->second.totals.totals();
+  const std::optional<IoTotals> totals = totals_of(process->second, 0);
   return totals ? std::optional(totals->written_bytes) : std::nullopt;
 }
 
@@ -814,10 +815,10 @@ std::optional<IoTotals> Watcher::Thread::totals_of(Process& process, uint64_t ag
 std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& reader,
                                                         uint64_t offset) {
   if (is_explained(key, offset)) return std::nullopt;
-  if (reader.last_offset == offset) return sight_cache(key, reader);
   const auto found = processes_.find(std::get<0>(key));
   if (found == processes_.end()) return std::nullopt;
   Process& process = found->second;
+  if (reader.last_offset == offset) return sight_cache(key, process, reader);
   const std::optional<IoTotals> totals = totals_of(process, 0);
   reader.refused = !totals;
   if (!totals) return std::nullopt;
@@ -843,12 +844,13 @@ std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& 
 
 /// Looks where a reader is whose position stands still while its process reads, by what comes into
 /// the page cache.
-std::optional<Sighting> Watcher::Thread::sight_cache(const Key& key, Reader& reader) {
+std::optional<Sighting> Watcher::Thread::sight_cache(const Key& key, Process& process,
+                                                     Reader& reader) {
   CacheSearch& search = reader.search;
   const uint64_t now = now_ns();
   if (reader.file.is_written || now < search.next_ns) return std::nullopt;
   const bool was_found = search.cache.frontier().has_value();
-  if ((!was_found || !reader.own.is_open()) && !begin_search(key, reader)) {
+  if ((!was_found || !reader.own.is_open()) && !begin_search(key, process, reader)) {
     if (!was_found && search.has_opened) reader.let_go();
     return std::nullopt;
   }
@@ -877,10 +879,7 @@ std::optional<Sighting> Watcher::Thread::sight_cache(const Key& key, Reader& rea
   }
   search.has_opened = false;
   if (!has_moved) return std::nullopt;
-  if (!was_found) {
-    const auto process = processes_.find(std::get<0>(key));
-    search.before = totals_of(process->second, kTotalsAgeNs).value_or(IoTotals{});
-  }
+  if (!was_found) search.before = totals_of(process, kTotalsAgeNs).value_or(IoTotals{});
   // Help has hidden it for a while. Counting all of a file takes some time.
   const bool was_elsewhere = was_found && now - search.moved_ns > kCountNs &&
                              search.cache.has_grown_elsewhere(cached_bytes, reader.file.bytes);
@@ -901,14 +900,12 @@ std::optional<Sighting> Watcher::Thread::sight_cache(const Key& key, Reader& rea
 
 /// Opens the file for a look at the page cache if somebody may be reading it unseen. Returns false
 /// if not.
-bool Watcher::Thread::begin_search(const Key& key, Reader& reader) {
+bool Watcher::Thread::begin_search(const Key& key, Process& process, Reader& reader) {
   const uint64_t begin = now_ns();
-  const auto process = processes_.find(std::get<0>(key));
   // What is in flight for a position that has moved just now would look like a reader.
   const bool may_be = !reader.has_moved || reader.follower.stands_still(begin);
   const bool is_asked_for = reader.follower.asked_until() >= reader.file.bytes;
-  if (!may_be || is_asked_for || process == processes_.end() ||
-      !reads_unseen(process->second, reader) || is_seen_elsewhere(key, reader)) {
+  if (!may_be || is_asked_for || !reads_unseen(process, reader) || is_seen_elsewhere(key, reader)) {
     return false;
   }
   if (reader.own.is_open()) return true;
