@@ -27,6 +27,9 @@ constexpr size_t kCopiedBytes = 32u << 20;
 constexpr uint64_t kLeastCachedBytes = 4u << 20;
 constexpr uint64_t kMostCachedBytes = 64u << 20;
 constexpr uint64_t kLongestNs = 500'000'000;
+/// Limits of control groups save up credit while nothing is read, and hand out bytes ten times a
+/// second. So the first of these slices does not count, and the others count whole.
+constexpr uint64_t kBurstNs = 100'000'000;
 constexpr size_t kAlignment = 4096;
 
 using Buffer = std::unique_ptr<void, void (*)(void*)>;
@@ -41,7 +44,7 @@ struct Progress {
   const uint64_t begin_ns = now_ns();
   std::atomic<uint64_t> next{0};
   std::atomic<uint64_t> bytes{0};
-  std::atomic<uint64_t> early_bytes{0};  ///< read within the first half of the time
+  std::atomic<uint64_t> steady_bytes{0};  ///< read behind the burst, within the time
 };
 
 void read_pieces(int fd, Progress& progress) {
@@ -55,8 +58,8 @@ void read_pieces(int fd, Progress& progress) {
     if (got <= 0) return;
     const uint64_t passed_ns = now_ns() - progress.begin_ns;
     progress.bytes.fetch_add(static_cast<uint64_t>(got));
-    if (passed_ns <= kLongestNs / 2) progress.early_bytes.fetch_add(static_cast<uint64_t>(got));
     if (passed_ns >= kLongestNs) return;
+    if (passed_ns >= kBurstNs) progress.steady_bytes.fetch_add(static_cast<uint64_t>(got));
   }
 }
 
@@ -85,8 +88,8 @@ std::optional<double> device_read_rate(const std::string& path) {
   const uint64_t bytes = progress.bytes.load();
   if (bytes < kLeastBytes / 2) return std::nullopt;
   const bool is_long = passed_ns >= kLongestNs;
-  const uint64_t counted = is_long ? bytes - progress.early_bytes.load() : bytes;
-  const uint64_t counted_ns = is_long ? passed_ns - kLongestNs / 2 : passed_ns;
+  const uint64_t counted = is_long ? progress.steady_bytes.load() : bytes;
+  const uint64_t counted_ns = is_long ? kLongestNs - kBurstNs : passed_ns;
   return static_cast<double>(counted) / (static_cast<double>(counted_ns) * 1e-9);
 }
 

@@ -34,6 +34,28 @@ void add(Phase& phase, const Slot& slot, double& read_turns, double& write_turns
   phase.items = std::max({1.0, read_turns, write_turns});
 }
 
+/// How long the device read what each slot took, at the device's own speed. Read-ahead of the
+/// kernel may have done so during earlier slots, but not before the run came to the input.
+class DeviceTime {
+ public:
+  explicit DeviceTime(const Rates& rates) : rates_(rates) {}
+
+  /// Of the next slot, in seconds.
+  double next(const Slot& slot) {
+    if (rates_.read_bytes_per_s <= 0) return slot.read_s;
+    if (slot.opens_input) idle_s_ = 0;
+    const bool writes_there = rates_.one_device && !rates_.writes_are_cached;
+    idle_s_ += slot.read_s + slot.compute_s + (writes_there ? 0 : slot.write_s);
+    const double busy_s = std::min(slot.read_bytes / rates_.read_bytes_per_s, idle_s_);
+    idle_s_ -= busy_s;
+    return busy_s;
+  }
+
+ private:
+  const Rates& rates_;
+  double idle_s_ = 0;  ///< in which the device can have read
+};
+
 }  // namespace
 
 Line fit_line(std::span<const Transfers> transfers) {
@@ -98,6 +120,7 @@ std::vector<Step> steps_of(std::span<const Slot> slots, const Rates& rates,
   const bool ahead = weaving.ahead_bytes > 0;
   const bool behind = weaving.buffers > 1;
   const double most = std::max(1.0, kMostSteps / std::max(1.0, static_cast<double>(slots.size())));
+  DeviceTime device_time(rates);
   std::vector<Step> steps;
   for (const Slot& slot : slots) {
     Step step;
@@ -108,12 +131,8 @@ std::vector<Step> steps_of(std::span<const Slot> slots, const Rates& rates,
     step.opens_input = slot.opens_input;
     if (ahead) {
       // The kernel's read-ahead hid a part already: the device's own time counts.
-      const double copy_s = std::min(slot.read_s, rates.copy_s_per_byte * slot.read_bytes);
-      if (rates.read_bytes_per_s > 0) {
-        step.read_s =
-            std::min(slot.read_bytes / rates.read_bytes_per_s, slot.read_s + slot.compute_s);
-      }
-      step.compute_s += copy_s;
+      step.read_s = device_time.next(slot);
+      step.compute_s += std::min(slot.read_s, rates.copy_s_per_byte * slot.read_bytes);
     }
     if (!behind && rates.writes_are_cached) {
       step.compute_s += step.write_s;

@@ -118,6 +118,33 @@ TEST(Predicted, WhatTheKernelHidAlreadyIsNotHiddenTwice) {
   EXPECT_NEAR(predicted_s(slots, rates, kAhead), 90, 0.1);
 }
 
+TEST(Predicted, WhatTheKernelReadInEarlierSlotsIsNotHiddenTwice) {
+  // The device reads 100 MiB in each second. What it read in one arrives in the next.
+  const Slot waits{.read_bytes = 10 * kMiB, .read_s = 1, .read_turns = 1};
+  const Slot takes{.read_bytes = 190 * kMiB, .read_s = 0.5, .read_turns = 19, .compute_s = 0.5};
+  std::vector<Slot> slots;
+  for (int i = 0; i < 50; ++i) slots.insert(slots.end(), {waits, takes});
+  EXPECT_NEAR(predicted_s(slots, {.read_bytes_per_s = 100 * kMiB}, kAhead), 100, 2);
+}
+
+TEST(Predicted, TheKernelReadsAheadWhileThePageCacheTakesWrites) {
+  Slot slot = filtering(0.1, 0.1);
+  slot.write_bytes = 50 * kMiB;
+  slot.write_s = 0.8;
+  const auto slots = slots_of({{100, slot}});
+  const Rates rates{.read_bytes_per_s = 100 * kMiB, .one_device = true, .writes_are_cached = true};
+  EXPECT_NEAR(predicted_s(slots, rates, kAhead), 100, 1);
+}
+
+TEST(Predicted, NothingWasReadAheadBeforeTheInputWasOpened) {
+  // It comes twice as fast as the device reads: half of it lay in the page cache.
+  Slot opens = filtering(0.5, 0.5);
+  opens.opens_input = true;
+  const auto slots = slots_of({{60, computing()}, {1, opens}, {39, filtering(0.5, 0.5)}});
+  const Rates rates{.read_bytes_per_s = 50 * kMiB};
+  EXPECT_NEAR(predicted_s(slots, rates, kAhead), 100, 1);
+}
+
 TEST(Predicted, CopyingFromThePageCacheStays) {
   const auto slots = slots_of({{100, filtering(0.4, 0.6)}});
   const Rates rates{.copy_s_per_byte = 0.1 / (100 * kMiB)};
