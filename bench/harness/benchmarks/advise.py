@@ -102,16 +102,17 @@ def hill(bench: Bench, chunk_mib: int, rounds: int, key: int = 64, *, writes: bo
     return Job(command, "prefetch", reads=data)
 
 
-def sha256sum(bench: Bench) -> Job:
+def checksum(bench: Bench, program: str) -> Job:
     """It reads by the C library's streams."""
     data = f"installed-{DATA_MIB[0]}M.tar"
-    return Job(("sha256sum", str(bench.place.folder / data)), "prefetch", reads=data)
+    return Job((program, str(bench.place.folder / data)), "prefetch", reads=data)
 
 
-def gzip(bench: Bench) -> Job:
+def gzip(bench: Bench, level: int = 1) -> Job:
     """It computes far longer than it reads."""
     data = f"installed-{DATA_MIB[1]}M.tar"
-    words = ("/bin/sh", "-c", 'exec gzip -1 -c "$0" >/dev/null', str(bench.place.folder / data))
+    line = f'exec gzip -{level} -c "$0" >/dev/null'
+    words = ("/bin/sh", "-c", line, str(bench.place.folder / data))
     return Job(words, "prefetch", reads=data)
 
 
@@ -164,25 +165,41 @@ class Configuration:
 
 PLACES = ("slowfs", "limited", "raw")
 
-#: The advisor was made on the first half.
 CONFIGURATIONS = [
+    # The advisor was made and mended on these.
     Configuration("hill-4m", "slowfs", lambda b: hill(b, 4, 3, writes=False)),
-    Configuration("sha256sum", "slowfs", sha256sum),
+    Configuration("sha256sum", "slowfs", lambda b: checksum(b, "sha256sum")),
     Configuration("numpy-8m", "slowfs", lambda b: numpy(b, 8, 20, 150, 4)),
     Configuration("cube", "slowfs", lambda b: cube(b, 131071, 500)),
+    Configuration("gzip", "slowfs", gzip),
+    Configuration("hill-16m-out", "slowfs", lambda b: hill(b, 16, 6, writes=True)),
+    Configuration("numpy-32m", "slowfs", lambda b: numpy(b, 32, 160, 20, 4)),
     Configuration("hill-1m-out", "limited", lambda b: hill(b, 1, 3, writes=True)),
     Configuration("gzip", "limited", gzip),
+    Configuration("sha256sum", "limited", lambda b: checksum(b, "sha256sum")),
+    Configuration("hill-8m", "limited", lambda b: hill(b, 8, 8, writes=False)),
+    Configuration("cube", "limited", lambda b: cube(b, 131071, 1000)),
     Configuration("numpy-16m", "raw", lambda b: numpy(b, 16, 40, 80, 4)),
-    Configuration("sha256sum", "raw", sha256sum),
-    # Chosen when it was finished, at the commit "Freeze the advisor".
-    Configuration("gzip", "slowfs", gzip, later=True),
-    Configuration("hill-16m-out", "slowfs", lambda b: hill(b, 16, 6, writes=True), later=True),
-    Configuration("numpy-32m", "slowfs", lambda b: numpy(b, 32, 160, 20, 4), later=True),
-    Configuration("sha256sum", "limited", sha256sum, later=True),
-    Configuration("hill-8m", "limited", lambda b: hill(b, 8, 8, writes=False), later=True),
-    Configuration("cube", "limited", lambda b: cube(b, 131071, 1000), later=True),
-    Configuration("hill-4m", "raw", lambda b: hill(b, 4, 3, writes=False), later=True),
-    Configuration("cube", "raw", lambda b: cube(b, 131071, 300), later=True),
+    Configuration("sha256sum", "raw", lambda b: checksum(b, "sha256sum")),
+    Configuration("hill-4m", "raw", lambda b: hill(b, 4, 3, writes=False)),
+    Configuration("cube", "raw", lambda b: cube(b, 131071, 300)),
+    # Chosen when it was finished, at the commit "Let the advisor count a device's time over slots".
+    Configuration("hill-2m", "slowfs", lambda b: hill(b, 2, 5, writes=False), later=True),
+    Configuration("hill-8m-out", "slowfs", lambda b: hill(b, 8, 4, writes=True), later=True),
+    Configuration("md5sum", "slowfs", lambda b: checksum(b, "md5sum"), later=True),
+    Configuration("numpy-16m", "slowfs", lambda b: numpy(b, 16, 50, 60, 3), later=True),
+    Configuration("cube-65535", "slowfs", lambda b: cube(b, 65535, 900), later=True),
+    Configuration("hill-4m", "limited", lambda b: hill(b, 4, 4, writes=False), later=True),
+    Configuration("hill-2m-out", "limited", lambda b: hill(b, 2, 6, writes=True), later=True),
+    Configuration("md5sum", "limited", lambda b: checksum(b, "md5sum"), later=True),
+    Configuration("numpy-8m", "limited", lambda b: numpy(b, 8, 30, 100, 4), later=True),
+    Configuration("cube-262143", "limited", lambda b: cube(b, 262143, 400), later=True),
+    Configuration("hill-1m", "raw", lambda b: hill(b, 1, 2, writes=False), later=True),
+    Configuration("hill-16m", "raw", lambda b: hill(b, 16, 5, writes=False), later=True),
+    Configuration("md5sum", "raw", lambda b: checksum(b, "md5sum"), later=True),
+    Configuration("gzip-3", "raw", lambda b: gzip(b, 3), later=True),
+    Configuration("numpy-4m", "raw", lambda b: numpy(b, 4, 10, 300, 4), later=True),
+    Configuration("cube-262143", "raw", lambda b: cube(b, 262143, 200), later=True),
 ]
 
 # ---- One configuration
