@@ -1,57 +1,29 @@
 #include "stream/watch/cache_frontier.hpp"
 
-#include <algorithm>
-#include <utility>
-#include <vector>
-
 #include <gtest/gtest.h>
 
 #include "base/page_bytes.hpp"
+#include "cached_file.hpp"
 
 namespace ioweave::stream {
 namespace {
 
 constexpr uint64_t kMiB = 1u << 20;
 
-/// A file, and which of its pages are in the page cache.
-class CachedFile {
+/// A file that a frontier looks at.
+class LookedAt : public CachedFile {
  public:
-  explicit CachedFile(uint64_t bytes)
-      : bytes_(bytes), is_there_((bytes + page_bytes() - 1) / page_bytes()) {}
-
-  void bring_in(uint64_t begin, uint64_t end) {
-    for (uint64_t at = begin; at < std::min(end, bytes_); at += page_bytes()) {
-      is_there_[at / page_bytes()] = true;
-    }
-  }
+  using CachedFile::CachedFile;
   [[nodiscard]] bool look(CacheFrontier& frontier, uint64_t asked_until = 0) {
-    return frontier.look([this](FileRange range) { return count(range); }, bytes_, asked_until);
+    return frontier.look([this](FileRange range) { return count(range); }, bytes(), asked_until);
   }
   [[nodiscard]] bool counts_more(CacheFrontier& frontier) {
-    return frontier.has_grown_elsewhere([this](FileRange range) { return count(range); }, bytes_);
+    return frontier.has_grown_elsewhere([this](FileRange range) { return count(range); }, bytes());
   }
-  /// How often somebody had pages counted since the last call.
-  [[nodiscard]] unsigned take_counts() { return std::exchange(counts_, 0); }
-
- private:
-  uint64_t count(FileRange range) {
-    ++counts_;
-    EXPECT_GT(range.bytes, 0u);
-    EXPECT_LE(range.end(), bytes_);
-    uint64_t there = 0;
-    for (uint64_t at = range.offset; at < range.end(); at += page_bytes()) {
-      there += is_there_[at / page_bytes()] ? page_bytes() : 0;
-    }
-    return there;
-  }
-
-  const uint64_t bytes_;
-  std::vector<bool> is_there_;
-  unsigned counts_ = 0;
 };
 
 TEST(CacheFrontier, IsWhereAReaderBringsPagesIn) {
-  CachedFile file(100 * kMiB + 5);
+  LookedAt file(100 * kMiB + 5);
   CacheFrontier frontier;
   EXPECT_FALSE(file.look(frontier));
   EXPECT_FALSE(file.look(frontier)) << "nobody reads";
@@ -71,7 +43,7 @@ TEST(CacheFrontier, IsWhereAReaderBringsPagesIn) {
 }
 
 TEST(CacheFrontier, IsFoundInTheMiddleOfAPart) {
-  CachedFile file(100 * kMiB);
+  LookedAt file(100 * kMiB);
   CacheFrontier frontier;
   EXPECT_FALSE(file.look(frontier));
   file.bring_in(50 * kMiB + page_bytes(), 51 * kMiB);
@@ -80,7 +52,7 @@ TEST(CacheFrontier, IsFoundInTheMiddleOfAPart) {
 }
 
 TEST(CacheFrontier, IsFoundBehindWhatWasThereBefore) {
-  CachedFile file(100 * kMiB);
+  LookedAt file(100 * kMiB);
   file.bring_in(0, 20 * kMiB);
   file.bring_in(90 * kMiB, 95 * kMiB);
   CacheFrontier frontier;
@@ -91,7 +63,7 @@ TEST(CacheFrontier, IsFoundBehindWhatWasThereBefore) {
 }
 
 TEST(CacheFrontier, IsFoundWhereAFastReaderHasCrossedParts) {
-  CachedFile file(4096 * kMiB + 123);
+  LookedAt file(4096 * kMiB + 123);
   CacheFrontier frontier;
   EXPECT_FALSE(file.look(frontier));
   file.bring_in(1000 * kMiB, 1200 * kMiB);
@@ -100,7 +72,7 @@ TEST(CacheFrontier, IsFoundWhereAFastReaderHasCrossedParts) {
 }
 
 TEST(CacheFrontier, IsNowhereWhileTwoPlacesGrow) {
-  CachedFile file(100 * kMiB);
+  LookedAt file(100 * kMiB);
   CacheFrontier frontier;
   EXPECT_FALSE(file.look(frontier));
   for (uint64_t at = kMiB; at < 20 * kMiB; at += kMiB) {
@@ -115,7 +87,7 @@ TEST(CacheFrontier, IsNowhereWhileTwoPlacesGrow) {
 }
 
 TEST(CacheFrontier, IsHiddenByWhatWasAskedFor) {
-  CachedFile file(100 * kMiB);
+  LookedAt file(100 * kMiB);
   CacheFrontier frontier;
   EXPECT_FALSE(file.look(frontier));
   file.bring_in(0, kMiB);
@@ -129,7 +101,7 @@ TEST(CacheFrontier, IsHiddenByWhatWasAskedFor) {
 }
 
 TEST(CacheFrontier, TellsWhetherMoreHasComeInElsewhere) {
-  CachedFile file(100 * kMiB);
+  LookedAt file(100 * kMiB);
   CacheFrontier frontier;
   EXPECT_FALSE(file.look(frontier));
   file.bring_in(0, kMiB);
@@ -145,7 +117,7 @@ TEST(CacheFrontier, TellsWhetherMoreHasComeInElsewhere) {
 }
 
 TEST(CacheFrontier, IsFoundAnewOnceLost) {
-  CachedFile file(100 * kMiB);
+  LookedAt file(100 * kMiB);
   CacheFrontier frontier;
   EXPECT_FALSE(file.look(frontier));
   file.bring_in(0, kMiB);
@@ -159,8 +131,8 @@ TEST(CacheFrontier, IsFoundAnewOnceLost) {
 }
 
 TEST(CacheFrontier, IsNotFoundInAFileThatGrows) {
-  CachedFile small(20 * kMiB);
-  CachedFile large(30 * kMiB);
+  LookedAt small(20 * kMiB);
+  LookedAt large(30 * kMiB);
   CacheFrontier frontier;
   EXPECT_FALSE(small.look(frontier));
   large.bring_in(20 * kMiB, 30 * kMiB);
@@ -169,7 +141,7 @@ TEST(CacheFrontier, IsNotFoundInAFileThatGrows) {
 }
 
 TEST(CacheFrontier, TakesFewLooksAtAnyFile) {
-  CachedFile file(16384 * kMiB);
+  LookedAt file(16384 * kMiB);
   CacheFrontier frontier;
   EXPECT_FALSE(file.look(frontier));
   EXPECT_LE(file.take_counts(), 128u);

@@ -83,6 +83,7 @@ bool CacheFrontier::find(const CachedBytes& cached_bytes, uint64_t file_bytes) {
   for (uint64_t at = 0; at < file_bytes; at += part_bytes) {
     now.push_back(cached_bytes({at, std::min(part_bytes, file_bytes - at)}));
   }
+  counted_bytes_ = std::accumulate(now.begin(), now.end(), uint64_t{0});
   const std::vector<uint64_t> before = std::exchange(cached_, std::move(now));
   if (std::exchange(part_bytes_, part_bytes) != part_bytes || before.size() != cached_.size()) {
     return false;  // the first look, or the file has got another size
@@ -102,7 +103,6 @@ bool CacheFrontier::find(const CachedBytes& cached_bytes, uint64_t file_bytes) {
   });
   frontier_ = end_of_run(cached_bytes, run, file_bytes);
   way_bytes_ = 0;
-  counted_bytes_ = std::accumulate(cached_.begin(), cached_.end(), uint64_t{0});
   counted_at_frontier_ = *frontier_;
   return true;
 }

@@ -39,6 +39,10 @@ class CacheFrontier {
   /// frontier since the last such count, or since the frontier was found: it has no single reader.
   [[nodiscard]] bool has_grown_elsewhere(const CachedBytes& cached_bytes, uint64_t file_bytes);
 
+  /// Returns what the last such count, or the last look that looked for a frontier, found in the
+  /// page cache.
+  [[nodiscard]] uint64_t counted_bytes() const noexcept { return counted_bytes_; }
+
   /// Returns how far it has moved since it was found.
   [[nodiscard]] uint64_t way_bytes() const noexcept { return way_bytes_; }
 

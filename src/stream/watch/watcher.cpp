@@ -29,7 +29,7 @@
 #include "engine/read_ahead_walk.hpp"
 #include "engine/system_facts.hpp"
 #include "stream/watch/bandwidth_budget.hpp"
-#include "stream/watch/cache_frontier.hpp"
+#include "stream/watch/cache_search.hpp"
 #include "stream/watch/early_writer.hpp"
 #include "stream/watch/mpiio_files.hpp"
 #include "stream/watch/proc_files.hpp"
@@ -69,19 +69,9 @@ constexpr uint64_t kLeastMappingBytes = 4u << 20;
 constexpr unsigned kScansOfMappings = 3;            // while there are none, one of so many
 constexpr uint64_t kMostTouchedBytes = 32u << 20;   // that a look at a mapping goes over
 constexpr uint64_t kTouchedAtOnceBytes = 64 << 10;  // the kernel maps 16 pages around a fault
-// The page cache is looked at for a reader whose position stands still,
-constexpr uint64_t kLeastUnseenBytes = 64 << 10;   // whose process has read so much
-constexpr uint64_t kMovesInFlight = 4;             // beyond such moves that are not seen yet
-constexpr uint64_t kUnseenNs = 250'000'000;        // in so long a time,
-constexpr uint64_t kLeastSearchNs = 10'000'000;    // so long after the last look
-constexpr uint64_t kMostSearchNs = 1'000'000'000;  // or so long
-constexpr unsigned kFrequentSearches = 8;          // after so many looks that found no reader.
-constexpr uint64_t kSearchShare = 50;              // of the time, for opening files for it
-constexpr unsigned kMostEmptyLooks = 3;            // in a row at a device, then it has a rest
+constexpr uint64_t kSearchShare = 50;    // of the time, for opening files to look for readers
+constexpr unsigned kMostEmptyLooks = 3;  // in a row at a device, then it has a rest
 constexpr uint64_t kEmptyRestNs = 1'000'000'000;
-constexpr uint64_t kCountNs = 20'000'000;  // behind so long without a sight of it, all is counted
-constexpr uint64_t kQuietNs = 3'000'000'000;  // a process that reads again after so long is new
-constexpr uint64_t kLostNs = 1'000'000'000;   // a reader that is not seen for so long is lost
 constexpr uint64_t kTotalsAgeNs = 1'000'000;  // of totals that are known
 
 /// Each takes two descriptors; half of what the command may have is left.
@@ -90,25 +80,6 @@ size_t most_readers() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
   return std::clamp<size_t>(limit.rlim_cur / 4, 16, 4096);
 }
-
-/// Returns the time until the next look at the page cache behind `looks` that found no reader.
-uint64_t search_period_ns(unsigned looks) {
-  constexpr unsigned kMostDoublings = 7;
-  const unsigned more = std::max(looks, kFrequentSearches) - kFrequentSearches;
-  return std::min(kLeastSearchNs << std::min(more, kMostDoublings), kMostSearchNs);
-}
-
-/// The search for a reader whose position stands still, by what comes into the page cache.
-struct CacheSearch {
-  CacheFrontier cache;
-  IoTotals before;                 ///< of the process, when the frontier was found
-  uint64_t moved_ns = 0;           ///< when the frontier last moved
-  uint64_t unexplained_bytes = 0;  ///< that the process had read when this was last looked at
-  uint64_t reads_ns = 0;           ///< when it was last found to have read more
-  uint64_t next_ns = 0;            ///< the next look
-  unsigned looks = 0;              ///< in a row that found no frontier
-  bool has_opened = false;         ///< the file is open for this search alone
-};
 
 /// A reader: a file that a process has open, or mapped.
 struct Reader {
@@ -125,8 +96,10 @@ struct Reader {
   uint64_t last_read_bytes = 0;         ///< of its process, by any way, when it was there
   unsigned written_moves = 0;           ///< in a row, by which its process read nothing: it wrote
   bool has_moved = false;               ///< the position, since it was first seen
-  CacheSearch search;
+  CacheSearch search;                   ///< for it, where its position stands still
+  IoTotals totals_before;               ///< of the process, when the search found it
   Descriptor own;
+  bool is_open_for_search = false;            ///< `own` is, and for nothing else
   std::optional<engine::ReadAheadWalk> walk;  ///< on `own`, while that is open
   std::string path;                           ///< empty: not known yet
   BandwidthBudget* budget = nullptr;          ///< of its device, once `is_placed`; null: none
@@ -140,7 +113,7 @@ struct Reader {
   void let_go() {
     walk.reset();
     own.reset();
-    search.has_opened = false;
+    is_open_for_search = false;
   }
 };
 
@@ -167,18 +140,18 @@ struct Process {
   bool has_aio = false;
   IoTotals last_totals;
   uint64_t totals_ns = 0;           ///< when they were read
-  uint64_t explained_bytes = 0;     ///< that it has read, as positions and places show
+  uint64_t shown_bytes = 0;         ///< that it has read, as positions and places show
   uint64_t largest_move_bytes = 0;  ///< of a position between two looks
   Descriptor end;                   ///< a pidfd: readable when it has ended
   bool seen = false;
 
-  /// Notes that so many bytes of what it has read are known.
-  void explain(uint64_t bytes) {
-    explained_bytes += bytes;
+  /// Notes that a position or place has shown where it read so many bytes.
+  void note_shown(uint64_t bytes) {
+    shown_bytes += bytes;
     largest_move_bytes = std::max(largest_move_bytes, bytes);
   }
-  [[nodiscard]] uint64_t unexplained_bytes() const {
-    return last_totals.read_bytes - std::min(last_totals.read_bytes, explained_bytes);
+  [[nodiscard]] uint64_t unseen_bytes() const {
+    return last_totals.read_bytes - std::min(last_totals.read_bytes, shown_bytes);
   }
 };
 
@@ -245,6 +218,7 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   [[nodiscard]] bool is_explained(const Key& key, uint64_t offset) const;
   [[nodiscard]] std::optional<Sighting> sight_cache(const Key& key, Process& process,
                                                     Reader& reader);
+  void note_empty_look(const Reader& reader, uint64_t now);
   [[nodiscard]] bool begin_search(const Key& key, Process& process, Reader& reader);
   [[nodiscard]] bool reads_unseen(Process& process, Reader& reader);
   [[nodiscard]] static std::optional<IoTotals> totals_of(Process& process, uint64_t age_ns);
@@ -717,7 +691,7 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   looked_ns_ += now_ns() - now - std::exchange(opening_ns_, 0);
   // Of a file that the program also writes, the program's own close is to be the first one
   // (early_writer.hpp).
-  if (reader.walk && !reader.search.has_opened && !reader.file.is_written &&
+  if (reader.walk && !reader.is_open_for_search && !reader.file.is_written &&
       reader.follower.stands_still(now) && !waits(key, reader)) {
     reader.let_go();  // the program may be done, and remove the file or unmount its file system
     reader.look_ns = now + reader.follower.look_again_ns(now);
@@ -739,8 +713,8 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   // Not counted in looked_ns_: the program would have spent the cost of asking itself.
   const bool is_behind = ask_ahead(key, reader);
   reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
-  if (reader.search.next_ns > now) {
-    reader.look_ns = std::min(reader.look_ns, reader.search.next_ns);
+  if (!reader.search.is_due(now)) {
+    reader.look_ns = std::min(reader.look_ns, reader.search.next_ns());
   }
   if (reader.budget != nullptr && reader.budget->free_at_ns() > now) {
     reader.look_ns = std::min(reader.look_ns, reader.budget->free_at_ns());
@@ -774,8 +748,8 @@ bool Watcher::Thread::waits(const Key& key, const Reader& reader) const {
   if (waits_for_storage(pid)) return true;
   // Who waits for a completion sleeps like anybody else.
   const auto process = processes_.find(pid);
-  return reader.search.cache.frontier() && process != processes_.end() &&
-         process->second.has_io_uring && !is_running(pid);
+  return reader.search.frontier() && process != processes_.end() && process->second.has_io_uring &&
+         !is_running(pid);
 }
 
 /// Returns true if the reader runs now and the first threads of the run's processes use all
@@ -825,14 +799,11 @@ std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& 
   const uint64_t read_bytes =
       totals->read_bytes - std::exchange(reader.last_read_bytes, totals->read_bytes);
   const uint64_t way = offset - std::min(offset, reader.last_offset.value_or(offset));
-  process.explain(std::min(way, read_bytes));
+  process.note_shown(std::min(way, read_bytes));
   reader.has_moved = reader.last_offset.has_value();
   reader.last_offset = offset;
-  CacheSearch& search = reader.search;
-  search.cache.lose();
-  search.reads_ns = 0;
-  search.has_opened = false;  // it is open for this reader from now on
-  search.unexplained_bytes = process.unexplained_bytes();
+  reader.search.note_position(process.unseen_bytes());
+  reader.is_open_for_search = false;  // but for this reader, from now on
   if (reader.file.is_written && read_bytes == 0) {
     ++reader.written_moves;
     return std::nullopt;
@@ -846,56 +817,50 @@ std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& 
 /// the page cache.
 std::optional<Sighting> Watcher::Thread::sight_cache(const Key& key, Process& process,
                                                      Reader& reader) {
+  using Result = CacheSearch::Result;
   CacheSearch& search = reader.search;
   const uint64_t now = now_ns();
-  if (reader.file.is_written || now < search.next_ns) return std::nullopt;
-  const bool was_found = search.cache.frontier().has_value();
-  if ((!was_found || !reader.own.is_open()) && !begin_search(key, process, reader)) {
-    if (!was_found && search.has_opened) reader.let_go();
+  if (reader.file.is_written || !search.is_due(now)) return std::nullopt;
+  const bool is_followed = search.frontier() && reader.own.is_open();
+  if (!is_followed && !begin_search(key, process, reader)) {
+    if (!search.frontier() && reader.is_open_for_search) reader.let_go();
     return std::nullopt;
   }
-  bool is_told = true;
   const auto cached_bytes = [&](FileRange range) {
-    const std::optional<uint64_t> cached =
-        engine::cached_bytes(reader.own.get(), range.offset, range.bytes);
-    is_told = is_told && cached;
-    return cached.value_or(0);
+    return engine::cached_bytes(reader.own.get(), range.offset, range.bytes);
   };
-  const bool has_moved =
-      search.cache.look(cached_bytes, reader.file.bytes, reader.follower.asked_until());
-  const bool is_lost = !has_moved && was_found && now - search.moved_ns > kLostNs;
-  if (!is_told || is_lost) search.cache.lose();
-  const std::optional<uint64_t> frontier = search.cache.frontier();
-  if (!frontier) {
-    search.next_ns = is_told ? now + search_period_ns(++search.looks) : UINT64_MAX;
-    Device& device = devices_.at(reader.file.device);
-    // A file system that empties a file's cache when it is opened shows nothing.
-    const bool is_empty = is_fuse(reader.own.get()) && cached_bytes({0, reader.file.bytes}) == 0;
-    device.empty_looks = is_empty ? device.empty_looks + 1 : 0;
-    if (device.empty_looks >= kMostEmptyLooks) device.search_ns = now + kEmptyRestNs;
-    // After the first look it stays open: the second one compares.
-    if (search.has_opened && (search.looks != 1 || !is_told)) reader.let_go();
+  const Result result =
+      search.look(cached_bytes, reader.file.bytes, reader.follower.asked_until(), now);
+  if (result == Result::none) {
+    note_empty_look(reader, now);
+    if (reader.is_open_for_search && !search.compares_next()) reader.let_go();
     return std::nullopt;
   }
-  search.has_opened = false;
-  if (!has_moved) return std::nullopt;
-  if (!was_found) search.before = totals_of(process, kTotalsAgeNs).value_or(IoTotals{});
-  // Help has hidden it for a while. Counting all of a file takes some time.
-  const bool was_elsewhere = was_found && now - search.moved_ns > kCountNs &&
-                             search.cache.has_grown_elsewhere(cached_bytes, reader.file.bytes);
-  search.looks = 0;
-  search.moved_ns = now;
-  const uint64_t way = search.cache.way_bytes();
+  reader.is_open_for_search = false;
+  if (result == Result::stands) return std::nullopt;
+  if (result == Result::found) {
+    reader.totals_before = totals_of(process, kTotalsAgeNs).value_or(IoTotals{});
+  }
+  const uint64_t frontier = search.frontier().value_or(0);
   // The kernel reads the last window ahead of the reader by itself.
-  return Sighting{*frontier - std::min(*frontier, reader.window_bytes),
+  return Sighting{frontier - std::min(frontier, reader.window_bytes),
                   reader.file.bytes,
-                  search.before.read_bytes + way,
-                  search.before.read_calls + way / reader.window_bytes,
+                  reader.totals_before.read_bytes + search.way_bytes(),
+                  reader.totals_before.read_calls + search.way_bytes() / reader.window_bytes,
                   0,
                   0,
                   now,
                   true,
-                  was_elsewhere};
+                  search.was_elsewhere()};
+}
+
+/// Notes a look that found nobody. A file system that empties a file's cache when it is opened
+/// shows nothing: its device has a rest.
+void Watcher::Thread::note_empty_look(const Reader& reader, uint64_t now) {
+  Device& device = devices_.at(reader.file.device);
+  const bool is_empty = reader.search.saw_nothing() && is_fuse(reader.own.get());
+  device.empty_looks = is_empty ? device.empty_looks + 1 : 0;
+  if (device.empty_looks >= kMostEmptyLooks) device.search_ns = now + kEmptyRestNs;
 }
 
 /// Opens the file for a look at the page cache if somebody may be reading it unseen. Returns false
@@ -910,28 +875,21 @@ bool Watcher::Thread::begin_search(const Key& key, Process& process, Reader& rea
   }
   if (reader.own.is_open()) return true;
   if (begin < std::max(may_search_ns_, devices_.at(reader.file.device).search_ns)) return false;
-  reader.search.has_opened = open_file(key, reader);
+  reader.is_open_for_search = open_file(key, reader);
   const uint64_t end = now_ns();
   opening_ns_ += end - begin;
   may_search_ns_ = end + kSearchShare * (end - begin);
-  return reader.search.has_opened;
+  return reader.is_open_for_search;
 }
 
 /// Returns true if the process reads, but no position shows where.
 bool Watcher::Thread::reads_unseen(Process& process, Reader& reader) {
   // /proc does not count what these read.
   if (!reader.has_moved && (process.has_io_uring || process.has_aio)) return true;
-  CacheSearch& search = reader.search;
   const uint64_t now = now_ns();
-  if (now - search.reads_ns < kUnseenNs) return true;  // its next read is not counted yet
+  if (reader.search.has_read_lately(now)) return true;
   if (!totals_of(process, kTotalsAgeNs)) return false;
-  const uint64_t unexplained = process.unexplained_bytes();
-  const uint64_t in_flight = kMovesInFlight * process.largest_move_bytes;
-  if (unexplained < search.unexplained_bytes + std::max(kLeastUnseenBytes, in_flight)) return false;
-  if (now - search.reads_ns > kQuietNs) search.looks = 0;  // it begins anew
-  search.unexplained_bytes = unexplained;
-  search.reads_ns = now;
-  return true;
+  return reader.search.reads_unseen(process.unseen_bytes(), process.largest_move_bytes, now);
 }
 
 /// Returns true if something else shows a reader of the file, or if it is read ahead already.
@@ -966,8 +924,8 @@ std::optional<Sighting> Watcher::Thread::sight_places(const Key& key, Reader& re
   const std::optional<Places> places =
       process->second.segment->places_of(static_cast<uint32_t>(std::get<2>(key)));
   if (!places) return std::nullopt;
-  process->second.explain(places->read_bytes -
-                          std::exchange(reader.last_read_bytes, places->read_bytes));
+  process->second.note_shown(places->read_bytes -
+                             std::exchange(reader.last_read_bytes, places->read_bytes));
   const std::optional<PlacePattern> pattern = pattern_of(*places);
   if (!pattern) return std::nullopt;
   return Sighting{pattern->offset,
@@ -1027,7 +985,7 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
     reader.follower.answered(*range, answer == Answer::cached);
   }
   const bool is_done = !reader.follower.wants_more() && !reader.file.is_written;
-  if (reader.refused || (is_done && !reader.search.has_opened)) reader.let_go();
+  if (reader.refused || (is_done && !reader.is_open_for_search)) reader.let_go();
   return is_behind && !reader.refused;
 }
 
