@@ -118,7 +118,7 @@ class MapDrawer {
     const std::string what = variant_ == Variant::standalone
                                  ? "standalone, MB/s"
                                  : std::string(variant_name(variant_)) + ", speed-up in %";
-    text(x_ + kLeft, y_ + 18, 14, Picture::Anchor::start, true, kBlack,
+    text(x_, y_ + 18, 14, Picture::Anchor::start, true, kBlack,
          std::string(mode_name(mode_)) + ": " + what);
     text(x_ + kLeft, y_ + 37, 11, Picture::Anchor::start, false, kGrey, "block size, bytes");
     text(x_ + kLeft - 8, y_ + kTop - 9, 11, Picture::Anchor::end, false, kGrey, "compute");

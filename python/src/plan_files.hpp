@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <compare>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_id.hpp"
 #include "file.hpp"
 #include "module.hpp"
 
@@ -107,10 +108,8 @@ class KeptFiles {
     const std::lock_guard guard(lock_);
     // Who begins to give after this line finds them gone.
     if (giving_.load() == 0) {
-      for (auto place = kept_.lower_bound({key.device, key.inode, INT_MIN});
-           place != kept_.end() && place->first.device == key.device &&
-           place->first.inode == key.inode;
-           place = kept_.erase(place)) {
+      for (auto place = kept_.lower_bound({key.file, INT_MIN});
+           place != kept_.end() && place->first.file == key.file; place = kept_.erase(place)) {
         taken.push_back(place->second);
       }
     }
@@ -126,12 +125,9 @@ class KeptFiles {
 
  private:
   struct Key {
-    dev_t device = 0;
-    ino_t inode = 0;
+    FileId file;
     int flags = 0;
-    bool operator<(const Key& other) const {
-      return std::tie(device, inode, flags) < std::tie(other.device, other.inode, other.flags);
-    }
+    friend auto operator<=>(const Key&, const Key&) = default;
   };
 
   static int key_of(int fd, int flags, Key& key) {
@@ -139,7 +135,7 @@ class KeptFiles {
     if (::fstat(fd, &status) != 0) {
       return -errno;
     }
-    key = {status.st_dev, status.st_ino, flags & (O_ACCMODE | O_DIRECT)};
+    key = {FileId::of(status), flags & (O_ACCMODE | O_DIRECT)};
     return S_ISREG(status.st_mode) ? 0 : kIrregular;
   }
 

@@ -15,6 +15,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/descriptor.hpp"
+#include "base/file_id.hpp"
 #include "base/machine.hpp"
 #include "cli/advice.hpp"
 #include "cli/commands.hpp"
@@ -50,7 +51,7 @@ int run_for(const RunOptions& options, bool observe_only, stats::RunReport& repo
 bool is_same_file(const stats::FileReport& file) {
   struct stat status {};
   return stat(file.path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-         status.st_dev == file.device && status.st_ino == file.inode;
+         FileId::of(status) == FileId{file.device, file.inode};
 }
 
 const stats::FileReport* file_named(const stats::RunReport& report, const std::string& path) {

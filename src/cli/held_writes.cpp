@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_id.hpp"
 #include "base/file_time.hpp"
 #include "base/process_start.hpp"
 #include "cli/format.hpp"
@@ -33,7 +34,7 @@ int open_target(const BehindFile& file, bool is_timed, Descriptor& target) {
   if (!target.is_open()) return errno;
   struct stat status {};
   const bool is_same = fstat(target.get(), &status) == 0 && S_ISREG(status.st_mode) &&
-                       status.st_dev == file.device && status.st_ino == file.inode;
+                       FileId::of(status) == FileId{file.device, file.inode};
   struct statx times {};
   if (!is_same || statx(target.get(), "", AT_EMPTY_PATH, STATX_BTIME | STATX_MTIME, &times) != 0) {
     return ENOENT;

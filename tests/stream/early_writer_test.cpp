@@ -45,9 +45,7 @@ class EarlyWriterTest : public ::testing::Test, public EarlyWriter::Run {
   }
 
   [[nodiscard]] bool may_open(pid_t /*process*/) override { return is_allowed; }
-  [[nodiscard]] bool leaves_alone(dev_t /*device*/, ino_t inode) override {
-    return inode == left_alone;
-  }
+  [[nodiscard]] bool leaves_alone(const FileId& id) override { return id.inode == left_alone; }
   [[nodiscard]] std::optional<uint64_t> written_bytes(pid_t process) override {
     const std::optional<IoTotals> totals = ProcFile::of_totals(process).totals();
     return totals ? std::optional(totals->written_bytes) : std::nullopt;

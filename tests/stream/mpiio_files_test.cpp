@@ -22,14 +22,14 @@ TEST(MpiioFiles, AreKnownOnceTheyAreListed) {
   MpiioFiles files(directory.path());
   EXPECT_FALSE(files.refresh()) << "there is no list yet";
   add(directory, {7, 11});
-  EXPECT_FALSE(files.contain(7, 11));
+  EXPECT_FALSE(files.contain({7, 11}));
   EXPECT_TRUE(files.refresh());
-  EXPECT_TRUE(files.contain(7, 11));
-  EXPECT_FALSE(files.contain(7, 12));
+  EXPECT_TRUE(files.contain({7, 11}));
+  EXPECT_FALSE(files.contain({7, 12}));
   EXPECT_FALSE(files.refresh()) << "nothing is new";
   add(directory, {8, 12});
   EXPECT_TRUE(files.refresh());
-  EXPECT_TRUE(files.contain(8, 12));
+  EXPECT_TRUE(files.contain({8, 12}));
 }
 
 TEST(MpiioFiles, AnEntryThatIsHalfWrittenIsLookedAtLater) {
@@ -37,7 +37,7 @@ TEST(MpiioFiles, AnEntryThatIsHalfWrittenIsLookedAtLater) {
   MpiioFiles files(directory.path());
   add(directory, {7, 11}, 9);
   EXPECT_FALSE(files.refresh());
-  EXPECT_FALSE(files.contain(7, 11));
+  EXPECT_FALSE(files.contain({7, 11}));
 }
 
 TEST(MpiioFiles, WithoutARunsDirectoryThereAreNone) {

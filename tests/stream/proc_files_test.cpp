@@ -58,9 +58,7 @@ class ProcFiles : public ::testing::Test {
     struct stat status {};
     EXPECT_EQ(stat(path.c_str(), &status), 0);
     std::vector<OpenFile> files = open_files_of(process, least_bytes).files;
-    std::erase_if(files, [&](const OpenFile& file) {
-      return file.inode != status.st_ino || file.device != status.st_dev;
-    });
+    std::erase_if(files, [&](const OpenFile& file) { return file.id != FileId::of(status); });
     return files;
   }
 
@@ -152,7 +150,7 @@ TEST_F(ProcFiles, TheSizeOfAnOpenFileIsKnown) {
   EXPECT_EQ(unlink(path.c_str()), 0);
   EXPECT_FALSE(bytes_of(child.pid(), file).value().has_name);
   EXPECT_EQ(file_system_of(child.pid(), file.fd).has_value(), true);
-  ++file.inode;
+  ++file.id.inode;
   EXPECT_FALSE(bytes_of(child.pid(), file));
 }
 

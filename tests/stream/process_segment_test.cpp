@@ -156,8 +156,8 @@ TEST_F(ProcessSegmentTest, PlacesOfItsRecordsAreToldOldestFirst) {
   EXPECT_THAT(segment.placed_records(), ElementsAre(2));
   const std::optional<Places> places = segment.places_of(2);
   ASSERT_TRUE(places);
-  EXPECT_EQ(places->device, 11u);
-  EXPECT_EQ(places->inode, 12u);
+  EXPECT_EQ(places->id.device, 11u);
+  EXPECT_EQ(places->id.inode, 12u);
   EXPECT_EQ(places->count, 10u);
   EXPECT_EQ(places->read_bytes, 1000u);
   EXPECT_EQ(places->read_calls, 10u);

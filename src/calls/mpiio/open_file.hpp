@@ -23,7 +23,7 @@ namespace ioweave::calls {
 /// A file by its name, and which one that was.
 struct NamedFile {
   std::string path;
-  stream::FileId id;
+  FileId id;
 };
 
 /// Opens the file to read, if its name still is that of this one; otherwise there is no descriptor.

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "config/mpiio_variables.hpp"
@@ -20,10 +19,8 @@ RunNotes::RunNotes() {
   }
 }
 
-void RunNotes::add_file(const stream::FileId& file) const noexcept {
-  const auto major = static_cast<unsigned>(file.device >> 32);
-  const auto minor = static_cast<unsigned>(file.device);
-  const config::MpiioFile note{makedev(major, minor), file.inode};
+void RunNotes::add_file(const FileId& file) const noexcept {
+  const config::MpiioFile note{file.device, file.inode};
   append(files_, &note, sizeof note);
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "stream/plan/file_state.hpp"
+#include "base/file_id.hpp"
 
 namespace ioweave::calls {
 
@@ -17,7 +17,7 @@ class RunNotes {
 
   [[nodiscard]] bool are_wanted() const noexcept { return !files_.empty(); }
   /// MPI-IO has opened this file: the command reads ahead of it no more.
-  void add_file(const stream::FileId& file) const noexcept;
+  void add_file(const FileId& file) const noexcept;
   /// The line of this rank.
   void add_report(std::string_view line) const noexcept;
 

@@ -208,7 +208,7 @@ void Session::claim(const char* name) {
 
 /// Has the command of the run, which reads ahead of files from outside, leave this one alone: there
 /// the schedule says who goes first.
-void Session::claim(const stream::FileId& file) {
+void Session::claim(const FileId& file) {
   if (!run_notes_.are_wanted()) {
     return;
   }
@@ -343,7 +343,7 @@ void Session::settle(MPI_File file) noexcept {
   if (!writers_.has_any()) {
     return;
   }
-  std::optional<stream::FileId> id;
+  std::optional<FileId> id;
   {
     const std::lock_guard guard(lock_);
     if (const Tracked* const tracked = look_up(file)) {

@@ -42,7 +42,7 @@ class Session final : private PlanKeeper {
  public:
   /// A file as a handle knows it.
   struct Tracked {
-    stream::FileId id;
+    FileId id;
     std::shared_ptr<OpenFile> file;       ///< null: nothing is read ahead of it
     std::shared_ptr<WriteBehind> writer;  ///< null: what is written is written at once
     bool is_atomic = false;
@@ -104,7 +104,7 @@ class Session final : private PlanKeeper {
   void leave_alone(LeftAlone why) noexcept override { counts_.leave_alone(why); }
   [[nodiscard]] bool find_file(const char* name, MPI_Comm comm, int mode, NamedFile& file);
   void claim(const char* name);
-  void claim(const stream::FileId& file);
+  void claim(const FileId& file);
   void add_report() const;  // under the lock of the plan
 
   std::string warnings_;
@@ -128,7 +128,7 @@ class Session final : private PlanKeeper {
 
   std::mutex lock_;  ///< of the next two
   std::unordered_map<MPI_File, Tracked> files_;
-  std::set<stream::FileId> claimed_;  ///< told to the command of the run
+  std::set<FileId> claimed_;  ///< told to the command of the run
   std::atomic<stream::Plan*> shown_plan_{nullptr};
 };
 

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMostRanges = 4096;
 
 /// A descriptor by which the process has the file open to write; -1: none.
-int find_open_to_write(const stream::FileId& id) {
+int find_open_to_write(const FileId& id) {
   struct Close {
     void operator()(DIR* folder) const noexcept { ::closedir(folder); }
   };
@@ -105,7 +105,7 @@ int WriteBehind::take_error() noexcept {
   return error;
 }
 
-std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id, stream::WriteStream& stream,
+std::shared_ptr<WriteBehind> Writers::share(const FileId& id, stream::WriteStream& stream,
                                             size_t most) {
   const std::lock_guard guard(lock_);
   std::erase_if(writers_, [](const auto& writer) { return writer.second.expired(); });
@@ -132,20 +132,20 @@ std::shared_ptr<WriteBehind> Writers::share(const stream::FileId& id, stream::Wr
   return writer;
 }
 
-std::shared_ptr<WriteBehind> Writers::find(const stream::FileId& id) noexcept {
+std::shared_ptr<WriteBehind> Writers::find(const FileId& id) noexcept {
   const std::lock_guard guard(lock_);
   const auto found = writers_.find(id);
   return found != writers_.end() ? found->second.lock() : nullptr;
 }
 
-void Writers::settle(const stream::FileId& id) noexcept {
+void Writers::settle(const FileId& id) noexcept {
   if (const auto writer = find(id)) {
     writer->settle();
   }
 }
 
 /// The first one behind `last`, which becomes its file; null behind all. No file has the inode 0.
-std::shared_ptr<WriteBehind> Writers::find_next(stream::FileId& last) noexcept {
+std::shared_ptr<WriteBehind> Writers::find_next(FileId& last) noexcept {
   const std::lock_guard guard(lock_);
   for (auto next = writers_.upper_bound(last); next != writers_.end(); ++next) {
     if (auto writer = next->second.lock()) {
@@ -157,7 +157,7 @@ std::shared_ptr<WriteBehind> Writers::find_next(stream::FileId& last) noexcept {
 }
 
 void Writers::settle_all() noexcept {
-  stream::FileId last;
+  FileId last;
   while (const auto writer = find_next(last)) {
     writer->settle();
   }
@@ -165,7 +165,7 @@ void Writers::settle_all() noexcept {
 
 int Writers::take_errors() noexcept {
   int first = 0;
-  stream::FileId last;
+  FileId last;
   while (const auto writer = find_next(last)) {
     const int error = writer->take_error();
     first = first != 0 ? first : error;

@@ -57,9 +57,9 @@ class Writers {
  public:
   /// The writer of a file. Null where the process has not opened that very file to write, the
   /// stream cannot, or there are `most` writers. May throw std::bad_alloc.
-  [[nodiscard]] std::shared_ptr<WriteBehind> share(const stream::FileId& id,
-                                                   stream::WriteStream& stream, size_t most);
-  void settle(const stream::FileId& id) noexcept;
+  [[nodiscard]] std::shared_ptr<WriteBehind> share(const FileId& id, stream::WriteStream& stream,
+                                                   size_t most);
+  void settle(const FileId& id) noexcept;
   void settle_all() noexcept;
   /// Settles all. Returns an error that nobody was told, or 0.
   [[nodiscard]] int take_errors() noexcept;
@@ -67,12 +67,12 @@ class Writers {
   [[nodiscard]] bool has_any() const noexcept { return has_any_.load(std::memory_order_acquire); }
 
  private:
-  [[nodiscard]] std::shared_ptr<WriteBehind> find(const stream::FileId& id) noexcept;
-  [[nodiscard]] std::shared_ptr<WriteBehind> find_next(stream::FileId& last) noexcept;
+  [[nodiscard]] std::shared_ptr<WriteBehind> find(const FileId& id) noexcept;
+  [[nodiscard]] std::shared_ptr<WriteBehind> find_next(FileId& last) noexcept;
 
   std::atomic<bool> has_any_{false};
   std::mutex lock_;  ///< of what follows
-  std::map<stream::FileId, std::weak_ptr<WriteBehind>> writers_;
+  std::map<FileId, std::weak_ptr<WriteBehind>> writers_;
 };
 
 }  // namespace ioweave::calls

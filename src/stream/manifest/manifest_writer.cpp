@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/atomic_file.hpp"
+#include "base/file_id.hpp"
 #include "base/json_string.hpp"
 
 namespace ioweave::stream {
@@ -47,7 +48,7 @@ int ManifestWriter::open(const std::string& path, uint32_t mode, std::string& wh
     struct stat ours {};
     struct stat named {};
     const bool is_it = ::fstat(file.get(), &ours) == 0 && ::stat(beside.c_str(), &named) == 0 &&
-                       ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
+                       FileId::of(ours) == FileId::of(named);
     if (!is_it) {
       continue;  // it got its final name before we had the lock
     }

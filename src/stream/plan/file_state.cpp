@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "base/file_time.hpp"
 
@@ -15,7 +16,7 @@ int find_state(int fd, FileState& state) noexcept {
   if (::statx(fd, "", AT_EMPTY_PATH, kWanted, &found) != 0) {
     return -errno;
   }
-  state.id = {uint64_t{found.stx_dev_major} << 32 | found.stx_dev_minor, found.stx_ino};
+  state.id = {makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino};
   state.stamp = {static_cast<int64_t>(found.stx_size), in_ns(found.stx_mtime),
                  in_ns(found.stx_ctime)};
   state.is_regular = S_ISREG(found.stx_mode);

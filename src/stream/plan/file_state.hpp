@@ -2,16 +2,11 @@
 
 // Which file a descriptor is of, and what tells of changes to it.
 
-#include <compare>
 #include <cstdint>
 
-namespace ioweave::stream {
+#include "base/file_id.hpp"
 
-struct FileId {
-  uint64_t device = 0;
-  uint64_t inode = 0;
-  auto operator<=>(const FileId&) const = default;
-};
+namespace ioweave::stream {
 
 /// What changes where a file does.
 struct FileStamp {

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.hpp"
+#include "base/file_id.hpp"
 #include "base/json_string.hpp"
 #include "stream/write/write_parts.hpp"
 
@@ -167,10 +168,10 @@ int Spread::open_files(const std::vector<std::string>& paths, std::string& why) 
                                 ? options_.expected_bytes
                                 : options_.expected_bytes + paths.size() - 1) /
                            paths.size();
-  std::set<std::pair<dev_t, ino_t>> known;
+  std::set<FileId> known;
   for (const std::string& path : paths) {
     struct stat found {};
-    if (::stat(path.c_str(), &found) == 0 && !known.emplace(found.st_dev, found.st_ino).second) {
+    if (::stat(path.c_str(), &found) == 0 && !known.insert(FileId::of(found)).second) {
       why = "'" + path + "' is a link to another target: each needs a file of its own";
       return -EINVAL;
     }
@@ -181,7 +182,7 @@ int Spread::open_files(const std::vector<std::string>& paths, std::string& why) 
     stream_->give_file(file, *this);
     files_.push_back(file);
     if (::stat(path.c_str(), &found) == 0) {
-      known.emplace(found.st_dev, found.st_ino);
+      known.insert(FileId::of(found));
     }
   }
   return 0;

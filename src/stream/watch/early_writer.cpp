@@ -68,7 +68,7 @@ struct EarlyWriter::Opener {
   /// Returns nothing if the descriptor is not this file any more.
   [[nodiscard]] std::optional<Position> find_position() const {
     const std::optional<Position> found = position.position();
-    const bool is_same = found && (found->inode == 0 || found->inode == file.inode);
+    const bool is_same = found && (found->inode == 0 || found->inode == file.id.inode);
     return is_same ? found : std::nullopt;
   }
 };
@@ -98,16 +98,16 @@ EarlyWriter::~EarlyWriter() = default;
 // ---- Whom to follow -----------------------------------------------------------------------------
 
 void EarlyWriter::begin_scan() {
-  for (auto& [key, file] : files_) {
+  for (auto& [id, file] : files_) {
     for (Opener& opener : file.openers) opener.is_seen = false;
   }
 }
 
 void EarlyWriter::meet(pid_t process, const OpenFile& file, uint64_t since_ns) {
   // File systems without a block device are none of those that are followed.
-  if (config_.early_writeback == config::EarlyWriteback::never || major(file.device) == 0) return;
-  const Key key{file.device, file.inode};
-  auto it = files_.find(key);
+  if (config_.early_writeback == config::EarlyWriteback::never || major(file.id.device) == 0)
+    return;
+  auto it = files_.find(file.id);
   if (it != files_.end()) {
     for (Opener& opener : it->second.openers) {
       if (opener.process != process || opener.file.fd != file.fd) continue;
@@ -119,7 +119,7 @@ void EarlyWriter::meet(pid_t process, const OpenFile& file, uint64_t since_ns) {
   const bool is_known = position.position() && run_.written_bytes(process);
   if (!is_known || (it == files_.end() && !make_room())) return;
   if (it == files_.end()) {
-    it = files_.try_emplace(key).first;
+    it = files_.try_emplace(file.id).first;
     it->second.looked_at_ns = since_ns;
     it->second.moved_ns = now_ns();
   }
@@ -143,7 +143,7 @@ bool EarlyWriter::make_room() {
 }
 
 void EarlyWriter::keep(pid_t process) {
-  for (auto& [key, file] : files_) {
+  for (auto& [id, file] : files_) {
     for (Opener& opener : file.openers) {
       opener.is_seen = opener.is_seen || opener.process == process;
     }
@@ -202,7 +202,7 @@ bool EarlyWriter::has_open() const noexcept {
 }
 
 bool EarlyWriter::let_go(uint64_t most_ns) {
-  for (auto& [key, file] : files_) file.own.reset();
+  for (auto& [id, file] : files_) file.own.reset();
   return thread_.cancel(most_ns);
 }
 
@@ -210,7 +210,7 @@ bool EarlyWriter::let_go(uint64_t most_ns) {
 
 uint64_t EarlyWriter::next_look_ns() const noexcept {
   uint64_t next = UINT64_MAX;
-  for (const auto& [key, file] : files_) next = std::min(next, file.look_ns);
+  for (const auto& [id, file] : files_) next = std::min(next, file.look_ns);
   return next == UINT64_MAX ? next : std::max(next, may_look_ns_);
 }
 
@@ -232,21 +232,21 @@ bool EarlyWriter::look() {
 }
 
 /// Looks at a file and sets its look_ns. Without an opener it is not open any more.
-void EarlyWriter::look_at(const Key& key, File& file, uint64_t now) {
+void EarlyWriter::look_at(const FileId& id, File& file, uint64_t now) {
   const uint64_t before = file.looked_at_ns;
   const uint64_t written_before = file.cycle.bytes;
-  if (!see(key, file, now)) {
+  if (!see(id, file, now)) {
     file.look_ns = now + kIdlePeriodNs;
     return;
   }
   const uint64_t still_ns = now - file.moved_ns;
-  if (file.own == nullptr && file.cycle.bytes >= EarlyTrial::kLeastBytes && !open_own(key, file)) {
+  if (file.own == nullptr && file.cycle.bytes >= EarlyTrial::kLeastBytes && !open_own(id, file)) {
     file.look_ns = now + kSyncPeriodNs;
     return;
   }
   if (file.own != nullptr) {
-    if (file.cycle.bytes != 0 && was_synced(file)) end_cycle(key, file, true, now);
-    if (file.cycle.is_early) write_early(key, file, still_ns >= kStillNs);
+    if (file.cycle.bytes != 0 && was_synced(file)) end_cycle(id, file, true, now);
+    if (file.cycle.is_early) write_early(id, file, still_ns >= kStillNs);
   }
   const uint64_t news = file.cycle.bytes - std::min(file.cycle.bytes, written_before);
   uint64_t period = kMovingPeriodNs;
@@ -260,7 +260,7 @@ void EarlyWriter::look_at(const Key& key, File& file, uint64_t now) {
 }
 
 /// Looks where its writers are. Returns false if there is nothing to do about it.
-bool EarlyWriter::see(const Key& key, File& file, uint64_t now) {
+bool EarlyWriter::see(const FileId& id, File& file, uint64_t now) {
   uint64_t news = 0;
   std::optional<NamedBytes> status;
   std::vector<pid_t> processes;
@@ -281,16 +281,16 @@ bool EarlyWriter::see(const Key& key, File& file, uint64_t now) {
   });
   if (!status || file.openers.empty()) return false;
   if (status->bytes < file.bytes) {  // truncated: that is no sync
-    end_cycle(key, file, false, now);
+    end_cycle(id, file, false, now);
     news = 0;
   }
   file.bytes = status->bytes;
   note_news(file, news, now);
   // A file without a name will be gone soon.
   if ((is_refused || !status->has_name) && !file.is_refused) {
-    end_cycle(key, file, false, now);
+    end_cycle(id, file, false, now);
     file.is_refused = true;
-    if (in_thread_ == key) (void)thread_.cancel(0);
+    if (in_thread_ == id) (void)thread_.cancel(0);
   }
   return !file.is_refused;
 }
@@ -312,11 +312,11 @@ bool EarlyWriter::is_wanted(const File& file) const noexcept {
          (file.trial != nullptr && file.trial->wants_early());
 }
 
-bool EarlyWriter::open_own(const Key& key, File& file) {
+bool EarlyWriter::open_own(const FileId& id, File& file) {
   const Opener& opener = file.openers.front();
   if (!run_.may_open(opener.process)) return false;
   file.is_refused = true;  // unless all of this holds
-  if (run_.leaves_alone(key.first, key.second)) return false;
+  if (run_.leaves_alone(id)) return false;
   // Asked before it is opened: opening a file on FUSE could be noticed.
   file.path = path_of(opener.process, opener.file.fd);
   if (!config::overlaps(config::policy_of(config_, file.path))) return false;
@@ -359,7 +359,7 @@ bool EarlyWriter::was_synced(File& file) const {
   return was_changed && !is_still_changed;
 }
 
-void EarlyWriter::write_early(const Key& key, File& file, bool stands_still) {
+void EarlyWriter::write_early(const FileId& id, File& file, bool stands_still) {
   if (!thread_.is_idle()) return;
   const bool is_always = config_.early_writeback == config::EarlyWriteback::always;
   for (Opener& opener : file.openers) {
@@ -371,7 +371,7 @@ void EarlyWriter::write_early(const Key& key, File& file, bool stands_still) {
                                .value_or(range->bytes);
     if (bytes != 0) {
       if (!thread_.write(file.own, *range)) return;
-      in_thread_ = key;
+      in_thread_ = id;
     }
     opener.follower.handed_out(*range, bytes);
     file.cycle.early_bytes += bytes;
@@ -379,7 +379,7 @@ void EarlyWriter::write_early(const Key& key, File& file, bool stands_still) {
   }
 }
 
-void EarlyWriter::end_cycle(const Key& key, File& file, bool is_synced, uint64_t now) {
+void EarlyWriter::end_cycle(const FileId& id, File& file, bool is_synced, uint64_t now) {
   EarlyTrial::Cycle cycle = std::exchange(file.cycle, {});
   file.witnesses.clear();
   for (Opener& opener : file.openers) {
@@ -394,8 +394,8 @@ void EarlyWriter::end_cycle(const Key& key, File& file, bool is_synced, uint64_t
   if (cycle.early_bytes == 0) return;
   const std::optional<double> saved = file.trial->saved_seconds(cycle);
   run_.report({file.path,
-               key.first,
-               key.second,
+               id.device,
+               id.inode,
                {1, cycle.early_bytes, file.trial->lost_bytes() - lost_before},
                saved.value_or(0),
                saved.has_value()});

@@ -51,7 +51,7 @@ class EarlyWriter {
     /// that process ends (forget_process()).
     [[nodiscard]] virtual bool may_open(pid_t process) = 0;
     /// Returns true if the file is left alone, whatever the settings say.
-    [[nodiscard]] virtual bool leaves_alone(dev_t device, ino_t inode) = 0;
+    [[nodiscard]] virtual bool leaves_alone(const FileId& id) = 0;
     /// Returns all that a process has written; nothing if that is not known.
     [[nodiscard]] virtual std::optional<uint64_t> written_bytes(pid_t process) = 0;
     /// Takes the result of one cycle of a file that was written early.
@@ -92,20 +92,19 @@ class EarlyWriter {
  private:
   struct Opener;
   struct File;
-  using Key = std::pair<dev_t, ino_t>;
-  using Files = std::map<Key, File>;
+  using Files = std::map<FileId, File>;
 
   [[nodiscard]] bool make_room();
   template <class Predicate>
   static void drop_openers(File& file, Predicate is_dropped);
-  void look_at(const Key& key, File& file, uint64_t now);
-  [[nodiscard]] bool see(const Key& key, File& file, uint64_t now);
+  void look_at(const FileId& id, File& file, uint64_t now);
+  [[nodiscard]] bool see(const FileId& id, File& file, uint64_t now);
   void note_news(File& file, uint64_t news, uint64_t now);
   [[nodiscard]] bool is_wanted(const File& file) const noexcept;
-  [[nodiscard]] bool open_own(const Key& key, File& file);
+  [[nodiscard]] bool open_own(const FileId& id, File& file);
   [[nodiscard]] bool was_synced(File& file) const;
-  void write_early(const Key& key, File& file, bool stands_still);
-  void end_cycle(const Key& key, File& file, bool is_synced, uint64_t now);
+  void write_early(const FileId& id, File& file, bool stands_still);
+  void end_cycle(const FileId& id, File& file, bool is_synced, uint64_t now);
   Files::iterator forget(Files::iterator file);
 
   const config::RunConfig& config_;
@@ -114,7 +113,7 @@ class EarlyWriter {
   Files files_;
   std::map<std::string, EarlyTrial> trials_;  // by use
   WriteBackThread thread_;
-  Key in_thread_;  // the file that it writes, or wrote last
+  FileId in_thread_;  // the file that it writes, or wrote last
   uint64_t may_look_ns_ = 0;
 };
 

@@ -26,7 +26,7 @@ bool MpiioFiles::refresh() {
     MpiioFile file;
     if (pread(list_.get(), &file, sizeof file, read_bytes_) != ssize_t{sizeof file}) break;
     read_bytes_ += sizeof file;
-    files_.emplace(static_cast<dev_t>(file.device), static_cast<ino_t>(file.inode));
+    files_.insert(FileId{file.device, file.inode});
   }
   return files_.size() != before;
 }

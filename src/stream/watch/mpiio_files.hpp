@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/descriptor.hpp"
+#include "base/file_id.hpp"
 
 namespace ioweave::stream {
 
@@ -24,15 +25,13 @@ class MpiioFiles {
 
   /// Reads what was added to the list. Returns true if that is anything.
   bool refresh();
-  [[nodiscard]] bool contain(dev_t device, ino_t inode) const {
-    return files_.contains({device, inode});
-  }
+  [[nodiscard]] bool contain(const FileId& id) const { return files_.contains(id); }
 
  private:
   std::string path_;  // empty: no list
   Descriptor list_;
   off_t read_bytes_ = 0;
-  std::set<std::pair<dev_t, ino_t>> files_;
+  std::set<FileId> files_;
 };
 
 }  // namespace ioweave::stream

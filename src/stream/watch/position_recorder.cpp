@@ -102,8 +102,7 @@ class PositionRecorder::Thread {
 
  private:
   struct Reader {
-    dev_t device = 0;
-    ino_t inode = 0;
+    FileId id;
     std::string path;
     ProcFile position;
     uint64_t offset = 0;
@@ -176,15 +175,15 @@ class PositionRecorder::Thread {
       open.insert(file.fd);
       const auto found = process.readers.find(file.fd);
       if (found != process.readers.end()) {
-        if (found->second.device == file.device && found->second.inode == file.inode) continue;
+        if (found->second.id == file.id) continue;
         keep(pid, found->second);
         process.readers.erase(found);
       }
       if (readers_ >= kMostReaders) continue;
       ++readers_;
-      process.readers.emplace(file.fd, Reader{file.device, file.inode, path_of(pid, file.fd),
-                                              ProcFile::of_position(pid, file.fd), 0, false,
-                                              GrowingSeries(now, kFirstSlotNs)});
+      process.readers.emplace(
+          file.fd, Reader{file.id, path_of(pid, file.fd), ProcFile::of_position(pid, file.fd), 0,
+                          false, GrowingSeries(now, kFirstSlotNs)});
     }
     std::erase_if(process.readers, [&](auto& entry) {
       if (open.contains(entry.first)) return false;
@@ -212,7 +211,7 @@ class PositionRecorder::Thread {
   static uint64_t advance(Reader& reader) {
     const std::optional<Position> position = reader.position.position();
     if (!position.has_value() || !position->buffered_read) return 0;
-    if (position->inode != 0 && position->inode != reader.inode) {
+    if (position->inode != 0 && position->inode != reader.id.inode) {
       return 0;  // the descriptor is another file's by now, which the next scan will find
     }
     const uint64_t now = position->offset;
@@ -254,8 +253,8 @@ class PositionRecorder::Thread {
     if (!reader.has_moved || reader.path.empty()) return;
     stats::FileReport file;
     file.path = reader.path;
-    file.device = reader.device;
-    file.inode = reader.inode;
+    file.device = reader.id.device;
+    file.inode = reader.id.inode;
     file.policy = config::RunPolicy::off;
     file.series.push_back(reader.series.finished());
     file.series.back().pid = pid;

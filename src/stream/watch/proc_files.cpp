@@ -55,8 +55,7 @@ std::string target_of(const std::string& link) {
 
 struct FileStatus {
   mode_t mode = 0;
-  dev_t device = 0;
-  ino_t inode = 0;
+  FileId id;
   uint64_t bytes = 0;
   uint32_t links = 0;
 };
@@ -69,8 +68,8 @@ std::optional<FileStatus> status_of(int directory, const char* path) {
             &status) != 0) {
     return std::nullopt;
   }
-  return FileStatus{status.stx_mode, makedev(status.stx_dev_major, status.stx_dev_minor),
-                    status.stx_ino, status.stx_size, status.stx_nlink};
+  const FileId id{makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino};
+  return FileStatus{status.stx_mode, id, status.stx_size, status.stx_nlink};
 }
 
 /// Returns the number behind `label` in a text of "label: number" lines.
@@ -143,12 +142,12 @@ ThreadState state_of(int directory, const std::string& path) {
 
 /// Opens the file at a path if it is the expected one. It is checked before it is opened, since
 /// opening something else that is there by now, a pipe or a device, could be noticed.
-int open_same(const std::string& path, dev_t device, ino_t inode) {
+int open_same(const std::string& path, const FileId& id) {
   const Descriptor found(open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!found.is_open()) return -errno;
   struct stat status {};
-  const bool same = fstat(found.get(), &status) == 0 && S_ISREG(status.st_mode) &&
-                    status.st_dev == device && status.st_ino == inode;
+  const bool same =
+      fstat(found.get(), &status) == 0 && S_ISREG(status.st_mode) && FileId::of(status) == id;
   if (!same || is_memory_file_system(found.get())) return -ESTALE;
   const std::string again = proc_path(getpid(), ("fd/" + std::to_string(found.get())).c_str());
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
@@ -185,7 +184,7 @@ std::optional<Mapping> mapping_of(std::string_view line, uint64_t least_bytes) {
   unsigned major = 0;
   unsigned minor = 0;
   if (!is_read || !take_number(line, mapping.file_offset, 16) || !take_number(line, major, 16) ||
-      !take_number(line, minor, 16) || !take_number(line, mapping.inode, 10)) {
+      !take_number(line, minor, 16) || !take_number(line, mapping.id.inode, 10)) {
     return std::nullopt;
   }
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
@@ -194,7 +193,7 @@ std::optional<Mapping> mapping_of(std::string_view line, uint64_t least_bytes) {
                         line.find('\\') == std::string_view::npos;
   if (!is_named) return std::nullopt;
   mapping.bytes = end - mapping.address;
-  mapping.device = makedev(major, minor);
+  mapping.id.device = makedev(major, minor);
   mapping.path = line;
   return mapping;
 }
@@ -209,8 +208,7 @@ std::array<std::string, 2> paths_of(pid_t process, const std::string& path) {
 bool find_bytes(pid_t process, Mapping& mapping) {
   for (const std::string& path : paths_of(process, mapping.path)) {
     const std::optional<FileStatus> status = status_of(AT_FDCWD, path.c_str());
-    if (status && S_ISREG(status->mode) && status->device == mapping.device &&
-        status->inode == mapping.inode) {
+    if (status && S_ISREG(status->mode) && status->id == mapping.id) {
       mapping.file_bytes = status->bytes;
       return true;
     }
@@ -265,8 +263,7 @@ OpenFiles open_files_of(pid_t process, uint64_t least_bytes) {
     if (!is_read && !is_written) return;
     const std::optional<FileStatus> status = status_of(descriptors, link);
     if (!status || !S_ISREG(status->mode) || status->bytes < least_bytes) return;
-    found.files.push_back(
-        {std::atoi(link), status->device, status->inode, status->bytes, is_read, is_written});
+    found.files.push_back({std::atoi(link), status->id, status->bytes, is_read, is_written});
   });
   return found;
 }
@@ -404,21 +401,20 @@ std::optional<unsigned long> file_system_of(pid_t process, int fd) {
 std::optional<NamedBytes> bytes_of(pid_t process, const OpenFile& file) {
   const std::string link = proc_path(process, "fd/") + std::to_string(file.fd);
   const std::optional<FileStatus> status = status_of(AT_FDCWD, link.c_str());
-  if (!status || !S_ISREG(status->mode) || status->device != file.device ||
-      status->inode != file.inode) {
+  if (!status || !S_ISREG(status->mode) || status->id != file.id) {
     return std::nullopt;
   }
   return NamedBytes{status->bytes, status->links != 0};
 }
 
 int open_again(pid_t process, const OpenFile& file) {
-  return open_same(proc_path(process, "fd/") + std::to_string(file.fd), file.device, file.inode);
+  return open_same(proc_path(process, "fd/") + std::to_string(file.fd), file.id);
 }
 
 int open_again(pid_t process, const Mapping& mapping) {
   int fd = -ENOENT;
   for (const std::string& path : paths_of(process, mapping.path)) {
-    fd = open_same(path, mapping.device, mapping.inode);
+    fd = open_same(path, mapping.id);
     if (fd >= 0) break;
   }
   return fd;

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/descriptor.hpp"
+#include "base/file_id.hpp"
 
 namespace ioweave::stream {
 
@@ -31,8 +32,7 @@ namespace ioweave::stream {
 /// A regular file that a process has open.
 struct OpenFile {
   int fd = -1;
-  dev_t device = 0;
-  ino_t inode = 0;
+  FileId id;
   uint64_t bytes = 0;
   bool is_read = false;     ///< open for reading
   bool is_written = false;  ///< open for writing
@@ -73,8 +73,7 @@ struct Mapping {
   uint64_t bytes = 0;
   uint64_t file_offset = 0;  ///< the offset of its first byte
   uint64_t file_bytes = 0;   ///< the size of the whole file
-  dev_t device = 0;
-  ino_t inode = 0;
+  FileId id;
   std::string path;  ///< as the kernel tells it to this process
 };
 

@@ -109,8 +109,7 @@ std::optional<Places> ProcessSegment::places_of(uint32_t record) const {
   }
   const FileRecord& file = bytes.record();
   Places places;
-  places.device = file.device;
-  places.inode = file.inode;
+  places.id = {file.device, file.inode};
   places.count = file.places.load(std::memory_order_relaxed);
   const stats::CallCounters& reads = file.call[static_cast<size_t>(stats::CallClass::read)];
   places.read_bytes = reads.bytes.value();

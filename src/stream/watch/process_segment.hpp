@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "base/descriptor.hpp"
+#include "base/file_id.hpp"
 #include "stats/segment.hpp"
 
 namespace ioweave::stream {
@@ -24,8 +25,7 @@ struct Places {
     uint64_t offset = 0;
     uint64_t bytes = 0;  ///< 0: a seek
   };
-  uint64_t device = 0;
-  uint64_t inode = 0;
+  FileId id;
   uint32_t count = 0;       ///< all of them; the last ones are in `last`, oldest first
   uint64_t read_bytes = 0;  ///< of the file, by any call
   uint64_t read_calls = 0;

@@ -246,7 +246,7 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   [[nodiscard]] bool is_forgetful(dev_t device) override { return forgetful_.contains(device); }
   void note_forgetful(dev_t device) override { forgetful_.insert(device); }
   void note_open(bool is_kept) override { run_state_.has_open(is_kept, now_ns()); }
-  [[nodiscard]] bool leaves_alone(dev_t device, ino_t inode) override;
+  [[nodiscard]] bool leaves_alone(const FileId& id) override;
   [[nodiscard]] std::optional<uint64_t> written_bytes(pid_t process) override;
   void report(stats::EarlyWriteReport cycle) override;
   [[nodiscard]] bool sleep_until(uint64_t then_ns);
@@ -395,9 +395,9 @@ bool Watcher::Thread::may_open(pid_t pid) {
   return true;
 }
 
-bool Watcher::Thread::leaves_alone(dev_t device, ino_t inode) {
+bool Watcher::Thread::leaves_alone(const FileId& id) {
   leave_to_mpiio();
-  return mpiio_files_.contain(device, inode);
+  return mpiio_files_.contain(id);
 }
 
 std::optional<uint64_t> Watcher::Thread::written_bytes(pid_t pid) {
@@ -498,7 +498,7 @@ void Watcher::Thread::scan() {
 void Watcher::Thread::leave_to_mpiio() {
   if (!mpiio_files_.refresh()) return;
   for (auto& [key, reader] : readers_) {
-    if (!mpiio_files_.contain(reader.file.device, reader.file.inode)) continue;
+    if (!mpiio_files_.contain(reader.file.id)) continue;
     reader.let_go();
     reader.refused = true;
   }
@@ -548,9 +548,8 @@ void Watcher::Thread::scan_process(pid_t pid, Process& process, bool is_asked_fo
   for (const uint32_t record : process.segment->placed_records()) {
     const std::optional<Places> places = process.segment->places_of(record);
     if (!places) continue;
-    const auto file = std::ranges::find_if(open.files, [&](const OpenFile& candidate) {
-      return candidate.device == places->device && candidate.inode == places->inode;
-    });
+    const auto file = std::ranges::find_if(
+        open.files, [&](const OpenFile& candidate) { return candidate.id == places->id; });
     if (file != open.files.end() && file->is_read) meet({pid, file->fd, record}, *file);
   }
 }
@@ -566,8 +565,7 @@ void Watcher::Thread::scan_mappings(pid_t pid, Process& process) {
   for (const Mapping& mapping : mappings.files) {
     const Key key{pid, kMapped, static_cast<int64_t>(mapping.address)};
     const OpenFile file{.fd = kMapped,
-                        .device = mapping.device,
-                        .inode = mapping.inode,
+                        .id = mapping.id,
                         .bytes = std::min(mapping.file_bytes, mapping.file_offset + mapping.bytes),
                         .is_read = true};
     Reader* const reader = meet(key, file);
@@ -586,14 +584,13 @@ void Watcher::Thread::scan_mappings(pid_t pid, Process& process) {
 /// Finds or adds a reader. Returns null if there are as many readers as descriptors allow.
 Reader* Watcher::Thread::meet(const Key& key, const OpenFile& file) {
   auto it = readers_.find(key);
-  if (it != readers_.end() &&
-      (it->second.file.inode != file.inode || it->second.file.device != file.device)) {
+  if (it != readers_.end() && it->second.file.id != file.id) {
     forget(it);
     it = readers_.end();
   }
   if (it == readers_.end()) {
     if (readers_.size() >= most_readers_) return nullptr;
-    const FollowLimits limits{window_bytes(file.device), shared_->config.lookahead_bytes};
+    const FollowLimits limits{window_bytes(file.id.device), shared_->config.lookahead_bytes};
     it = readers_.try_emplace(key, file, limits).first;
     if (file.fd != kMapped) it->second.position = ProcFile::of_position(std::get<0>(key), file.fd);
   }
@@ -612,7 +609,7 @@ void Watcher::Thread::share_budget() {
   uint64_t all = 0;
   for (const auto& [key, reader] : readers_) {
     if (!reader.own.is_open()) continue;
-    ++active[reader.file.device];
+    ++active[reader.file.id.device];
     ++all;
   }
   if (replayer_) all += replayer_->open_files();
@@ -621,7 +618,7 @@ void Watcher::Thread::share_budget() {
   if (replayer_) replayer_->look_ahead(std::min(of_all, shared_->config.lookahead_bytes));
   for (auto& [key, reader] : readers_) {
     // More in flight on one device than one reader needs makes the others wait.
-    const uint64_t sharing = std::max<uint64_t>(1, active[reader.file.device]);
+    const uint64_t sharing = std::max<uint64_t>(1, active[reader.file.id.device]);
     reader.follower.look_ahead(std::min(of_all, shared_->config.lookahead_bytes / sharing));
   }
 }
@@ -631,7 +628,7 @@ Watcher::Thread::Readers::iterator Watcher::Thread::forget(Readers::iterator it)
   if (reader.operations > 0) {
     const std::optional<double> saved = reader.follower.saved_seconds();
     const auto guard = shared_->thread.lock();
-    shared_->reports.prefetched.push_back({reader.path, reader.file.device, reader.file.inode,
+    shared_->reports.prefetched.push_back({reader.path, reader.file.id.device, reader.file.id.inode,
                                            reader.operations, reader.follower.asked_bytes(),
                                            reader.follower.used_bytes(now_ns()), saved.value_or(0),
                                            saved.has_value(), reader.follower.trial_seconds()});
@@ -680,8 +677,7 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
     reader.let_go();
     return;
   }
-  const bool is_led = replayer_ && std::get<1>(key) != kMapped &&
-                      replayer_->leads(reader.file.device, reader.file.inode);
+  const bool is_led = replayer_ && std::get<1>(key) != kMapped && replayer_->leads(reader.file.id);
   if (is_led) {
     reader.let_go();
     reader.look_ns = now + kMostScanNs;
@@ -737,7 +733,7 @@ std::optional<HelpTrial::Look> Watcher::Thread::look_alone(const Key& key, const
                                                            uint64_t end) const {
   const std::optional<bool> arrived = engine::has_arrived(reader.own.get(), end);
   if (!arrived) return std::nullopt;
-  const uint64_t requests = devices_.at(reader.file.device).load.requests().value_or(0);
+  const uint64_t requests = devices_.at(reader.file.id.device).load.requests().value_or(0);
   return HelpTrial::Look{!*arrived && waits(key, reader), requests != 0,
                          is_crowded(std::get<0>(key))};
 }
@@ -857,7 +853,7 @@ std::optional<Sighting> Watcher::Thread::sight_cache(const Key& key, Process& pr
 /// Notes a look that found nobody. A file system that empties a file's cache when it is opened
 /// shows nothing: its device has a rest.
 void Watcher::Thread::note_empty_look(const Reader& reader, uint64_t now) {
-  Device& device = devices_.at(reader.file.device);
+  Device& device = devices_.at(reader.file.id.device);
   const bool is_empty = reader.search.saw_nothing() && is_fuse(reader.own.get());
   device.empty_looks = is_empty ? device.empty_looks + 1 : 0;
   if (device.empty_looks >= kMostEmptyLooks) device.search_ns = now + kEmptyRestNs;
@@ -874,7 +870,7 @@ bool Watcher::Thread::begin_search(const Key& key, Process& process, Reader& rea
     return false;
   }
   if (reader.own.is_open()) return true;
-  if (begin < std::max(may_search_ns_, devices_.at(reader.file.device).search_ns)) return false;
+  if (begin < std::max(may_search_ns_, devices_.at(reader.file.id.device).search_ns)) return false;
   reader.is_open_for_search = open_file(key, reader);
   const uint64_t end = now_ns();
   opening_ns_ += end - begin;
@@ -896,10 +892,7 @@ bool Watcher::Thread::reads_unseen(Process& process, Reader& reader) {
 bool Watcher::Thread::is_seen_elsewhere(const Key& key, const Reader& reader) const {
   return std::ranges::any_of(readers_, [&](const auto& entry) {
     const auto& [other_key, other] = entry;
-    if (other_key == key || other.file.inode != reader.file.inode ||
-        other.file.device != reader.file.device) {
-      return false;
-    }
+    if (other_key == key || other.file.id != reader.file.id) return false;
     const bool is_same_process = std::get<0>(other_key) == std::get<0>(key);
     return other.walk.has_value() || (is_same_process && (std::get<1>(other_key) == kMapped ||
                                                           std::get<2>(other_key) != kPosition));
@@ -1019,7 +1012,7 @@ uint64_t Watcher::Thread::window_bytes(dev_t number) {
 BandwidthBudget* Watcher::Thread::budget_of(const Key& key, Reader& reader) {
   if (reader.is_placed || described_.empty()) return reader.budget;
   reader.is_placed = true;
-  reader.budget = budget_for(reader.file.device, path_of_file(key, reader));
+  reader.budget = budget_for(reader.file.id.device, path_of_file(key, reader));
   return reader.budget;
 }
 
@@ -1035,9 +1028,7 @@ BandwidthBudget* Watcher::Thread::budget_for(dev_t device, const std::string& pa
 bool Watcher::Thread::is_leased(const Reader& reader) const {
   return std::ranges::any_of(readers_, [&](const auto& entry) {
     const Reader& other = entry.second;
-    if (other.file.inode != reader.file.inode || other.file.device != reader.file.device) {
-      return false;
-    }
+    if (other.file.id != reader.file.id) return false;
     const std::optional<Position> position = other.position.position();
     return position && position->leased;
   });
@@ -1050,15 +1041,14 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   // again.
   reader.refused = is_fuse(reader.own.get()) &&
                    !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
-  if (reader.refused) forgetful_.insert(reader.file.device);
+  if (reader.refused) forgetful_.insert(reader.file.id.device);
   return !reader.refused;
 }
 
 bool Watcher::Thread::open_file(const Key& key, Reader& reader) {
   const bool is_mapped = std::get<1>(key) == kMapped;
   if (!may_open(std::get<0>(key))) return false;
-  reader.refused = leaves_alone(reader.file.device, reader.file.inode) ||
-                   forgetful_.contains(reader.file.device) ||
+  reader.refused = leaves_alone(reader.file.id) || forgetful_.contains(reader.file.id.device) ||
                    !policy_allows(path_of_file(key, reader)) || (is_mapped && is_leased(reader));
   if (reader.refused) return false;
   reader.own = Descriptor(is_mapped ? open_again(std::get<0>(key), reader.mapping)

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/file_id.hpp"
 #include "base/file_system_kind.hpp"
 
 namespace ioweave::stream {
@@ -33,8 +34,7 @@ int open_direct(int fd, const std::string& path, int access) noexcept {
   struct stat one {};
   struct stat other {};
   const bool same = named.is_open() && ::fstat(fd, &one) == 0 &&
-                    ::fstat(named.get(), &other) == 0 && one.st_dev == other.st_dev &&
-                    one.st_ino == other.st_ino;
+                    ::fstat(named.get(), &other) == 0 && FileId::of(one) == FileId::of(other);
   return same ? ::fcntl(named.get(), F_DUPFD_CLOEXEC, 0) : -1;
 }
 

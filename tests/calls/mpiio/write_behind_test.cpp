@@ -103,7 +103,7 @@ class WriteBehindTest : public testing::Test {
   service::Service::Owner service_;
   stream::WriteStream::Owner stream_;
   Writers writers_;
-  stream::FileId id_;
+  FileId id_;
   std::shared_ptr<WriteBehind> writer_;
 };
 

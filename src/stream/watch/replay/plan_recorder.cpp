@@ -23,7 +23,7 @@ std::optional<PlannedFile> find_file(const ReadFile& file, const std::string& fo
   for (const std::string& path : file.paths) {
     struct stat status {};
     const bool is_same = stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-                         status.st_dev == file.device && status.st_ino == file.inode;
+                         FileId::of(status) == file.id;
     if (!is_same) continue;
     PlannedFile found;
     found.name = name_in(folder, path);

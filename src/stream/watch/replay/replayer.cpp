@@ -66,8 +66,7 @@ struct Replayer::File {
   const PlannedFile* planned;
   size_t index;
   std::string path;
-  dev_t device = 0;
-  ino_t inode = 0;
+  FileId id;
   uint64_t window_bytes = 0;
   std::unique_ptr<PlanFollower> follower;  ///< null: there is no such file
   BandwidthBudget* budget = nullptr;
@@ -97,7 +96,7 @@ struct Replayer::File {
   /// Returns true if the process has it open no more, by this descriptor.
   [[nodiscard]] bool is_closed() const {
     const std::optional<Position> found = position.position();
-    return !found || (found->inode != 0 && found->inode != inode);
+    return !found || (found->inode != 0 && found->inode != id.inode);
   }
 };
 
@@ -125,16 +124,15 @@ void Replayer::find_file(File& file) {
   struct stat status {};
   if (stat(file.path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
   const int64_t mtime_ns = in_ns(status.st_mtim);
-  file.device = status.st_dev;
-  file.inode = status.st_ino;
+  file.id = FileId::of(status);
   file.is_changed = file.is_changed || mtime_ns != file.planned->mtime_ns ||
                     static_cast<uint64_t>(status.st_size) != file.planned->size;
   file.follower =
       std::make_unique<PlanFollower>(file.planned->reads, static_cast<uint64_t>(status.st_size));
-  file.window_bytes = run_.window_bytes(file.device);
-  file.budget = run_.budget_for(file.device, file.path);
+  file.window_bytes = run_.window_bytes(file.id.device);
+  file.budget = run_.budget_for(file.id.device, file.path);
   file.is_refused = !run_.policy_allows(file.path);
-  by_inode_[{file.device, file.inode}] = &file;
+  by_id_[file.id] = &file;
 }
 
 // ---- What the program reads ---------------------------------------------------------------------
@@ -162,8 +160,8 @@ Replayer::File* Replayer::file_of(const RunReads& reads, uint32_t number) {
   const auto known = by_number_.find(number);
   if (known != by_number_.end()) return known->second;
   const ReadFile& read = reads.file(number);
-  const auto found = by_inode_.find({read.device, read.inode});
-  File* const file = found != by_inode_.end() ? found->second : find_by_path(read);
+  const auto found = by_id_.find(read.id);
+  File* const file = found != by_id_.end() ? found->second : find_by_path(read);
   by_number_.emplace(number, file);
   return file;
 }
@@ -176,7 +174,7 @@ Replayer::File* Replayer::find_by_path(const ReadFile& read) {
     File& file = *found->second;
     file.is_changed = true;
     find_file(file);
-    if (file.follower && file.device == read.device && file.inode == read.inode) return &file;
+    if (file.follower && file.id == read.id) return &file;
   }
   return nullptr;
 }
@@ -196,9 +194,9 @@ void Replayer::meet(File& file) {
   active_.push_back(&file);
 }
 
-bool Replayer::leads(dev_t device, ino_t inode) const {
-  const auto found = by_inode_.find({device, inode});
-  if (found == by_inode_.end()) return false;
+bool Replayer::leads(const FileId& id) const {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return false;
   const File& file = *found->second;
   return file.is_met && !file.is_refused && !file.follower->is_done() &&
          !is_in_order(file.planned->reads);
@@ -259,16 +257,14 @@ bool Replayer::ask(File& file, unsigned most) {
 }
 
 bool Replayer::may_help(const File& file) {
-  return !file.is_refused && !run_.leaves_alone(file.device, file.inode) &&
-         !run_.is_forgetful(file.device);
+  return !file.is_refused && !run_.leaves_alone(file.id) && !run_.is_forgetful(file.id.device);
 }
 
 /// Finds the descriptor by which the process has the file open. Returns false if there is none.
 bool Replayer::find_opener(File& file) {
   const OpenFiles open = open_files_of(file.process, 1);
-  const auto found = std::ranges::find_if(open.files, [&](const OpenFile& each) {
-    return each.device == file.device && each.inode == file.inode && each.is_read;
-  });
+  const auto found = std::ranges::find_if(
+      open.files, [&](const OpenFile& each) { return each.id == file.id && each.is_read; });
   if (found == open.files.end() || open.hears_of_opens) return false;
   file.opened = *found;
   file.position = ProcFile::of_position(file.process, found->fd);
@@ -295,7 +291,7 @@ bool Replayer::open_own(File& file) {
   // As the watcher does: the page that was just read tells.
   file.is_refused =
       is_fuse(file.own.get()) && !engine::is_resident(file.own.get(), file.last.offset, 1);
-  if (file.is_refused) run_.note_forgetful(file.device);
+  if (file.is_refused) run_.note_forgetful(file.id.device);
   return !file.is_refused;
 }
 
@@ -318,11 +314,11 @@ void Replayer::begin_unread() {
 /// Opens the file for a moment to ask for its first reads.
 void Replayer::begin_file(File& file) {
   static thread_local const auto kLeased = leased_files();
-  const bool is_leased = kLeased.contains({major(file.device), minor(file.device), file.inode});
+  const bool is_leased =
+      kLeased.contains({major(file.id.device), minor(file.id.device), file.id.inode});
   if (is_leased || !may_help(file)) return;
   Mapping name;
-  name.device = file.device;
-  name.inode = file.inode;
+  name.id = file.id;
   name.path = file.path;
   file.own = Descriptor(open_again(getpid(), name));
   if (!file.own.is_open()) return;
@@ -375,7 +371,7 @@ Replayer::Results Replayer::finish() {
     results.report.asked_bytes += follower.asked_bytes();
     results.report.asked_operations += file->operations;
     if (file->operations == 0) continue;
-    results.files.push_back({file->path, file->device, file->inode, file->operations,
+    results.files.push_back({file->path, file->id.device, file->id.inode, file->operations,
                              follower.asked_bytes(), follower.used_bytes(), 0, false, 0});
   }
   return results;

@@ -51,7 +51,7 @@ class Replayer {
     /// Returns true if the open files had to be closed just now, or have to be soon (let_go()).
     [[nodiscard]] virtual bool must_let_go() = 0;
     /// Returns true if the file is left alone, whatever the plan says.
-    [[nodiscard]] virtual bool leaves_alone(dev_t device, ino_t inode) = 0;
+    [[nodiscard]] virtual bool leaves_alone(const FileId& id) = 0;
     /// Returns true if the settings allow that a file of this path is read ahead.
     [[nodiscard]] virtual bool policy_allows(const std::string& path) = 0;
     /// Returns the budget of the device of a file; null: none.
@@ -79,7 +79,7 @@ class Replayer {
   [[nodiscard]] uint64_t next_look_ns() const noexcept { return look_ns_; }
 
   /// Returns true if this file is read ahead here, and by nobody else.
-  [[nodiscard]] bool leads(dev_t device, ino_t inode) const;
+  [[nodiscard]] bool leads(const FileId& id) const;
 
   /// Sets how many bytes may be ahead in each file.
   void look_ahead(uint64_t bytes) noexcept { lookahead_bytes_ = bytes; }
@@ -98,7 +98,6 @@ class Replayer {
 
  private:
   struct File;
-  using Key = std::pair<dev_t, ino_t>;
 
   void find_file(File& file);
   [[nodiscard]] File* file_of(const RunReads& reads, uint32_t number);
@@ -115,7 +114,7 @@ class Replayer {
 
   Run& run_;
   std::vector<std::unique_ptr<File>> files_;  // in the order of the plan
-  std::map<Key, File*> by_inode_;
+  std::map<FileId, File*> by_id_;
   std::unordered_map<std::string, File*> by_path_;
   std::unordered_map<uint32_t, File*> by_number_;  // of RunReads; null: not in the plan
   std::vector<File*> active_;                      // met, and not done

@@ -244,16 +244,16 @@ uint32_t RunReads::file_of(Log& log, uint32_t record) {
   if (file.state.load(std::memory_order_relaxed) != kUsed) return 0;
   char path[FileRecord::kPathBytes + 1] = {};
   std::memcpy(path, file.path, FileRecord::kPathBytes);
-  known = number_of(file.device, file.inode, path);
+  known = number_of({file.device, file.inode}, path);
   return known;
 }
 
-uint32_t RunReads::number_of(dev_t device, ino_t inode, const char* path) {
-  auto found = numbers_.find({device, inode});
+uint32_t RunReads::number_of(const FileId& id, const char* path) {
+  auto found = numbers_.find(id);
   if (found == numbers_.end()) {
     if (files_.size() == kMostFiles) return 0;
-    files_.push_back({device, inode, {}});
-    found = numbers_.emplace(std::pair(device, inode), static_cast<uint32_t>(files_.size())).first;
+    files_.push_back({id, {}});
+    found = numbers_.emplace(id, static_cast<uint32_t>(files_.size())).first;
   }
   std::vector<std::string>& paths = files_[found->second - 1].paths;
   if (paths.size() < kMostPaths && std::ranges::find(paths, path) == paths.end()) {

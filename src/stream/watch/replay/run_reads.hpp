@@ -16,14 +16,14 @@
 #include <sys/types.h>
 
 #include "base/descriptor.hpp"
+#include "base/file_id.hpp"
 #include "stream/watch/file_range.hpp"
 
 namespace ioweave::stream {
 
 /// A file of which a process noted a read.
 struct ReadFile {
-  dev_t device = 0;
-  ino_t inode = 0;
+  FileId id;
   std::vector<std::string> paths;  ///< as the processes told them, each once: the first few
 };
 
@@ -71,7 +71,7 @@ class RunReads {
   [[nodiscard]] size_t unpublished(const Log& log, size_t wanted) const;
   void add_reads(Log& log, size_t count);
   [[nodiscard]] uint32_t file_of(Log& log, uint32_t record);
-  [[nodiscard]] uint32_t number_of(dev_t device, ino_t inode, const char* path);
+  [[nodiscard]] uint32_t number_of(const FileId& id, const char* path);
   [[nodiscard]] static bool is_over(const Log& log);
 
   std::string directory_;
@@ -79,7 +79,7 @@ class RunReads {
   std::map<std::string, Log> logs_;
   std::set<std::string> closed_;  // names of logs that were closed before they were removed
   std::vector<ReadFile> files_;
-  std::map<std::pair<dev_t, ino_t>, uint32_t> numbers_;
+  std::map<FileId, uint32_t> numbers_;
   std::vector<Read> reads_;
   std::vector<std::byte> slots_;
   uint64_t lost_ = 0;  // of logs that are over, and what was garbled
