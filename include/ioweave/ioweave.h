@@ -10,7 +10,7 @@
  *   - submit requests and collect them with iow_wait(), iow_test() or iow_poll();
  *   - submit requests with a callback that runs on the service's own thread, or on yours.
  *
- * A request belongs to a *flow*, a named stream of similar operations with a priority class and a
+ * A request belongs to a *flow*, a named series of similar operations with a priority class and a
  * bandwidth constraint on a *device*. Requests without a flow are foreground and unconstrained, and
  * take the fast path: from the calling thread straight to a ring of its own.
  *

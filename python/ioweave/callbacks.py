@@ -44,7 +44,7 @@ class Callbacks:
         self._came = threading.Condition(lock)
         self._queue: list[Callback] = []
         self._calling = False
-        self._gates: list[threading.Lock] = []  # of threads that wait until all were called
+        self._doors: list[threading.Lock] = []  # of threads that wait until all were called
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -58,14 +58,14 @@ class Callbacks:
             self._queue += callbacks
             self._came.notify()
 
-    def gate(self) -> threading.Lock | None:
+    def door(self) -> threading.Lock | None:
         """Returns a lock that opens when all callbacks have run; None if they have."""
         if not self._queue and not self._calling:
             return None
-        gate = threading.Lock()
-        gate.acquire()
-        self._gates.append(gate)
-        return gate
+        door = threading.Lock()
+        door.acquire()
+        self._doors.append(door)
+        return door
 
     def inside(self) -> bool:
         """Returns whether the caller is a callback. Does not need the lock."""
@@ -87,9 +87,9 @@ class Callbacks:
                     self._came.acquire()
                     self._calling = False
                     continue
-                for gate in self._gates:
-                    gate.release()
-                self._gates.clear()
+                for door in self._doors:
+                    door.release()
+                self._doors.clear()
                 if self._stopping:
                     return
                 self._came.wait()

@@ -47,14 +47,14 @@ class Direction(enum.Enum):
 
 
 class Latch:
-    """Opens `gate` when `remaining` calls are done."""
+    """Opens `door` when `remaining` calls are done."""
 
-    __slots__ = ("gate", "remaining")
+    __slots__ = ("door", "remaining")
 
     def __init__(self, remaining: int) -> None:
         self.remaining = remaining
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self.door = threading.Lock()
+        self.door.acquire()
 
 
 _NOTHING: dict[int, int] = {}

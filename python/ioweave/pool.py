@@ -36,12 +36,12 @@ Outcome: TypeAlias = tuple[Any, BaseException | None]
 class Worker:
     """A thread of a pool."""
 
-    __slots__ = ("abandoned", "call", "counter", "gate", "pool", "process", "ran", "waiting")
+    __slots__ = ("abandoned", "call", "counter", "door", "pool", "process", "ran", "waiting")
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self.door = threading.Lock()
+        self.door.acquire()
         self.call: Call | None = None  # the call that it runs
         self.ran: object = None  # the last call and its outcome, to be dropped without the lock
         self.waiting = False  # it is inside result() or its like
@@ -93,15 +93,17 @@ class Pool:
         self._name = name
         self._most = threads
         self._run = run
-        self._ended = ended
+        self._handle_end = ended
         self._queue: deque[Call] = deque()
         self._idle: list[Worker] = []
         self._waiting = 0  # workers inside result() or its like
         self._looking = 0  # workers about to take a call from the queue, or to park
         self._stopping = False
         self._refused = False  # no thread could be started, which is logged once
-        self.ended = threading.Lock()  # opens after stop(), when the last thread that can end has
-        self.ended.acquire()
+        self.all_ended = (
+            threading.Lock()
+        )  # opens after stop(), when the last thread that can end has
+        self.all_ended.acquire()
         self.workers: set[Worker] = set()
         self.free = threads
 
@@ -128,7 +130,7 @@ class Pool:
             return
         if self._idle:
             self._looking += 1
-            self._idle.pop().gate.release()
+            self._idle.pop().door.release()
         elif len(self.workers) - self._waiting < self._most:
             try:
                 self._start_thread()
@@ -138,13 +140,13 @@ class Pool:
                     _log.error("%s; tasks wait for the %d threads", error, len(self.workers))
 
     def stop(self) -> None:
-        """Lets idle threads end. Called again, after Ctrl-C, it opens `ended` again."""
+        """Lets idle threads end. Called again, after Ctrl-C, it opens `all_ended` again."""
         self._stopping = True
         while self._idle:
             self._looking += 1
-            self._idle.pop().gate.release()
-        if not self.workers and self.ended.locked():
-            self.ended.release()
+            self._idle.pop().door.release()
+        if not self.workers and self.all_ended.locked():
+            self.all_ended.release()
 
     def begin_wait(self, worker: Worker) -> None:
         """Gives the slots of a worker to others, since its task is about to wait for tasks."""
@@ -215,7 +217,7 @@ class Pool:
             worker.call = None
             self.free += call.task.cpus
             self._looking += 1
-            todo = self._ended(call, outcome)
+            todo = self._handle_end(call, outcome)
             if todo:
                 self._looking -= 1
                 self.wake_thread()
@@ -227,7 +229,7 @@ class Pool:
             del call, outcome, todo
         self.workers.discard(worker)
         if self._stopping and not self.workers and not worker.abandoned:
-            self.ended.release()
+            self.all_ended.release()
         lock.release()
         worker.ran = None
         worker.count_for(None)
@@ -260,6 +262,6 @@ class Pool:
         self._idle.append(worker)
         self._lock.release()
         worker.ran = None  # a parked thread must not keep the call's objects
-        worker.gate.acquire()
+        worker.door.acquire()
         self._lock.acquire()
         return True

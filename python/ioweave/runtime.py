@@ -5,19 +5,20 @@ What happens to a call, in order:
 1. `submit`, on the caller's thread, looks through the arguments (`arguments.py`). Under the lock it
    links the call to the calls that it needs (`graph.py`).
 2. When the call needs no other any more, `_release_call` queues it. A computation goes to the
-   compute pool. An I/O task is first prepared, since its bytes may depend on values; then the
-   policy is told (`admission.py`). What the policy starts goes to the I/O pool, which has a thread
-   for each.
+   compute pool. An I/O task with futures among its arguments is first prepared (`_prepare_call`),
+   since its bytes may depend on their values; then the gate is asked (`admission.py`). What the
+   gate lets start goes to the I/O pool, which has a thread for each.
 3. A thread of the pool (`pool.py`) runs the call: `_execute_call`. With worker processes the thread
-   sends the call to a process of its own (`processes.py`) and waits.
-4. `_handle_run_end` tells the policy, and runs the call again if retries are left. Otherwise
+   sends a computation to a process of its own (`processes.py`) and waits.
+4. `_handle_run_end` tells the gate, and runs the call again if retries are left. Otherwise
    `_mark_done` marks the call as done, and `_notify_dependents` releases the calls that need it, or
    fails them.
 
-One lock guards graph, queues, policy and counters. No code of the user's runs under the lock. What
-may run such code, preparations and the end of the user's objects, is collected in a `Todo` and
-carried out after the release. Callbacks have a thread of their own (`callbacks.py`). (Python's
-collector of cycles may run anywhere, even under the lock.)
+One lock guards graph, queues, admission and counters. No code of the user's runs under the lock.
+What may run such code, preparations and the end of the user's objects, is collected in a `Todo` and
+carried out after the release. Callbacks have a thread of their own (`callbacks.py`), but run at
+once, on the caller's, if the call is done already. (Python's collector of cycles may run anywhere,
+even under the lock.)
 """
 
 from __future__ import annotations
@@ -270,7 +271,7 @@ class Runtime:
         self._more_failures = 0  # how many more are not kept there
         self.barriers = 0  # how often the program was told of all failures so far
         self._not_run: dict[Call, str] = {}  # I/O calls not run after a failure, as texts
-        self._submitters: list[threading.Lock] = []  # gates of submitters that wait for room
+        self._submitters: list[threading.Lock] = []  # doors of submitters that wait for room
         self._held: dict[int, list[int]] = {}  # buffers by id: bytes, and how many calls hold it
         self._pending_bytes = 0  # bytes of all these buffers
         self._frozen = Frozen()
@@ -423,7 +424,7 @@ class Runtime:
         while True:
             with self._lock:
                 live = tuple(self._live)
-                called = self._callbacks.gate()
+                called = self._callbacks.door()
                 self._cancelling = cancel
                 if not live and called is None:
                     self._state = "closed"
@@ -445,8 +446,8 @@ class Runtime:
         with self._lock:
             self._compute.stop()
             self._io.stop()
-        self._interrupts.block(self._compute.ended)
-        self._interrupts.block(self._io.ended)
+        self._interrupts.block(self._compute.all_ended)
+        self._interrupts.block(self._io.all_ended)
 
     def _shut_down(self, *, failed: bool) -> None:
         with self._lock:
@@ -756,16 +757,16 @@ class Runtime:
         ):
             if self._find_worker() is not None or self._callbacks.inside():
                 return
-            gate = threading.Lock()
-            gate.acquire()
-            self._submitters.append(gate)
+            door = threading.Lock()
+            door.acquire()
+            self._submitters.append(door)
             self._lock.release()
             try:
-                self._interrupts.block(gate)
+                self._interrupts.block(door)
             finally:
                 self._lock.acquire()
-                if gate in self._submitters:
-                    self._submitters.remove(gate)
+                if door in self._submitters:
+                    self._submitters.remove(door)
 
     def _count_unheld_bytes(self, found: Found | None) -> int:
         """Returns the bytes of the buffers that no pending call holds yet."""
@@ -1039,14 +1040,14 @@ class Runtime:
             for latch in call.latches:
                 latch.remaining -= 1
                 if latch.remaining == 0:
-                    latch.gate.release()
+                    latch.door.release()
             call.latches = None
         if call.callbacks is not None:
             self._call_back(call.callbacks, todo)
             call.callbacks = None
         if self._submitters and self._has_room():
-            for gate in self._submitters:
-                gate.release()
+            for door in self._submitters:
+                door.release()
             self._submitters.clear()
 
     def _call_back(self, callbacks: list[Callback], todo: Todo) -> None:
@@ -1166,7 +1167,7 @@ class Runtime:
                 call.latches.append(latch)
         opened = False
         try:
-            opened = self._interrupts.block(latch.gate, timeout)
+            opened = self._interrupts.block(latch.door, timeout)
         finally:
             if worker is not None or not opened:
                 self._end_wait(worker, left, latch)

@@ -26,6 +26,7 @@
 #include "config/layers.hpp"
 #include "device/described.hpp"
 #include "device/read_rate.hpp"
+#include "engine/prefetch.hpp"
 #include "stats/run_file.hpp"
 
 namespace ioweave::cli {
@@ -69,6 +70,7 @@ AdviceInput ask_devices(const stats::RunReport& report, const ObservedProcess& p
   if (may_probe && is_here && read != nullptr && is_same_file(*read)) {
     input.rates.copy_s_per_byte = device::cached_read_time(read->path).value_or(0);
     input.rates.read_bytes_per_s = device::device_read_rate(read->path).value_or(0);
+    input.rates.window_bytes = static_cast<double>(engine::read_ahead_window_bytes(read->device));
   }
   input.rates.write_copy_s_per_byte = device::copy_time();
   const std::vector<config::Layer> layers =

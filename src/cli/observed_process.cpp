@@ -17,6 +17,7 @@ using stats::Series;
 constexpr size_t kGrid = 128;
 constexpr double kLeastSeconds = 0.02;
 constexpr double kLeastSynced_s = 0.001;
+constexpr double kLeastInput = 0.01;  // of all that is read
 
 double busy_s(const Series& series) {
   double sum = 0;
@@ -90,11 +91,16 @@ void add_series(const Series& series, double begin_s, ObservedProcess& process) 
       slot.write_turns += part * values[i].write_turns;
     }
   }
-  const bool reads = sum_of(series.read_bytes) > 0;
-  if (reads && !process.slots.empty()) {
-    const double at = std::clamp((series.start_s - begin_s) / process.slot_s, 0.0, last);
-    process.slots[static_cast<size_t>(at)].opens_input = true;
-  }
+}
+
+/// Marks the slot in which a series begins to read, if it reads a fair part of all. (A small file
+/// that is read on the way is no input of its own.)
+void mark_input(const Series& series, double begin_s, ObservedProcess& process) {
+  const double bytes = sum_of(series.read_bytes);
+  if (bytes <= 0 || bytes < kLeastInput * static_cast<double>(process.read_bytes)) return;
+  const double last = static_cast<double>(process.slots.size()) - 1;
+  const double at = std::clamp((series.start_s - begin_s) / process.slot_s, 0.0, last);
+  process.slots[static_cast<size_t>(at)].opens_input = true;
 }
 
 /// What a slot does not spend in I/O is computation.
@@ -235,6 +241,9 @@ std::optional<ObservedProcess> observed_process(const stats::RunReport& report, 
       written_device = file->device;
       writes_direct = file->degrade == stats::Degrade::direct;
     }
+  });
+  for_each_series(report, [&](const Series& series, const stats::FileReport*) {
+    if (series.pid == process.pid) mark_input(series, life.begin_s, process);
   });
   process.read_file_bytes = whole(most_read);
   process.one_device = most_read > 0 && most_written > 0 && read_device == written_device;

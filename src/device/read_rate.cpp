@@ -1,5 +1,6 @@
 #include "device/read_rate.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -87,9 +88,10 @@ std::optional<double> device_read_rate(const std::string& path) {
   const uint64_t passed_ns = now_ns() - progress.begin_ns;
   const uint64_t bytes = progress.bytes.load();
   if (bytes < kLeastBytes / 2) return std::nullopt;
-  const bool is_long = passed_ns >= kLongestNs;
+  const bool is_long = passed_ns >= 2 * kBurstNs;
   const uint64_t counted = is_long ? progress.steady_bytes.load() : bytes;
-  const uint64_t counted_ns = is_long ? kLongestNs - kBurstNs : passed_ns;
+  const uint64_t counted_ns = std::min(passed_ns, kLongestNs) - (is_long ? kBurstNs : 0);
+  if (counted == 0) return std::nullopt;
   return static_cast<double>(counted) / (static_cast<double>(counted_ns) * 1e-9);
 }
 

@@ -9,9 +9,9 @@
 namespace ioweave::device {
 
 /// Reads from the device (O_DIRECT) with four reads of 1 MiB under way, for half a second or until
-/// the file ends. Returns bytes per second, without those of the first tenth of a second: limits of
-/// control groups save up credit while nothing is read. Nothing if the file cannot be opened so, or
-/// is smaller than 16 MiB.
+/// the file ends. Returns bytes per second. If that took a fifth of a second or more, the first
+/// tenth does not count: limits of control groups save up credit while nothing is read. Nothing if
+/// the file cannot be opened so, or is smaller than 16 MiB.
 [[nodiscard]] std::optional<double> device_read_rate(const std::string& path);
 
 /// Reads what of the first 64 MiB lies in the page cache. Returns seconds per byte; nothing if less

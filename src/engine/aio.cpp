@@ -19,7 +19,7 @@
 // It goes to the reaper through a list, and the same poll tells the reaper to look there.
 
 namespace ioweave::engine {
-AioLane::AioLane(std::unique_ptr<AioContext> context, uint32_t entries)
+AioBackend::AioBackend(std::unique_ptr<AioContext> context, uint32_t entries)
     : context_(std::move(context)),
       blocks_(std::make_unique<iocb[]>(entries)),
       block_list_(std::make_unique<iocb*[]>(entries)),
@@ -29,7 +29,7 @@ AioLane::AioLane(std::unique_ptr<AioContext> context, uint32_t entries)
 
 // ---- Submission --------------------------------------------------------------------------------
 
-Submitted AioLane::submit(Operation& operation) noexcept {
+Submitted AioBackend::submit(Operation& operation) noexcept {
   const long status = unsuitable_for_aio(operation);
   if (status > 0) return Submitted::unsupported;
   if (status < 0 || operation.op == Op::nop) {
@@ -45,7 +45,7 @@ Submitted AioLane::submit(Operation& operation) noexcept {
   return Submitted::queued;
 }
 
-int AioLane::flush() noexcept {
+int AioBackend::flush() noexcept {
   long status = 0;
   uint32_t taken = 0;
   while (taken < queued_) {
@@ -64,7 +64,7 @@ int AioLane::flush() noexcept {
   return queued_ == 0 ? 0 : -EAGAIN;
 }
 
-void AioLane::refuse(Operation& operation, int64_t result) noexcept {
+void AioBackend::refuse(Operation& operation, int64_t result) noexcept {
   operation.result = result;
   {
     const std::lock_guard guard(refused_lock_);
@@ -76,7 +76,7 @@ void AioLane::refuse(Operation& operation, int64_t result) noexcept {
 
 // ---- Completion --------------------------------------------------------------------------------
 
-int AioLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
+int AioBackend::reap(std::span<Operation*> out, const Reap& how) noexcept {
   const bool stuck = how.flush && flush() != 0 && in_flight_.count() == queued_;
   const Deadline deadline(stuck ? 0 : how.timeout_ns);
   const size_t wanted = std::min<size_t>(how.min_completions, out.size());
@@ -95,8 +95,8 @@ int AioLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
 }
 
 /// Sleeps for one event at most: a wake is an event too, and must count for any number of them.
-long AioLane::collect(std::span<Operation*> out, bool sleep, int64_t timeout_ns,
-                      bool& woken) noexcept {
+long AioBackend::collect(std::span<Operation*> out, bool sleep, int64_t timeout_ns,
+                         bool& woken) noexcept {
   const size_t most = std::min(out.size(), event_room_);
   const long got = context_->get_events(std::span(events_.get(), most), sleep ? 1 : 0, timeout_ns);
   if (got <= 0) return got;
@@ -114,7 +114,7 @@ long AioLane::collect(std::span<Operation*> out, bool sleep, int64_t timeout_ns,
   return static_cast<long>(reaped);
 }
 
-size_t AioLane::collect_refused(std::span<Operation*> out) noexcept {
+size_t AioBackend::collect_refused(std::span<Operation*> out) noexcept {
   if (!any_refused_.load(std::memory_order_acquire)) return 0;  // pairs with refuse()
   const std::lock_guard guard(refused_lock_);
   size_t reaped = 0;
@@ -125,19 +125,19 @@ size_t AioLane::collect_refused(std::span<Operation*> out) noexcept {
 
 // ---- Waking ------------------------------------------------------------------------------------
 
-void AioLane::wake() noexcept {
+void AioBackend::wake() noexcept {
   if (!wake_pending_.exchange(true)) context_->post_wake_event();
 }
 
-bool AioLane::take_wake() noexcept {
+bool AioBackend::take_wake() noexcept {
   if (!wake_pending_.load(std::memory_order_relaxed)) return false;  // only to spare the exchange
   return wake_pending_.exchange(false);
 }
 
-std::unique_ptr<Backend> open_aio(const LaneOptions& options, Refusal& refusal) {
+std::unique_ptr<Backend> open_aio(const BackendOptions& options, Refusal& refusal) {
   auto context = AioContext::open(options.entries, refusal);
   return context == nullptr ? nullptr
-                            : std::make_unique<AioLane>(std::move(context), options.entries);
+                            : std::make_unique<AioBackend>(std::move(context), options.entries);
 }
 
 }  // namespace ioweave::engine

@@ -11,12 +11,12 @@
 namespace ioweave::engine {
 
 /// Linux native AIO. See aio.cpp for how it works and Backend for which thread may call what.
-class AioLane final : public Backend {
+class AioBackend final : public Backend {
  public:
-  AioLane(std::unique_ptr<AioContext> context, uint32_t entries);
+  AioBackend(std::unique_ptr<AioContext> context, uint32_t entries);
 
   [[nodiscard]] std::string_view name() const noexcept override {
-    return lane_name(Kind::aio, UringMode::plain);
+    return backend_name(Kind::aio, UringMode::plain);
   }
   [[nodiscard]] Submitted submit(Operation& operation) noexcept override;
   [[nodiscard]] int flush() noexcept override;

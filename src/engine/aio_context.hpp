@@ -9,7 +9,7 @@
 
 #include <linux/aio_abi.h>
 
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 
 namespace ioweave::engine {
 

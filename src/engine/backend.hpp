@@ -1,8 +1,8 @@
 #pragma once
 
-// The contract between the service and whatever moves the bytes. A backend instance is a *lane*:
-// one owner thread submits, one thread at a time reaps, anybody wakes or cancels. No callback runs
-// inside a backend: reap only collects results.
+// The contract between the service and whatever moves the bytes: a *backend*. One owner thread
+// submits, one thread at a time reaps, anybody wakes or cancels. No callback runs inside a backend:
+// reap only collects results.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,8 +33,8 @@ enum class Op : uint8_t {
 /// (pipe, socket), which has no positions, every offset >= 0 is ignored.
 inline constexpr int64_t kCurrentPosition = -1;
 
-/// The most one submission moves, as in the kernel (MAX_RW_COUNT): more is a short transfer. A lane
-/// that polls may move less.
+/// The most one submission moves, as in the kernel (MAX_RW_COUNT): more is a short transfer. A
+/// backend that polls may move less.
 inline constexpr uint64_t kMaxTransferBytes = 0x7ffff000;
 
 /// One system call's worth of work, embedded in the service's request. The submitter owns it until
@@ -72,7 +72,7 @@ struct Reap {
 };
 
 /// Buffers and descriptors that are registered with each ring once instead of being looked up per
-/// operation. Slot 0 is never used. Shared by all lanes of a service; lanes follow `version`.
+/// operation. Slot 0 is never used. Shared by all backends of a service; backends follow `version`.
 class FixedTable;
 
 enum class Kind : uint8_t { uring, aio, threads };
@@ -80,7 +80,7 @@ enum class UringMode : uint8_t { plain, sqpoll, iopoll };
 
 /// How an engine is called in reports: "io_uring", "io_uring+sqpoll", "io_uring+iopoll", "aio" or
 /// "threads".
-[[nodiscard]] constexpr std::string_view lane_name(Kind kind, UringMode mode) noexcept {
+[[nodiscard]] constexpr std::string_view backend_name(Kind kind, UringMode mode) noexcept {
   switch (kind) {
     case Kind::uring:
       return mode == UringMode::sqpoll   ? "io_uring+sqpoll"
@@ -94,26 +94,26 @@ enum class UringMode : uint8_t { plain, sqpoll, iopoll };
   return "";
 }
 
-struct LaneOptions {
+struct BackendOptions {
   Kind kind = Kind::uring;
   UringMode mode = UringMode::plain;
   uint32_t entries = 256;     ///< most operations in flight; a power of two is not required
   bool single_owner = false;  ///< the owner is also the only reaper, ever (DEFER_TASKRUN)
-  uint32_t threads = 4;       ///< Kind::threads: the most worker threads of this lane
+  uint32_t threads = 4;       ///< Kind::threads: the most worker threads of this backend
   const FixedTable* fixed = nullptr;
-  /// Processors for the kernel's workers of a lane whose owner has opened it; null: any.
+  /// Processors for the kernel's workers of a backend whose owner has opened it; null: any.
   const cpu_set_t* processors = nullptr;
 };
 
 class Backend {
  public:
-  /// Any thread, once no other uses the lane and nothing is in flight: what still is may be given
-  /// up while the kernel goes on writing into its buffers. Kind::threads waits for it.
+  /// Any thread, once no other uses the backend and nothing is in flight: what still is may be
+  /// given up while the kernel goes on writing into its buffers. Kind::threads waits for it.
   virtual ~Backend() = default;
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  /// One of lane_name(): what this lane really is.
+  /// One of backend_name(): what this backend really is.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
 
   /// Owner thread. Queues one operation; at most `entries` are in flight, so the completion queue
@@ -126,8 +126,8 @@ class Backend {
 
   /// One thread at a time, not necessarily the owner unless single_owner. Fills `out` with
   /// completed operations whose `result` is set and returns how many; 0 after a timeout, wake() or
-  /// signal. -errno only where the lane itself is broken. A lane of a single owner may submit what
-  /// is queued even without `flush`.
+  /// signal. -errno only where the backend itself is broken. A backend of a single owner may submit
+  /// what is queued even without `flush`.
   [[nodiscard]] virtual int reap(std::span<Operation*> out, const Reap& how) noexcept = 0;
 
   /// Any thread, also from several. A reap() that sleeps, or the next one that would, returns.
@@ -152,9 +152,9 @@ class Backend {
   Backend() = default;
 };
 
-/// Opens a lane. On failure: null, -errno in `error` and in `why` a sentence that names the cause
-/// and who can mend it (io_uring_disabled, seccomp's EPERM against ENOSYS, memlock, limits).
-[[nodiscard]] std::unique_ptr<Backend> open_lane(const LaneOptions& options, int& error,
-                                                 std::string& why);
+/// Opens a backend. On failure: null, -errno in `error` and in `why` a sentence that names the
+/// cause and who can mend it (io_uring_disabled, seccomp's EPERM against ENOSYS, memlock, limits).
+[[nodiscard]] std::unique_ptr<Backend> open_backend(const BackendOptions& options, int& error,
+                                                    std::string& why);
 
 }  // namespace ioweave::engine

@@ -9,8 +9,8 @@
 
 namespace ioweave::engine {
 
-/// The registered buffers and descriptors of a service. Thread-safe: writers lock; a lane compares
-/// `version()` before each batch and takes a snapshot only when it changed.
+/// The registered buffers and descriptors of a service. Thread-safe: writers lock; a backend
+/// compares `version()` before each batch and takes a snapshot only when it changed.
 class FixedTable {
  public:
   static constexpr uint16_t kSlots = 1024;  ///< slot 0 means "none"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 #include "engine/raw_syscall.hpp"
 #include "engine/system_facts.hpp"
 

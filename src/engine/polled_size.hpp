@@ -46,7 +46,7 @@ struct RequestLimits {
 /// the size of the file.
 [[nodiscard]] bool is_waited_for(const Operation& operation, uint64_t file_bytes) noexcept;
 
-/// The limits of the devices that a lane meets. One thread: the lane's owner.
+/// The limits of the devices that a backend meets. One thread: the backend's owner.
 class PolledSizes {
  public:
   /// polled_part() of the operation on its descriptor's device; 0 also of a write to a file that

@@ -6,22 +6,22 @@
 
 #include <sys/mman.h>
 
+#include "engine/backends.hpp"
 #include "engine/fixed_table.hpp"
-#include "engine/lane.hpp"
 #include "engine/probe_parts.hpp"
 #include "engine/system_facts.hpp"
 
 namespace ioweave::engine {
 namespace {
 
-/// Opens the lane, runs a nop through it and says what came of it.
-Finding probe_engine(const LaneOptions& options, std::string detail) {
+/// Opens the backend, runs a nop through it and says what came of it.
+Finding probe_engine(const BackendOptions& options, std::string detail) {
   Finding finding;
-  finding.subject = lane_name(options.kind, options.mode);
+  finding.subject = backend_name(options.kind, options.mode);
   finding.detail = std::move(detail);
   Refusal refusal;
-  const auto lane = try_open_lane(options, refusal);
-  if (lane == nullptr) {
+  const auto backend = try_open_backend(options, refusal);
+  if (backend == nullptr) {
     finding.usable = Usable::no;
     finding.error = -refusal.error;
     finding.cause = refusal.cause;
@@ -29,7 +29,7 @@ Finding probe_engine(const LaneOptions& options, std::string detail) {
     return finding;
   }
   Operation nop;
-  const int64_t result = run_one(*lane, nop);
+  const int64_t result = run_one(*backend, nop);
   if (result == 0) return finding;
   finding.usable = Usable::no;
   finding.error = static_cast<int>(-result);
@@ -39,7 +39,7 @@ Finding probe_engine(const LaneOptions& options, std::string detail) {
 }
 
 Finding probe_sqpoll() {
-  Finding finding = probe_engine(small_lane(Kind::uring, UringMode::sqpoll), {});
+  Finding finding = probe_engine(small_backend(Kind::uring, UringMode::sqpoll), {});
   const unsigned cores = online_cores();
   finding.detail = std::to_string(cores) + " cores";
   if (finding.usable != Usable::yes || cores >= kCoresForSqpoll) return finding;
@@ -61,17 +61,17 @@ Finding probe_registered_buffers() {
       ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return finding;
   FixedTable table;
-  LaneOptions options = small_lane(Kind::uring);
+  BackendOptions options = small_backend(Kind::uring);
   options.fixed = &table;
   Refusal refusal;
-  if (const auto lane = try_open_lane(options, refusal)) {
+  if (const auto backend = try_open_backend(options, refusal)) {
     Operation read;  // of a descriptor that does not exist: only the registration is of interest
     read.op = Op::read;
     read.buffer = memory;
     read.length = kBytes;
     read.fixed_buffer = static_cast<uint16_t>(table.add_buffer(memory, kBytes));
-    (void)run_one(*lane, read);
-    finding.error = -lane->fixed_error();
+    (void)run_one(*backend, read);
+    finding.error = -backend->fixed_error();
   }
   ::munmap(memory, kBytes);
   if (finding.error == 0) return finding;
@@ -86,8 +86,8 @@ Finding probe_registered_buffers() {
 
 }  // namespace
 
-int64_t run_one(Backend& lane, Operation& operation) noexcept {
-  switch (lane.submit(operation)) {
+int64_t run_one(Backend& backend, Operation& operation) noexcept {
+  switch (backend.submit(operation)) {
     case Submitted::completed:
       return operation.result;
     case Submitted::queued:
@@ -97,14 +97,14 @@ int64_t run_one(Backend& lane, Operation& operation) noexcept {
   }
   std::array<Operation*, 1> out{};
   for (;;) {
-    const int reaped = lane.reap(out, {1, -1, true});
+    const int reaped = backend.reap(out, {1, -1, true});
     if (reaped == 1) return operation.result;
     if (reaped < 0) return reaped;
   }
 }
 
-LaneOptions small_lane(Kind kind, UringMode mode) {
-  LaneOptions options;
+BackendOptions small_backend(Kind kind, UringMode mode) {
+  BackendOptions options;
   options.kind = kind;
   options.mode = mode;
   options.entries = 4;
@@ -120,15 +120,15 @@ std::string error_words(int64_t error) {
 
 std::vector<Finding> probe(const std::string& path) {
   Findings findings;
-  findings.push_back(probe_engine(small_lane(Kind::uring), "kernel " + kernel_release()));
+  findings.push_back(probe_engine(small_backend(Kind::uring), "kernel " + kernel_release()));
   if (findings.back().usable == Usable::yes) {
     findings.push_back(probe_sqpoll());
     findings.push_back(probe_registered_buffers());
   }
-  findings.push_back(
-      probe_engine(small_lane(Kind::aio), "fs.aio-nr " + read_small_file("/proc/sys/fs/aio-nr") +
-                                              " of " + read_small_file("/proc/sys/fs/aio-max-nr")));
-  findings.push_back(probe_engine(small_lane(Kind::threads), {}));
+  findings.push_back(probe_engine(small_backend(Kind::aio),
+                                  "fs.aio-nr " + read_small_file("/proc/sys/fs/aio-nr") + " of " +
+                                      read_small_file("/proc/sys/fs/aio-max-nr")));
+  findings.push_back(probe_engine(small_backend(Kind::threads), {}));
   if (!path.empty()) probe_path(path, findings);
   return findings;
 }

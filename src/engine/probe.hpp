@@ -37,6 +37,6 @@ struct DirectAlignment {
 [[nodiscard]] std::vector<Finding> probe(const std::string& path);
 
 /// The first of `wanted`, io_uring, threads that opens here; `why` says what was passed over.
-[[nodiscard]] LaneOptions best_lane(const LaneOptions& wanted, std::string& why);
+[[nodiscard]] BackendOptions best_backend(const BackendOptions& wanted, std::string& why);
 
 }  // namespace ioweave::engine

@@ -259,20 +259,20 @@ std::optional<Chosen> choose_file(const std::string& path, Findings& findings) {
 // ---- The findings ------------------------------------------------------------------------------
 
 /// Reads the first bytes of the file with one engine.
-Finding probe_read(const LaneOptions& options, int fd, const std::string& what) {
+Finding probe_read(const BackendOptions& options, int fd, const std::string& what) {
   Finding finding;
-  finding.subject = std::string(lane_name(options.kind, options.mode)) + " " + what;
+  finding.subject = std::string(backend_name(options.kind, options.mode)) + " " + what;
   Refusal refusal;
-  const auto lane = try_open_lane(options, refusal);
+  const auto backend = try_open_backend(options, refusal);
   const Memory memory = probe_memory();
   int64_t result = refusal.error;
-  if (lane != nullptr && memory != nullptr) {
+  if (backend != nullptr && memory != nullptr) {
     Operation read;
     read.op = Op::read;
     read.fd = fd;
     read.buffer = memory.get();
     read.length = kProbeBytes;
-    result = run_one(*lane, read);
+    result = run_one(*backend, read);
   }
   if (result >= 0 && memory != nullptr) {
     finding.detail = "read " + std::to_string(result) + " bytes";
@@ -307,10 +307,10 @@ Finding probe_direct(int fd, const std::string& where) {
 
 Finding probe_iopoll(int direct_fd, const std::string& where) {
   Finding finding;
-  finding.subject = std::string(lane_name(Kind::uring, UringMode::iopoll)) + " " + where;
+  finding.subject = std::string(backend_name(Kind::uring, UringMode::iopoll)) + " " + where;
   const std::string polled = queue_setting(device_of(direct_fd), "io_poll");
   if (polled == "1") {
-    return probe_read(small_lane(Kind::uring, UringMode::iopoll), direct_fd, where);
+    return probe_read(small_backend(Kind::uring, UringMode::iopoll), direct_fd, where);
   }
   finding.usable = Usable::no;
   finding.error = EOPNOTSUPP;
@@ -361,7 +361,7 @@ void probe_direct_reads(int fd, const std::string& where, Findings& findings) {
   const File direct = reopen(fd, O_RDONLY | O_DIRECT);
   if (!direct.open()) return;
   for (const Kind kind : {Kind::uring, Kind::aio}) {
-    findings.push_back(probe_read(small_lane(kind), direct.fd(), "O_DIRECT read " + where));
+    findings.push_back(probe_read(small_backend(kind), direct.fd(), "O_DIRECT read " + where));
   }
   findings.push_back(probe_iopoll(direct.fd(), where));
 }
@@ -409,7 +409,7 @@ void probe_path(const std::string& path, Findings& findings) {
   findings.push_back(lies_on);
   const std::string where = "on " + path;
   for (const Kind kind : {Kind::uring, Kind::threads}) {
-    findings.push_back(probe_read(small_lane(kind), fd, "read " + where));
+    findings.push_back(probe_read(small_backend(kind), fd, "read " + where));
   }
   probe_direct_reads(fd, where, findings);
   findings.push_back(probe_prefetch(fd, where));

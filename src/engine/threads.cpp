@@ -59,13 +59,13 @@ long call(const Operation& operation) noexcept {
 
 // ---- Life --------------------------------------------------------------------------------------
 
-ThreadsLane::ThreadsLane(const LaneOptions& options)
+ThreadsBackend::ThreadsBackend(const BackendOptions& options)
     : max_workers_(std::max(options.threads, 1u)),
       workers_(std::make_unique<Worker[]>(max_workers_)),
       shared_(new Shared),
       in_flight_(options.entries) {}
 
-ThreadsLane::~ThreadsLane() {
+ThreadsBackend::~ThreadsBackend() {
   if (abandoned_) {
     ::operator delete(shared_);  // memory only, see Shared
     return;
@@ -79,15 +79,15 @@ ThreadsLane::~ThreadsLane() {
   delete shared_;
 }
 
-void ThreadsLane::start_workers(uint32_t wanted) noexcept {
+void ThreadsBackend::start_workers(uint32_t wanted) noexcept {
   while (wanted-- > 0 && started_ < max_workers_ && start_worker()) {
   }
 }
 
-bool ThreadsLane::start_worker() noexcept {
+bool ThreadsBackend::start_worker() noexcept {
   const SignalsMasked masked;
   Worker& worker = workers_[started_];
-  worker.lane = this;
+  worker.backend = this;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
@@ -103,14 +103,14 @@ bool ThreadsLane::start_worker() noexcept {
 
 // ---- Owner -------------------------------------------------------------------------------------
 
-Submitted ThreadsLane::submit(Operation& operation) noexcept {
+Submitted ThreadsBackend::submit(Operation& operation) noexcept {
   if (in_flight_.full()) return Submitted::busy;
   queued_.push(operation);
   in_flight_.add();
   return Submitted::queued;
 }
 
-int ThreadsLane::flush() noexcept {
+int ThreadsBackend::flush() noexcept {
   if (queued_.empty()) return 0;
   const uint32_t fresh = queued_.size();
   if (started_ == 0) start_workers(std::min(fresh, max_workers_));
@@ -132,21 +132,21 @@ int ThreadsLane::flush() noexcept {
   return 0;
 }
 
-void ThreadsLane::run_inline() noexcept {
+void ThreadsBackend::run_inline() noexcept {
   const std::atomic<bool> never{false};
   while (Operation* operation = queued_.pop()) finish(*operation, execute(*operation, never));
 }
 
 // ---- Workers -----------------------------------------------------------------------------------
 
-void* ThreadsLane::worker_main(void* argument) {
+void* ThreadsBackend::worker_main(void* argument) {
   auto* worker = static_cast<Worker*>(argument);
   pthread_setname_np(pthread_self(), "ioweave-io");
-  worker->lane->work(*worker);
+  worker->backend->work(*worker);
   return nullptr;
 }
 
-void ThreadsLane::work(Worker& worker) noexcept {
+void ThreadsBackend::work(Worker& worker) noexcept {
   std::unique_lock guard(shared_->lock);
   for (;;) {
     while (shared_->waiting.empty() && !shared_->stop) {
@@ -169,18 +169,18 @@ void ThreadsLane::work(Worker& worker) noexcept {
   }
 }
 
-int64_t ThreadsLane::execute(const Operation& operation,
-                             const std::atomic<bool>& cancelled) noexcept {
+int64_t ThreadsBackend::execute(const Operation& operation,
+                                const std::atomic<bool>& cancelled) noexcept {
   if (operation.op != Op::prefetch) return call(operation);
   return prefetch(operation.fd, operation.offset, transfer_bytes(operation), windows_, cancelled);
 }
 
-bool ThreadsLane::complete(Operation& operation) noexcept {
+bool ThreadsBackend::complete(Operation& operation) noexcept {
   shared_->done.push(operation);
   return shared_->reaper_wants != 0 && shared_->done.size() >= shared_->reaper_wants;
 }
 
-void ThreadsLane::finish(Operation& operation, int64_t result) noexcept {
+void ThreadsBackend::finish(Operation& operation, int64_t result) noexcept {
   operation.result = result;
   bool enough = false;
   {
@@ -192,7 +192,7 @@ void ThreadsLane::finish(Operation& operation, int64_t result) noexcept {
 
 // ---- Reaper, waker, canceller ------------------------------------------------------------------
 
-int ThreadsLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
+int ThreadsBackend::reap(std::span<Operation*> out, const Reap& how) noexcept {
   if (how.flush) (void)flush();  // cannot fail
   const auto wanted = static_cast<uint32_t>(std::min<size_t>(how.min_completions, out.size()));
   size_t reaped = 0;
@@ -215,7 +215,7 @@ int ThreadsLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
   return static_cast<int>(reaped);
 }
 
-void ThreadsLane::wake() noexcept {
+void ThreadsBackend::wake() noexcept {
   {
     const std::lock_guard guard(shared_->lock);
     shared_->woken = true;
@@ -223,7 +223,7 @@ void ThreadsLane::wake() noexcept {
   shared_->completed.notify_one();
 }
 
-int ThreadsLane::cancel(Operation& operation) noexcept {
+int ThreadsBackend::cancel(Operation& operation) noexcept {
   {
     const std::lock_guard guard(shared_->lock);
     if (!shared_->waiting.remove(operation)) {
@@ -240,8 +240,8 @@ int ThreadsLane::cancel(Operation& operation) noexcept {
   return 0;
 }
 
-std::unique_ptr<Backend> open_threads(const LaneOptions& options) {
-  return std::make_unique<ThreadsLane>(options);
+std::unique_ptr<Backend> open_threads(const BackendOptions& options) {
+  return std::make_unique<ThreadsBackend>(options);
 }
 
 }  // namespace ioweave::engine

@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 #include "engine/operation_list.hpp"
 #include "engine/prefetch.hpp"
 
@@ -15,13 +15,13 @@ namespace ioweave::engine {
 
 /// A pool of worker threads that make plain system calls. See threads.cpp for how it works and
 /// Backend for which thread may call what.
-class ThreadsLane final : public Backend {
+class ThreadsBackend final : public Backend {
  public:
-  explicit ThreadsLane(const LaneOptions& options);
-  ~ThreadsLane() override;
+  explicit ThreadsBackend(const BackendOptions& options);
+  ~ThreadsBackend() override;
 
   [[nodiscard]] std::string_view name() const noexcept override {
-    return lane_name(Kind::threads, UringMode::plain);
+    return backend_name(Kind::threads, UringMode::plain);
   }
   [[nodiscard]] Submitted submit(Operation& operation) noexcept override;
   [[nodiscard]] int flush() noexcept override;
@@ -33,7 +33,7 @@ class ThreadsLane final : public Backend {
  private:
   struct Worker {
     pthread_t thread{};
-    ThreadsLane* lane = nullptr;
+    ThreadsBackend* backend = nullptr;
     Operation* running = nullptr;        ///< under the lock
     std::atomic<bool> cancelled{false};  ///< a prefetch should stop; orders nothing
   };

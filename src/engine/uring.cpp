@@ -97,7 +97,7 @@ static char ring_memory;
 
 // ---- Life --------------------------------------------------------------------------------------
 
-UringLane::UringLane(const io_uring& ring, int wake_fd, const LaneOptions& options)
+UringBackend::UringBackend(const io_uring& ring, int wake_fd, const BackendOptions& options)
     : ring_(ring),
       wake_fd_(wake_fd),
       mode_(options.mode),
@@ -115,7 +115,7 @@ UringLane::UringLane(const io_uring& ring, int wake_fd, const LaneOptions& optio
   for (unsigned i = 0; i < sq_.entries; ++i) ring_.sq.array[i] = i;
 }
 
-UringLane::~UringLane() {
+UringBackend::~UringBackend() {
   handed_to_kernel(&ring_memory);
   if (abandoned_) {
     // The descriptors are closed; what is left is this process's own mappings.
@@ -132,7 +132,7 @@ UringLane::~UringLane() {
   raw_syscall(SYS_close, wake_fd_);
 }
 
-void UringLane::abandon() noexcept {
+void UringBackend::abandon() noexcept {
   forget_private_descriptor(ring_.ring_fd);
   forget_private_descriptor(wake_fd_);
   raw_syscall(SYS_close, ring_.ring_fd);
@@ -142,7 +142,7 @@ void UringLane::abandon() noexcept {
 
 // ---- Submission --------------------------------------------------------------------------------
 
-UringLane::SubmissionQueue::SubmissionQueue(const io_uring_sq& sq) noexcept
+UringBackend::SubmissionQueue::SubmissionQueue(const io_uring_sq& sq) noexcept
     : khead(sq.khead),
       ktail(sq.ktail),
       sqes(sq.sqes),
@@ -150,7 +150,7 @@ UringLane::SubmissionQueue::SubmissionQueue(const io_uring_sq& sq) noexcept
       entries(sq.ring_entries),
       tail(load_relaxed(sq.ktail)) {}
 
-io_uring_sqe* UringLane::SubmissionQueue::next() noexcept {
+io_uring_sqe* UringBackend::SubmissionQueue::next() noexcept {
   // Pairs with the kernel's release of the head: an entry is written again only once it was read.
   if (tail - load_acquire(khead) == entries) return nullptr;
   io_uring_sqe* sqe = &sqes[tail++ & mask];
@@ -158,17 +158,17 @@ io_uring_sqe* UringLane::SubmissionQueue::next() noexcept {
   return sqe;
 }
 
-void UringLane::SubmissionQueue::publish() noexcept {
+void UringBackend::SubmissionQueue::publish() noexcept {
   // Pairs with the kernel's acquire of the tail, and is sequentially consistent for SQPOLL's sake:
   // it must be visible before submission_flags() looks whether the kernel's thread sleeps.
   if (load_relaxed(ktail) != tail) __atomic_store_n(ktail, tail, __ATOMIC_SEQ_CST);
 }
 
-unsigned UringLane::SubmissionQueue::unsubmitted() const noexcept {
+unsigned UringBackend::SubmissionQueue::unsubmitted() const noexcept {
   return load_relaxed(ktail) - load_acquire(khead);  // pairs with the kernel's release
 }
 
-Submitted UringLane::submit(Operation& operation) noexcept {
+Submitted UringBackend::submit(Operation& operation) noexcept {
   if (operation.op == Op::prefetch) return Submitted::unsupported;
   const uint64_t most_bytes =
       mode_ == UringMode::iopoll ? pollable_bytes(operation) : kMaxTransferBytes;
@@ -183,7 +183,7 @@ Submitted UringLane::submit(Operation& operation) noexcept {
   return Submitted::queued;
 }
 
-io_uring_sqe* UringLane::next_sqe() noexcept {
+io_uring_sqe* UringBackend::next_sqe() noexcept {
   io_uring_sqe* sqe = sq_.next();
   if (sqe != nullptr) [[likely]] {
     return sqe;
@@ -196,7 +196,7 @@ io_uring_sqe* UringLane::next_sqe() noexcept {
 
 /// How much of the operation a ring with IOPOLL can carry; the kernel refuses the rest only after
 /// the fact, or never. A bad descriptor goes to the kernel, which has the right error for it.
-uint64_t UringLane::pollable_bytes(const Operation& operation) noexcept {
+uint64_t UringBackend::pollable_bytes(const Operation& operation) noexcept {
   switch (operation.op) {
     case Op::nop:
       return kMaxTransferBytes;
@@ -212,7 +212,8 @@ uint64_t UringLane::pollable_bytes(const Operation& operation) noexcept {
   }
 }
 
-void UringLane::fill(io_uring_sqe& sqe, const Operation& operation, uint64_t most_bytes) noexcept {
+void UringBackend::fill(io_uring_sqe& sqe, const Operation& operation,
+                        uint64_t most_bytes) noexcept {
   sqe.user_data = user_data_of(operation);
   sqe.fd = operation.fd;
   switch (operation.op) {
@@ -248,7 +249,7 @@ void UringLane::fill(io_uring_sqe& sqe, const Operation& operation, uint64_t mos
   if ((operation.fixed_buffer | operation.fixed_file) != 0) use_slots(sqe, operation);
 }
 
-void UringLane::use_slots(io_uring_sqe& sqe, const Operation& operation) noexcept {
+void UringBackend::use_slots(io_uring_sqe& sqe, const Operation& operation) noexcept {
   if (operation.fixed_file != 0 && slots_.holds_file(operation.fixed_file, operation.fd)) {
     sqe.fd = operation.fixed_file;
     sqe.flags |= IOSQE_FIXED_FILE;
@@ -261,7 +262,7 @@ void UringLane::use_slots(io_uring_sqe& sqe, const Operation& operation) noexcep
   }
 }
 
-int UringLane::flush() noexcept {
+int UringBackend::flush() noexcept {
   constexpr int kTries = 8;
   prepare_submission();
   int status = submit_published(0, 0, nullptr);
@@ -274,7 +275,7 @@ int UringLane::flush() noexcept {
   return std::min(status, 0);
 }
 
-void UringLane::start() noexcept {
+void UringBackend::start() noexcept {
   if (started_) [[likely]] {
     return;
   }
@@ -287,7 +288,7 @@ void UringLane::start() noexcept {
   }
 }
 
-void UringLane::prepare_submission() noexcept {
+void UringBackend::prepare_submission() noexcept {
   start();
   slots_.follow();
   if (wants_wake_poll()) queue_wake_poll();
@@ -295,7 +296,7 @@ void UringLane::prepare_submission() noexcept {
   sq_.publish();
 }
 
-bool UringLane::wants_wake_poll() const noexcept {
+bool UringBackend::wants_wake_poll() const noexcept {
   // Both pair with the releases in on_wake_poll().
   return !wake_poll_queued_ &&
          wake_polls_begun_.load(std::memory_order_relaxed) ==
@@ -303,7 +304,7 @@ bool UringLane::wants_wake_poll() const noexcept {
          !wake_polls_refused_.load(std::memory_order_acquire);
 }
 
-void UringLane::queue_wake_poll() noexcept {
+void UringBackend::queue_wake_poll() noexcept {
   io_uring_sqe* sqe = next_sqe();
   if (sqe == nullptr) return;  // the next flush tries again; until then reap() uses ppoll
   io_uring_prep_poll_multishot(sqe, wake_fd_, POLLIN);
@@ -311,7 +312,7 @@ void UringLane::queue_wake_poll() noexcept {
   wake_poll_queued_ = true;
 }
 
-void UringLane::queue_cancels() noexcept {
+void UringBackend::queue_cancels() noexcept {
   while (const Operation* operation = cancels_.take()) {
     io_uring_sqe* sqe = next_sqe();
     if (sqe == nullptr) {
@@ -323,18 +324,18 @@ void UringLane::queue_cancels() noexcept {
   }
 }
 
-bool UringLane::owner_has_chores() const noexcept {
+bool UringBackend::owner_has_chores() const noexcept {
   return single_owner_ && (wants_wake_poll() || cancels_.any());
 }
 
-unsigned UringLane::submission_flags() const noexcept {
+unsigned UringBackend::submission_flags() const noexcept {
   if (mode_ != UringMode::sqpoll) return 0;
   const unsigned flags = __atomic_load_n(kflags_, __ATOMIC_SEQ_CST);  // after publish()
   return (flags & IORING_SQ_NEED_WAKEUP) != 0 ? IORING_ENTER_SQ_WAKEUP : 0;
 }
 
-int UringLane::submit_published(unsigned min_completions, unsigned flags,
-                                const __kernel_timespec* timeout) noexcept {
+int UringBackend::submit_published(unsigned min_completions, unsigned flags,
+                                   const __kernel_timespec* timeout) noexcept {
   unsigned left = mode_ == UringMode::sqpoll ? 0 : sq_.unsubmitted();
   flags |= submission_flags();
   int status = 0;
@@ -354,8 +355,8 @@ int UringLane::submit_published(unsigned min_completions, unsigned flags,
   return status;
 }
 
-int UringLane::enter(unsigned to_submit, unsigned min_completions, unsigned flags,
-                     const __kernel_timespec* timeout) noexcept {
+int UringBackend::enter(unsigned to_submit, unsigned min_completions, unsigned flags,
+                        const __kernel_timespec* timeout) noexcept {
   const auto fd = static_cast<unsigned>(ring_.ring_fd);
   if (timeout == nullptr) return io_uring_enter(fd, to_submit, min_completions, flags, nullptr);
   io_uring_getevents_arg argument{};
@@ -366,7 +367,7 @@ int UringLane::enter(unsigned to_submit, unsigned min_completions, unsigned flag
 
 // ---- Completion --------------------------------------------------------------------------------
 
-int UringLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
+int UringBackend::reap(std::span<Operation*> out, const Reap& how) noexcept {
   const bool submitting = how.flush || owner_has_chores();
   if (submitting) prepare_submission();
   woken_ = false;
@@ -386,7 +387,7 @@ int UringLane::reap(std::span<Operation*> out, const Reap& how) noexcept {
   return static_cast<int>(reaped);
 }
 
-size_t UringLane::collect(std::span<Operation*> out) noexcept {
+size_t UringBackend::collect(std::span<Operation*> out) noexcept {
   size_t reaped = 0;
   unsigned head = load_relaxed(cq_.khead);        // written by the reaper only
   const unsigned tail = load_acquire(cq_.ktail);  // pairs with the kernel's release
@@ -406,7 +407,7 @@ size_t UringLane::collect(std::span<Operation*> out) noexcept {
   return reaped;
 }
 
-void UringLane::on_wake_poll(const io_uring_cqe& cqe) noexcept {
+void UringBackend::on_wake_poll(const io_uring_cqe& cqe) noexcept {
   woken_ = true;
   if ((cqe.flags & IORING_CQE_F_MORE) != 0) return;
   // -ECANCELED: the thread that armed it has exited. Its successor as owner arms another one.
@@ -417,20 +418,20 @@ void UringLane::on_wake_poll(const io_uring_cqe& cqe) noexcept {
                           std::memory_order_release);  // pairs with wants_wake_poll()
 }
 
-bool UringLane::kernel_holds_completions() const noexcept {
+bool UringBackend::kernel_holds_completions() const noexcept {
   constexpr unsigned kHeldBack = IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW;
   if ((load_relaxed(kflags_) & kHeldBack) != 0) return true;
   return mode_ == UringMode::iopoll && in_flight_.count() != 0;  // polled only when asked for
 }
 
-bool UringLane::sleeps_in_ring() const noexcept {
+bool UringBackend::sleeps_in_ring() const noexcept {
   // Pairs with the release in submit_published(). The difference is negative for a moment where a
   // poll ended before its owner came to count it.
   const uint32_t begun = wake_polls_begun_.load(std::memory_order_acquire);
   return static_cast<int32_t>(begun - wake_polls_ended_.load(std::memory_order_relaxed)) > 0;
 }
 
-int UringLane::sleep(unsigned min_completions, int64_t timeout_ns, bool submitting) noexcept {
+int UringBackend::sleep(unsigned min_completions, int64_t timeout_ns, bool submitting) noexcept {
   const bool polling_device = mode_ == UringMode::iopoll && in_flight_.count() != 0;
   if (polling_device || sleeps_in_ring() || (submitting && wake_poll_queued_)) {
     return sleep_in_ring(min_completions, timeout_ns, submitting);
@@ -442,8 +443,8 @@ int UringLane::sleep(unsigned min_completions, int64_t timeout_ns, bool submitti
   return sleep_in_poll(timeout_ns);
 }
 
-int UringLane::sleep_in_ring(unsigned min_completions, int64_t timeout_ns,
-                             bool submitting) noexcept {
+int UringBackend::sleep_in_ring(unsigned min_completions, int64_t timeout_ns,
+                                bool submitting) noexcept {
   const __kernel_timespec span = timespec_of(timeout_ns);
   const __kernel_timespec* timeout = timeout_ns < 0 ? nullptr : &span;
   if (submitting) {
@@ -455,7 +456,7 @@ int UringLane::sleep_in_ring(unsigned min_completions, int64_t timeout_ns,
   return enter(0, min_completions, IORING_ENTER_GETEVENTS, timeout);
 }
 
-int UringLane::sleep_in_poll(int64_t timeout_ns) noexcept {
+int UringBackend::sleep_in_poll(int64_t timeout_ns) noexcept {
   pollfd watched[] = {{wake_fd_, POLLIN, 0}, {ring_.ring_fd, POLLIN, 0}};
   const __kernel_timespec span = timespec_of(timeout_ns);
   const long ready = raw_syscall(SYS_ppoll, watched, mode_ == UringMode::iopoll ? 1 : 2,
@@ -471,18 +472,18 @@ int UringLane::sleep_in_poll(int64_t timeout_ns) noexcept {
 
 // ---- Waking and cancelling ---------------------------------------------------------------------
 
-void UringLane::wake() noexcept {
+void UringBackend::wake() noexcept {
   if (wake_pending_.exchange(true)) return;  // the reaper has not come to the last one yet
   const uint64_t one = 1;
   raw_syscall(SYS_write, wake_fd_, &one, sizeof one);
 }
 
-bool UringLane::take_wake() noexcept {
+bool UringBackend::take_wake() noexcept {
   if (!wake_pending_.load(std::memory_order_relaxed)) return false;  // only to spare the exchange
   return wake_pending_.exchange(false);
 }
 
-int UringLane::cancel(Operation& operation) noexcept {
+int UringBackend::cancel(Operation& operation) noexcept {
   if (in_flight_.count() == 0) return -ENOENT;
   io_uring_sync_cancel_reg request{};  // a zero timeout: do not wait for what is running already
   request.addr = user_data_of(operation);

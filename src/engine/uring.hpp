@@ -7,7 +7,7 @@
 
 #include <liburing.h>
 
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 #include "engine/polled_size.hpp"
 #include "engine/uring_slots.hpp"
 
@@ -45,14 +45,14 @@ class CancelMailbox {
 };
 
 /// One io_uring. See uring.cpp for how it works and Backend for which thread may call what.
-class UringLane final : public Backend {
+class UringBackend final : public Backend {
  public:
   /// Takes over a ring that has been set up. `wake_fd` is an eventfd.
-  UringLane(const io_uring& ring, int wake_fd, const LaneOptions& options);
-  ~UringLane() override;
+  UringBackend(const io_uring& ring, int wake_fd, const BackendOptions& options);
+  ~UringBackend() override;
 
   [[nodiscard]] std::string_view name() const noexcept override {
-    return lane_name(Kind::uring, mode_);
+    return backend_name(Kind::uring, mode_);
   }
   [[nodiscard]] Submitted submit(Operation& operation) noexcept override;
   [[nodiscard]] int flush() noexcept override;
@@ -126,7 +126,7 @@ class UringLane final : public Backend {
 
   SubmissionQueue sq_;
   UringSlots slots_;
-  PolledSizes polled_sizes_;       ///< of a lane with IOPOLL
+  PolledSizes polled_sizes_;       ///< of a backend with IOPOLL
   bool started_ = false;           ///< a disabled ring has been enabled by its owner
   bool wake_poll_queued_ = false;  ///< filled into the queue, perhaps not yet taken by the kernel
   CompletionQueue cq_;

@@ -16,7 +16,7 @@ namespace {
 // COOP_TASKRUN (5.19): completions wait for the owner's next system call instead of interrupting
 // it; TASKRUN_FLAG: the ring tells that some are waiting.
 // SINGLE_ISSUER (6.0), DEFER_TASKRUN (6.1): they wait until the owner asks for events. R_DISABLED:
-// whoever enables the ring becomes its owner, so a lane may be opened by another thread.
+// whoever enables the ring becomes its owner, so a backend may be opened by another thread.
 constexpr unsigned kBase = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE;
 constexpr unsigned kDeferred = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                                IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_R_DISABLED;
@@ -31,7 +31,7 @@ constexpr const char* kAllowInSeccomp =
     "its seccomp profile";
 
 /// Flags to try, best first: a kernel answers -EINVAL to those it does not know yet.
-std::array<unsigned, 3> flag_choices(const LaneOptions& options) noexcept {
+std::array<unsigned, 3> flag_choices(const BackendOptions& options) noexcept {
   switch (options.mode) {
     case UringMode::sqpoll:  // does not go together with DEFER_TASKRUN
       return {kBase | IORING_SETUP_SQPOLL | IORING_SETUP_SUBMIT_ALL, kBase | IORING_SETUP_SQPOLL,
@@ -49,7 +49,7 @@ std::array<unsigned, 3> flag_choices(const LaneOptions& options) noexcept {
   return {kBase | IORING_SETUP_SUBMIT_ALL, kBase, kBase};
 }
 
-int set_up(const LaneOptions& options, io_uring& ring) noexcept {
+int set_up(const BackendOptions& options, io_uring& ring) noexcept {
   const uint32_t entries = std::min(options.entries, kMaxUringEntries);
   int status = -EINVAL;
   for (const unsigned flags : flag_choices(options)) {
@@ -99,7 +99,7 @@ Refusal explain_missing(int error) {
           "its administrator can install 5.13 or newer, built with CONFIG_IO_URING"};
 }
 
-Refusal explain(int error, const LaneOptions& options) {
+Refusal explain(int error, const BackendOptions& options) {
   switch (-error) {
     case EPERM:
     case EACCES:
@@ -129,7 +129,7 @@ Refusal explain(int error, const LaneOptions& options) {
 
 }  // namespace
 
-std::unique_ptr<Backend> open_uring(const LaneOptions& options, Refusal& refusal) {
+std::unique_ptr<Backend> open_uring(const BackendOptions& options, Refusal& refusal) {
   io_uring ring{};
   const int status = set_up(options, ring);
   if (status < 0) {
@@ -153,7 +153,7 @@ std::unique_ptr<Backend> open_uring(const LaneOptions& options, Refusal& refusal
   }
   ring.ring_fd = make_private(ring.ring_fd);
   ring.enter_ring_fd = ring.ring_fd;
-  return std::make_unique<UringLane>(ring, make_private(static_cast<int>(wake_fd)), options);
+  return std::make_unique<UringBackend>(ring, make_private(static_cast<int>(wake_fd)), options);
 }
 
 }  // namespace ioweave::engine

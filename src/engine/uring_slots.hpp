@@ -12,12 +12,12 @@
 namespace ioweave::engine {
 
 /// One ring's view of the service's FixedTable. A slot is registered with the kernel the first
-/// time an operation of this ring names it (registering pins the pages of a buffer, and a lane
+/// time an operation of this ring names it (registering pins the pages of a buffer, and a backend
 /// that never uses a buffer should not pay for it) and given back when the table drops it.
 /// What the kernel refuses, for memlock or because it is too old, is remembered per slot and the
 /// plain operation is used: losing a registration is a downgrade and never an error.
 ///
-/// One thread: the owner of the lane. error() may be called by any.
+/// One thread: the owner of the backend. error() may be called by any.
 class UringSlots {
  public:
   UringSlots(io_uring& ring, const FixedTable* table) noexcept : ring_(ring), table_(table) {}

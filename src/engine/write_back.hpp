@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "engine/backend.hpp"
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::engine {

@@ -25,7 +25,7 @@ Gate::Gate(policy::Recorder::Sink log) {
   foreground.name = "foreground";
   const int64_t device = add_device(default_device, why);
   const int64_t flow = add_flow(foreground, why);
-  IOW_ASSERT(device == 0 && flow == 0 && direct(0));
+  IOW_ASSERT(device == 0 && flow == 0 && may_skip_policy(0));
 }
 
 // ---- Configuration
@@ -57,7 +57,7 @@ int64_t Gate::add_flow(const policy::FlowConfig& config, std::string& why) {
   }
   flows_[known].device = config.device;
   flows_[known].limit = policy_.explain(known).limit;  // the policy reports only changes
-  refresh_direct_flows();
+  refresh_skipping_flows();
   flows_known_.store(known + 1, std::memory_order_release);  // pairs with knows()
   if (config.priority != policy::Class::foreground &&
       policy_.device(config.device).scheduling != policy::Scheduling::none) {
@@ -91,10 +91,10 @@ int64_t Gate::flow_like(const policy::FlowConfig& config, std::string& why) {
 }
 
 /// A new flow may stand above older ones, which then have to ask.
-void Gate::refresh_direct_flows() {
+void Gate::refresh_skipping_flows() {
   const uint32_t known = flows_known_.load(std::memory_order_relaxed) + 1;
   for (uint32_t id = 0; id < known; ++id) {
-    flows_[id].direct.store(policy_.unconstrained(id), std::memory_order_relaxed);
+    flows_[id].skips_policy.store(policy_.unconstrained(id), std::memory_order_relaxed);
   }
 }
 

@@ -86,8 +86,8 @@ class Gate {
     return flow < flows_known_.load(std::memory_order_acquire);  // pairs with add_flow()
   }
   /// Returns true if operations of the flow may skip the policy.
-  [[nodiscard]] bool direct(uint32_t flow) const noexcept {
-    return flows_[flow].direct.load(std::memory_order_relaxed);
+  [[nodiscard]] bool may_skip_policy(uint32_t flow) const noexcept {
+    return flows_[flow].skips_policy.load(std::memory_order_relaxed);
   }
   [[nodiscard]] policy::DeviceId device_of(uint32_t flow) const noexcept {
     return flows_[flow].device;
@@ -150,7 +150,7 @@ class Gate {
     uint64_t moved_bytes = 0;  ///< since then, by operations that ended
   };
   struct Flow {
-    std::atomic<bool> direct{false};
+    std::atomic<bool> skips_policy{false};
     policy::DeviceId device = 0;
     uint32_t limit = 0;        ///< under the lock, as the next one
     uint64_t moved_bytes = 0;  ///< by operations that ended
@@ -198,7 +198,7 @@ class Gate {
       policy_.on(event, now, decisions_);
     }
   }
-  void refresh_direct_flows();
+  void refresh_skipping_flows();
   [[nodiscard]] uint64_t now() const noexcept { return now_ns() - born_ns_; }
 
   const uint64_t born_ns_ = now_ns();  ///< the policy's time begins here

@@ -34,8 +34,12 @@ void add(Phase& phase, const Slot& slot, double& read_turns, double& write_turns
   phase.items = std::max({1.0, read_turns, write_turns});
 }
 
-/// How long the device read what each slot took, at the device's own speed. Read-ahead of the
-/// kernel may have done so during earlier slots, but not before the run came to the input.
+/// A limited device may hand out bytes in slices of so much time.
+constexpr double kSlice_s = 0.1;
+constexpr double kWindowsAhead = 2;
+
+/// How long the device read what each slot took, at the device's own speed. The kernel's read-ahead
+/// may have done so a little earlier, but not before the run came to the input.
 class DeviceTime {
  public:
   explicit DeviceTime(const Rates& rates) : rates_(rates) {}
@@ -47,13 +51,14 @@ class DeviceTime {
     const bool writes_there = rates_.one_device && !rates_.writes_are_cached;
     idle_s_ += slot.read_s + slot.compute_s + (writes_there ? 0 : slot.write_s);
     const double busy_s = std::min(slot.read_bytes / rates_.read_bytes_per_s, idle_s_);
-    idle_s_ -= busy_s;
+    const double ahead_s = kWindowsAhead * rates_.window_bytes / rates_.read_bytes_per_s;
+    idle_s_ = std::min(idle_s_ - busy_s, kSlice_s + ahead_s);
     return busy_s;
   }
 
  private:
   const Rates& rates_;
-  double idle_s_ = 0;  ///< in which the device can have read
+  double idle_s_ = 0;  ///< in which the device can have read for later slots
 };
 
 }  // namespace

@@ -56,6 +56,7 @@ struct Phase {
 /// What is known of the devices; 0: unknown, then what was observed counts.
 struct Rates {
   double read_bytes_per_s = 0;       ///< with several reads under way
+  double window_bytes = 0;           ///< of the kernel's read-ahead
   double copy_s_per_byte = 0;        ///< of a read from the page cache
   double write_bytes_per_s = 0;      ///< until the device has the bytes
   double write_copy_s_per_byte = 0;  ///< into a buffer of write-behind

@@ -107,7 +107,7 @@ void Service::resubmit(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   Lane* const lane = journey.lane.load(std::memory_order_relaxed);  // which the caller leads
   if (lane != nullptr) {
-    if (lane->is_led_by_owner() && !is_polling_refused() &&
+    if (lane->is_led_by_owner() && !is_iopoll_refused() &&
         lane->backend()->submit(journey.operation) == engine::Submitted::queued) {
       lane->unflushed = true;
       return;
@@ -352,7 +352,7 @@ int Service::cancel(iow_request& request) noexcept {
   if (is_inherited() || journey.event.done() || journey.event.idle()) {
     return -EALREADY;
   }
-  journey.cancel_wanted.store(true, std::memory_order_seq_cst);  // against Pump::submit_one()
+  journey.cancel_wanted.store(true, std::memory_order_seq_cst);  // against Pump::give_to_backend()
   if (withdraw_held(request)) {
     return 0;
   }
@@ -394,7 +394,7 @@ bool Service::withdraw_held(iow_request& request) noexcept {
   journey.cancel_wanted.store(true, std::memory_order_relaxed);  // for the pump
   journey.station.store(Station::none, std::memory_order_relaxed);
   journey.managed = false;
-  if (!runs_on_poll(request)) {
+  if (!ends_with_owner(request)) {
     post(request);  // the pump ends it: its callback runs there
   } else {
     request.result = -ECANCELED;

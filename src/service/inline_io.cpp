@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 #include "engine/prefetch.hpp"
 #include "engine/raw_syscall.hpp"
 #include "engine/write_back.hpp"

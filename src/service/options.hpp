@@ -12,9 +12,9 @@
 
 namespace ioweave::service {
 
-/// How lanes are opened: engine::open_lane, or a test's own, which injects faults.
-using OpenLane = std::unique_ptr<engine::Backend> (*)(const engine::LaneOptions&, int& error,
-                                                      std::string& why);
+/// How lanes are opened: engine::open_backend, or a test's own, which injects faults.
+using OpenBackend = std::unique_ptr<engine::Backend> (*)(const engine::BackendOptions&, int& error,
+                                                         std::string& why);
 
 /// How the queue of tasks is opened: engine::open_shared_queue, or a test's own.
 using OpenTaskQueue = std::unique_ptr<engine::SharedQueue> (*)(uint32_t entries, std::string& why);
@@ -30,7 +30,7 @@ struct Options {
   bool own_threads = true;
   /// Of the service's threads and the kernel's workers of their queues; empty: any.
   Processors io_processors = {};
-  OpenLane open_lane = &engine::open_lane;
+  OpenBackend open_backend = &engine::open_backend;
   tasking::HostKind tasks = tasking::HostKind::none;
   /// Null: direct transfers of tasks go the way of the others.
   OpenTaskQueue open_task_queue = &engine::open_shared_queue;

@@ -18,8 +18,8 @@ uint64_t bytes_to_move(iow_request& request) noexcept {
 
 }  // namespace
 
-Pump::Pump(const engine::LaneOptions& options, OpenLane open_lane, OperationClient& client)
-    : options_(options), open_lane_(open_lane), client_(client) {}
+Pump::Pump(const engine::BackendOptions& options, OpenBackend open_backend, OperationClient& client)
+    : options_(options), open_backend_(open_backend), client_(client) {}
 
 void Pump::stop() noexcept {
   if (!started_) {
@@ -69,10 +69,10 @@ int Pump::start_driven(std::string& why) {
   if (started_) {
     return 0;
   }
-  engine::LaneOptions shared = options_;
+  engine::BackendOptions shared = options_;
   shared.single_owner = false;  // whoever holds driving_ is the owner for so long
   int error = 0;
-  backend_ = open_lane_(shared, error, why);
+  backend_ = open_backend_(shared, error, why);
   if (backend_ == nullptr) {
     return error;
   }
@@ -143,7 +143,7 @@ void Pump::run() noexcept {
   if (options_.processors != nullptr) {  // best effort; threads that this one starts inherit it
     static_cast<void>(sched_setaffinity(0, sizeof *options_.processors, options_.processors));
   }
-  backend_ = open_lane_(options_, start_error_, start_why_);
+  backend_ = open_backend_(options_, start_error_, start_why_);
   const Phase phase = backend_ != nullptr ? Phase::running : Phase::failed;
   phase_.store(static_cast<uint32_t>(phase), std::memory_order_release);  // pairs with start()
   futex_wake(phase_);
@@ -165,7 +165,7 @@ void Pump::run() noexcept {
 void Pump::submit_backlog() noexcept {
   while (!backlog_.empty()) {
     iow_request& request = backlog_.pop();
-    if (!submit_one(request)) {
+    if (!give_to_backend(request)) {
       backlog_.push_front(request);
       return;
     }
@@ -173,7 +173,7 @@ void Pump::submit_backlog() noexcept {
 }
 
 /// False where no more may be in flight.
-bool Pump::submit_one(iow_request& request) noexcept {
+bool Pump::give_to_backend(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   const uint64_t bytes = bytes_to_move(request);
   const bool has_room = in_flight_ == 0 || bytes_in_flight_ + bytes <= kMostBytesInFlight;

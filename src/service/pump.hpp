@@ -29,7 +29,7 @@ inline constexpr const char* kNoThread =
 /// Thread-safe, except start() (the service's lock), stop() and destruction.
 class Pump {
  public:
-  Pump(const engine::LaneOptions& options, OpenLane open_lane, OperationClient& client);
+  Pump(const engine::BackendOptions& options, OpenBackend open_backend, OperationClient& client);
   /// After stop() of this pump and of those that post to it: their last wake may still be under
   /// way.
   ~Pump() = default;
@@ -73,13 +73,13 @@ class Pump {
   void drive_submission() noexcept;
   unsigned drive_once() noexcept;
   void submit_backlog() noexcept;
-  bool submit_one(iow_request& request) noexcept;
+  bool give_to_backend(iow_request& request) noexcept;
   void hand_over(std::span<engine::Operation* const> ended) noexcept;
   unsigned reap(bool may_sleep) noexcept;
   void wake_if_asleep() noexcept;
 
-  const engine::LaneOptions options_;
-  const OpenLane open_lane_;
+  const engine::BackendOptions options_;
+  const OpenBackend open_backend_;
   OperationClient& client_;
   std::unique_ptr<engine::Backend> backend_;  // made by the thread: it must be the ring's owner
   pthread_t thread_{};

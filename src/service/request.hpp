@@ -82,7 +82,7 @@ inline iow_request request_for(const Call& call) noexcept {
   return request;
 }
 
-inline bool runs_on_poll(const iow_request& request) noexcept {
+inline bool ends_with_owner(const iow_request& request) noexcept {
   return request.callback == nullptr || (request.flags & IOW_CALLBACK_ON_POLL) != 0;
 }
 

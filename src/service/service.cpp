@@ -14,18 +14,21 @@ namespace ioweave::service {
 
 namespace {
 
-engine::LaneOptions options_with(const engine::FixedTable& fixed, engine::LaneOptions options) {
+engine::BackendOptions options_with(const engine::FixedTable& fixed,
+                                    engine::BackendOptions options) {
   options.fixed = &fixed;
   return options;
 }
 
-engine::LaneOptions reaper_options(engine::LaneOptions options, const Processors& processors) {
+engine::BackendOptions reaper_options(engine::BackendOptions options,
+                                      const Processors& processors) {
   options.single_owner = true;
   options.processors = processors.empty() ? nullptr : &processors.raw();
   return options;
 }
 
-engine::LaneOptions worker_options(engine::LaneOptions options, const Processors& processors) {
+engine::BackendOptions worker_options(engine::BackendOptions options,
+                                      const Processors& processors) {
   options.kind = engine::Kind::threads;
   options.processors = processors.empty() ? nullptr : &processors.raw();
   options.mode = engine::UringMode::plain;
@@ -34,21 +37,22 @@ engine::LaneOptions worker_options(engine::LaneOptions options, const Processors
 
 }  // namespace
 
-Service::Service(const engine::LaneOptions& lane_options, const Options& options, std::string why)
+Service::Service(const engine::BackendOptions& backend_options, const Options& options,
+                 std::string why)
     : gate_(options.policy_log),
-      lane_options_(options_with(fixed_, lane_options)),
-      open_lane_(options.open_lane),
+      lane_options_(options_with(fixed_, backend_options)),
+      open_backend_(options.open_backend),
       own_threads_(options.own_threads),
       io_processors_(options.io_processors),
       // A test's own lanes are to see all transfers.
       opens_task_queue_(options.open_task_queue != nullptr &&
-                        (options.open_lane == &engine::open_lane ||
+                        (options.open_backend == &engine::open_backend ||
                          options.open_task_queue != &engine::open_shared_queue)),
-      engine_name_(engine::lane_name(lane_options.kind, lane_options.mode)),
+      engine_name_(engine::backend_name(backend_options.kind, backend_options.mode)),
       why_(std::move(why)),
-      reaper_(reaper_options(lane_options_, io_processors_), open_lane_, *this),
-      workers_(worker_options(lane_options_, io_processors_), open_lane_, *this),
-      task_queue_(options.open_task_queue, lane_options.entries, io_processors_, *this),
+      reaper_(reaper_options(lane_options_, io_processors_), open_backend_, *this),
+      workers_(worker_options(lane_options_, io_processors_), open_backend_, *this),
+      task_queue_(options.open_task_queue, backend_options.entries, io_processors_, *this),
       poller_(reaper_, unfinished_) {
   tasks_.host = tasking::open_task_host(options.tasks, tasks_.why);
   if (tasks_.host != nullptr) {
@@ -73,18 +77,18 @@ void Service::Closer::operator()(Service* service) const noexcept {
 }
 
 Service::Owner Service::open(const Options& options, int& error, std::string& why) {
-  engine::LaneOptions wanted;
+  engine::BackendOptions wanted;
   wanted.kind = options.engine;
   wanted.mode = options.mode;
   wanted.entries = options.queue_depth;
   wanted.threads = options.threads;
-  const engine::LaneOptions best = engine::best_lane(wanted, why);
+  const engine::BackendOptions best = engine::best_backend(wanted, why);
   if (options.required && (best.kind != wanted.kind || best.mode != wanted.mode)) {
     std::string reason;
-    if (engine::open_lane(wanted, error, reason) == nullptr) {
+    if (engine::open_backend(wanted, error, reason) == nullptr) {
       why = reason;
     } else {
-      error = -EOPNOTSUPP;  // it opens, but best_lane() knows better: it has said why
+      error = -EOPNOTSUPP;  // it opens, but best_backend() knows better: it has said why
     }
     return nullptr;
   }
@@ -140,12 +144,12 @@ void Service::abandon() noexcept {
 // ---- What is in use, and why
 
 const char* Service::engine_name() const noexcept {
-  return is_polling_refused() ? engine::lane_name(engine::Kind::threads, {}).data()
-                              : engine_name_.c_str();
+  return is_iopoll_refused() ? engine::backend_name(engine::Kind::threads, {}).data()
+                             : engine_name_.c_str();
 }
 
 const char* Service::fallback_reason() const noexcept {
-  if (is_polling_refused()) {
+  if (is_iopoll_refused()) {
     return "io_uring+iopoll: the queues of a device are not polled, so transfers go to threads; on "
            "NVMe the administrator can boot with nvme.poll_queues=N";
   }
@@ -178,7 +182,7 @@ Lane* Service::make_lane() noexcept {
       if (!engine_is_threads()) {  // workers are shared, not a set per thread
         int error = 0;
         std::string why;
-        backend = open_lane_(lane_options_, error, why);
+        backend = open_backend_(lane_options_, error, why);
         if (backend == nullptr) {
           explain("a thread got no queue of its own", why);
         }

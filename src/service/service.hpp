@@ -13,7 +13,7 @@
 // cannot do. Blocking calls are plain system calls on the calling thread, but in a task that can be
 // paused: there, as transfers bound to a task, they go to the reaper (task_io.cpp).
 //
-// One request: submit() -> submit_one() -> submit_direct() into the lane of the calling thread, or
+// One request: submit() -> submit_one() -> submit_to_lane() into the lane of the calling thread, or
 // submit_pumped() to the policy and a pump (submission.cpp). Back ends hand what has ended to
 // end_operations(), the one loop that continues short transfers and finishes requests, after which
 // a request is its owner's again and is not touched (completion.cpp). Calls inside tasks are in
@@ -129,11 +129,11 @@ class Service final : private gate::Executor, private OperationClient, private L
   class Submitting;
   class PausedTransfer;
 
-  Service(const engine::LaneOptions& lane_options, const Options& options, std::string why);
+  Service(const engine::BackendOptions& backend_options, const Options& options, std::string why);
   ~Service();
   void close() noexcept;
   void explain(const char* what, std::string_view why) noexcept;
-  [[nodiscard]] bool is_polling_refused() const noexcept {
+  [[nodiscard]] bool is_iopoll_refused() const noexcept {
     return polling_refused_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool engine_is_threads() const noexcept {
@@ -142,8 +142,8 @@ class Service final : private gate::Executor, private OperationClient, private L
 
   // Submission.
   int submit_one(iow_request& request, Lane* lane) noexcept;
-  [[nodiscard]] bool is_direct(const iow_request& request, Lane* lane) const noexcept;
-  int submit_direct(iow_request& request, Lane& lane) noexcept;
+  [[nodiscard]] bool may_take_lane(const iow_request& request, Lane* lane) const noexcept;
+  int submit_to_lane(iow_request& request, Lane& lane) noexcept;
   void submit_pumped(iow_request& request, Lane* home) noexcept;
   void make_room(Lane& lane) noexcept;
   void flush(Lane& lane) noexcept;
@@ -212,8 +212,8 @@ class Service final : private gate::Executor, private OperationClient, private L
   gate::Gate gate_;
   Admissions admissions_{gate_};
   engine::FixedTable fixed_;
-  const engine::LaneOptions lane_options_;
-  const OpenLane open_lane_;
+  const engine::BackendOptions lane_options_;
+  const OpenBackend open_backend_;
   const bool own_threads_;
   const Processors io_processors_;
   const bool opens_task_queue_;

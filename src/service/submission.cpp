@@ -18,7 +18,7 @@ class Service::Submitting {
  public:
   Submitting(Service& service, std::span<iow_request* const> requests) noexcept
       : service_(std::all_of(requests.begin(), requests.end(),
-                             [](const iow_request* request) { return runs_on_poll(*request); })
+                             [](const iow_request* request) { return ends_with_owner(*request); })
                      ? nullptr
                      : &service) {
     if (service_ != nullptr) {
@@ -47,7 +47,7 @@ int Service::submit(std::span<iow_request* const> requests) noexcept {
   int error = 0;
   bool more = false;
   for (iow_request* const request : requests) {
-    if (lane == nullptr && runs_on_poll(*request)) {
+    if (lane == nullptr && ends_with_owner(*request)) {
       lane = make_lane();
     }
     // Before it is taken: one with a callback may be gone afterwards.
@@ -72,19 +72,20 @@ int Service::submit_one(iow_request& request, Lane* lane) noexcept {
   if (const int error = begin_journey(request); error != 0) {
     return error;
   }
-  if (is_direct(request, lane)) {
-    return submit_direct(request, *lane);
+  if (may_take_lane(request, lane)) {
+    return submit_to_lane(request, *lane);
   }
   submit_pumped(request, lane);
   return 0;
 }
 
-bool Service::is_direct(const iow_request& request, Lane* lane) const noexcept {
-  return lane != nullptr && lane->backend() != nullptr && runs_on_poll(request) &&
-         request.op != IOW_OP_PREFETCH && !is_polling_refused() && gate_.direct(request.flow);
+bool Service::may_take_lane(const iow_request& request, Lane* lane) const noexcept {
+  return lane != nullptr && lane->backend() != nullptr && ends_with_owner(request) &&
+         request.op != IOW_OP_PREFETCH && !is_iopoll_refused() &&
+         gate_.may_skip_policy(request.flow);
 }
 
-int Service::submit_direct(iow_request& request, Lane& lane) noexcept {
+int Service::submit_to_lane(iow_request& request, Lane& lane) noexcept {
   Journey& journey = journey_of(request);
   journey.home = &lane;
   journey.counted = gate_.begin_activity(gate_.device_of(request.flow));
@@ -152,7 +153,7 @@ void Service::submit_for_task(iow_request& request) noexcept {
 /// the request is one that its thread polls for.
 void Service::submit_pumped(iow_request& request, Lane* home) noexcept {
   Journey& journey = journey_of(request);
-  journey.home = runs_on_poll(request) ? home : nullptr;
+  journey.home = ends_with_owner(request) ? home : nullptr;
   if (journey.home != nullptr) {
     home->count_submission();
     home->note_sent_elsewhere();
@@ -160,7 +161,7 @@ void Service::submit_pumped(iow_request& request, Lane* home) noexcept {
     submitted_without_lane_.fetch_add(1, std::memory_order_relaxed);
   }
   unfinished_.fetch_add(1, std::memory_order_relaxed);
-  if (gate_.direct(request.flow)) {
+  if (gate_.may_skip_policy(request.flow)) {
     if (!journey.counted) {
       journey.counted = gate_.begin_activity(gate_.device_of(request.flow));
     }
@@ -220,7 +221,7 @@ Pump* Service::find_pump(Journey& journey) noexcept {
     journey.way = Way::engine;
   }
   if (journey.way == Way::engine) {
-    if (!is_polling_refused() && ensure_started(reaper_, kReaperBit)) {
+    if (!is_iopoll_refused() && ensure_started(reaper_, kReaperBit)) {
       return &reaper_;
     }
     leave_engine(journey);

@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 
 #include "base/clock.hpp"
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 #include "service/inline_io.hpp"
 
 namespace ioweave::service {

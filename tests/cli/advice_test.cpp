@@ -122,6 +122,26 @@ TEST(Advice, WhatTheDeviceCannotReadFasterIsNoGain) {
   EXPECT_EQ(advice.bound.limit, model::Limit::read_device);
 }
 
+TEST(Advice, ASmallFileOnTheWayIsNoInput) {
+  stats::RunReport report = report_of(0.5, 0);
+  Series small;
+  small.pid = 7;
+  small.start_s = 5;
+  small.slot_s = 0.25;
+  small.resize(1);
+  small.read_calls[0] = small.read_turns[0] = 1;
+  small.read_bytes[0] = 1000;
+  add_file(report, "/etc/settings", 1, small);
+  std::string why;
+  std::optional<ObservedProcess> process = observed_process(report, why);
+  ASSERT_TRUE(process) << why;
+  EXPECT_EQ(std::ranges::count_if(process->slots, &model::Slot::opens_input), 1);
+  report.files.back().series[0].read_bytes[0] = static_cast<uint64_t>(100 * kMiB);
+  process = observed_process(report, why);
+  ASSERT_TRUE(process) << why;
+  EXPECT_EQ(std::ranges::count_if(process->slots, &model::Slot::opens_input), 2);
+}
+
 TEST(Advice, RandomReadsAreNotPrefetched) {
   stats::RunReport report = report_of(0.5, 0);
   report.files[0].series[0].jumps = 790;  // of 800 reads

@@ -13,7 +13,7 @@
 
 #include "cli/command_runner.hpp"
 #include "device/profile.hpp"
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 #include "engine/probe.hpp"
 #include "stats/text_file.hpp"
 #include "support/small_filesystem.hpp"
@@ -114,7 +114,7 @@ TEST_F(FastestWay, AProfileDecidesTheFirstCalls) {
 
 TEST_F(FastestWay, LargeTransfersAreMadeInPieces) {
   std::string reason;
-  const engine::LaneOptions found = engine::best_lane({}, reason);
+  const engine::BackendOptions found = engine::best_backend({}, reason);
   if (found.kind != engine::Kind::uring) GTEST_SKIP() << "no io_uring here: " << reason;
   for (const char* const how : {"large", "hole"}) {
     const std::string other = folder_.file(std::string("plain-") + how);

@@ -59,7 +59,7 @@ class Tries {
     succeeded_ += success ? 1 : 0;
     text_ += (made_ == 1 ? "" : "; ") + what;
   }
-  void expect_most() const {
+  void expect_enough() const {
     EXPECT_EQ(succeeded_, kEnough)
         << succeeded_ << " of " << made_ << " tries succeeded: " << text_;
   }
@@ -189,7 +189,7 @@ class Prefetching : public ::testing::Test {
                      " chunks were there, " + std::to_string(followed.bytes() / kMiB) +
                      " MiB brought in");
     }
-    tries.expect_most();
+    tries.expect_enough();
   }
 
   /// By a way that moves no position and is not observed.
@@ -264,7 +264,7 @@ TEST_F(Prefetching, NoMoreIsBroughtInThanTheBudgetOfTheDeviceAllows) {
     EXPECT_EQ(of_chunk_reader(followed.ran.out).chunks, kChunks);
     tries.note(followed.bytes() > 0, std::to_string(followed.bytes()) + " bytes");
   }
-  tries.expect_most();
+  tries.expect_enough();
 }
 
 /// The shell does what libioweave_mpiio_*.so does, for a reader that is followed otherwise.
@@ -324,7 +324,7 @@ TEST_F(Prefetching, AGoProgramToo) {
     const uint64_t used = file.is_object() ? file["prefetch"]["used_bytes"].get<uint64_t>() : 0;
     tries.note(used > 0, std::to_string(used) + " bytes brought in and read");
   }
-  tries.expect_most();
+  tries.expect_enough();
 }
 
 TEST_F(Prefetching, RedirectedStandardInputToo) {
@@ -429,7 +429,7 @@ TEST_F(Prefetching, SeveralProcessesAtOnce) {
                found + "of 48 chunks were there, of " + std::to_string(files_brought_in) +
                    " files something was brought in");
   }
-  tries.expect_most();
+  tries.expect_enough();
 }
 
 // ---- Where nothing is to be brought in ----------------------------------------------------------
@@ -444,7 +444,7 @@ TEST_F(Prefetching, AFileThatIsCachedIsLeftAlone) {
     const uint64_t brought_in = follow(chunk_reader(path, kMiB, 2'000)).bytes();
     tries.note(brought_in == 0, std::to_string(brought_in) + " bytes brought in");
   }
-  tries.expect_most();
+  tries.expect_enough();
 }
 
 TEST_F(Prefetching, UnseenReadsWithHolesBringInNothing) {
@@ -485,7 +485,7 @@ TEST_F(Prefetching, ARuleAllowsAFileToIt) {
                       {"--policy", "off", "--rule", "*.bin=overlap"});
     tries.note(followed.bytes() > 0, std::to_string(followed.bytes()) + " bytes brought in");
   }
-  tries.expect_most();
+  tries.expect_enough();
 }
 
 // ---- What the program could notice --------------------------------------------------------------

@@ -5,7 +5,7 @@
 
 #include <sys/syscall.h>
 
-#include "lane_fixture.hpp"
+#include "backend_fixture.hpp"
 #include "support/child.hpp"
 #include "support/seccomp.hpp"
 
@@ -21,22 +21,22 @@ struct WaitingRead {
   void feed() const { EXPECT_EQ(::write(pipe.in.get(), "x", 1), 1); }
 };
 
-class Cancel : public LaneTest {
+class Cancel : public BackendTest {
  protected:
   void SetUp() override {
     if (GetParam().is(Kind::aio)) GTEST_SKIP() << "native AIO cancels nothing";
-    LaneTest::SetUp();
+    BackendTest::SetUp();
   }
   void start(Operation& operation) {
-    ASSERT_EQ(lane_->submit(operation), Submitted::queued);
-    ASSERT_EQ(lane_->flush(), 0);
+    ASSERT_EQ(backend_->submit(operation), Submitted::queued);
+    ASSERT_EQ(backend_->flush(), 0);
   }
   /// Cancels what the thread of SQPOLL may not have taken yet.
   int cancel_once_taken(Operation& operation) {
     int status = -ENOENT;
     for (int tries = 0; tries < 10'000 && status == -ENOENT; ++tries) {
       if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      status = lane_->cancel(operation);
+      status = backend_->cancel(operation);
     }
     return status;
   }
@@ -44,7 +44,7 @@ class Cancel : public LaneTest {
 
 TEST_P(Cancel, WhatIsNotInFlightIsEnoent) {
   Operation operation;
-  EXPECT_EQ(lane_->cancel(operation), -ENOENT);
+  EXPECT_EQ(backend_->cancel(operation), -ENOENT);
 }
 
 TEST_P(Cancel, AWaitingReadIsGivenUpByItsOwner) {
@@ -86,8 +86,8 @@ TEST_P(Cancel, ARequestNeverMeetsALaterOperationAtTheSameAddress) {
   ASSERT_EQ(reap_one(), &read.operation);
   feeder.join();
   EXPECT_EQ(read.operation.result, 1);
-  // From another thread, so that a single_owner lane keeps it for its owner.
-  std::thread([&] { (void)lane_->cancel(read.operation); }).join();
+  // From another thread, so that a single_owner backend keeps it for its owner.
+  std::thread([&] { (void)backend_->cancel(read.operation); }).join();
   start(read.operation);
   read.feed();
   ASSERT_EQ(reap_one(), &read.operation);
@@ -96,14 +96,14 @@ TEST_P(Cancel, ARequestNeverMeetsALaterOperationAtTheSameAddress) {
 
 TEST_P(Cancel, ThreadsGiveUpWhatHasNotBegun) {
   if (!GetParam().is(Kind::threads)) GTEST_SKIP() << "io_uring has begun it at flush";
-  LaneOptions options = GetParam().options;
+  BackendOptions options = GetParam().options;
   options.threads = 1;
   open(options);
   WaitingRead running;
   WaitingRead waiting;
   start(running.operation);
   start(waiting.operation);
-  EXPECT_EQ(lane_->cancel(waiting.operation), 0);
+  EXPECT_EQ(backend_->cancel(waiting.operation), 0);
   ASSERT_EQ(reap_one(), &waiting.operation);
   EXPECT_EQ(waiting.operation.result, -ECANCELED);
   running.feed();
@@ -111,23 +111,23 @@ TEST_P(Cancel, ThreadsGiveUpWhatHasNotBegun) {
   EXPECT_EQ(running.operation.result, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, Cancel, ::testing::ValuesIn(all_lanes()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Backends, Cancel, ::testing::ValuesIn(all_backends()), name_of_case);
 
 TEST(CancelOnOldKernels, TheOwnerCancelsWithItsNextFlush) {
   constexpr int64_t kSyncCancel = 24;  // IORING_REGISTER_SYNC_CANCEL, 6.0
   const int status = test::run_in_child([] {
-    LaneOptions options;
+    BackendOptions options;
     int error = 0;
     std::string why;
-    const auto lane = open_lane(options, error, why);
-    if (lane == nullptr || !test::refuse_syscall(SYS_io_uring_register, EINVAL, kSyncCancel)) {
+    const auto backend = open_backend(options, error, why);
+    if (backend == nullptr || !test::refuse_syscall(SYS_io_uring_register, EINVAL, kSyncCancel)) {
       return 77;
     }
     WaitingRead read;
-    if (lane->submit(read.operation) != Submitted::queued || lane->flush() != 0) return 1;
-    if (lane->cancel(read.operation) != 0) return 2;
+    if (backend->submit(read.operation) != Submitted::queued || backend->flush() != 0) return 1;
+    if (backend->cancel(read.operation) != 0) return 2;
     Operation* out = nullptr;
-    if (lane->reap({&out, 1}, {1, kForeverNs, true}) != 1) return 3;
+    if (backend->reap({&out, 1}, {1, kForeverNs, true}) != 1) return 3;
     return read.operation.result == -ECANCELED ? 0 : 4;
   });
   if (status == 77) GTEST_SKIP() << "io_uring or seccomp filters are not available";

@@ -3,17 +3,17 @@
 #include <climits>
 #include <set>
 
-#include "lane_fixture.hpp"
+#include "backend_fixture.hpp"
 
 // What every backend promises about operations, whatever moves the bytes.
 
 namespace ioweave::engine {
 namespace {
 
-using Conformance = LaneTest;
+using Conformance = BackendTest;
 
 TEST_P(Conformance, NameTellsTheEngine) {
-  EXPECT_EQ(lane_->name(), lane_name(GetParam().options.kind, GetParam().options.mode));
+  EXPECT_EQ(backend_->name(), backend_name(GetParam().options.kind, GetParam().options.mode));
 }
 
 TEST_P(Conformance, NopCompletesWithZero) {
@@ -141,20 +141,20 @@ TEST_P(Conformance, CurrentPositionIsUsedAndMoved) {
 }
 
 TEST_P(Conformance, CurrentPositionIsUnsupportedByAio) {
-  if (!GetParam().is(Kind::aio)) GTEST_SKIP() << "the other lanes have it";
+  if (!GetParam().is(Kind::aio)) GTEST_SKIP() << "the other backends have it";
   const Descriptor file(open_file("data", O_RDWR | O_CREAT));
   const Block block(kBlock);
   Operation operation = transfer(Op::read, file.get(), block.data(), kBlock, kCurrentPosition);
-  EXPECT_EQ(lane_->submit(operation), Submitted::unsupported);
+  EXPECT_EQ(backend_->submit(operation), Submitted::unsupported);
 }
 
 TEST_P(Conformance, BufferedTransferIsUnsupportedByAio) {
-  if (!GetParam().is(Kind::aio)) GTEST_SKIP() << "the other lanes have it";
+  if (!GetParam().is(Kind::aio)) GTEST_SKIP() << "the other backends have it";
   const std::string path = directory_.file("buffered");
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   const Block block(kBlock);
   Operation operation = transfer(Op::write, file.get(), block.data(), kBlock, 0);
-  EXPECT_EQ(lane_->submit(operation), Submitted::unsupported);
+  EXPECT_EQ(backend_->submit(operation), Submitted::unsupported);
 }
 
 TEST_P(Conformance, TransferIsCutAtTheKernelsLimit) {
@@ -197,7 +197,7 @@ TEST_P(Conformance, BusyAtCapacityAndNothingIsLost) {
   bool was_busy = false;
   while (reaped.size() < operations.size()) {
     while (submitted < operations.size()) {
-      const Submitted answer = lane_->submit(operations[submitted]);
+      const Submitted answer = backend_->submit(operations[submitted]);
       if (answer == Submitted::busy) {
         was_busy = true;
         break;
@@ -207,7 +207,7 @@ TEST_P(Conformance, BusyAtCapacityAndNothingIsLost) {
     }
     EXPECT_LE(submitted - reaped.size(), entries);
     std::array<Operation*, 5> out{};
-    const int got = lane_->reap(out, {1, kForeverNs, true});
+    const int got = backend_->reap(out, {1, kForeverNs, true});
     ASSERT_GT(got, 0);
     for (int i = 0; i < got; ++i) {
       EXPECT_EQ(out[static_cast<size_t>(i)]->result, static_cast<int64_t>(kBlock));
@@ -224,11 +224,11 @@ TEST_P(Conformance, BusyLeavesTheOperationUntouched) {
   const uint32_t entries = GetParam().options.entries;
   std::vector<Operation> operations(entries,
                                     transfer(Op::read, file.get(), block.data(), kBlock, 0));
-  for (Operation& operation : operations) ASSERT_EQ(lane_->submit(operation), Submitted::queued);
+  for (Operation& operation : operations) ASSERT_EQ(backend_->submit(operation), Submitted::queued);
   Operation extra = transfer(Op::read, file.get(), block.data(), kBlock, 0);
-  EXPECT_EQ(lane_->submit(extra), Submitted::busy);
+  EXPECT_EQ(backend_->submit(extra), Submitted::busy);
   EXPECT_EQ(extra.result, 0);
-  ASSERT_EQ(lane_->flush(), 0);
+  ASSERT_EQ(backend_->flush(), 0);
   for (uint32_t i = 0; i < entries; ++i) ASSERT_NE(reap_one(), nullptr);
   EXPECT_EQ(run(extra), static_cast<int64_t>(kBlock));
 }
@@ -238,12 +238,12 @@ TEST_P(Conformance, ReapWaitsForAsManyAsAsked) {
   ASSERT_EQ(::ftruncate(file.get(), kBlock), 0);
   const Block block(kBlock);
   std::vector<Operation> operations(8, transfer(Op::read, file.get(), block.data(), kBlock, 0));
-  for (Operation& operation : operations) ASSERT_EQ(lane_->submit(operation), Submitted::queued);
+  for (Operation& operation : operations) ASSERT_EQ(backend_->submit(operation), Submitted::queued);
   std::array<Operation*, 32> out{};
   size_t reaped = 0;
   while (reaped < operations.size()) {
     const auto wanted = static_cast<uint32_t>(operations.size() - reaped);
-    const int got = lane_->reap(out, {wanted, kForeverNs, true});
+    const int got = backend_->reap(out, {wanted, kForeverNs, true});
     ASSERT_GE(got, 0);
     reaped += static_cast<size_t>(got);
   }
@@ -252,22 +252,22 @@ TEST_P(Conformance, ReapWaitsForAsManyAsAsked) {
 
 TEST_P(Conformance, ReapOfNothingTimesOut) {
   std::array<Operation*, 4> out{};
-  EXPECT_EQ(lane_->reap(out, {1, 1'000'000, false}), 0);
-  EXPECT_EQ(lane_->reap(out, {1, 1'000'000, true}), 0);
-  EXPECT_EQ(lane_->reap(out, {1, 0, false}), 0);
+  EXPECT_EQ(backend_->reap(out, {1, 1'000'000, false}), 0);
+  EXPECT_EQ(backend_->reap(out, {1, 1'000'000, true}), 0);
+  EXPECT_EQ(backend_->reap(out, {1, 0, false}), 0);
 }
 
 TEST_P(Conformance, ReapWithoutAMinimumNeverSleeps) {
   std::array<Operation*, 4> out{};
-  EXPECT_EQ(lane_->reap(out, {}), 0);
-  EXPECT_EQ(lane_->reap(out, {0, -1, true}), 0);
+  EXPECT_EQ(backend_->reap(out, {}), 0);
+  EXPECT_EQ(backend_->reap(out, {0, -1, true}), 0);
 }
 
 TEST_P(Conformance, ReapIntoNoRoomTakesNothing) {
   const Descriptor file(open_file("data", O_RDWR | O_CREAT));
   Operation operation = on_file(Op::fsync, file.get());
-  ASSERT_EQ(lane_->submit(operation), Submitted::queued);
-  EXPECT_EQ(lane_->reap({}, {1, -1, true}), 0);
+  ASSERT_EQ(backend_->submit(operation), Submitted::queued);
+  EXPECT_EQ(backend_->reap({}, {1, -1, true}), 0);
   EXPECT_EQ(reap_one(), &operation);
 }
 
@@ -275,7 +275,7 @@ TEST_P(Conformance, PrefetchIsForThreadsOnly) {
   if (GetParam().is(Kind::threads)) GTEST_SKIP() << "see prefetch_test.cpp";
   const Descriptor file(open_file("data", O_RDWR | O_CREAT));
   Operation operation = transfer(Op::prefetch, file.get(), nullptr, kBlock, 0);
-  EXPECT_EQ(lane_->submit(operation), Submitted::unsupported);
+  EXPECT_EQ(backend_->submit(operation), Submitted::unsupported);
 }
 
 TEST_P(Conformance, WriteBackBeginsToWriteChangedPagesOrLeavesItToOthers) {
@@ -284,18 +284,18 @@ TEST_P(Conformance, WriteBackBeginsToWriteChangedPagesOrLeavesItToOthers) {
   ASSERT_EQ(::pwrite(file.get(), bytes.data(), kBlock, 0), static_cast<ssize_t>(kBlock));
   Operation operation = transfer(Op::write_back, file.get(), nullptr, kBlock, 0);
   operation.result = -1;
-  const Submitted submitted = lane_->submit(operation);
+  const Submitted submitted = backend_->submit(operation);
   if (GetParam().is(Kind::aio) || submitted == Submitted::unsupported) {
     EXPECT_EQ(submitted, Submitted::unsupported);
     return;
   }
   ASSERT_EQ(submitted, Submitted::queued);
-  ASSERT_EQ(lane_->flush(), 0);
+  ASSERT_EQ(backend_->flush(), 0);
   EXPECT_EQ(reap_one(), &operation);
   EXPECT_EQ(operation.result, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, Conformance, ::testing::ValuesIn(all_lanes()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, ::testing::ValuesIn(all_backends()), name_of_case);
 
 }  // namespace
 }  // namespace ioweave::engine

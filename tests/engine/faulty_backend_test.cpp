@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "lane_fixture.hpp"
+#include "backend_fixture.hpp"
 
 // The faults that other tests rely on do happen, are repeatable, and lose nothing.
 
@@ -17,27 +17,27 @@ struct Outcome {
   test::FaultCounts counts;
 };
 
-/// Reads the same block `count` times through a faulty lane of threads.
+/// Reads the same block `count` times through a faulty backend of threads.
 Outcome read_many(const test::FaultOptions& faults, size_t count) {
   const test::TempDir directory;
   const Descriptor file(::open(directory.file("data").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   EXPECT_EQ(::ftruncate(file.get(), kBlock), 0);
-  LaneOptions options;
+  BackendOptions options;
   options.kind = Kind::threads;
   options.threads = 1;
   int error = 0;
   std::string why;
-  test::FaultyBackend lane(open_lane(options, error, why), faults);
+  test::FaultyBackend backend(open_backend(options, error, why), faults);
   const Block block(kBlock);
   std::vector<Operation> operations(count, transfer(Op::read, file.get(), block.data(), kBlock, 0));
   Outcome outcome;
   std::set<Operation*> seen;
   for (size_t submitted = 0; seen.size() < count;) {
-    while (submitted < count && lane.submit(operations[submitted]) == Submitted::queued) {
+    while (submitted < count && backend.submit(operations[submitted]) == Submitted::queued) {
       ++submitted;
     }
     std::array<Operation*, 16> out{};
-    const int got = lane.reap(out, {submitted > seen.size() ? 1u : 0u, kForeverNs, true});
+    const int got = backend.reap(out, {submitted > seen.size() ? 1u : 0u, kForeverNs, true});
     EXPECT_GE(got, 0);
     for (int i = 0; i < got; ++i) {
       EXPECT_TRUE(seen.insert(out[static_cast<size_t>(i)]).second);
@@ -45,7 +45,7 @@ Outcome read_many(const test::FaultOptions& faults, size_t count) {
     }
   }
   for (const Operation& operation : operations) outcome.results.push_back(operation.result);
-  outcome.counts = lane.counts();
+  outcome.counts = backend.counts();
   return outcome;
 }
 
@@ -109,11 +109,11 @@ TEST(FaultyBackend, ASeedRepeatsItsFaults) {
 TEST(FaultyBackend, VectorsAreShortenedToo) {
   test::FaultOptions faults;
   faults.short_transfer = 1;
-  LaneOptions options;
+  BackendOptions options;
   options.kind = Kind::threads;
   int error = 0;
   std::string why;
-  test::FaultyBackend lane(open_lane(options, error, why), faults);
+  test::FaultyBackend backend(open_backend(options, error, why), faults);
   const test::TempDir directory;
   const Descriptor file(::open(directory.file("data").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   const Block a(kBlock, 'a');
@@ -121,9 +121,9 @@ TEST(FaultyBackend, VectorsAreShortenedToo) {
   const std::array<iovec, 2> vectors{{{a.data(), a.size()}, {b.data(), b.size()}}};
   for (int i = 0; i < 50; ++i) {
     Operation operation = vectored(Op::writev, file.get(), vectors, 0);
-    ASSERT_EQ(lane.submit(operation), Submitted::queued);
+    ASSERT_EQ(backend.submit(operation), Submitted::queued);
     Operation* out = nullptr;
-    ASSERT_EQ(lane.reap({&out, 1}, {1, kForeverNs, true}), 1);
+    ASSERT_EQ(backend.reap({&out, 1}, {1, kForeverNs, true}), 1);
     EXPECT_GE(operation.result, 1);
     EXPECT_LT(operation.result, static_cast<int64_t>(2 * kBlock));
     EXPECT_EQ(operation.vectors, vectors.data()) << "the caller's operation is not changed";

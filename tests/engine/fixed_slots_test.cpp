@@ -1,7 +1,7 @@
 #include <cerrno>
 
+#include "backend_fixture.hpp"
 #include "engine/fixed_table.hpp"
-#include "lane_fixture.hpp"
 #include "support/child.hpp"
 
 namespace ioweave::engine {
@@ -42,15 +42,15 @@ TEST(FixedTable, EveryChangeIsANewVersion) {
   EXPECT_NE(table.version(), after);
 }
 
-/// Every lane takes operations that name slots; only io_uring gains by them.
-class FixedSlots : public LaneTest {
+/// Every backend takes operations that name slots; only io_uring gains by them.
+class FixedSlots : public BackendTest {
  protected:
   void SetUp() override {
-    LaneOptions options = GetParam().options;
+    BackendOptions options = GetParam().options;
     options.fixed = &table_;
     open(options);
   }
-  ~FixedSlots() override { lane_.reset(); }  // before the table it looks at
+  ~FixedSlots() override { backend_.reset(); }  // before the table it looks at
 
   [[nodiscard]] uint16_t add_file(int fd) { return static_cast<uint16_t>(table_.add_file(fd)); }
   [[nodiscard]] uint16_t add_buffer(const Block& block) {
@@ -82,7 +82,7 @@ TEST_P(FixedSlots, TransfersThroughSlotsMoveTheSameBytes) {
   Operation sync = on_file(Op::fdatasync, file.get());
   sync.fixed_file = file_slot;
   EXPECT_EQ(run(sync), 0);
-  EXPECT_EQ(lane_->fixed_error(), 0);
+  EXPECT_EQ(backend_->fixed_error(), 0);
 }
 
 TEST_P(FixedSlots, PartOfABufferMayBeUsed) {
@@ -124,7 +124,7 @@ TEST_P(FixedSlots, ASlotChangedBetweenOperationsIsFollowed) {
   ASSERT_EQ(add_buffer(b), buffer_slot);
   expect_round_trip(second.get(), b, file_slot, buffer_slot, 'b');
   expect_round_trip(first.get(), a, 0, 0, 'a');
-  EXPECT_EQ(lane_->fixed_error(), 0);
+  EXPECT_EQ(backend_->fixed_error(), 0);
 }
 
 TEST_P(FixedSlots, ARemovedFileIsLetGoAtTheNextFlush) {
@@ -136,14 +136,14 @@ TEST_P(FixedSlots, ARemovedFileIsLetGoAtTheNextFlush) {
   out.fixed_file = add_file(pipe.in.get());
   ASSERT_EQ(run(out), 1);
   ASSERT_EQ(table_.remove_file(out.fixed_file), 0);
-  ASSERT_EQ(lane_->flush(), 0);
+  ASSERT_EQ(backend_->flush(), 0);
   pipe.in.close();
   char byte = 0;
   ASSERT_EQ(::read(pipe.out.get(), &byte, 1), 1);
   EXPECT_EQ(::read(pipe.out.get(), &byte, 1), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, FixedSlots, ::testing::ValuesIn(all_lanes()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Backends, FixedSlots, ::testing::ValuesIn(all_backends()), name_of_case);
 
 TEST(FixedSlotsWithoutMemlock, ThePlainOperationIsUsedAndTheReasonKept) {
   const test::TempDir directory;
@@ -151,23 +151,23 @@ TEST(FixedSlotsWithoutMemlock, ThePlainOperationIsUsedAndTheReasonKept) {
     // Room for a small ring, which recent kernels charge too, and none for the buffer.
     if (!test::limit_locked_memory(128 << 10)) return 77;
     FixedTable table;
-    LaneOptions options;
+    BackendOptions options;
     options.entries = 8;
     options.fixed = &table;
     int error = 0;
     std::string why;
-    const auto lane = open_lane(options, error, why);
-    if (lane == nullptr) return 77;
+    const auto backend = open_backend(options, error, why);
+    if (backend == nullptr) return 77;
     const Descriptor file(
         ::open(directory.file("data").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     const Block block(1 << 20, 'l');
     Operation out = transfer(Op::write, file.get(), block.data(), kBlock, 0);
     out.fixed_buffer = static_cast<uint16_t>(table.add_buffer(block.data(), block.size()));
     Operation* reaped = nullptr;
-    if (lane->submit(out) != Submitted::queued) return 1;
-    if (lane->reap({&reaped, 1}, {1, kForeverNs, true}) != 1) return 2;
+    if (backend->submit(out) != Submitted::queued) return 1;
+    if (backend->reap({&reaped, 1}, {1, kForeverNs, true}) != 1) return 2;
     if (out.result != static_cast<int64_t>(kBlock)) return 3;
-    return lane->fixed_error() == -ENOMEM ? 0 : 4;
+    return backend->fixed_error() == -ENOMEM ? 0 : 4;
   });
   if (status == 77) GTEST_SKIP() << "no io_uring, or locked memory cannot be limited here";
   EXPECT_EQ(status, 0);

@@ -1,6 +1,6 @@
 #include "engine/polled_size.hpp"
 
-#include "lane_fixture.hpp"
+#include "backend_fixture.hpp"
 
 namespace ioweave::engine {
 namespace {

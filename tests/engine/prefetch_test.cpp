@@ -7,7 +7,7 @@
 
 #include <sys/syscall.h>
 
-#include "lane_fixture.hpp"
+#include "backend_fixture.hpp"
 #include "support/resident_pages.hpp"
 #include "support/watched_calls.hpp"
 
@@ -21,12 +21,12 @@ constexpr size_t kFileBytes = (3 << 20) + 123;
 class Prefetch : public ::testing::Test {
  protected:
   void SetUp() override {
-    LaneOptions options;
+    BackendOptions options;
     options.kind = Kind::threads;
     int error = 0;
     std::string why;
-    lane_ = open_lane(options, error, why);
-    ASSERT_NE(lane_, nullptr) << why;
+    backend_ = open_backend(options, error, why);
+    ASSERT_NE(backend_, nullptr) << why;
     const std::vector<char> bytes(kFileBytes, 'z');
     const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     ASSERT_EQ(::write(file.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(kFileBytes));
@@ -43,15 +43,15 @@ class Prefetch : public ::testing::Test {
 
   int64_t run(int fd, int64_t offset, uint64_t length) {
     Operation operation = transfer(Op::prefetch, fd, nullptr, length, offset);
-    EXPECT_EQ(lane_->submit(operation), Submitted::queued);
+    EXPECT_EQ(backend_->submit(operation), Submitted::queued);
     Operation* out = nullptr;
-    EXPECT_EQ(lane_->reap({&out, 1}, {1, kForeverNs, true}), 1);
+    EXPECT_EQ(backend_->reap({&out, 1}, {1, kForeverNs, true}), 1);
     return operation.result;
   }
 
   test::TempDir directory_;
   const std::string path_ = directory_.file("data");
-  std::unique_ptr<Backend> lane_;
+  std::unique_ptr<Backend> backend_;
 };
 
 TEST_F(Prefetch, BringsTheWholeRangeAndNothingBeforeIt) {

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "backend_fixture.hpp"
 #include "engine/system_facts.hpp"
-#include "lane_fixture.hpp"
 #include "support/child.hpp"
 
 namespace ioweave::engine {
@@ -227,22 +227,22 @@ TEST(DirectAlignment, OfAClosedDescriptorIsUnsupported) {
   EXPECT_FALSE(direct_alignment(-1).supported);
 }
 
-TEST(BestLane, KeepsWhatWorks) {
-  LaneOptions wanted;
+TEST(BestBackend, KeepsWhatWorks) {
+  BackendOptions wanted;
   wanted.kind = Kind::threads;
   wanted.entries = 7;
   std::string why;
-  const LaneOptions best = best_lane(wanted, why);
+  const BackendOptions best = best_backend(wanted, why);
   EXPECT_EQ(best.kind, Kind::threads);
   EXPECT_EQ(best.entries, 7u);
   EXPECT_EQ(why, "");
 }
 
-TEST(BestLane, NeedsSpareCoresForSqpoll) {
-  LaneOptions wanted;
+TEST(BestBackend, NeedsSpareCoresForSqpoll) {
+  BackendOptions wanted;
   wanted.mode = UringMode::sqpoll;
   std::string why;
-  const LaneOptions best = best_lane(wanted, why);
+  const BackendOptions best = best_backend(wanted, why);
   if (online_cores() > 2) GTEST_SKIP() << "there are cores to spare here";
   EXPECT_EQ(best.mode, UringMode::plain);
   EXPECT_NE(why.find("cores"), std::string::npos);

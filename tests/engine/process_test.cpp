@@ -3,12 +3,12 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "backend_fixture.hpp"
 #include "engine/probe.hpp"
-#include "lane_fixture.hpp"
 #include "support/child.hpp"
 #include "support/seccomp.hpp"
 
-// What happens to lanes when the process around them changes: fork, filters, exhausted limits.
+// What happens to backends when the process around them changes: fork, filters, exhausted limits.
 
 namespace ioweave::engine {
 namespace {
@@ -19,52 +19,52 @@ constexpr bool kThreadSanitizer = true;
 constexpr bool kThreadSanitizer = false;
 #endif
 
-using Fork = LaneTest;
+using Fork = BackendTest;
 
-TEST_P(Fork, AnAbandonedLaneInTheChildLeavesTheParentAlone) {
+TEST_P(Fork, AnAbandonedBackendInTheChildLeavesTheParentAlone) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer does not fork with threads";
   const Descriptor file(open_file("data", O_RDWR | O_CREAT));
   ASSERT_EQ(::ftruncate(file.get(), kBlock), 0);
   const Block block(kBlock);
   ASSERT_EQ(run(on_file(Op::fsync, file.get())), 0);  // everything lazy has been started
   Operation operation = transfer(Op::read, file.get(), block.data(), kBlock, 0);
-  ASSERT_EQ(lane_->submit(operation), Submitted::queued);
+  ASSERT_EQ(backend_->submit(operation), Submitted::queued);
   const int status = test::run_in_child([&] {
-    lane_->abandon();
-    lane_.reset();
+    backend_->abandon();
+    backend_.reset();
     return 0;
   });
   EXPECT_EQ(status, 0);
-  ASSERT_EQ(lane_->flush(), 0);
+  ASSERT_EQ(backend_->flush(), 0);
   ASSERT_EQ(reap_one(), &operation);
   EXPECT_EQ(operation.result, static_cast<int64_t>(kBlock));
   std::array<Operation*, 1> out{};
-  lane_->wake();
-  EXPECT_EQ(lane_->reap(out, {1, -1, true}), 0);
+  backend_->wake();
+  EXPECT_EQ(backend_->reap(out, {1, -1, true}), 0);
 }
 
-TEST_P(Fork, AChildOpensALaneOfItsOwn) {
+TEST_P(Fork, AChildOpensABackendOfItsOwn) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer does not fork with threads";
   const Descriptor file(open_file("data", O_RDWR | O_CREAT));
   ASSERT_EQ(run(on_file(Op::fsync, file.get())), 0);
   const int status = test::run_in_child([&] {
-    lane_->abandon();
+    backend_->abandon();
     open(GetParam().options);
-    return lane_ != nullptr && run(on_file(Op::fsync, file.get())) == 0 ? 0 : 1;
+    return backend_ != nullptr && run(on_file(Op::fsync, file.get())) == 0 ? 0 : 1;
   });
   EXPECT_EQ(status, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, Fork, ::testing::ValuesIn(all_lanes()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Backends, Fork, ::testing::ValuesIn(all_backends()), name_of_case);
 
-/// Opens an io_uring lane in a child where io_uring_setup fails with `error`, and returns 0 where
-/// the answer is that error and the reason holds all of `words`.
+/// Opens an io_uring backend in a child where io_uring_setup fails with `error`, and returns 0
+/// where the answer is that error and the reason holds all of `words`.
 int open_refused(int error, std::initializer_list<const char*> words) {
   return test::run_in_child([&] {
     if (!test::refuse_syscall(SYS_io_uring_setup, error)) return 77;
     int got = 0;
     std::string why;
-    if (open_lane({}, got, why) != nullptr) return 1;
+    if (open_backend({}, got, why) != nullptr) return 1;
     if (got != -error) return 2;
     for (const char* word : words) {
       if (why.find(word) == std::string::npos) {
@@ -98,23 +98,23 @@ TEST(Seccomp, TheNextTierIsTaken) {
   const int status = test::run_in_child([] {
     if (!test::refuse_syscall(SYS_io_uring_setup, EPERM)) return 77;
     std::string why;
-    const LaneOptions best = best_lane({}, why);
+    const BackendOptions best = best_backend({}, why);
     if (best.kind != Kind::threads || why.find("EPERM") == std::string::npos) return 1;
     int error = 0;
-    return open_lane(best, error, why) != nullptr ? 0 : 2;
+    return open_backend(best, error, why) != nullptr ? 0 : 2;
   });
   if (status == 77) GTEST_SKIP() << "seccomp filters are not available";
   EXPECT_EQ(status, 0);
 }
 
-TEST(NoLockedMemory, ALaneOpensOrSaysWhatToRaise) {
+TEST(NoLockedMemory, ABackendOpensOrSaysWhatToRaise) {
   const int status = test::run_in_child([] {
     if (!test::limit_locked_memory(0)) return 77;
     int error = 0;
     std::string why;
-    if (open_lane({}, error, why) != nullptr) return 0;
+    if (open_backend({}, error, why) != nullptr) return 0;
     if (error != -ENOMEM || why.find("ulimit -l") == std::string::npos) return 1;
-    return best_lane({}, why).kind == Kind::threads ? 0 : 2;
+    return best_backend({}, why).kind == Kind::threads ? 0 : 2;
   });
   if (status == 77) GTEST_SKIP() << "locked memory cannot be limited here";
   EXPECT_EQ(status, 0);
@@ -126,45 +126,45 @@ TEST(ThreadExhaustion, TheOwnerDoesTheWorkItself) {
     if (!test::refuse_syscall(SYS_clone3, EAGAIN) || !test::refuse_syscall(SYS_clone, EAGAIN)) {
       return 77;
     }
-    LaneOptions options;
+    BackendOptions options;
     options.kind = Kind::threads;
     int error = 0;
     std::string why;
-    const auto lane = open_lane(options, error, why);
-    if (lane == nullptr) return 1;
+    const auto backend = open_backend(options, error, why);
+    if (backend == nullptr) return 1;
     std::array<Operation, 20> operations{};
     for (Operation& operation : operations) {
-      if (lane->submit(operation) != Submitted::queued) return 2;
+      if (backend->submit(operation) != Submitted::queued) return 2;
     }
     std::array<Operation*, 32> out{};
-    return lane->reap(out, {20, kForeverNs, true}) == 20 ? 0 : 3;
+    return backend->reap(out, {20, kForeverNs, true}) == 20 ? 0 : 3;
   });
   if (status == 77) GTEST_SKIP() << "seccomp filters are not available";
   EXPECT_EQ(status, 0);
 }
 
-TEST(OpenLane, ALaneWithoutRoomIsRefused) {
-  LaneOptions options;
+TEST(OpenBackend, ABackendWithoutRoomIsRefused) {
+  BackendOptions options;
   options.entries = 0;
   int error = 0;
   std::string why;
-  EXPECT_EQ(open_lane(options, error, why), nullptr);
+  EXPECT_EQ(open_backend(options, error, why), nullptr);
   EXPECT_EQ(error, -EINVAL);
   EXPECT_NE(why.find("entries"), std::string::npos);
 }
 
-TEST(OpenLane, AnyNumberOfEntriesOpens) {
+TEST(OpenBackend, AnyNumberOfEntriesOpens) {
   for (const uint32_t entries : {1u, 3u, 100u, 4096u, 100'000u}) {
-    LaneOptions options;
+    BackendOptions options;
     options.entries = entries;
     int error = 0;
     std::string why;
-    const auto lane = open_lane(options, error, why);
-    if (lane == nullptr) GTEST_SKIP() << why;
+    const auto backend = open_backend(options, error, why);
+    if (backend == nullptr) GTEST_SKIP() << why;
     Operation operation;
-    ASSERT_EQ(lane->submit(operation), Submitted::queued);
+    ASSERT_EQ(backend->submit(operation), Submitted::queued);
     Operation* out = nullptr;
-    EXPECT_EQ(lane->reap({&out, 1}, {1, kForeverNs, true}), 1);
+    EXPECT_EQ(backend->reap({&out, 1}, {1, kForeverNs, true}), 1);
   }
 }
 

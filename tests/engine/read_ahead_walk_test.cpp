@@ -13,8 +13,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backend_fixture.hpp"
 #include "engine/prefetch.hpp"
-#include "lane_fixture.hpp"
 #include "support/child.hpp"
 #include "support/resident_pages.hpp"
 #include "support/temp_file.hpp"

@@ -8,7 +8,7 @@
 
 #include <sys/wait.h>
 
-#include "lane_fixture.hpp"
+#include "backend_fixture.hpp"
 
 // The queue that many threads submit to and many reap.
 

@@ -120,11 +120,21 @@ TEST(Predicted, WhatTheKernelHidAlreadyIsNotHiddenTwice) {
 
 TEST(Predicted, WhatTheKernelReadInEarlierSlotsIsNotHiddenTwice) {
   // The device reads 100 MiB in each second. What it read in one arrives in the next.
-  const Slot waits{.read_bytes = 10 * kMiB, .read_s = 1, .read_turns = 1};
-  const Slot takes{.read_bytes = 190 * kMiB, .read_s = 0.5, .read_turns = 19, .compute_s = 0.5};
+  const Slot waits{.read_bytes = 80 * kMiB, .read_s = 1, .read_turns = 8};
+  const Slot takes{.read_bytes = 120 * kMiB, .read_s = 0.5, .read_turns = 12, .compute_s = 0.5};
   std::vector<Slot> slots;
   for (int i = 0; i < 50; ++i) slots.insert(slots.end(), {waits, takes});
-  EXPECT_NEAR(predicted_s(slots, {.read_bytes_per_s = 100 * kMiB}, kAhead), 100, 2);
+  const Rates rates{.read_bytes_per_s = 100 * kMiB, .window_bytes = 8 * kMiB};
+  EXPECT_NEAR(predicted_s(slots, rates, kAhead), 100, 2);
+}
+
+TEST(Predicted, WhatThePageCacheHadIsNoTimeOfTheDevice) {
+  // It reads a little, computes for a minute, and then reads twice as fast as the device.
+  Slot opens{.read_bytes = kMiB, .read_s = 0.02, .read_turns = 1, .compute_s = 0.98};
+  opens.opens_input = true;
+  const auto slots = slots_of({{1, opens}, {59, computing()}, {40, filtering(0.5, 0.5)}});
+  const Rates rates{.read_bytes_per_s = 50 * kMiB, .window_bytes = 8 * kMiB};
+  EXPECT_NEAR(predicted_s(slots, rates, kAhead), 99, 1.5);
 }
 
 TEST(Predicted, TheKernelReadsAheadWhileThePageCacheTakesWrites) {

@@ -128,9 +128,9 @@ class MeetingBackend final : public engine::Backend {
   const std::unique_ptr<engine::Backend> inner_;
 };
 
-std::unique_ptr<engine::Backend> open_meeting_lane(const engine::LaneOptions& options, int& error,
-                                                   std::string& why) {
-  auto inner = engine::open_lane(options, error, why);
+std::unique_ptr<engine::Backend> open_meeting_lane(const engine::BackendOptions& options,
+                                                   int& error, std::string& why) {
+  auto inner = engine::open_backend(options, error, why);
   return inner != nullptr ? std::make_unique<MeetingBackend>(std::move(inner)) : nullptr;
 }
 
@@ -141,7 +141,7 @@ class CancellationMeets : public ::testing::TestWithParam<std::tuple<engine::Kin
     Options options;
     options.engine = engine();
     options.required = true;
-    options.open_lane = &open_meeting_lane;
+    options.open_backend = &open_meeting_lane;
     int error = 0;
     std::string why;
     service = Service::open(options, error, why);

@@ -30,9 +30,9 @@ constexpr size_t kFileBytes = 1 << 20;
 
 test::FaultOptions faults;
 
-std::unique_ptr<engine::Backend> open_faulty(const engine::LaneOptions& options, int& error,
+std::unique_ptr<engine::Backend> open_faulty(const engine::BackendOptions& options, int& error,
                                              std::string& why) {
-  auto inner = engine::open_lane(options, error, why);
+  auto inner = engine::open_backend(options, error, why);
   if (inner == nullptr) {
     return nullptr;
   }
@@ -56,7 +56,7 @@ class ServiceUnderFaults : public ::testing::TestWithParam<std::tuple<engine::Ki
     std::string why;
     Options wanted;
     wanted.engine = std::get<0>(GetParam());
-    wanted.open_lane = &open_faulty;
+    wanted.open_backend = &open_faulty;
     auto service = Service::open(wanted, error, why);
     EXPECT_NE(service, nullptr) << why;
     return service;
@@ -289,19 +289,19 @@ TEST(ServiceFallback, ADeviceThatIsNotPolledIsReadByThreads) {
       << engine << ", " << service->fallback_reason();
 }
 
-std::unique_ptr<engine::Backend> no_ring_for_pumps(const engine::LaneOptions& options, int& error,
-                                                   std::string& why) {
+std::unique_ptr<engine::Backend> no_ring_for_pumps(const engine::BackendOptions& options,
+                                                   int& error, std::string& why) {
   if (options.single_owner && options.kind == engine::Kind::uring) {
     error = -EMFILE;
     why = "no descriptor is left";
     return nullptr;
   }
-  return engine::open_lane(options, error, why);
+  return engine::open_backend(options, error, why);
 }
 
 TEST(ServiceFallback, CallbacksHaveAThreadOfTheirOwnWithoutARingToo) {
   Options options;
-  options.open_lane = &no_ring_for_pumps;
+  options.open_backend = &no_ring_for_pumps;
   int error = 0;
   std::string why;
   const auto service = Service::open(options, error, why);
@@ -364,9 +364,9 @@ class LateBackend final : public engine::Backend {
 
 TEST(ServiceCancel, MeetsAPumpThatHasTakenTheRequestAndNotHandedItOver) {
   Options options;
-  options.open_lane = [](const engine::LaneOptions& wanted, int& error,
-                         std::string& why) -> std::unique_ptr<engine::Backend> {
-    auto inner = engine::open_lane(wanted, error, why);
+  options.open_backend = [](const engine::BackendOptions& wanted, int& error,
+                            std::string& why) -> std::unique_ptr<engine::Backend> {
+    auto inner = engine::open_backend(wanted, error, why);
     if (inner == nullptr || !wanted.single_owner) {
       return inner;
     }

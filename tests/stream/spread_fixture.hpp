@@ -28,9 +28,9 @@ namespace ioweave::stream {
 
 inline test::FaultOptions spread_faults;
 
-inline std::unique_ptr<engine::Backend> open_spread_faulty(const engine::LaneOptions& options,
+inline std::unique_ptr<engine::Backend> open_spread_faulty(const engine::BackendOptions& options,
                                                            int& error, std::string& why) {
-  auto inner = engine::open_lane(options, error, why);
+  auto inner = engine::open_backend(options, error, why);
   return inner == nullptr ? nullptr
                           : std::make_unique<test::FaultyBackend>(std::move(inner), spread_faults);
 }
@@ -51,7 +51,7 @@ class SpreadFixture {
     spread_faults = faults;
     service::Options options;
     options.engine = engine;
-    options.open_lane = &open_spread_faulty;
+    options.open_backend = &open_spread_faulty;
     int error = 0;
     std::string text;
     service::Service::Owner opened = service::Service::open(options, error, text);

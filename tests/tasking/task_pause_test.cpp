@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "service/task_io.hpp"
+#include "support/workers.hpp"
 #include "tasking/counting_event.hpp"
 #include "tasking/task_host.hpp"
-#include "tasking/workers.hpp"
 
 namespace ioweave::tasking {
 namespace {

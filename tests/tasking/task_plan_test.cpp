@@ -12,10 +12,10 @@
 #include <gtest/gtest.h>
 
 #include "stream/plan/plan.hpp"
+#include "support/gated_backend.hpp"
+#include "support/hosted_service.hpp"
 #include "support/temp_file.hpp"
-#include "tasking/gated_backend.hpp"
-#include "tasking/hosted_service.hpp"
-#include "tasking/workers.hpp"
+#include "support/workers.hpp"
 
 namespace ioweave::stream {
 namespace {
@@ -49,7 +49,7 @@ class PlanInTask : public ::testing::TestWithParam<HostUnderTest> {
 
   static service::Options gated_options() {
     service::Options options = service_options_for(GetParam());
-    options.open_lane = &GatedBackend::open_lane;
+    options.open_backend = &GatedBackend::open_backend;
     return options;
   }
   static Plan::Owner open_plan(Host& host, iow_plan_schedule schedule) {

@@ -241,6 +241,11 @@ class Judged:
         return statistics.median(1 - each.measured_s / each.plain_s for each in self.rounds)
 
     @property
+    def is_in_vain(self) -> bool:
+        """Whether the advice was "worth it", and the gain was too small for that."""
+        return self.predicted_gain >= WORTH_IT > self.real_gain
+
+    @property
     def is_wrong(self) -> bool:
         """Whether "worth it" or "not worth it" was wrong, and it mattered."""
         said = self.predicted_gain >= WORTH_IT
@@ -332,6 +337,8 @@ def rows_of_all(name: str, judged: Sequence[Judged], *, barred: bool) -> Iterato
         [wrong],
         at_most(0) if barred else None,
     )
+    in_vain = sum(each.is_in_vain for each in judged)
+    yield row(f"{name}: worth it, and gained less than 5 %", "configurations", [in_vain])
 
 
 # ---- All

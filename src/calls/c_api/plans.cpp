@@ -25,7 +25,6 @@ struct iow_plan {
 namespace {
 
 constexpr uint64_t kLeastBudget = 64 << 10;
-constexpr uint64_t kMostBudget = uint64_t{1} << 40;
 constexpr uint64_t kDefaultBudget = 256 << 20;
 constexpr uint64_t kMostSlice = 1 << 30;
 constexpr uint64_t kDefaultSlice = 1 << 20;
@@ -41,7 +40,8 @@ bool in_bytes(uint64_t value, uint64_t least, uint64_t most, const char* name, s
 
 bool to_bytes(const iow_plan_options& given, stream::PlanOptions& options, std::string& why) {
   options.budget_bytes = given.budget_bytes != 0 ? given.budget_bytes : kDefaultBudget;
-  if (!in_bytes(options.budget_bytes, kLeastBudget, kMostBudget, "budget_bytes", why)) {
+  if (!in_bytes(options.budget_bytes, kLeastBudget, stream::PlanOptions::kMostBudgetBytes,
+                "budget_bytes", why)) {
     return false;
   }
   const uint64_t most = options.budget_bytes / 4 / stream::kPageBytes * stream::kPageBytes;

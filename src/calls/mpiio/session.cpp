@@ -319,7 +319,7 @@ int Session::take_error(MPI_File file) noexcept {
 }
 
 void Session::set_atomic(MPI_File file, bool is_atomic) noexcept {
-  settle(file);
+  drain(file);
   const std::lock_guard guard(lock_);
   if (Tracked* const tracked = look_up(file)) {
     tracked->is_atomic = is_atomic;
@@ -339,7 +339,7 @@ void Session::end_writes() noexcept {
   }
 }
 
-void Session::settle(MPI_File file) noexcept {
+void Session::drain(MPI_File file) noexcept {
   if (!writers_.has_any()) {
     return;
   }
@@ -351,9 +351,9 @@ void Session::settle(MPI_File file) noexcept {
     }
   }
   if (id.has_value()) {
-    writers_.settle(*id);  // another handle of the same file may have written
+    writers_.drain(*id);  // another handle of the same file may have written
   } else {
-    writers_.settle_all();  // which file it is of is not known
+    writers_.drain_all();  // which file it is of is not known
   }
 }
 

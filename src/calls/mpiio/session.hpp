@@ -77,9 +77,9 @@ class Session final : private PlanKeeper {
   /// In atomic mode nothing that is written by this handle waits.
   void set_atomic(MPI_File file, bool is_atomic) noexcept;
   /// Before anything else is done to the file.
-  void settle(MPI_File file) noexcept;
-  void settle_all() noexcept { writers_.settle_all(); }
-  /// Before the process ends: settles all, and prints an error that no call can tell any more.
+  void drain(MPI_File file) noexcept;
+  void drain_all() noexcept { writers_.drain_all(); }
+  /// Before the process ends: drains all, and prints an error that no call can tell any more.
   void end_writes() noexcept;
   [[nodiscard]] bool writes_behind() const noexcept { return settings_.write_behind_bytes != 0; }
 

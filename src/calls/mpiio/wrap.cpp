@@ -3,7 +3,7 @@
 // ahead is in the page cache, and what the program will read next is foretold and read ahead.
 //
 // Where writes behind the program are wanted, MPI_File_write_at() may leave them to a stream, and
-// all else that depends on what a file holds settles it first.
+// all else that depends on what a file holds drains it first.
 
 #include <cerrno>
 #include <memory>
@@ -54,7 +54,7 @@ class Read {
       return;
     }
     session->counts().reads.fetch_add(1, std::memory_order_relaxed);
-    session->settle(handle);
+    session->drain(handle);
     file_ = session->find(handle);
     if (file_ == nullptr) {
       return;
@@ -94,7 +94,7 @@ class OtherTransfer {
     if (session == nullptr) {
       return;
     }
-    session->settle(file);
+    session->drain(file);
     if (stream::Plan* const plan = session->plan()) {
       activity_.emplace(*plan);
     }
@@ -109,10 +109,10 @@ std::shared_ptr<OpenFile> find_file(MPI_File handle) noexcept {
   return session != nullptr ? session->find(handle) : nullptr;
 }
 
-void settle(MPI_File handle) noexcept {
+void drain(MPI_File handle) noexcept {
   const ThreadErrnoKept kept;
   if (Session* const session = Session::get()) {
-    session->settle(handle);
+    session->drain(handle);
   }
 }
 
@@ -166,16 +166,16 @@ bool write_behind(MPI_File handle, MPI_Offset offset, const void* buffer, MPI_Co
 }
 
 /// What was written before is there, whoever looks for it now.
-void settle_all() noexcept {
+void drain_all() noexcept {
   const ThreadErrnoKept kept;
   if (Session* const session = Session::opened()) {
-    session->settle_all();
+    session->drain_all();
   }
 }
 
 /// Reports a write behind the program that failed, as MPI would have reported it.
 int report_error(MPI_File file, int error) noexcept {
-  settle_all();  // the handler may end the process
+  drain_all();  // the handler may end the process
   int code = MPI_ERR_IO;
   if (error == -ENOSPC) {
     code = MPI_ERR_NO_SPACE;
@@ -251,7 +251,7 @@ void note_view(MPI_File handle, MPI_Offset offset, TypeWord etype, TypeWord file
   }
 #define IOWEAVE_MPI_WRAP_LOOK(name, parameters, arguments) \
   IOWEAVE_MPI_WRAP(name, parameters, arguments) {          \
-    settle(file);                                          \
+    drain(file);                                           \
     return real_mpi().name arguments;                      \
   }
 
@@ -267,7 +267,7 @@ IOWEAVE_MPI_LOOKS(IOWEAVE_MPI_WRAP_LOOK)
 IOWEAVE_MPI_WRAP(File_seek, (MPI_File file, MPI_Offset offset, int whence),
                  (file, offset, whence)) {
   if (whence == MPI_SEEK_END) {
-    settle(file);
+    drain(file);
   }
   return real_mpi().File_seek(file, offset, whence);
 }
@@ -276,8 +276,8 @@ IOWEAVE_MPI_WRAP(File_seek_shared, (MPI_File file, MPI_Offset offset, int whence
                  (file, offset, whence)) {
   Session* const session = Session::get();
   if (whence == MPI_SEEK_END && session != nullptr && session->writes_behind()) {
-    settle(file);
-    // One rank looks for the end for all: not before all have settled. MPIs leave this call
+    drain(file);
+    // One rank looks for the end for all: not before all have drained. MPIs leave this call
     // together.
     static_cast<void>(real_mpi().File_seek_shared(file, 0, MPI_SEEK_SET));
   }
@@ -311,7 +311,7 @@ IOWEAVE_MPI_WRAP(File_set_atomicity, (MPI_File file, int is_atomic), (file, is_a
 IOWEAVE_MPI_WRAP(File_open,
                  (CommWord comm, const char* name, int mode, InfoWord info, MPI_File* file),
                  (comm, name, mode, info, file)) {
-  settle_all();  // it may be a file that is open already
+  drain_all();  // it may be a file that is open already
   const int result = real_mpi().File_open(comm, name, mode, info, file);
   if (result == MPI_SUCCESS) {
     const ThreadErrnoKept kept;
@@ -345,7 +345,7 @@ IOWEAVE_MPI_WRAP(File_set_size, (MPI_File file, MPI_Offset bytes), (file, bytes)
       found->forget();
     }
   }
-  settle(file);
+  drain(file);
   return real_mpi().File_set_size(file, bytes);
 }
 

@@ -14,7 +14,7 @@
 namespace ioweave::calls {
 namespace {
 
-/// More ranges apart from each other are settled.
+/// More ranges apart from each other are drained.
 constexpr size_t kMostRanges = 4096;
 
 /// A descriptor by which the process has the file open to write; -1: none.
@@ -55,11 +55,11 @@ bool WriteBehind::take(const FileRange& range, const void* data) noexcept {
   try {
     // The stream writes in any order, so what overlaps must have ended.
     if (outstanding_.size() >= kMostRanges || !outstanding_.add(range)) {
-      settle_locked();
+      drain_locked();
       static_cast<void>(outstanding_.add(range));
     }
   } catch (const std::bad_alloc&) {
-    settle_locked();
+    drain_locked();
     return false;
   }
   is_dirty_.store(true, std::memory_order_release);
@@ -70,14 +70,14 @@ bool WriteBehind::take(const FileRange& range, const void* data) noexcept {
   return error == 0;
 }
 
-void WriteBehind::settle() noexcept {
+void WriteBehind::drain() noexcept {
   if (is_dirty_.load(std::memory_order_acquire)) {
     const std::lock_guard guard(lock_);
-    settle_locked();
+    drain_locked();
   }
 }
 
-void WriteBehind::settle_locked() noexcept {
+void WriteBehind::drain_locked() noexcept {
   for (bool has_ended = false; !has_ended;) {
     try {
       note(stream_.flush(file_));
@@ -99,7 +99,7 @@ void WriteBehind::note(int error) noexcept {
 
 int WriteBehind::take_error() noexcept {
   const std::lock_guard guard(lock_);
-  settle_locked();
+  drain_locked();
   const int error = error_;
   error_ = 0;
   return error;
@@ -138,9 +138,9 @@ std::shared_ptr<WriteBehind> Writers::find(const FileId& id) noexcept {
   return found != writers_.end() ? found->second.lock() : nullptr;
 }
 
-void Writers::settle(const FileId& id) noexcept {
+void Writers::drain(const FileId& id) noexcept {
   if (const auto writer = find(id)) {
-    writer->settle();
+    writer->drain();
   }
 }
 
@@ -156,10 +156,10 @@ std::shared_ptr<WriteBehind> Writers::find_next(FileId& last) noexcept {
   return nullptr;
 }
 
-void Writers::settle_all() noexcept {
+void Writers::drain_all() noexcept {
   FileId last;
   while (const auto writer = find_next(last)) {
-    writer->settle();
+    writer->drain();
   }
 }
 

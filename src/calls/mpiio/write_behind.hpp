@@ -4,7 +4,7 @@
 // user has asked for that (IOWEAVE_MPIIO_WRITE_BEHIND).
 //
 // The bytes are copied and written by a write stream, through the page cache. Whatever else the
-// process does to the file comes after: it settles the file first. So a rank sees its own
+// process does to the file comes after: it drains the file first. So a rank sees its own
 // writes, and others do where MPI says so, behind a sync or a close.
 
 #include <atomic>
@@ -35,17 +35,17 @@ class WriteBehind {
   /// a write has failed before.
   [[nodiscard]] bool take(const FileRange& range, const void* data) noexcept;
   /// Waits until all that was taken has been written or has failed.
-  void settle() noexcept;
+  void drain() noexcept;
   /// Settles. Returns 0, or -errno of the first write that failed, once.
   [[nodiscard]] int take_error() noexcept;
 
  private:
-  void settle_locked() noexcept;
+  void drain_locked() noexcept;
   void note(int error) noexcept;
 
   stream::WriteStream& stream_;
   const int file_;
-  std::atomic<bool> is_dirty_{false};  ///< something was taken since it was settled
+  std::atomic<bool> is_dirty_{false};  ///< something was taken since it was drained
   std::mutex lock_;                    ///< of what follows
   RangeSet outstanding_;
   int error_ = 0;  ///< not yet told
@@ -59,8 +59,8 @@ class Writers {
   /// stream cannot, or there are `most` writers. May throw std::bad_alloc.
   [[nodiscard]] std::shared_ptr<WriteBehind> share(const FileId& id, stream::WriteStream& stream,
                                                    size_t most);
-  void settle(const FileId& id) noexcept;
-  void settle_all() noexcept;
+  void drain(const FileId& id) noexcept;
+  void drain_all() noexcept;
   /// Settles all. Returns an error that nobody was told, or 0.
   [[nodiscard]] int take_errors() noexcept;
   /// Or there has been one.

@@ -15,7 +15,7 @@
 #include "calls/libc/file_size_limit.hpp"
 #include "calls/libc/signal_context.hpp"
 #include "calls/preload/process.hpp"
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 #include "engine/probe.hpp"
 #include "engine/raw_syscall.hpp"
 
@@ -32,7 +32,7 @@ enum class Phase : uint32_t { closed, opening, open, failed };
 std::atomic<Phase> phase{Phase::closed};
 
 // What lanes are made of, written before `phase` says open.
-engine::LaneOptions lane_options;
+engine::BackendOptions backend_options;
 pthread_key_t lane_key;
 
 /// What this thread is to the engine: the first call on a thread makes its lane.
@@ -73,38 +73,38 @@ void keep_lane(CallLane* lane) noexcept {
 }
 
 /// A lane for this thread; null where its calls stay plain.
-CallLane* open_lane() noexcept {
-  return lane_options.kind == Kind::uring ? CallLane::open(lane_options.mode) : nullptr;
+CallLane* open_backend() noexcept {
+  return backend_options.kind == Kind::uring ? CallLane::open(backend_options.mode) : nullptr;
 }
 
 /// The first lane of the process, which shows what there is here.
 CallLane* choose(std::string& why) {
-  if (lane_options.kind == Kind::aio) {
+  if (backend_options.kind == Kind::aio) {
     // The kernel drops its reference to the file after it has told of the end, on whatever
     // processor that was: a lock of a file that is closed meanwhile goes some microseconds late.
     why = "native AIO holds on to a file for a moment after the transfer: calls stay plain";
-    lane_options.kind = Kind::threads;
-    lane_options.mode = UringMode::plain;
+    backend_options.kind = Kind::threads;
+    backend_options.mode = UringMode::plain;
   }
-  if (lane_options.kind == Kind::threads) {
+  if (backend_options.kind == Kind::threads) {
     return nullptr;
   }
-  if (lane_options.mode == UringMode::sqpoll && lane_options.kind == Kind::uring) {
+  if (backend_options.mode == UringMode::sqpoll && backend_options.kind == Kind::uring) {
     why = "the thread that polls a submission queue would keep the program's descriptors: plain";
-    lane_options.mode = UringMode::plain;
+    backend_options.mode = UringMode::plain;
   }
-  if (CallLane* const lane = open_lane(); lane != nullptr) {
+  if (CallLane* const lane = open_backend(); lane != nullptr) {
     return lane;
   }
-  lane_options = engine::best_lane(lane_options, why);
-  CallLane* const lane = open_lane();
-  if (lane == nullptr && lane_options.kind != Kind::threads) {
+  backend_options = engine::best_backend(backend_options, why);
+  CallLane* const lane = open_backend();
+  if (lane == nullptr && backend_options.kind != Kind::threads) {
     why =
         "an io_uring would take a descriptor of the program, which needs Linux 5.18 to be avoided";
-    lane_options.kind = Kind::threads;
+    backend_options.kind = Kind::threads;
   }
-  if (lane_options.kind == Kind::threads) {
-    lane_options.mode = UringMode::plain;
+  if (backend_options.kind == Kind::threads) {
+    backend_options.mode = UringMode::plain;
   }
   return lane;
 }
@@ -115,8 +115,8 @@ bool open_engine() noexcept {
     return false;
   }
   const config::RunConfig& config = process.config();
-  lane_options.kind = static_cast<Kind>(config.engine);
-  lane_options.mode = static_cast<UringMode>(config.engine_mode);
+  backend_options.kind = static_cast<Kind>(config.engine);
+  backend_options.mode = static_cast<UringMode>(config.engine_mode);
   if (pthread_key_create(&lane_key, &end_of_thread) != 0) {
     process.explain("no thread-specific key is left: calls stay plain");
     phase.store(Phase::failed, std::memory_order_release);
@@ -134,7 +134,7 @@ bool open_engine() noexcept {
     phase.store(Phase::failed, std::memory_order_release);
     return false;
   }
-  process.name_engine(lane_name(lane_options.kind, lane_options.mode).data());
+  process.name_engine(backend_name(backend_options.kind, backend_options.mode).data());
   phase.store(Phase::open, std::memory_order_release);  // pairs with ready()
   keep_lane(lane);
   return true;
@@ -153,7 +153,7 @@ bool ready() noexcept {
   const SignalsHeld held;
   const bool open = now == Phase::open || open_engine();
   if (open && thread_phase == ThreadPhase::fresh) {
-    keep_lane(open_lane());
+    keep_lane(open_backend());
   }
   errno = saved;
   return open;
@@ -195,7 +195,7 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t p
     return false;
   }
   if (own_lane == nullptr) {
-    if (lane_options.kind == Kind::threads) {
+    if (backend_options.kind == Kind::threads) {
       count_operation();
     }
     return false;

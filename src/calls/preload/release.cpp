@@ -37,7 +37,7 @@ bool ask_for_release(Asks asks) noexcept {
   }
   // Release: whoever sees the number sees that it is a listener's.
   const uint32_t number = state->asked.fetch_add(1, std::memory_order_release) + 1;
-  // Pairs with that of RunState::will_open(): one of us sees what the other has written.
+  // Pairs with that of RunState::announce_opening(): one of us sees what the other has written.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (state->is_open.load(std::memory_order_relaxed) == 0) {
     return is_recent(state->open_ns, kMomentNs);

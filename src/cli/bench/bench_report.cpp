@@ -7,7 +7,7 @@
 #include "cli/measure_report.hpp"
 #include "config/settings.hpp"
 #include "device/curve.hpp"
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 
 namespace ioweave::cli {
 namespace {

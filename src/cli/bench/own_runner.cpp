@@ -199,7 +199,7 @@ class LaneLoop {
 };
 
 std::unique_ptr<engine::Backend> open_lane_for(const Load& load, std::string& why) {
-  engine::LaneOptions options;
+  engine::BackendOptions options;
   options.kind = engine::Kind::uring;
   options.mode = load.way == IoWay::sqpoll   ? engine::UringMode::sqpoll
                  : load.way == IoWay::iopoll ? engine::UringMode::iopoll
@@ -207,7 +207,7 @@ std::unique_ptr<engine::Backend> open_lane_for(const Load& load, std::string& wh
   options.entries = load.depth;
   options.single_owner = load.way != IoWay::sqpoll;
   int error = 0;
-  return engine::open_lane(options, error, why);
+  return engine::open_backend(options, error, why);
 }
 
 class OwnRunner final : public LoadRunner {

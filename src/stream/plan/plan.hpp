@@ -50,6 +50,8 @@ namespace ioweave::stream {
 
 /// Options that were checked.
 struct PlanOptions {
+  static constexpr uint64_t kMostBudgetBytes = uint64_t{1} << 40;
+
   iow_plan_schedule schedule = IOW_PLAN_AUTO;
   uint64_t budget_bytes = 256 << 20;
   uint64_t slice_bytes = 1 << 20;  ///< a multiple of kPageBytes

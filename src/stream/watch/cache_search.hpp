@@ -50,7 +50,7 @@ class CacheSearch {
   /// Returns true if the last look saw more come in elsewhere: the reader does not read on.
   [[nodiscard]] bool was_elsewhere() const noexcept { return was_elsewhere_; }
   /// Returns true if the last look, which found nobody, saw nothing in the page cache.
-  [[nodiscard]] bool saw_nothing() const noexcept { return frontier_.counted_bytes() == 0; }
+  [[nodiscard]] bool saw_nothing() const noexcept { return saw_nothing_; }
 
   /// Notes that the position has moved after all. `unseen_bytes` is what the process has read
   /// without any position to show for it.
@@ -72,6 +72,7 @@ class CacheSearch {
   uint64_t next_ns_ = 0;       // the next look
   unsigned looks_ = 0;         // in a row that found nobody
   bool was_elsewhere_ = false;
+  bool saw_nothing_ = false;
 };
 
 }  // namespace ioweave::stream

@@ -32,6 +32,7 @@
 
 #include <sys/types.h>
 
+#include "base/file_id.hpp"
 #include "config/run_config.hpp"
 #include "stats/run_report.hpp"
 #include "stream/watch/early_trial.hpp"

@@ -163,7 +163,7 @@ std::optional<uint64_t> ReadFollower::end_of_read_alone() const noexcept {
   return end;
 }
 
-void ReadFollower::is_waited_for() noexcept {
+void ReadFollower::note_wait() noexcept {
   // What was asked for since the last time must first have had its effect.
   if (offset_ + largest_read_ < enough_until_) return;
   enough_until_ = frontier_;

@@ -47,7 +47,7 @@ class ReadFollower {
  public:
   explicit ReadFollower(const FollowLimits& limits) noexcept;
 
-  void look_ahead(uint64_t bytes) noexcept { limits_.lookahead_bytes = bytes; }
+  void set_lookahead(uint64_t bytes) noexcept { limits_.lookahead_bytes = bytes; }
 
   void observe(const Sighting& seen) noexcept;
 
@@ -58,12 +58,12 @@ class ReadFollower {
   void answered(FileRange range, bool cached) noexcept;
 
   /// Returns the place where the reader will be when its current read ends, if that place was asked
-  /// for. A caller that finds it not in the page cache yet calls is_waited_for().
+  /// for. A caller that finds it not in the page cache yet calls note_wait().
   [[nodiscard]] std::optional<uint64_t> end_of_read() const noexcept;
   /// Notes that the reader is faster than the device: twice as much is asked for from now on, once
   /// what was asked for before has been read. (More in flight also means a longer wait for the
   /// first of it.)
-  void is_waited_for() noexcept;
+  void note_wait() noexcept;
 
   /// Returns the same place while looks are to find out whether a reader without help waits. The
   /// result of such a look goes to note_look(); nothing if it cannot be told.

@@ -36,7 +36,7 @@ RunState::Request RunState::request() noexcept {
   return {seen_asked_ != asked_, seen_listeners_ != listeners_};
 }
 
-void RunState::has_none_open() noexcept {
+void RunState::announce_none_open() noexcept {
   if (!is_open_) return;
   is_open_ = false;
   (void)write_field(file_.get(), offsetof(stats::RunState, is_open), uint32_t{0});
@@ -46,11 +46,11 @@ void RunState::answer() noexcept {
   if (!file_.is_open()) return;
   asked_ = seen_asked_;
   listeners_ = seen_listeners_;
-  has_none_open();
+  announce_none_open();
   (void)write_field(file_.get(), offsetof(stats::RunState, answered), asked_);
 }
 
-bool RunState::will_open() noexcept {
+bool RunState::announce_opening() noexcept {
   if (!file_.is_open() || is_open_) return true;
   is_open_ = write_field(file_.get(), offsetof(stats::RunState, is_open), uint32_t{1});
   // Pairs with the fence of a process that asks: one of the two sees what the other has written.
@@ -58,7 +58,7 @@ bool RunState::will_open() noexcept {
   return is_open_;
 }
 
-void RunState::has_open(bool is_kept, uint64_t now_ns) noexcept {
+void RunState::announce_open(bool is_kept, uint64_t now_ns) noexcept {
   if (!file_.is_open()) return;
   (void)write_field(file_.get(), offsetof(stats::RunState, open_ns), now_ns);
   if (is_kept) (void)write_field(file_.get(), offsetof(stats::RunState, kept_open_ns), now_ns);

@@ -28,13 +28,13 @@ class RunState {
   [[nodiscard]] Request request() noexcept;
   /// Answers: no file is open any more.
   void answer() noexcept;
-  void has_none_open() noexcept;
+  void announce_none_open() noexcept;
   /// Announces that a file will be opened: a process that asks from now on waits for the answer.
   /// Returns false if no process could know of it.
-  [[nodiscard]] bool will_open() noexcept;
+  [[nodiscard]] bool announce_opening() noexcept;
   /// Announces that a file is open. `is_kept`: its file system would keep it under another name if
   /// it were removed.
-  void has_open(bool is_kept, uint64_t now_ns) noexcept;
+  void announce_open(bool is_kept, uint64_t now_ns) noexcept;
 
  private:
   Descriptor file_;

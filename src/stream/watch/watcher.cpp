@@ -106,9 +106,9 @@ struct Reader {
   bool is_placed = false;                     ///< true once `budget` is known
   bool refused = false;                       ///< this reader cannot, or must not, be helped
   bool seen = false;                          ///< by the last scan
-  bool is_kept = false;                       ///< see RunState::has_open()
+  bool is_kept = false;                       ///< see RunState::announce_open()
   uint64_t operations = 0;
-  uint64_t look_ns = 0;
+  uint64_t next_look_ns = 0;
 
   void let_go() {
     walk.reset();
@@ -245,7 +245,7 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   [[nodiscard]] uint64_t window_bytes(dev_t device) override;
   [[nodiscard]] bool is_forgetful(dev_t device) override { return forgetful_.contains(device); }
   void note_forgetful(dev_t device) override { forgetful_.insert(device); }
-  void note_open(bool is_kept) override { run_state_.has_open(is_kept, now_ns()); }
+  void note_open(bool is_kept) override { run_state_.announce_open(is_kept, now_ns()); }
   [[nodiscard]] bool leaves_alone(const FileId& id) override;
   [[nodiscard]] std::optional<uint64_t> written_bytes(pid_t process) override;
   void report(stats::EarlyWriteReport cycle) override;
@@ -274,10 +274,10 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   const unsigned processors_ = engine::online_cores();
   uint64_t begin_ns_ = now_ns();
   uint64_t scans_ = 0;
-  uint64_t scans_ns_ = 0;       // spent on scans
-  uint64_t looked_ns_ = 0;      // spent on the last looks
-  uint64_t opening_ns_ = 0;     // of the present look: waiting for the file system
-  uint64_t may_search_ns_ = 0;  // no file is opened for a search before
+  uint64_t scans_took_ns_ = 0;    // spent on scans
+  uint64_t looks_took_ns_ = 0;    // spent on the last looks
+  uint64_t opening_took_ns_ = 0;  // of the present look: waiting for the file system
+  uint64_t may_search_ns_ = 0;    // no file is opened for a search before
   uint64_t next_scan_ns_ = begin_ns_ + kUntilExecNs;
   uint64_t scan_period_ns_ = kFirstScanNs;
   uint64_t memory_measured_ns_ = 0;
@@ -296,20 +296,20 @@ void Watcher::Thread::run() {
   while (going) {
     release_on_request();
     if (now_ns() >= next_scan_ns_) scan();
-    looked_ns_ = 0;
-    const bool is_behind = look();
+    looks_took_ns_ = 0;
+    const bool has_more_to_ask = look();
     if (writers_.look()) scan_soon(now_ns());
     if (now_ns() >= next_take_ns_) take_reads();
     if (replayer_ && scans_ > 0) replayer_->look();
     const uint64_t end = now_ns();
     uint64_t next = next_scan_ns_;
     for (const auto& [key, reader] : readers_) {
-      if (!reader.refused) next = std::min(next, reader.look_ns);
+      if (!reader.refused) next = std::min(next, reader.next_look_ns);
     }
-    next = std::max(next, end + looked_ns_ * kLookShare);
+    next = std::max(next, end + looks_took_ns_ * kLookShare);
     next = std::min({next, writers_.next_look_ns(), next_take_ns_});
     if (replayer_) next = std::min(next, replayer_->next_look_ns());
-    going = sleep_until(is_behind ? end : next);
+    going = sleep_until(has_more_to_ask ? end : next);
   }
   finish();
 }
@@ -335,7 +335,7 @@ void Watcher::Thread::finish() {
   writers_.finish();
   std::optional<Replayer::Results> replayed;
   if (replayer_) replayed = replayer_->finish();
-  run_state_.has_none_open();
+  run_state_.announce_none_open();
   std::optional<PlanRecorder::Recorded> recorded;
   if (shared_->reads.are_recorded) {
     recorded = std::move(recorder_).finish(reads_, shared_->reads.folder);
@@ -382,7 +382,7 @@ bool Watcher::Thread::release_on_request() {
 /// closed.
 bool Watcher::Thread::may_open() {
   if (opens_are_heard_ || must_scan_ || now_ns() < released_until_ns_) return false;
-  return run_state_.will_open() && !release_on_request();
+  return run_state_.announce_opening() && !release_on_request();
 }
 
 /// The same of a file of a process. If so, sleep_until() sees when that process ends.
@@ -424,19 +424,19 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
   }
   const uint64_t now = now_ns();
   bool has_open = writers_.has_open();
-  if (has_open) run_state_.has_open(false, now);
+  if (has_open) run_state_.announce_open(false, now);
   for (const auto& [key, reader] : readers_) {
     has_open = has_open || reader.own.is_open();
-    if (reader.own.is_open()) run_state_.has_open(reader.is_kept, now);
+    if (reader.own.is_open()) run_state_.announce_open(reader.is_kept, now);
   }
   if (replayer_ && replayer_->open_files() > 0) {
     has_open = true;
-    run_state_.has_open(replayer_->keeps_file(), now);
+    run_state_.announce_open(replayer_->keeps_file(), now);
   }
   if (has_open) {
     then_ns = std::min(then_ns, now + kRequestLookNs);
   } else {
-    run_state_.has_none_open();
+    run_state_.announce_none_open();
     release_on_request();  // by a process that has just seen is_open
   }
   const uint64_t wait_ns = then_ns > now ? then_ns - now : 0;
@@ -489,7 +489,7 @@ void Watcher::Thread::scan() {
   scan_period_ns_ = is_news ? kFirstScanNs : std::min(2 * scan_period_ns_, kMostScanNs);
   ++scans_;
   const uint64_t end = now_ns();
-  if (!is_asked_for) scans_ns_ += end - begin;  // a scan on request does not delay other scans
+  if (!is_asked_for) scans_took_ns_ += end - begin;  // a scan on request does not delay other scans
   if (is_asked_for && !opens_are_heard_) released_until_ns_ = end + kUnseenListenerNs;
   next_scan_ns_ = std::max(end + scan_period_ns_, affordable_scan_ns());
 }
@@ -506,7 +506,8 @@ void Watcher::Thread::leave_to_mpiio() {
 
 /// Returns the moment from which another scan stays within its share of the time.
 uint64_t Watcher::Thread::affordable_scan_ns() const {
-  return begin_ns_ + (scans_ns_ > kFreeScanNs ? (scans_ns_ - kFreeScanNs) * kScanShare : 0);
+  return begin_ns_ +
+         (scans_took_ns_ > kFreeScanNs ? (scans_took_ns_ - kFreeScanNs) * kScanShare : 0);
 }
 
 /// Returns true if the process has not run since the last look into it. Otherwise the caller looks
@@ -615,11 +616,11 @@ void Watcher::Thread::share_budget() {
   if (replayer_) all += replayer_->open_files();
   const uint64_t of_all =
       std::min(shared_->config.max_lookahead_bytes, memory_bytes_) / std::max<uint64_t>(1, all);
-  if (replayer_) replayer_->look_ahead(std::min(of_all, shared_->config.lookahead_bytes));
+  if (replayer_) replayer_->set_lookahead(std::min(of_all, shared_->config.lookahead_bytes));
   for (auto& [key, reader] : readers_) {
     // More in flight on one device than one reader needs makes the others wait.
     const uint64_t sharing = std::max<uint64_t>(1, active[reader.file.id.device]);
-    reader.follower.look_ahead(std::min(of_all, shared_->config.lookahead_bytes / sharing));
+    reader.follower.set_lookahead(std::min(of_all, shared_->config.lookahead_bytes / sharing));
   }
 }
 
@@ -650,27 +651,27 @@ void Watcher::Thread::forget_process(pid_t pid) {
 
 /// Looks at the readers whose time has come. Returns true if there is more to ask for at once.
 bool Watcher::Thread::look() {
-  bool is_behind = false;
+  bool has_more_to_ask = false;
   for (auto it = readers_.begin(); it != readers_.end();) {
     Reader& reader = it->second;
     const uint64_t now = now_ns();
-    if (!reader.refused && now >= reader.look_ns) look_at(it->first, reader, now);
-    const bool is_gone = reader.look_ns == UINT64_MAX;
+    if (!reader.refused && now >= reader.next_look_ns) look_at(it->first, reader, now);
+    const bool is_gone = reader.next_look_ns == UINT64_MAX;
     if (is_gone) scan_soon(now);
-    is_behind = is_behind || (!reader.refused && !is_gone && reader.look_ns == 0);
+    has_more_to_ask = has_more_to_ask || (!reader.refused && !is_gone && reader.next_look_ns == 0);
     it = is_gone ? forget(it) : std::next(it);
   }
-  return is_behind;
+  return has_more_to_ask;
 }
 
-/// Looks at a reader and sets its look_ns: 0 if there is more to ask for, UINT64_MAX if the file is
-/// not open any more.
+/// Looks at a reader and sets its next_look_ns: 0 if there is more to ask for, UINT64_MAX if the
+/// file is not open any more.
 void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   std::optional<Sighting> seen;
   const bool is_there =
       std::get<1>(key) == kMapped ? sight_mapping(key, reader, seen) : sight(key, reader, seen);
   if (!is_there) {
-    reader.look_ns = UINT64_MAX;
+    reader.next_look_ns = UINT64_MAX;
     return;
   }
   if (reader.refused) {
@@ -680,50 +681,50 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   const bool is_led = replayer_ && std::get<1>(key) != kMapped && replayer_->leads(reader.file.id);
   if (is_led) {
     reader.let_go();
-    reader.look_ns = now + kMostScanNs;
+    reader.next_look_ns = now + kMostScanNs;
     return;
   }
   if (seen) reader.follower.observe(*seen);
-  looked_ns_ += now_ns() - now - std::exchange(opening_ns_, 0);
+  looks_took_ns_ += now_ns() - now - std::exchange(opening_took_ns_, 0);
   // Of a file that the program also writes, the program's own close is to be the first one
   // (early_writer.hpp).
   if (reader.walk && !reader.is_open_for_search && !reader.file.is_written &&
       reader.follower.stands_still(now) && !waits(key, reader)) {
     reader.let_go();  // the program may be done, and remove the file or unmount its file system
-    reader.look_ns = now + reader.follower.look_again_ns(now);
+    reader.next_look_ns = now + reader.follower.look_again_ns(now);
     return;
   }
   if (reader.walk) {
     const std::optional<uint64_t> end = reader.follower.end_of_read();
     // A reader that computes meanwhile will not have to wait.
     if (end && !engine::is_ready(reader.own.get(), *end) && waits(key, reader)) {
-      reader.follower.is_waited_for();
+      reader.follower.note_wait();
     }
   }
   if (const std::optional<uint64_t> end = reader.follower.end_of_read_alone();
       end && (reader.walk || open_own(key, reader))) {
     const uint64_t begin = now_ns();
     reader.follower.note_look(look_alone(key, reader, *end), now);
-    looked_ns_ += now_ns() - begin;
+    looks_took_ns_ += now_ns() - begin;
   }
-  // Not counted in looked_ns_: the program would have spent the cost of asking itself.
-  const bool is_behind = ask_ahead(key, reader);
-  reader.look_ns = is_behind ? 0 : now_ns() + reader.follower.look_again_ns(now);
+  // Not counted in looks_took_ns_: the program would have spent the cost of asking itself.
+  const bool has_more_to_ask = ask_ahead(key, reader);
+  reader.next_look_ns = has_more_to_ask ? 0 : now_ns() + reader.follower.look_again_ns(now);
   if (!reader.search.is_due(now)) {
-    reader.look_ns = std::min(reader.look_ns, reader.search.next_ns());
+    reader.next_look_ns = std::min(reader.next_look_ns, reader.search.next_ns());
   }
   if (reader.budget != nullptr && reader.budget->free_at_ns() > now) {
-    reader.look_ns = std::min(reader.look_ns, reader.budget->free_at_ns());
+    reader.next_look_ns = std::min(reader.next_look_ns, reader.budget->free_at_ns());
   }
   // One that only writes is no reader, and is looked at again lest it become one. Each look takes a
   // processor from somebody who may hold a lock that other writers of the file wait for.
   if (reader.written_moves >= kWrittenMoves) {
-    reader.look_ns = std::max(reader.look_ns, now + kMostScanNs);
+    reader.next_look_ns = std::max(reader.next_look_ns, now + kMostScanNs);
   }
   // Wakes up once for the scan and the look, if the look can wait.
-  const bool can_wait = !is_behind && reader.follower.reads_what_is_cached();
-  if (can_wait && next_scan_ns_ < reader.look_ns + kMostScanNs) {
-    reader.look_ns = std::max(reader.look_ns, next_scan_ns_);
+  const bool can_wait = !has_more_to_ask && reader.follower.reads_what_is_cached();
+  if (can_wait && next_scan_ns_ < reader.next_look_ns + kMostScanNs) {
+    reader.next_look_ns = std::max(reader.next_look_ns, next_scan_ns_);
   }
 }
 
@@ -873,7 +874,7 @@ bool Watcher::Thread::begin_search(const Key& key, Process& process, Reader& rea
   if (begin < std::max(may_search_ns_, devices_.at(reader.file.id.device).search_ns)) return false;
   reader.is_open_for_search = open_file(key, reader);
   const uint64_t end = now_ns();
-  opening_ns_ += end - begin;
+  opening_took_ns_ += end - begin;
   may_search_ns_ = end + kSearchShare * (end - begin);
   return reader.is_open_for_search;
 }
@@ -957,7 +958,7 @@ bool Watcher::Thread::sight_mapping(const Key& key, Reader& reader, std::optiona
 bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
   using Answer = engine::ReadAheadWalk::Answer;
   BandwidthBudget* const budget = budget_of(key, reader);
-  bool is_behind = true;
+  bool has_more_to_ask = true;
   for (unsigned i = 0; i < kWindowsPerTurn && !reader.refused; ++i) {
     if (has_ended(std::get<0>(key))) {
       reader.let_go();  // its file system may be unmounted next
@@ -967,8 +968,8 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
     // Checked before next(), which counts the range as asked for.
     if (reader.walk ? release_on_request() : !may_open()) return false;
     const std::optional<FileRange> range = reader.follower.next();
-    is_behind = range && (reader.walk || open_own(key, reader));
-    if (!is_behind || !reader.walk) break;
+    has_more_to_ask = range && (reader.walk || open_own(key, reader));
+    if (!has_more_to_ask || !reader.walk) break;
     engine::ReadAheadWalk& walk = *reader.walk;
     const Answer answer = reader.follower.is_strided() ? walk.ask_only(range->offset, range->bytes)
                                                        : walk.ask(range->offset, range->bytes);
@@ -979,7 +980,7 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
   }
   const bool is_done = !reader.follower.wants_more() && !reader.file.is_written;
   if (reader.refused || (is_done && !reader.is_open_for_search)) reader.let_go();
-  return is_behind && !reader.refused;
+  return has_more_to_ask && !reader.refused;
 }
 
 bool Watcher::Thread::has_ended(pid_t pid) const {
@@ -1057,7 +1058,7 @@ bool Watcher::Thread::open_file(const Key& key, Reader& reader) {
   if (reader.refused) return false;
   reader.walk.emplace(reader.own.get(), reader.window_bytes);
   reader.is_kept = may_keep_removed_files(reader.own.get());
-  run_state_.has_open(reader.is_kept, now_ns());
+  run_state_.announce_open(reader.is_kept, now_ns());
   return true;
 }
 

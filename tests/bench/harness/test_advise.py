@@ -28,6 +28,11 @@ class JudgedTest(unittest.TestCase):
         self.assertFalse(rounds(10, 9, 9.8).is_wrong)  # worth it, and it hardly mattered
         self.assertFalse(rounds(10, 10, 11).is_wrong)  # not worth it, and it was not
 
+    def test_advice_that_brings_too_little_is_counted_apart(self) -> None:
+        self.assertTrue(rounds(10, 9, 9.8).is_in_vain)
+        self.assertFalse(rounds(10, 9, 9).is_in_vain)
+        self.assertFalse(rounds(10, 9.9, 9.9).is_in_vain)
+
     def rows(self, *judged: Judged) -> dict[str, Row]:
         return {line.metric: line for line in advise.rows_of_all("all", judged, barred=True)}
 

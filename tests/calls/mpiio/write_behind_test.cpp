@@ -1,4 +1,4 @@
-// Writes behind the program: in the program's order, seen by whoever settles, and their errors told
+// Writes behind the program: in the program's order, seen by whoever drains, and their errors told
 // once.
 
 #include "calls/mpiio/write_behind.hpp"
@@ -47,9 +47,9 @@ TEST(RangeSet, JoinsWhatTouchesAndRefusesWhatOverlaps) {
 
 test::FaultOptions faults;
 
-std::unique_ptr<engine::Backend> open_faulty(const engine::LaneOptions& options, int& error,
+std::unique_ptr<engine::Backend> open_faulty(const engine::BackendOptions& options, int& error,
                                              std::string& why) {
-  auto inner = engine::open_lane(options, error, why);
+  auto inner = engine::open_backend(options, error, why);
   return inner == nullptr ? nullptr
                           : std::make_unique<test::FaultyBackend>(std::move(inner), faults);
 }
@@ -59,7 +59,7 @@ class WriteBehindTest : public testing::Test {
   void open(const test::FaultOptions& wanted) {
     faults = wanted;
     service::Options options;
-    options.open_lane = &open_faulty;
+    options.open_backend = &open_faulty;
     int error = 0;
     std::string why;
     service_ = service::Service::open(options, error, why);
@@ -121,7 +121,7 @@ TEST_F(WriteBehindTest, WritesAreMadeInTheProgramsOrder) {
           writer_->take({static_cast<int64_t>(at), static_cast<int64_t>(bytes)}, data.data()));
       std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(at));
       if (step % 50 == 49) {
-        step % 100 == 99 ? writers_.settle_all() : writers_.settle(id_);
+        step % 100 == 99 ? writers_.drain_all() : writers_.drain(id_);
         ASSERT_EQ(read(0, 1 << 20), model) << "step " << step;
       }
     }
@@ -152,7 +152,7 @@ TEST_F(WriteBehindTest, ThreadsWriteAtTheSameTime) {
           wrong[i] += !writer_->take(
               {static_cast<int64_t>(i * kPart + at), static_cast<int64_t>(bytes)}, from);
           if (step % 40 == 39) {
-            writer_->settle();
+            writer_->drain();
             wrong[i] += read(i * kPart, kPart) != model;
           }
         }
@@ -185,7 +185,7 @@ TEST_F(WriteBehindTest, AnErrorThatASettleMeetsIsKept) {
   open(wanted);
   const std::vector<std::byte> data(4096, std::byte{7});
   ASSERT_TRUE(writer_->take({0, 4096}, data.data()));
-  writer_->settle();
+  writer_->drain();
   EXPECT_FALSE(writer_->take({8192, 4096}, data.data()));
   EXPECT_EQ(writer_->take_error(), -EIO);
 }

@@ -55,7 +55,7 @@ constexpr Setting kFewSettings[] = {
 std::string text_of(const Setting& setting) {
   std::string text(config::kRunPolicyNames[static_cast<unsigned>(setting.policy)]);
   if (setting.uses_engine()) {
-    text += "_" + std::string(lane_name(setting.engine, engine::UringMode::plain));
+    text += "_" + std::string(backend_name(setting.engine, engine::UringMode::plain));
   }
   return text;
 }
@@ -69,9 +69,9 @@ void PrintTo(const Setting& setting, std::ostream* to) {
 /// What a report calls the engine that such a run gets on this machine.
 std::string_view engine_here(engine::Kind wanted) {
   std::string why;
-  engine::LaneOptions options;
+  engine::BackendOptions options;
   options.kind = wanted == engine::Kind::aio ? engine::Kind::threads : wanted;  // engine_calls.hpp
-  return lane_name(engine::best_lane(options, why).kind, engine::UringMode::plain);
+  return backend_name(engine::best_backend(options, why).kind, engine::UringMode::plain);
 }
 
 uint64_t engine_operations(const Finished& finished) {

@@ -1,7 +1,7 @@
 // iopoll_vm_check FILE
 //
 // Reads and writes FILE, a block device or a file on one whose queues are polled, through io_uring
-// lanes with and without IOPOLL and through a service, and compares the bytes. Counts the
+// backends with and without IOPOLL and through a service, and compares the bytes. Counts the
 // interrupts of NVMe queues meanwhile: a polled transfer has none, a plain one at least one. FILE
 // is overwritten. Exit status 0: all is as it should be; 77: the device is not polled.
 
@@ -120,15 +120,15 @@ void write_all(File& file) {
 }
 
 /// One transfer to its end, as the service continues a short one. The bytes, or -errno.
-int64_t carry(Backend& lane, Operation operation) {
+int64_t carry(Backend& backend, Operation operation) {
   const auto began = operation.length;
   while (operation.length > 0) {
-    if (lane.submit(operation) != Submitted::queued) return -ENOTSUP;
+    if (backend.submit(operation) != Submitted::queued) return -ENOTSUP;
     Operation* out = nullptr;
     timespec start{};
     ::clock_gettime(CLOCK_MONOTONIC, &start);
     while (out == nullptr) {
-      if (const int got = lane.reap({&out, 1}, {1, kForeverNs, true}); got < 0) return got;
+      if (const int got = backend.reap({&out, 1}, {1, kForeverNs, true}); got < 0) return got;
       timespec now{};
       ::clock_gettime(CLOCK_MONOTONIC, &now);
       if (out == nullptr && (now.tv_sec - start.tv_sec) * 1'000'000'000 > kForeverNs) {
@@ -146,22 +146,22 @@ int64_t carry(Backend& lane, Operation operation) {
 }
 
 std::unique_ptr<Backend> open_ring(UringMode mode) {
-  LaneOptions options;
+  BackendOptions options;
   options.mode = mode;
   options.entries = 8;
   int error = 0;
   std::string why;
-  auto lane = open_lane(options, error, why);
-  if (lane == nullptr) {
+  auto backend = open_backend(options, error, why);
+  if (backend == nullptr) {
     std::printf("FAILED: %s\n", why.c_str());
     std::exit(1);
   }
-  return lane;
+  return backend;
 }
 
 /// Interrupts during kTransfers transfers one after the other; the bytes are compared.
 int64_t measure(File& file, UringMode mode, Op op, size_t bytes) {
-  const auto lane = open_ring(mode);
+  const auto backend = open_ring(mode);
   if (op == Op::write) ++file.round;
   // Not from the beginning of a page, which no polled write to a file may do.
   const bool is_aligned = op == Op::write && !file.is_device;
@@ -181,7 +181,7 @@ int64_t measure(File& file, UringMode mode, Op op, size_t bytes) {
     operation.length = bytes;
     operation.offset = static_cast<int64_t>(offset);
     const int64_t before = count_interrupts();
-    const int64_t result = carry(*lane, operation);
+    const int64_t result = carry(*backend, operation);
     interrupts += count_interrupts() - before;
     expect(result == static_cast<int64_t>(bytes), "result %" PRId64 " instead of %zu", result,
            bytes);

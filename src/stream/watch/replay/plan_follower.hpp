@@ -43,7 +43,7 @@ class PlanFollower {
       : plan_(&plan), file_bytes_(file_bytes) {}
 
   /// Sets how many bytes may be ahead of the program, unless one read is larger.
-  void look_ahead(uint64_t bytes) noexcept { lookahead_bytes_ = bytes; }
+  void set_lookahead(uint64_t bytes) noexcept { lookahead_bytes_ = bytes; }
 
   /// Notes a read of the program, bytes > 0. Returns true if the plan named it.
   bool observe(FileRange read);

@@ -231,7 +231,7 @@ void Replayer::look_at(File& file, uint64_t now) {
   }
   const bool stands_still = now - file.moved_ns > kStillNs;
   if (is_done || stands_still || now < file.open_again_ns) return;
-  file.follower->look_ahead(lookahead_bytes_);
+  file.follower->set_lookahead(lookahead_bytes_);
   if (ask(file, kAsksPerTurn)) look_ns_ = 0;
 }
 
@@ -324,7 +324,7 @@ void Replayer::begin_file(File& file) {
   if (!file.own.is_open()) return;
   run_.note_open(may_keep_removed_files(file.own.get()));
   file.walk.emplace(file.own.get(), file.window_bytes);
-  file.follower->look_ahead(kBegunOfFileBytes);
+  file.follower->set_lookahead(kBegunOfFileBytes);
   (void)ask(file, kAsksAhead);
   file.let_go();
   begun_.emplace_back(&file, file.follower->asked_bytes());

@@ -28,6 +28,7 @@
 
 #include <sys/types.h>
 
+#include "base/file_id.hpp"
 #include "stats/run_report.hpp"
 #include "stream/watch/bandwidth_budget.hpp"
 #include "stream/watch/proc_files.hpp"
@@ -61,7 +62,7 @@ class Replayer {
     /// Returns true if files on this device lose what is cached of them when they are opened.
     [[nodiscard]] virtual bool is_forgetful(dev_t device) = 0;
     virtual void note_forgetful(dev_t device) = 0;
-    /// Notes that a file is open, or was a moment ago. `is_kept`: see RunState::has_open().
+    /// Notes that a file is open, or was a moment ago. `is_kept`: see RunState::announce_open().
     virtual void note_open(bool is_kept) = 0;
   };
 
@@ -82,7 +83,7 @@ class Replayer {
   [[nodiscard]] bool leads(const FileId& id) const;
 
   /// Sets how many bytes may be ahead in each file.
-  void look_ahead(uint64_t bytes) noexcept { lookahead_bytes_ = bytes; }
+  void set_lookahead(uint64_t bytes) noexcept { lookahead_bytes_ = bytes; }
   /// Returns how many files are open.
   [[nodiscard]] size_t open_files() const noexcept;
   /// Returns true if a file is open that its file system would keep if it were removed.

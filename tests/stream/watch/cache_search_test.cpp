@@ -70,6 +70,7 @@ TEST_F(CacheSearchTest, IsOverWhereTheKernelDoesNotTell) {
   EXPECT_EQ(search_.look(untold, file_.bytes(), 0, now_ns_), Result::none);
   EXPECT_EQ(search_.frontier(), std::nullopt);
   EXPECT_FALSE(search_.compares_next());
+  EXPECT_TRUE(search_.saw_nothing());
   EXPECT_FALSE(search_.is_due(UINT64_MAX - 1));
 }
 
@@ -109,6 +110,21 @@ TEST_F(CacheSearchTest, SaysThatNothingWasThere) {
   EXPECT_TRUE(search_.saw_nothing());
   file_.bring_in(0, kMiB);
   file_.bring_in(100 * kMiB, 101 * kMiB);
+  EXPECT_EQ(look(), Result::none);
+  EXPECT_FALSE(search_.saw_nothing());
+}
+
+TEST_F(CacheSearchTest, SaysThatNothingIsLeftWhereAReaderIsLost) {
+  find();
+  file_.empty();
+  now_ns_ += 1001 * kMs;
+  EXPECT_EQ(look(), Result::none);
+  EXPECT_TRUE(search_.saw_nothing());
+}
+
+TEST_F(CacheSearchTest, SaysThatSomethingIsLeftWhereAReaderIsLost) {
+  find();
+  now_ns_ += 1001 * kMs;
   EXPECT_EQ(look(), Result::none);
   EXPECT_FALSE(search_.saw_nothing());
 }

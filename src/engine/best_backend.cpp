@@ -1,4 +1,4 @@
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 #include "engine/probe.hpp"
 #include "engine/system_facts.hpp"
 
@@ -10,22 +10,22 @@ void append_sentence(std::string& text, std::string_view sentence) {
   text += sentence;
 }
 
-bool opens(const LaneOptions& options, std::string& why) {
+bool opens(const BackendOptions& options, std::string& why) {
   int error = 0;
   std::string reason;
-  if (open_lane(options, error, reason) != nullptr) return true;
-  append_sentence(why, std::string(lane_name(options.kind, options.mode)) + ": " + reason);
+  if (open_backend(options, error, reason) != nullptr) return true;
+  append_sentence(why, std::string(backend_name(options.kind, options.mode)) + ": " + reason);
   return false;
 }
 
 }  // namespace
 
-LaneOptions best_lane(const LaneOptions& wanted, std::string& why) {
+BackendOptions best_backend(const BackendOptions& wanted, std::string& why) {
   why.clear();
-  LaneOptions plain = wanted;
+  BackendOptions plain = wanted;
   plain.kind = Kind::uring;
   plain.mode = UringMode::plain;
-  LaneOptions threads = plain;
+  BackendOptions threads = plain;
   threads.kind = Kind::threads;
   const bool wants_sqpoll = wanted.kind == Kind::uring && wanted.mode == UringMode::sqpoll;
   if (wants_sqpoll && online_cores() < kCoresForSqpoll) {

@@ -40,9 +40,9 @@ using test::TempFile;
 
 test::FaultOptions faults;
 
-std::unique_ptr<engine::Backend> open_faulty(const engine::LaneOptions& options, int& error,
+std::unique_ptr<engine::Backend> open_faulty(const engine::BackendOptions& options, int& error,
                                              std::string& why) {
-  auto inner = engine::open_lane(options, error, why);
+  auto inner = engine::open_backend(options, error, why);
   return inner == nullptr ? nullptr
                           : std::make_unique<test::FaultyBackend>(std::move(inner), faults);
 }
@@ -55,7 +55,7 @@ class PlanTest : public ::testing::Test {
     of_service.engine = engine;
     if (with_faults != nullptr) {
       faults = *with_faults;
-      of_service.open_lane = &open_faulty;
+      of_service.open_backend = &open_faulty;
     }
     int error = 0;
     std::string why;

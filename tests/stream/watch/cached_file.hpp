@@ -27,6 +27,7 @@ class CachedFile {
       is_there_[at / page_bytes()] = true;
     }
   }
+  void empty() { is_there_.assign(is_there_.size(), false); }
   /// The bytes of a range that are there.
   uint64_t count(FileRange range) {
     ++counts_;

@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tasking/gated_backend.hpp"
+#include "support/gated_backend.hpp"
 
 namespace ioweave::service {
 namespace {
@@ -126,7 +126,7 @@ class TaskThatPolls : public ::testing::Test {
   }
 
   Counting client_;
-  Pump pump_{{}, &GatedBackend::open_lane, client_};
+  Pump pump_{{}, &GatedBackend::open_backend, client_};
   NotingHost host_;
   TaskPoller poller_{pump_, client_.unfinished};
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// One lane of each kind behind the same tests: INSTANTIATE_TEST_SUITE_P(..., kAllLanes).
+// One backend of each kind behind the same tests: INSTANTIATE_TEST_SUITE_P(..., kAllBackends).
 
 #include <array>
 #include <cstdlib>
@@ -29,39 +29,39 @@ inline constexpr size_t kBlock = 4096;
 /// A test that waits longer than this has found a bug; none depends on it being reached.
 inline constexpr int64_t kForeverNs = 20'000'000'000;
 
-struct LaneCase {
+struct BackendCase {
   std::string name;
-  LaneOptions options;
+  BackendOptions options;
   bool reordered = false;  ///< behind a FaultyBackend that only reorders and delays
 
   [[nodiscard]] bool is(Kind kind) const { return options.kind == kind; }
   [[nodiscard]] bool foreign_reaper() const { return !options.single_owner; }
 };
 
-inline LaneCase lane_case(const char* name, Kind kind) {
-  LaneCase lane;
-  lane.name = name;
-  lane.options.kind = kind;
-  lane.options.entries = 32;
-  return lane;
+inline BackendCase backend_case(const char* name, Kind kind) {
+  BackendCase backend;
+  backend.name = name;
+  backend.options.kind = kind;
+  backend.options.entries = 32;
+  return backend;
 }
 
-inline std::vector<LaneCase> all_lanes() {
-  std::vector<LaneCase> lanes{
-      lane_case("uring", Kind::uring),        lane_case("uring_single_owner", Kind::uring),
-      lane_case("uring_sqpoll", Kind::uring), lane_case("aio", Kind::aio),
-      lane_case("threads", Kind::threads),    lane_case("threads_reordered", Kind::threads)};
-  lanes[1].options.single_owner = true;
-  lanes[2].options.mode = UringMode::sqpoll;
-  lanes[5].reordered = true;
-  return lanes;
+inline std::vector<BackendCase> all_backends() {
+  std::vector<BackendCase> backends{
+      backend_case("uring", Kind::uring),        backend_case("uring_single_owner", Kind::uring),
+      backend_case("uring_sqpoll", Kind::uring), backend_case("aio", Kind::aio),
+      backend_case("threads", Kind::threads),    backend_case("threads_reordered", Kind::threads)};
+  backends[1].options.single_owner = true;
+  backends[2].options.mode = UringMode::sqpoll;
+  backends[5].reordered = true;
+  return backends;
 }
 
-inline std::ostream& operator<<(std::ostream& to, const LaneCase& lane) {
-  return to << lane.name;
+inline std::ostream& operator<<(std::ostream& to, const BackendCase& backend) {
+  return to << backend.name;
 }
 
-inline std::string name_of_case(const ::testing::TestParamInfo<LaneCase>& info) {
+inline std::string name_of_case(const ::testing::TestParamInfo<BackendCase>& info) {
   return info.param.name;
 }
 
@@ -148,26 +148,26 @@ inline Operation on_file(Op op, int fd) {
   return operation;
 }
 
-/// Opens the lane of the case; skips the test where this machine does not have it.
-class LaneTest : public ::testing::TestWithParam<LaneCase> {
+/// Opens the backend of the case; skips the test where this machine does not have it.
+class BackendTest : public ::testing::TestWithParam<BackendCase> {
  protected:
   void SetUp() override { open(GetParam().options); }
 
-  void open(const LaneOptions& options) {
-    lane_.reset();
+  void open(const BackendOptions& options) {
+    backend_.reset();
     int error = 0;
     std::string why;
-    lane_ = open_lane(options, error, why);
-    if (lane_ == nullptr) GTEST_SKIP() << why;
+    backend_ = open_backend(options, error, why);
+    if (backend_ == nullptr) GTEST_SKIP() << why;
     if (!GetParam().reordered) return;
     test::FaultOptions faults;
     faults.reorder = true;
     faults.delay = 0.3;
     faults.entries = options.entries;
-    lane_ = std::make_unique<test::FaultyBackend>(std::move(lane_), faults);
+    backend_ = std::make_unique<test::FaultyBackend>(std::move(backend_), faults);
   }
 
-  /// A file of the test's own; with O_DIRECT for the lane that can do nothing else.
+  /// A file of the test's own; with O_DIRECT for the backend that can do nothing else.
   [[nodiscard]] int open_file(const char* name, int flags) const {
     const int direct = GetParam().is(Kind::aio) ? O_DIRECT : 0;
     const std::string path = directory_.file(name);
@@ -178,7 +178,7 @@ class LaneTest : public ::testing::TestWithParam<LaneCase> {
 
   /// Submits, flushes and reaps until this operation is back; -ETIMEDOUT where it never comes.
   int64_t run(Operation& operation) {
-    switch (lane_->submit(operation)) {
+    switch (backend_->submit(operation)) {
       case Submitted::completed:
         return operation.result;
       case Submitted::unsupported:
@@ -188,7 +188,7 @@ class LaneTest : public ::testing::TestWithParam<LaneCase> {
       case Submitted::queued:
         break;
     }
-    if (const int status = lane_->flush()) return status;
+    if (const int status = backend_->flush()) return status;
     return reap_one() == &operation ? operation.result : -ETIMEDOUT;
   }
   int64_t run(Operation&& operation) { return run(operation); }
@@ -197,14 +197,14 @@ class LaneTest : public ::testing::TestWithParam<LaneCase> {
   Operation* reap_one() {
     Operation* out = nullptr;
     for (int tries = 0; tries < 100; ++tries) {
-      const int got = lane_->reap({&out, 1}, {1, kForeverNs / 100, false});
+      const int got = backend_->reap({&out, 1}, {1, kForeverNs / 100, false});
       if (got != 0) return got == 1 ? out : nullptr;
     }
     return nullptr;
   }
 
   test::TempDir directory_;
-  std::unique_ptr<Backend> lane_;
+  std::unique_ptr<Backend> backend_;
 };
 
 }  // namespace ioweave::engine

@@ -24,11 +24,11 @@
 #include "support/child.hpp"
 #include "support/direct_memory.hpp"
 #include "support/faulty_backend.hpp"
+#include "support/gated_backend.hpp"
+#include "support/hosted_service.hpp"
 #include "support/locked_queue.hpp"
 #include "support/temp_file.hpp"
-#include "tasking/gated_backend.hpp"
-#include "tasking/hosted_service.hpp"
-#include "tasking/workers.hpp"
+#include "support/workers.hpp"
 
 namespace ioweave::service {
 namespace {
@@ -124,7 +124,7 @@ TEST_P(BoundFaults, TenThousandMayBePending) {
   const DirectMemory file(pattern(0, kTasks * kEach));
   SKIP_WITHOUT_DIRECT(file);
   Options options = service_options_for(GetParam());
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   Host host(GetParam(), 2, options);
   [[maybe_unused]] size_t allocated = 0;
   for (int round = 0; round < 3; ++round) {
@@ -179,7 +179,7 @@ TEST_P(BoundFaults, NoMoreBytesAreInFlightThanTheDeviceNeeds) {
   SKIP_WITHOUT_DIRECT(file);
   const Mapping room(kTransfers * kLength);
   Options options = service_options_for(GetParam());
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   Host host(GetParam(), 2, options);
   GatedBackend::close_gate();
   std::array<ssize_t, kTransfers> results{};
@@ -210,7 +210,7 @@ TEST_P(BoundFaults, TheSuccessorWaitsForTheLastTransfer) {
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = service_options_for(GetParam());
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   Host host(GetParam(), 1, options);
   std::atomic<bool> others{false};
   std::atomic<bool> successor{false};
@@ -236,7 +236,7 @@ TEST_P(TaskFaults, TheWorkerOfAPausedTaskRunsOthers) {
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = service_options_for(GetParam());
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   Host host(GetParam(), 1, options);
   constexpr unsigned kPaused = 1000 / kScale;
   std::atomic<unsigned> ended{0};
@@ -282,7 +282,7 @@ TEST_P(TaskFaults, APausedTaskGoesOnWithAnotherWorkerWhereItsOwnIsTaken) {
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = service_options_for(GetParam());
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   Host host(GetParam(), 2, options);
   Occupation second;
   second.spawn_on(host);
@@ -313,9 +313,9 @@ TEST_P(TaskFaults, APausedTaskGoesOnWithAnotherWorkerWhereItsOwnIsTaken) {
 
 test::FaultOptions faults;
 
-std::unique_ptr<engine::Backend> open_faulty(const engine::LaneOptions& options, int& error,
+std::unique_ptr<engine::Backend> open_faulty(const engine::BackendOptions& options, int& error,
                                              std::string& why) {
-  auto inner = engine::open_lane(options, error, why);
+  auto inner = engine::open_backend(options, error, why);
   return inner == nullptr ? nullptr
                           : std::make_unique<test::FaultyBackend>(std::move(inner), faults);
 }
@@ -343,7 +343,7 @@ class CountingQueue final : public engine::SharedQueue {
 };
 
 std::unique_ptr<engine::SharedQueue> open_faulty_queue(uint32_t entries, std::string& why) {
-  engine::LaneOptions options;
+  engine::BackendOptions options;
   options.kind = engine::Kind::threads;
   options.entries = entries;
   int error = 0;
@@ -451,7 +451,7 @@ class TaskProperties : public ::testing::TestWithParam<std::tuple<HostUnderTest,
     Options options = service_options_for(host_kind());
     options.engine =
         std::get<1>(GetParam()) == Carrier::threads ? engine::Kind::threads : engine::Kind::uring;
-    options.open_lane = &open_faulty;
+    options.open_backend = &open_faulty;
     if (std::get<1>(GetParam()) != Carrier::uring) {  // beside threads it must stay unused
       options.open_task_queue = &open_faulty_queue;
     }
@@ -712,7 +712,7 @@ TEST_P(AlpiModes, AnUnblockThatComesWhileTheTaskIsPausedHereIsGivenBack) {
   SKIP_WITHOUT_DIRECT(file);
   const auto [which, workers] = GetParam();
   Options options = service_options_for(which);
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   Host host(which, workers, options, "count_unblocks");
   for (unsigned round = 0; round < 40 / kScale; ++round) {
     GatedBackend::close_gate();
@@ -904,7 +904,7 @@ TEST(TaskThatReaps, NorIsATaskThatReapsInItsPlace) {
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = service_options_for(HostUnderTest::alpi_task);
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   Host host(HostUnderTest::alpi_task, 1, options);
   // Its callback runs in the task that waits for another request, or in the one that polls.
   struct Inner {
@@ -965,7 +965,7 @@ TEST_P(AlpiModes, ATaskBesidePausedOnesIsPaused) {
   SKIP_WITHOUT_DIRECT(file);
   const auto [which, workers] = GetParam();
   Options options = service_options_for(which);
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   Host host(which, workers, options);
   GatedBackend::close_gate();
   const auto read = [&] {
@@ -993,7 +993,7 @@ TEST_P(TaskFaults, APauseThatHasEndedTakesNoRoomFromOthers) {
   SKIP_WITHOUT_DIRECT(file);
   GatedBackend::close_gate();
   Options options = service_options_for(GetParam());
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   options.max_paused = 1;
   // A task that reaps needs a worker of its own here.
   const unsigned workers = GetParam() == HostUnderTest::alpi_task ? 2 : 1;
@@ -1060,7 +1060,7 @@ enum class End { exit, quick_exit, by_hand, signal };
 int end_with_paused_tasks(HostUnderTest which, End how) {
   GatedBackend::close_gate();
   Options options = service_options_for(which);
-  options.open_lane = &GatedBackend::open_lane;
+  options.open_backend = &GatedBackend::open_backend;
   // Never destroyed: the tasks never end.
   static Host& host = *new Host(which, 2, options);
   static const auto& file = *new DirectMemory(pattern(0, 4096));

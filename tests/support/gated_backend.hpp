@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/lane.hpp"
+#include "engine/backends.hpp"
 
 namespace ioweave::test {
 
@@ -25,10 +25,10 @@ class GatedBackend final : public engine::Backend {
     std::erase(all(), this);
   }
 
-  /// As service::Options::open_lane.
-  static std::unique_ptr<engine::Backend> open_lane(const engine::LaneOptions& options, int& error,
-                                                    std::string& why) {
-    auto inner = engine::open_lane(options, error, why);
+  /// As service::Options::open_backend.
+  static std::unique_ptr<engine::Backend> open_backend(const engine::BackendOptions& options,
+                                                       int& error, std::string& why) {
+    auto inner = engine::open_backend(options, error, why);
     return inner == nullptr ? nullptr
                             : std::make_unique<GatedBackend>(std::move(inner), options.entries);
   }

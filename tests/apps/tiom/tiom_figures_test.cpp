@@ -123,7 +123,8 @@ TEST(TiomCalibration, MeasuresThisMachine) {
   EXPECT_GT(measured.turns_per_ms, 1e3);
   EXPECT_LT(measured.turns_per_ms, 1e7);
   EXPECT_GE(measured.spread, 0);
-  EXPECT_GT(measured.checked_ms, 0);
+  // A unit of 1 ms, checked: no processor gets five times as fast meanwhile.
+  EXPECT_GT(measured.checked_ms, 0.2);
 }
 
 AdviceInput input_of(Mode mode, uint64_t block, double compute_us) {

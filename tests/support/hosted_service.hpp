@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "service/service.hpp"
-#include "tasking/workers.hpp"
+#include "support/workers.hpp"
 
 namespace ioweave::test {
 

@@ -131,7 +131,8 @@ class Lane final : public engine::Backend {
   bool is_woken_ = false;                                    ///< also
 };
 
-std::unique_ptr<engine::Backend> open_lane(const engine::LaneOptions&, int& error, std::string&) {
+std::unique_ptr<engine::Backend> open_backend(const engine::BackendOptions&, int& error,
+                                              std::string&) {
   error = 0;
   return std::make_unique<Lane>();
 }
@@ -142,7 +143,7 @@ class PlanOrder : public ::testing::Test {
   void open(iow_plan_schedule schedule, uint32_t depth) {
     make_old(file_.fd());
     service::Options of_service;
-    of_service.open_lane = &open_lane;
+    of_service.open_backend = &open_backend;
     int error = 0;
     std::string why;
     service_ = service::Service::open(of_service, error, why);

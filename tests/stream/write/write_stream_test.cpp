@@ -82,9 +82,9 @@ constexpr unsigned kItems = 80;
 
 test::FaultOptions faults;
 
-std::unique_ptr<engine::Backend> open_faulty(const engine::LaneOptions& options, int& error,
+std::unique_ptr<engine::Backend> open_faulty(const engine::BackendOptions& options, int& error,
                                              std::string& why) {
-  auto inner = engine::open_lane(options, error, why);
+  auto inner = engine::open_backend(options, error, why);
   return inner == nullptr ? nullptr
                           : std::make_unique<test::FaultyBackend>(std::move(inner), faults);
 }
@@ -99,7 +99,7 @@ class StreamUnderFaults
     faults.seed = seed();
     service::Options options;
     options.engine = std::get<0>(GetParam());
-    options.open_lane = &open_faulty;
+    options.open_backend = &open_faulty;
     int error = 0;
     std::string why;
     service = service::Service::open(options, error, why);

@@ -66,12 +66,12 @@ TEST(PlanFollower, AsksForNoMoreBytesThanAllowedUnlessOneReadIsLarger) {
   PlannedReads plan;
   for (uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(plan.add(i * 3 << 20, 1 << 20));
   PlanFollower follower(plan, kFile);
-  follower.look_ahead(4u << 20);
+  follower.set_lookahead(4u << 20);
   EXPECT_EQ(ask_all(follower).size(), 4u);
   EXPECT_TRUE(follower.observe(plan.at(0)));
   EXPECT_EQ(ask_all(follower).size(), 1u);
   PlanFollower narrow(plan, kFile);
-  narrow.look_ahead(1);
+  narrow.set_lookahead(1);
   EXPECT_EQ(ask_all(narrow).size(), 1u);
 }
 

@@ -54,7 +54,7 @@ class Following {
     for (uint64_t i = 0; i < 8 && follower.end_of_read_alone(); ++i) {
       follower.note_look(HelpTrial::Look{true}, seen.now_ns + i);
     }
-    if (waits) follower.is_waited_for();
+    if (waits) follower.note_wait();
     return take();
   }
   std::vector<FileRange> take() {
@@ -163,7 +163,7 @@ TEST(ReadFollower, AReaderThatDoesNotWaitHasLittleAhead) {
   following.move_to(0);
   for (int i = 0; i < 40; ++i) following.read(kMiB);
   EXPECT_LE(following.all.back().end(), following.seen.offset + 8 * kMiB + kWindow);
-  following.follower.is_waited_for();
+  following.follower.note_wait();
   following.take();
   EXPECT_GT(following.all.back().end(), following.seen.offset + 12 * kMiB);
 }
@@ -246,7 +246,7 @@ TEST(ReadFollower, TheLookAheadEndsAtItsLimit) {
       EXPECT_LE(following.all.back().end(), following.seen.offset + 4 * kMiB + kWindow);
     }
   }
-  following.follower.look_ahead(kMiB);
+  following.follower.set_lookahead(kMiB);
   EXPECT_THAT(following.read(kMiB), IsEmpty());
 }
 
@@ -544,7 +544,7 @@ class Chaos {
   void step() {
     Sighting& seen = following_.seen;
     if (one_in(15)) seen.file_bytes = size();
-    if (one_in(30)) following_.follower.look_ahead(any() % (1u << 30));
+    if (one_in(30)) following_.follower.set_lookahead(any() % (1u << 30));
     if (one_in(12)) {
       jump();
     } else if (seen.stride == 0) {

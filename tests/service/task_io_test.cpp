@@ -22,7 +22,7 @@
 #include "ioweave/plans.h"
 #include "ioweave/read_streams.h"
 #include "ioweave/spread.h"
-#include "tasking/task_service.hpp"
+#include "task_service.hpp"
 
 namespace ioweave::test {
 namespace {

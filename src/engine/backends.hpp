@@ -1,7 +1,7 @@
 #pragma once
 
-// What the backends of this folder share: their constructors behind open_lane(), the count of what
-// is in flight, and a few values of the kernel's interface.
+// What the backends of this folder share: their constructors behind open_backend(), the count of
+// what is in flight, and a few values of the kernel's interface.
 
 #include <algorithm>
 #include <atomic>
@@ -48,7 +48,7 @@ class InFlight {
   }
   /// Owner.
   void add() noexcept {
-    // Pairs with the acquire in count(): the reaper of a polled lane asks whether there is any.
+    // Pairs with the acquire in count(): the reaper of a polled backend asks whether there is any.
     submitted_.store(submitted_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   /// Reaper. After the completion queue's head has moved: who sees the room may use it.
@@ -74,18 +74,19 @@ inline Operation* operation_at(uint64_t user_data) noexcept {
   return reinterpret_cast<Operation*>(static_cast<uintptr_t>(user_data));
 }
 
-/// Why a lane could not be opened: two parts of a sentence for users.
+/// Why a backend could not be opened: two parts of a sentence for users.
 struct Refusal {
   int error = 0;       ///< -errno
   std::string cause;   ///< what is wrong
   std::string remedy;  ///< who can mend it and how
 };
 
-/// As open_lane(), with the reason in its parts.
-[[nodiscard]] std::unique_ptr<Backend> try_open_lane(const LaneOptions& options, Refusal& refusal);
+/// As open_backend(), with the reason in its parts.
+[[nodiscard]] std::unique_ptr<Backend> try_open_backend(const BackendOptions& options,
+                                                        Refusal& refusal);
 
-[[nodiscard]] std::unique_ptr<Backend> open_uring(const LaneOptions& options, Refusal& refusal);
-[[nodiscard]] std::unique_ptr<Backend> open_aio(const LaneOptions& options, Refusal& refusal);
-[[nodiscard]] std::unique_ptr<Backend> open_threads(const LaneOptions& options);
+[[nodiscard]] std::unique_ptr<Backend> open_uring(const BackendOptions& options, Refusal& refusal);
+[[nodiscard]] std::unique_ptr<Backend> open_aio(const BackendOptions& options, Refusal& refusal);
+[[nodiscard]] std::unique_ptr<Backend> open_threads(const BackendOptions& options);
 
 }  // namespace ioweave::engine

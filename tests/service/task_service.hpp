@@ -12,7 +12,7 @@
 
 #include "ioweave/tasks.h"
 #include "support/temp_file.hpp"
-#include "tasking/workers.hpp"
+#include "support/workers.hpp"
 
 namespace ioweave::test {
 
