@@ -75,10 +75,13 @@ FORBIDDEN_SYSTEM = {
 }
 
 # Who may construct a policy: a second driver in a process would be a second budget for its devices.
-POLICY_DRIVERS = {"policy", "gate", "python"}
+# The policy's own folder replays logs; the binding serves the two Python files below.
+POLICY_DRIVERS = ("src/policy/", "src/gate/", "python/src/policy.")
+PYTHON_POLICY_DRIVERS = {"simulated.py", "dask/admission.py"}
 _CONSTRUCTS_POLICY = re.compile(
-    r"\b(policy::Policy\s+\w+\s*[;({=]|make_(unique|shared)<policy::Policy>|new policy::Policy\b)"
+    r"\bpolicy::Policy\s+\w+\s*(\[\w*\]\s*)?[;({=]|<policy::Policy>|\bnew policy::Policy\b"
 )
+_CONSTRUCTS_POLICY_IN_PYTHON = re.compile(r"(?<![\w.])(_core\.)?Policy\(")
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 _SUFFIXES = {".c", ".h", ".cpp", ".hpp"}
@@ -130,8 +133,17 @@ def breaches(root: Path) -> list[str]:
                 why = breach(station, match[1], match[2], stations) if match else None
                 if match and why:
                     found.append(f"{relative}:{number}: must not include {match[2]}: {why}")
-                if station not in POLICY_DRIVERS and _CONSTRUCTS_POLICY.search(line):
+                is_driver = str(relative).startswith(POLICY_DRIVERS)
+                if not is_driver and _CONSTRUCTS_POLICY.search(line):
                     found.append(f"{relative}:{number}: must not construct a policy: ask the gate")
+    package = root / "python/ioweave"
+    for path in sorted(package.rglob("*.py")):
+        if str(path.relative_to(package)) in PYTHON_POLICY_DRIVERS:
+            continue
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            if _CONSTRUCTS_POLICY_IN_PYTHON.search(line):
+                relative = path.relative_to(root)
+                found.append(f"{relative}:{number}: must not construct a policy: ask the gate")
     return found
 
 

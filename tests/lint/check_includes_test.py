@@ -47,12 +47,19 @@ class CheckIncludes(unittest.TestCase):
 
     def test_only_its_drivers_construct_a_policy(self) -> None:
         self.assert_allowed("src/gate/a.hpp", "policy::Policy policy_;\n")
-        self.assert_allowed("python/src/a.hpp", "policy::Policy policy_;\n")
+        self.assert_allowed("python/src/policy.hpp", "policy::Policy policy_;\n")
+        self.assert_allowed("python/ioweave/simulated.py", "policy = Policy(log)\n")
+        self.assert_allowed("python/ioweave/runtime.py", "gate = FlowPolicy(log)\n")
+        for line in ("policy = Policy(log)", "policy = _core.Policy(log)"):
+            self.assert_breach("python/ioweave/runtime.py", line + "\n", "must not construct")
+        self.assert_breach("python/src/a.hpp", "policy::Policy policy_;\n", "must not construct")
         self.assert_allowed("src/service/a.hpp", "const policy::Policy& policy_;\n")
         for line in (
             "policy::Policy policy_;",
             "  policy::Policy policy{};",
             "auto it = std::make_unique<policy::Policy>();",
+            "std::optional<policy::Policy> policy_;",
+            "policy::Policy policies[2];",
         ):
             self.assert_breach("src/service/a.hpp", line + "\n", "construct a policy")
 

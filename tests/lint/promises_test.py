@@ -20,7 +20,8 @@ _ROW = re.compile(r'^\| "(?P<quote>.+)" \| (?P<tests>(?:`[^`]+`(?:, )?)+) \|$')
 
 
 def plain(text: str) -> str:
-    """As it is read, in one line: without marks, and links without where they lead."""
+    """As it is read, in one line: without comments and marks, and links without where they lead."""
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return " ".join(re.sub(r"[`*]", "", text).split())
 
