@@ -100,9 +100,7 @@ class Pool:
         self._looking = 0  # workers about to take a call from the queue, or to park
         self._stopping = False
         self._refused = False  # no thread could be started, which is logged once
-        self.all_ended = (
-            threading.Lock()
-        )  # opens after stop(), when the last thread that can end has
+        self.all_ended = threading.Lock()  # opens after stop(), once no thread is left to end
         self.all_ended.acquire()
         self.workers: set[Worker] = set()
         self.free = threads

@@ -245,6 +245,7 @@ def advise(build: Path, work: Path) -> None:
         f"{cell}: (as it is|predicted|measured)$",
         "(chosen before|all): error, (median|worst)$",
         "(chosen before|all): wrong on whether it is worth it$",
+        "(chosen before|all): worth it, and gained less than 5 %$",
     )
     expect_positive(rows, "s")
     left = [path.name for path in (work / "data").iterdir()]

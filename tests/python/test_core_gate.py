@@ -124,7 +124,7 @@ class OnOtherThreads(unittest.TestCase):
         disk = gate.add_device("disk", max_in_flight=1)
         flow = gate.add_flow("saves", disk)
         with tempfile.NamedTemporaryFile() as file:
-            file.write(bytes(4096))
+            file.write(bytes(4 << 20))
             file.flush()
             descriptor = ioweave._core.Descriptor(
                 os.open(file.name, os.O_RDONLY), gate.service, file.name, False, flow
@@ -132,18 +132,21 @@ class OnOtherThreads(unittest.TestCase):
             started: list[object] = []
 
             def take() -> None:
-                if gate.wait():
+                # ready() may have taken itself what the end of a request let start.
+                while not started and gate.wait():
                     started.extend(gate.take())
 
-            waits = threading.Thread(target=take)
+            waits = threading.Thread(target=take, daemon=True)
             waits.start()
-            for number in range(100):  # one of them asks before the request has ended
-                read = descriptor.apread(4096, 0)
+            for number in range(1000):  # one of them asks before the request has ended
+                read = descriptor.apread(4 << 20, 0)
                 if not gate.ready(number, flow, 1):
                     break
                 read.result()
                 gate.finished(number, 1)
-            self.assertEqual(read.result(), bytes(4096))
+            else:
+                self.fail("no operation had to wait for the end of a request")
+            self.assertEqual(read.result(), bytes(4 << 20))
             waits.join()
             self.assertEqual(started, [Start(number, 0)])
             gate.finished(number, 1)

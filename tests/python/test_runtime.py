@@ -291,7 +291,7 @@ class Failures(RuntimeTest):
         later: list[Any] = []
 
         def submit(_: object) -> None:
-            until(lambda: runtime._state == "closed" or bool(runtime._callbacks._gates))
+            until(lambda: runtime._state == "closed" or bool(runtime._callbacks._doors))
             later.append(add(len(later)))
             if len(later) < 5:
                 later[-1].add_done_callback(submit)
