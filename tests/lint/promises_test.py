@@ -1,9 +1,9 @@
 """The promises of the guides have tests: docs/promises.md names some that are there, and are run.
 
 In that page a section `## [run.md](run.md)` is about a guide, and `### [Limits](run.md#limits)` in
-it about a section of the guide; each section has one (but not of pages outside of docs). A row of
-its table begins with words of that section, in quotes, and ends with names of tests, each in
-backquotes.
+it about a section of the guide; each section has one (but not of pages outside of docs). A header
+in C is the guide that its comments are. A row of its table begins with words of that section, in
+quotes, and ends with names of tests, each in backquotes.
 """
 
 import ast
@@ -42,6 +42,13 @@ def sections(guide: str) -> dict[str, str]:
         else:
             found[anchor] += line + "\n"
     return found
+
+
+def comments(header: str) -> str:
+    """Those of a header in C, as a guide; one like `---- Title ----` begins a section."""
+    found = "\n".join(re.findall(r"/\*.*?\*/|//[^\n]*", header, re.DOTALL))
+    bare = re.sub(r"^[ \t]*(/\*+|\*/|\*|//+<?) ?|[ \t]*\*/$", "", found, flags=re.MULTILINE)
+    return re.sub(r"^-{4} (.+?) -{4,}$", r"## \1", bare, flags=re.MULTILINE)
 
 
 class Tests:
@@ -104,8 +111,9 @@ def breaches(page: str, guides: Path, tests: Tests) -> Iterator[str]:
         if heading is not None and line.startswith("## "):
             yield from (f"no promises of {title}#{anchor}" for anchor in sorted(left))
             title = heading["guide"]
-            guide = sections((guides / title).read_text("utf-8"))
-            left = guide.keys() - {""} if "/" not in title else set()
+            text = (guides / title).read_text("utf-8")
+            guide = sections(comments(text) if title.endswith(".h") else text)
+            left = guide.keys() - {""} if "/" not in title or title.endswith(".h") else set()
             section = guide[""]
         elif heading is not None:
             anchor = heading["anchor"] or ""
@@ -162,6 +170,21 @@ class Promises(unittest.TestCase):
         page = "## [python.md](python.md)\n"
         self.assertIn(
             "no promises of python.md#tasks", list(breaches(page, ROOT / "docs", self.tests))
+        )
+
+    def test_a_header_is_what_its_comments_say(self) -> None:
+        header = "/*\n * It\n * waits.\n */\nint f(int); /* or\n   `fails` */\n"
+        header += "/* ---- At an end ---- */\n/// No\n/// *more.\nint g(int);  ///< 0\n"
+        found = {anchor: plain(text) for anchor, text in sections(comments(header)).items()}
+        self.assertEqual(found, {"": "It waits. or fails", "at-an-end": "No more. 0"})
+        link = "../include/ioweave/ioweave.h"
+        page = f"## [ioweave.h]({link})\n### [Service]({link}#service)\n"
+        for said, wrong in (("Opens a service. `options` may be NULL", 0), ("IOW_API int", 1)):
+            rows = f'| "{said}" | `CClose.TakesNull` |\n'
+            wrongs = [w for w in breaches(page + rows, PAGE.parent, self.tests) if said in w]
+            self.assertEqual(len(wrongs), wrong, wrongs)
+        self.assertIn(
+            f"no promises of {link}#requests", list(breaches(page, PAGE.parent, self.tests))
         )
 
     def test_a_test_that_is_always_skipped_backs_nothing(self) -> None:
