@@ -194,6 +194,17 @@ TEST_P(CRequest, ReadsAndWritesAtAnOffset) {
   EXPECT_EQ(::lseek(file.fd(), 0, SEEK_CUR), 0);
 }
 
+TEST_P(CRequest, AsyncMovesTheSameBytes) {
+  const TempFile file(10'000);
+  std::vector<std::byte> buffer(5000);
+  iow_request request = make_request(IOW_OP_READ, file.fd(), buffer.data(), 5000, 10);
+  request.flags = IOW_ASYNC;
+  ASSERT_EQ(submit(request), 1);
+  ASSERT_EQ(iow_wait(service, &request, kForEver), 0);
+  EXPECT_EQ(request.result, 5000);
+  EXPECT_EQ(buffer, pattern(10, 5000));
+}
+
 TEST_P(CRequest, MovesVectors) {
   const TempFile file(10'000);
   std::vector<std::byte> buffer(12'000, kUntouched);

@@ -401,6 +401,26 @@ TEST_P(CConvention, NoFunctionTouchesErrno) {
             [&] { (void)iow_device_create(service, "d", &bad_device, nullptr); });
   untouched("iow_flow_create", [&] { (void)iow_flow_create(service, "f", &bad_flow, nullptr); });
   untouched("iow_service_stats", [&] { (void)iow_service_stats(service, &stats); });
+  iow_request tried = make_request(IOW_OP_READ, kNoFd, bytes.data(), 16, 0);
+  untouched("iow_try", [&] { (void)iow_try(service, &tried); });
+  constexpr uint32_t kNoFlow = 77;
+  char* text = nullptr;
+  iow_flow_stats flow_stats{};
+  flow_stats.size = sizeof flow_stats;
+  const auto admitted = [](int64_t, void*) {};
+  untouched("iow_admit", [&] { EXPECT_EQ(iow_admit(service, kNoFlow, 1), -EINVAL); });
+  untouched("iow_admit_async",
+            [&] { EXPECT_EQ(iow_admit_async(service, kNoFlow, 1, admitted, nullptr), -EINVAL); });
+  untouched("iow_finish", [&] { (void)iow_finish(service, 1'000'000, 0); });
+  untouched("iow_withdraw", [&] { (void)iow_withdraw(service, 1'000'000); });
+  untouched("iow_flow_explain",
+            [&] { EXPECT_EQ(iow_flow_explain(service, kNoFlow, &text), -EINVAL); });
+  untouched("iow_flow_learned",
+            [&] { EXPECT_EQ(iow_flow_learned(service, kNoFlow, &text), -EINVAL); });
+  untouched("iow_device_sample", [&] { EXPECT_EQ(iow_device_sample(service, 0, 1, 1), -EINVAL); });
+  untouched("iow_device_needs_samples", [&] { (void)iow_device_needs_samples(service, 77); });
+  untouched("iow_service_flow_stats",
+            [&] { EXPECT_EQ(iow_service_flow_stats(service, kNoFlow, &flow_stats), -EINVAL); });
   gate.open();
   EXPECT_EQ(iow_wait(service, &blocked, kForEver), 0);
   untouched("iow_service_close", [&] { close(); });
@@ -448,6 +468,22 @@ TEST_P(CConvention, AForkedChildCarriesOutAtOnceAndDoesNotWaitForItsParent) {
       return 6;
     }
     std::free(text);
+    char* none = nullptr;
+    iow_flow_stats flow_stats{};
+    flow_stats.size = sizeof flow_stats;
+    if (iow_admit(service, 0, 1) != -ECANCELED || iow_finish(service, 1, 0) != -ECANCELED ||
+        iow_withdraw(service, 1) != -ECANCELED ||
+        iow_flow_explain(service, 0, &none) != -ECANCELED ||
+        iow_flow_learned(service, 0, &none) != -ECANCELED ||
+        iow_device_sample(service, 0, 1, 1) != -ECANCELED ||
+        iow_device_needs_samples(service, 0) != -ECANCELED ||
+        iow_service_flow_stats(service, 0, &flow_stats) != -ECANCELED) {
+      return 8;
+    }
+    iow_request tried = make_request(IOW_OP_READ, file.fd(), buffer.data(), 100, 0);
+    if (iow_try(service, &tried) != 0) {
+      return 9;
+    }
     // What a child carries out counts neither as submitted nor as completed.
     const iow_stats after = stats_of(service);
     return after.submitted == before.submitted && after.completed == before.completed ? 0 : 7;
