@@ -76,7 +76,7 @@ bool Service::refuses_polling(const Journey& journey) noexcept {
       lane_options_.mode != engine::UringMode::iopoll) {
     return false;
   }
-  polling_refused_.store(true, std::memory_order_relaxed);  // a hint: each ring would find out
+  iopoll_refused_.store(true, std::memory_order_relaxed);  // a hint: each ring would find out
   return true;
 }
 

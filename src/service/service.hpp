@@ -134,7 +134,7 @@ class Service final : private gate::Executor, private OperationClient, private L
   void close() noexcept;
   void explain(const char* what, std::string_view why) noexcept;
   [[nodiscard]] bool is_iopoll_refused() const noexcept {
-    return polling_refused_.load(std::memory_order_relaxed);
+    return iopoll_refused_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool engine_is_threads() const noexcept {
     return lane_options_.kind == engine::Kind::threads;
@@ -235,7 +235,7 @@ class Service final : private gate::Executor, private OperationClient, private L
   const std::string why_;
   std::string late_why_;  ///< once: written under lanes_lock_ before late_
   std::atomic<bool> late_{false};
-  std::atomic<bool> polling_refused_{false};
+  std::atomic<bool> iopoll_refused_{false};
 
   /// Requests that are not in a lane, and submissions of them that have not left; a futex word.
   std::atomic<uint32_t> unfinished_{0};

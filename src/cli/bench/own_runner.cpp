@@ -125,22 +125,27 @@ struct Slot : engine::Operation {
   uint64_t done = 0;  ///< bytes of the transfer
 };
 
-/// Keeps slots under way in a lane.
-class LaneLoop {
+/// Keeps slots under way in a backend.
+class BackendLoop {
  public:
-  LaneLoop(engine::Backend& lane, int fd, Course& course, const Load& load, const Buffers& buffers)
-      : lane_(lane), fd_(fd), course_(course), block_bytes_(load.block_bytes), slots_(load.depth) {
+  BackendLoop(engine::Backend& backend, int fd, Course& course, const Load& load,
+              const Buffers& buffers)
+      : backend_(backend),
+        fd_(fd),
+        course_(course),
+        block_bytes_(load.block_bytes),
+        slots_(load.depth) {
     for (size_t i = 0; i < slots_.size(); ++i) slots_[i].memory = buffers.at(i * block_bytes_);
   }
 
-  /// Returns 0 or the first -errno. Nothing is under way afterwards, unless the lane is broken.
+  /// Returns 0 or the first -errno. Nothing is under way afterwards, unless the backend is broken.
   int run(uint64_t deadline_ns, LoadSample& sample) {
     for (Slot& slot : slots_) {
       if (course_.has_more()) begin(slot);
     }
     while (under_way_ > 0) {
       std::array<engine::Operation*, 64> ended{};
-      const int reaped = lane_.reap(ended, {1, -1, true});
+      const int reaped = backend_.reap(ended, {1, -1, true});
       if (reaped < 0) return reaped;
       const bool goes_on = now_ns() < deadline_ns;
       for (int i = 0; i < reaped; ++i) {
@@ -164,7 +169,7 @@ class LaneLoop {
     slot.buffer = slot.memory + slot.done;
     slot.length = block_bytes_ - slot.done;
     slot.offset = static_cast<int64_t>(slot.transfer.offset + slot.done);
-    const engine::Submitted submitted = lane_.submit(slot);
+    const engine::Submitted submitted = backend_.submit(slot);
     if (submitted == engine::Submitted::queued) {
       ++under_way_;
     } else if (error_ == 0) {
@@ -189,7 +194,7 @@ class LaneLoop {
     if (goes_on && error_ == 0 && course_.has_more()) begin(slot);
   }
 
-  engine::Backend& lane_;
+  engine::Backend& backend_;
   const int fd_;
   Course& course_;
   const uint64_t block_bytes_;
@@ -198,7 +203,7 @@ class LaneLoop {
   int error_ = 0;
 };
 
-std::unique_ptr<engine::Backend> open_lane_for(const Load& load, std::string& why) {
+std::unique_ptr<engine::Backend> open_backend_for(const Load& load, std::string& why) {
   engine::BackendOptions options;
   options.kind = engine::Kind::uring;
   options.mode = load.way == IoWay::sqpoll   ? engine::UringMode::sqpoll
@@ -222,17 +227,18 @@ class OwnRunner final : public LoadRunner {
       return false;
     }
     Course course(load, file.bytes());
-    std::unique_ptr<engine::Backend> lane;
+    std::unique_ptr<engine::Backend> backend;
     if (load.way != IoWay::psync) {
-      lane = open_lane_for(load, why);
-      if (!lane) return false;
+      backend = open_backend_for(load, why);
+      if (!backend) return false;
     }
     const int fd = file.fd(load.direct);
     const double cpu_before_s = process_cpu_seconds();
     const uint64_t began_ns = now_ns();
     const uint64_t deadline_ns = began_ns + static_cast<uint64_t>(seconds * 1e9);
-    const int error = lane ? LaneLoop(*lane, fd, course, load, buffers).run(deadline_ns, sample)
-                           : run_psync(fd, course, load, buffers, deadline_ns, sample);
+    const int error =
+        backend ? BackendLoop(*backend, fd, course, load, buffers).run(deadline_ns, sample)
+                : run_psync(fd, course, load, buffers, deadline_ns, sample);
     sample.seconds = static_cast<double>(now_ns() - began_ns) / 1e9;
     sample.cpu_seconds = process_cpu_seconds() - cpu_before_s;
     if (error != 0) why = std::strerror(-error);

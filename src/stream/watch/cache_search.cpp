@@ -37,9 +37,9 @@ CacheSearch::Result CacheSearch::look(const CachedBytes& cached_bytes, uint64_t 
   const bool is_lost = !has_moved && was_found && now_ns - moved_ns_ > kLostNs;
   if (!is_told || is_lost) frontier_.lose();
   if (!frontier()) {
-    const bool was_counted = !was_found;
+    // The look for a frontier has counted the file; one that follows a reader has not.
     saw_nothing_ =
-        !is_told || (was_counted ? frontier_.counted_bytes() : told_bytes({0, file_bytes})) == 0;
+        !is_told || (was_found ? told_bytes({0, file_bytes}) : frontier_.counted_bytes()) == 0;
     next_ns_ = is_told ? now_ns + period_ns(++looks_) : UINT64_MAX;
     return Result::none;
   }
