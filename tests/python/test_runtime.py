@@ -468,13 +468,16 @@ class Cancellation(RuntimeTest):
     def test_callbacks_are_called_for_every_end(self) -> None:
         seen: list[str] = []
         with self.runtime(cpus=1), Gate() as gate:
-            futures = {"done": add(1), "failed": fail("x"), "cancelled": add(2)}
+            done = add(1)
+            # It waits for the one before: of two that may run Dask takes either first.
+            failed = fail("x", done)
+            futures = {"done": done, "failed": failed, "cancelled": add(2)}
             for name, future in futures.items():
                 future.add_done_callback(lambda _, name=name: seen.append(name))
             futures["cancelled"].cancel()
             gate.open()
-            futures["failed"].exception()
-        futures["done"].add_done_callback(lambda _: seen.append("at once"))
+            failed.exception()
+        done.add_done_callback(lambda _: seen.append("at once"))
         self.assertEqual(seen, ["cancelled", "done", "failed", "at once"])
 
 
