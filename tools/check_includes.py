@@ -4,7 +4,7 @@
     calls -> stream -> service -> {gate -> policy, engine, tasking} -> base
     cli, calls, stream -> stats -> device -> config -> choice -> base
     cli, apps/tiom, python, bench -> model -> base
-    python -> simulator -> policy
+    python -> simulator -> {policy, model}
     cli -> stream -> {engine, stats}
     apps/tiom, python -> device
 
@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "stats": {"stats", "device", "config", "choice", "base"},
     "policy": {"policy", "base"},
     "model": {"model", "base"},
-    "simulator": {"simulator", "policy", "base"},
+    "simulator": {"simulator", "policy", "model", "base"},
     "gate": {"gate", "policy", "base"},
     "engine": {"engine", "base"},
     "stream": {"stream", "service", "engine", "stats", "device", "config", "base", PUBLIC},

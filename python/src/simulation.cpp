@@ -76,14 +76,14 @@ class Simulation {
     if (at_s && !(*at_s >= simulation_.now_s() && *at_s <= simulator::kMostSeconds)) {
       throw nb::value_error("at_s has passed, or is above 1e9 s");
     }
-    std::vector<simulator::Curve::Point> given;
+    std::vector<model::Curve::Point> given;
     given.reserve(points.size());
     for (const auto& [streams, mb_per_s] : points) {
       given.push_back({streams, mb_per_s});
     }
-    simulator::Curve curve;
+    model::Curve curve;
     std::string why;
-    if (!simulator::Curve::make(given, curve, why)) {
+    if (!model::Curve::make(given, curve, why)) {
       throw nb::value_error(why.c_str());
     }
     if (at_s) {

@@ -26,17 +26,8 @@ constexpr double kLookDelay_s = 0.0025;
 
 // ---- Predictions --------------------------------------------------------------------------------
 
-/// Bytes per second with a number of streams, between the points of a curve.
-double rate_at(const std::vector<std::pair<double, double>>& curve, double streams) {
-  if (curve.empty()) return 0;
-  if (streams <= curve.front().first) return curve.front().second;
-  for (size_t i = 1; i < curve.size(); ++i) {
-    if (streams > curve[i].first) continue;
-    const auto& [x0, y0] = curve[i - 1];
-    const auto& [x1, y1] = curve[i];
-    return y0 + (y1 - y0) * (streams - x0) / (x1 - x0);
-  }
-  return curve.back().second;
+bool knows_write_speed(const Advice& advice) {
+  return !advice.write_curve.points().empty();
 }
 
 bool may_prefetch(const ObservedProcess& process) {
@@ -89,8 +80,8 @@ class Predictor {
     if (writes(asked.way)) {
       weaving.buffers = asked.buffers;
       weaving.write_devices = asked.devices;
-      if (!advice_.write_curve.empty()) {
-        rates.write_bytes_per_s = rate_at(advice_.write_curve, asked.buffers - 1.0);
+      if (knows_write_speed(advice_)) {
+        rates.write_bytes_per_s = advice_.write_curve.bytes_per_s(asked.buffers - 1);
       }
     }
     weaving.one_device = rates.one_device && asked.devices == 1;
@@ -219,7 +210,7 @@ void remark_on_writes(Advice& advice) {
         "The page cache took what was written, and the program did not wait for the disk. "
         "Write-behind ends when the disk has it.");
   }
-  if (advice.process.written_bytes == 0 || !advice.write_curve.empty()) return;
+  if (advice.process.written_bytes == 0 || knows_write_speed(advice)) return;
   advice.remarks.emplace_back(
       "How fast the output's device writes is not known: the time inside write and fsync counts. "
       "If the page cache took the bytes, this is not the device's time. `ioweave measure --direct "
@@ -240,10 +231,7 @@ void fit_lines(Advice& advice) {
 
 model::Bound bound_of(const Advice& advice) {
   model::Rates rates = advice.rates;
-  if (!advice.write_curve.empty()) {
-    rates.write_bytes_per_s =
-        std::ranges::max(advice.write_curve, {}, &std::pair<double, double>::second).second;
-  }
+  if (knows_write_speed(advice)) rates.write_bytes_per_s = advice.write_curve.most_bytes_per_s();
   // What the run took outside the life of the process stays.
   const double outside_s = std::max(0.0, advice.plain_s - advice.process.seconds);
   model::Bound bound = model::bound_of(advice.process.slots, rates, advice.processor_s - outside_s);

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cli/observed_process.hpp"
 #include "model/advice.hpp"
+#include "model/curve.hpp"
 #include "stats/run_report.hpp"
 
 namespace ioweave::cli {
@@ -34,8 +34,8 @@ struct Prediction {
 /// What is known of the machine and its devices.
 struct AdviceInput {
   model::Rates rates;
-  std::vector<std::pair<double, double>> write_curve;  ///< (streams, bytes per second)
-  uint64_t lookahead_bytes = 128u << 20;               ///< the setting
+  model::Curve write_curve;               ///< of the output's device; without points: not known
+  uint64_t lookahead_bytes = 128u << 20;  ///< the setting
 };
 
 /// A prediction that was tried.
@@ -48,7 +48,7 @@ struct Verified {
 struct Advice {
   ObservedProcess process;
   model::Rates rates;
-  std::vector<std::pair<double, double>> write_curve;
+  model::Curve write_curve;
   uint64_t lookahead_bytes = 0;
   double plain_s = 0;      ///< wall time of the observed run
   double processor_s = 0;  ///< processor time over all cores

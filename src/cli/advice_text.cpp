@@ -81,11 +81,15 @@ std::string devices_text(const Advice& advice) {
     text +=
         "  The input's device reads " + printed("%.0f MB/s", advice.rates.read_bytes_per_s / 1e6);
   }
-  if (!advice.write_curve.empty()) {
+  if (const auto points = advice.write_curve.points(); !points.empty()) {
     text += (text.empty() ? "  The output's device writes " : ", the output's writes ") +
-            printed("%.0f MB/s", advice.write_curve.front().second / 1e6) +
-            printed(" with one stream, %.0f MB/s", advice.write_curve.back().second / 1e6) +
-            printed(" with %.0f", advice.write_curve.back().first);
+            printed("%.0f MB/s", points.front().mb_per_s);
+    if (points.size() > 1) {
+      text += printed(" with %.0f", points.front().streams) +
+              (points.front().streams == 1 ? " stream, " : " streams, ") +
+              printed("%.0f MB/s", points.back().mb_per_s) +
+              printed(" with %.0f", points.back().streams);
+    }
   }
   return text.empty() ? text : text + ".\n";
 }
@@ -207,8 +211,8 @@ std::string advice_json(const stats::RunReport& report, const Advice& advice) {
     ranked.push_back(std::move(entry));
   }
   Json curve = Json::array();
-  for (const auto& [streams, bytes_per_s] : advice.write_curve) {
-    curve.push_back({streams, bytes_per_s / 1e6});
+  for (const auto& [streams, mb_per_s] : advice.write_curve.points()) {
+    curve.push_back({streams, mb_per_s});
   }
   const bool is_worth_it = !ranked.empty();
   Json object{{"type", "advice"},

@@ -62,6 +62,17 @@ const stats::FileReport* file_named(const stats::RunReport& report, const std::s
   return nullptr;
 }
 
+/// The device's measured curve. Without one its bandwidth counts for any number of streams.
+model::Curve write_curve_of(const config::Device& device) {
+  std::vector<model::Curve::Point> points;
+  for (const auto& [streams, mb_per_s] : device.curve) points.push_back({streams, mb_per_s});
+  if (points.empty() && device.mb_per_s > 0) points.push_back({1, device.mb_per_s});
+  model::Curve curve;
+  std::string why;
+  // Points that are none were refused with the file that holds them.
+  return model::Curve::make(points, curve, why) ? curve : model::Curve();
+}
+
 AdviceInput ask_devices(const stats::RunReport& report, const ObservedProcess& process,
                         bool may_probe) {
   AdviceInput input;
@@ -82,12 +93,7 @@ AdviceInput ask_devices(const stats::RunReport& report, const ObservedProcess& p
     const device::Described* const on =
         device::described_of(devices, written->device, written->path);
     if (on != nullptr) {
-      for (const auto& [streams, mb_per_s] : on->settings.curve) {
-        input.write_curve.emplace_back(streams, mb_per_s * 1e6);
-      }
-      if (input.write_curve.empty() && on->settings.mb_per_s > 0) {
-        input.write_curve.emplace_back(1, on->settings.mb_per_s * 1e6);
-      }
+      input.write_curve = write_curve_of(on->settings);
     }
   }
   return input;

@@ -89,7 +89,7 @@ Simulation::Device& Simulation::device_at(policy::DeviceId id) {
   return device;
 }
 
-void Simulation::set_curve(policy::DeviceId id, Curve curve) {
+void Simulation::set_curve(policy::DeviceId id, model::Curve curve) {
   Device& device = device_at(id);
   for (const uint32_t cell : device.cells) {
     if (cell != kNoCell) {
@@ -105,7 +105,7 @@ void Simulation::set_curve(policy::DeviceId id, Curve curve) {
   }
 }
 
-void Simulation::set_curve_at(double seconds, policy::DeviceId id, Curve curve) {
+void Simulation::set_curve_at(double seconds, policy::DeviceId id, model::Curve curve) {
   IOW_ASSERT(id < policy_.devices() && seconds >= now_s() && seconds <= kMostSeconds);
   later_curves_.push_back({id, std::move(curve)});
   at(to_ns(seconds), Happening::Kind::curve, static_cast<uint32_t>(later_curves_.size() - 1));

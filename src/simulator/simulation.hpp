@@ -22,9 +22,9 @@
 #include <utility>
 #include <vector>
 
+#include "model/curve.hpp"
 #include "policy/min_tree.hpp"
 #include "policy/policy.hpp"
-#include "simulator/curve.hpp"
 
 namespace ioweave::simulator {
 
@@ -84,9 +84,9 @@ class Simulation {
   Simulation(const policy::Policy& policy, Tell tell, const Cluster& cluster);
 
   /// From now on device `id` of the policy moves what the curve says.
-  void set_curve(policy::DeviceId id, Curve curve);
+  void set_curve(policy::DeviceId id, model::Curve curve);
   /// The same at `seconds` of virtual time, which have not passed.
-  void set_curve_at(double seconds, policy::DeviceId id, Curve curve);
+  void set_curve_at(double seconds, policy::DeviceId id, model::Curve curve);
 
   /// From now on the node, one of the cluster's, has this device, which is not everywhere.
   void device_up(policy::DeviceId id, policy::NodeId node);
@@ -151,7 +151,7 @@ class Simulation {
   struct Device {
     bool has_curve = false;
     bool shared = false;
-    Curve curve;
+    model::Curve curve;
     std::vector<uint32_t> cells;  ///< by node, kNoCell where unused; one where shared
   };
 
@@ -174,7 +174,7 @@ class Simulation {
 
   struct LaterCurve {
     policy::DeviceId device;
-    Curve curve;
+    model::Curve curve;
   };
 
   /// What a compute task needs of a node: a device that is not everywhere, or kNoDevice; and cpus.

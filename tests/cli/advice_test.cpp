@@ -107,7 +107,10 @@ TEST(Advice, AWriterGetsLinesOfCodeWithTheSizeOfItsBuffers) {
 TEST(Advice, TheCurveOfTheDeviceSaysHowManyBuffersAreBest) {
   AdviceInput input;
   // One stream takes 20 s for the 1000 MiB, four take 5 s.
-  input.write_curve = {{1, 50 * kMiB}, {4, 200 * kMiB}, {8, 200 * kMiB}};
+  std::string why;
+  const double mb = kMiB / 1e6;
+  const std::vector<model::Curve::Point> points{{1, 50 * mb}, {4, 200 * mb}, {8, 200 * mb}};
+  ASSERT_TRUE(model::Curve::make(points, input.write_curve, why)) << why;
   const Advice advice = advice_on(report_of(0, 0.5), input);
   const Prediction* const best = first_of(advice);
   ASSERT_NE(best, nullptr);

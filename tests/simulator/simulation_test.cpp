@@ -36,7 +36,7 @@ class World {
             },
             cluster) {}
 
-  policy::DeviceId device(std::initializer_list<Curve::Point> points, double budget = 0,
+  policy::DeviceId device(std::initializer_list<model::Curve::Point> points, double budget = 0,
                           policy::Scope scope = policy::Scope::node) {
     std::string why;
     policy::DeviceConfig config;
@@ -77,10 +77,10 @@ class World {
     return static_cast<policy::FlowId>(id);
   }
 
-  static Curve curve(std::initializer_list<Curve::Point> points) {
-    Curve made;
+  static model::Curve curve(std::initializer_list<model::Curve::Point> points) {
+    model::Curve made;
     std::string why;
-    EXPECT_TRUE(Curve::make(std::vector(points), made, why)) << why;
+    EXPECT_TRUE(model::Curve::make(std::vector(points), made, why)) << why;
     return made;
   }
 

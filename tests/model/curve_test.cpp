@@ -1,11 +1,11 @@
-#include "simulator/curve.hpp"
+#include "model/curve.hpp"
 
 #include <array>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ioweave::simulator {
+namespace ioweave::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -35,6 +35,13 @@ TEST(Curve, StaysAtItsLastPoint) {
   EXPECT_DOUBLE_EQ(curve({{1, 100}, {2, 150}}).bytes_per_s(1000), 150e6);
 }
 
+TEST(Curve, TellsWhatServesBest) {
+  EXPECT_DOUBLE_EQ(curve({{1, 100}, {3, 300}, {7, 100}}).most_bytes_per_s(), 300e6);
+  EXPECT_DOUBLE_EQ(curve({{1, 300}, {4, 100}}).most_bytes_per_s(), 300e6);
+  EXPECT_EQ(Curve().most_bytes_per_s(), 0);
+  EXPECT_TRUE(Curve().points().empty());
+}
+
 TEST(Curve, PointsMayLieBetweenWholeStreams) {
   const Curve made = curve({{1.5, 150}, {2.5, 250}});
   EXPECT_DOUBLE_EQ(made.bytes_per_s(1), 100e6);
@@ -57,4 +64,4 @@ TEST(Curve, RefusesWhatIsNone) {
 }
 
 }  // namespace
-}  // namespace ioweave::simulator
+}  // namespace ioweave::model

@@ -1,13 +1,12 @@
-#include "simulator/curve.hpp"
+#include "model/curve.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "policy/limiter.hpp"
-
-namespace ioweave::simulator {
+namespace ioweave::model {
 namespace {
 
+constexpr double kBytesPerMb = 1e6;
 constexpr double kMostStreams = 1e6;  // of a table in memory
 
 }  // namespace
@@ -28,6 +27,7 @@ bool Curve::make(std::span<const Point> points, Curve& curve, std::string& why) 
     }
     last = point.streams;
   }
+  curve.points_.assign(points.begin(), points.end());
   curve.bytes_per_s_.assign(1, 0);
   Point from{0, 0};
   size_t next = 0;
@@ -38,7 +38,7 @@ bool Curve::make(std::span<const Point> points, Curve& curve, std::string& why) 
     const Point& to = points[next];
     const double part = std::min(1.0, (streams - from.streams) / (to.streams - from.streams));
     curve.bytes_per_s_.push_back((from.mb_per_s + part * (to.mb_per_s - from.mb_per_s)) *
-                                 policy::kBytesPerMb);
+                                 kBytesPerMb);
     if (streams >= points.back().streams) {
       break;
     }
@@ -50,4 +50,8 @@ double Curve::bytes_per_s(uint32_t streams) const noexcept {
   return bytes_per_s_[std::min<size_t>(streams, bytes_per_s_.size() - 1)];
 }
 
-}  // namespace ioweave::simulator
+double Curve::most_bytes_per_s() const noexcept {
+  return std::ranges::max(bytes_per_s_);
+}
+
+}  // namespace ioweave::model
