@@ -47,9 +47,9 @@
  * a write of the plan's own makes all that was read ahead of its file useless, unless the plan was
  * opened as the `sole_writer` of its files: a loop that writes where it reads needs that. A file
  * that was changed less than 10 ms ago (2 s, where its times are whole seconds) is not read ahead
- * yet, since its times may not tell of one more change. Not found are stores to memory that maps
- * the file, which may change it without changing its times at once, and, where another machine's
- * clock sets the times, a second change within the time that this clock is behind: name them by
+ * yet, since its times may not tell of one more change. Two kinds of changes are not found: stores
+ * to memory that maps the file, because the times may follow later; and, where another machine's
+ * clock sets the times, a second change within the time that this clock is behind. Name these by
  * iow_plan_invalidate().
  *
  * Errors. A read ahead that fails is forgotten: the program's read of these bytes makes the same

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/program.hpp"
+#include "config/run_config.hpp"
 
 namespace ioweave::cli {
 namespace {
@@ -32,7 +33,7 @@ std::string own_folder() {
 
 std::string locate_preload(const char* library, std::string& why) {
   std::vector<std::string> candidates;
-  const char* const chosen = std::getenv(kPreloadVariable);
+  const char* const chosen = std::getenv(config::kPreloadVariable);
   const bool is_chosen = chosen != nullptr && chosen[0] != '\0';
   if (is_chosen) {
     candidates.emplace_back(chosen);
@@ -48,9 +49,9 @@ std::string locate_preload(const char* library, std::string& why) {
     tried.append(tried.empty() ? "" : "; ").append(candidate).append(": ").append(reason);
   }
   why = std::string(library) + " was not found (" + tried + "). ";
-  why += is_chosen ? std::string("Correct or unset ") + kPreloadVariable
+  why += is_chosen ? std::string("Correct or unset ") + config::kPreloadVariable
                    : std::string("Install Ioweave as a whole, or name the library in ") +
-                         kPreloadVariable;
+                         config::kPreloadVariable;
   return {};
 }
 

@@ -7,9 +7,6 @@
 
 namespace ioweave::cli {
 
-/// Variable that names another interposer, for tests and packagers.
-inline constexpr const char* kPreloadVariable = "IOWEAVE_PRELOAD_PATH";
-
 enum class Location : unsigned char {
   preload,         ///< the file libioweave_preload.so
   preload_behind,  ///< the file libioweave_preload_behind.so, where writes are held back

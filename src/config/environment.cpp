@@ -20,7 +20,7 @@ void warn(std::string& warnings, std::string_view variable, std::string_view val
 
 size_t chosen_in_environment(const char* variable, std::span<const std::string_view> names,
                              std::string_view off, std::string& warnings) {
-  const char* const value = std::getenv(variable);
+  const char* const value = ::secure_getenv(variable);
   if (value == nullptr || *value == '\0') {
     return 0;
   }
@@ -43,7 +43,7 @@ size_t chosen_in_environment(const char* variable, std::span<const std::string_v
 
 std::optional<uint32_t> number_in_environment(const char* variable, uint32_t most,
                                               std::string& warnings) {
-  const char* const value = std::getenv(variable);
+  const char* const value = ::secure_getenv(variable);
   if (value == nullptr) {
     return std::nullopt;
   }
@@ -59,7 +59,7 @@ std::optional<uint32_t> number_in_environment(const char* variable, uint32_t mos
 
 std::optional<uint64_t> size_in_environment(const char* variable, uint64_t least, uint64_t most,
                                             std::string& warnings) {
-  const char* const text = std::getenv(variable);
+  const char* const text = ::secure_getenv(variable);
   if (text == nullptr) {
     return std::nullopt;
   }

@@ -1,7 +1,8 @@
 #pragma once
 
 // Values of variables of the environment, for libraries in somebody else's program: what is wrong
-// is ignored with a word.
+// is ignored with a word. In a setuid program all of them count as not set, since its environment
+// is not to be trusted.
 
 #include <cstdint>
 #include <optional>

@@ -22,7 +22,7 @@ constexpr off_t kLargestFile = 1 << 20;
 
 /// Variables that are ours and no settings.
 std::vector<std::string_view> other_variables() {
-  std::vector<std::string_view> known{kRulesVariable, kRunDirVariable, "IOWEAVE_PRELOAD_PATH"};
+  std::vector<std::string_view> known{kRulesVariable, kRunDirVariable, kPreloadVariable};
   known.insert(known.end(), kTaskVariables.begin(), kTaskVariables.end());
   known.insert(known.end(), kMpiioVariables.begin(), kMpiioVariables.end());
   return known;

@@ -19,6 +19,8 @@ inline constexpr uint32_t kLayoutVersion = 8;
 
 /// The environment variable that names the run directory. Without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
+/// Variable that names another interposer to the command, for tests and packagers.
+inline constexpr const char* kPreloadVariable = "IOWEAVE_PRELOAD_PATH";
 
 inline constexpr const char* kConfigName = "config";
 

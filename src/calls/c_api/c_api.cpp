@@ -11,7 +11,6 @@
 #include <string>
 
 #include <fcntl.h>
-#include <sys/auxv.h>
 
 #include "base/futex.hpp"
 #include "calls/c_api/conversion.hpp"
@@ -154,10 +153,8 @@ int tell_of_flow(iow_service* service, uint32_t flow, char** text, Tell tell) no
   });
 }
 
-/// What a setuid program finds in its environment is not to be trusted.
 ReportFile task_report_file() {
-  const char* const path =
-      ::getauxval(AT_SECURE) == 0 ? std::getenv(config::kTaskReportVariable) : nullptr;
+  const char* const path = ::secure_getenv(config::kTaskReportVariable);
   return ReportFile(path != nullptr ? path : "");
 }
 

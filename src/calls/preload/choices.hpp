@@ -42,8 +42,8 @@ class Choices {
 
 extern Choices choices;
 
-/// One call. Where its thread may be cancelled at any moment, make() and note_plain_call() must be
-/// called with cancellation off; the rest is inline, for the wrappers, which can be left.
+/// One call. If its thread may be cancelled at any moment, call make() and note_plain_call() with
+/// cancellation off. The rest is inline, in wrappers that a cancellation may leave.
 class ChosenCall {
  public:
   /// What may be done about calls of this kind on the descriptor.
@@ -54,9 +54,9 @@ class ChosenCall {
   ChosenCall(stats::FileRecord& file, const Transfer& transfer) noexcept
       : file_(file), transfer_(transfer) {}
 
-  /// Makes the call the chosen way. True with what it returns in `result`, the bytes or -errno;
-  /// false where the program's own call must be made, which note_plain_call() is told of. Writes
-  /// that are held back of the file have ended by then.
+  /// Makes the call the chosen way. Returns true with the call's bytes or -errno in `result`; or
+  /// false if the program's own call must be made, whose result note_plain_call() takes. By then
+  /// the file's writes that were held back have ended.
   [[nodiscard]] bool make(Allowed allowed, int64_t& result);
   void note_plain_call(int64_t result) const noexcept;
   /// Whether there is anything to tell note_plain_call().

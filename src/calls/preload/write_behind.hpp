@@ -21,9 +21,9 @@
 //   RLIMIT_FSIZE, O_APPEND, O_SYNC, O_DSYNC, RWF_ flags, unaligned O_DIRECT: plain calls
 //
 // Other processes see the bytes later, by kMostAgeNs and what the device takes. They must not learn
-// of a write before that, so nothing is held back once memory is shared with others, which no call
-// tells of. Nor is it without a rule where the file system is nearly full, because the error would
-// come late.
+// of a write before that. A store to shared memory could tell them without any call, so nothing is
+// held back once memory is shared with others. Where the file system is nearly full, nothing is
+// held back without a rule, because the error would come late.
 
 #include <atomic>
 #include <cstddef>

@@ -39,7 +39,7 @@ TaskSettings task_settings(std::string& warnings) {
   settings.service.max_paused =
       config::number_in_environment(config::kMaxPausedVariable, kMostPaused, warnings)
           .value_or(settings.service.max_paused);
-  if (const char* const path = std::getenv(config::kTaskReportVariable)) {
+  if (const char* const path = ::secure_getenv(config::kTaskReportVariable)) {
     settings.report = path;
   }
   return settings;

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include <pthread.h>
-#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -54,11 +53,8 @@ struct Beginning {
 Beginning* beginning = nullptr;
 
 void read_beginning() {
-  TaskSettings settings;
   std::string warnings;
-  if (::getauxval(AT_SECURE) == 0) {  // else its environment is not to be trusted
-    settings = task_settings(warnings);
-  }
+  TaskSettings settings = task_settings(warnings);
   ReportFile report(settings.report);
   beginning = new Beginning{std::move(settings), std::move(warnings), std::move(report)};
 }

@@ -9,10 +9,10 @@
 // allows; whoever makes room (the end of a slice, a read of the program's) drives on. So a plan has
 // no thread of its own.
 //
-// read() looks up what it wants piece by piece: copied are slices that have been read, waited for
-// those under way, and read by the caller itself is all else, which is then nobody else's to read.
-// A slice that the gate holds back is taken back before somebody waits for it: while the program
-// waits for its data, reads ahead of others must wait for it.
+// read() looks up what it wants piece by piece. It copies slices that have been read, waits for
+// those that are under way, and reads everything else itself; nobody else reads that then. It takes
+// a slice back that the gate holds back, and reads it itself: the program waits for these bytes, so
+// no read ahead may go first.
 //
 // Small reads through the page cache are cheaper for the kernel to make by itself: where reads at
 // once do not slow each other down (`pp`), it is advised of them (posix_fadvise(2)), and read()
