@@ -32,10 +32,11 @@ enum class Way : uint8_t {
   engine,  ///< one operation of the engine, for which the program waits
   pieces,  ///< several operations of the engine at once, for all of which it waits
   behind,  ///< a write is held back, and written later together with others
+  bounce,  ///< a read into memory of ours, in large pages, from where it is copied
 };
-inline constexpr size_t kWays = 4;
+inline constexpr size_t kWays = 5;
 inline constexpr std::array<std::string_view, kWays> kWayNames{"plain", "engine", "pieces",
-                                                               "behind"};
+                                                               "behind", "bounce"};
 
 /// A set of ways.
 class Ways {

@@ -39,6 +39,7 @@
 #include "device/described.hpp"
 #include "device/expectation.hpp"
 #include "engine/backend.hpp"
+#include "engine/system_facts.hpp"
 #include "stats/mpiio_report.hpp"
 #include "stats/run_file.hpp"
 #include "stream/watch/position_recorder.hpp"
@@ -83,6 +84,13 @@ struct Run {
 
 // ---- Before -------------------------------------------------------------------------------------
 
+/// The size of large pages for buffers of programs. Others than those of x86-64 and of aarch64 with
+/// pages of 4 KiB are too large for most buffers.
+uint64_t usable_large_page_bytes() {
+  const uint64_t bytes = engine::large_page_bytes();
+  return bytes <= config::RunConfig::kMostLargePageBytes ? bytes : 0;
+}
+
 /// What is expected of the ways of calls, of each device with a profile.
 void add_expectations(Run& run) {
   config::RunConfig& config = run.report.config;
@@ -117,6 +125,7 @@ void resolve_settings(Run& run) {
     run.report.config.rules = 0;
   }
   add_expectations(run);
+  run.report.config.large_page_bytes = usable_large_page_bytes();
   if (run.is_quiet()) return;
   for (const std::string& warning : run.settings.warnings) complain("warning: " + warning);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/format.hpp"
+#include "cli/why_text.hpp"
 #include "config/mpiio_variables.hpp"
 #include "config/names.hpp"
 
@@ -189,6 +190,14 @@ void add_behind(std::string& text, const stats::BehindReport& behind) {
   line(text, "behind", bytes_text(behind.bytes), remark);
 }
 
+/// Says what buffers in large pages brought.
+void add_large_pages(std::string& text, const stats::LargePagesReport& report) {
+  if (report.bytes == 0) return;
+  line(text, "large pages", bytes_text(report.bytes),
+       "of buffers, laid there in " + seconds_text(report.seconds) + ": " +
+           large_pages_text(report));
+}
+
 /// "2", or "2 to 4".
 std::string range_text(const std::string& least, const std::string& most) {
   return least == most ? least : least + " to " + most;
@@ -277,6 +286,7 @@ void add_figures(std::string& text, const stats::RunReport& report) {
   add_record(text, report.record);
   add_replay(text, report.replay);
   add_behind(text, report.behind);
+  add_large_pages(text, totals.large_pages);
   add_mpiio(text, report.mpiio);
   line(text, "engine",
        report.engine.empty() ? "none needed" : shown_name(report.engine, kPathColumns),

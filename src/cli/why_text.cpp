@@ -33,16 +33,8 @@ constexpr std::array<Said, choice::kWays> kSaid{
     {{"are the program's own calls", "plain calls"},
      {"go through the engine", "the engine"},
      {"go through the engine in pieces, several at once", "pieces"},
-     {"are held back, and written later together", "holding back"}}};
-
-std::string calls_of(const ChoiceReport& choice) {
-  const std::string operation = choice.operation == choice::Operation::read ? "reads" : "writes";
-  if (choice.size_class == choice::kVectored) return operation + " with several buffers";
-  if (choice.size_class == choice::kClassBytes.size()) {
-    return operation + " of more than " + bytes_text(choice::kClassBytes.back());
-  }
-  return operation + " of up to " + bytes_text(choice::kClassBytes[choice.size_class]);
-}
+     {"are held back, and written later together", "holding back"},
+     {"are read into large pages, and copied from there", "bouncing"}}};
 
 /// Why the way in use is that.
 std::string reason_of(const ChoiceReport& choice) {
@@ -76,7 +68,7 @@ std::string reason_of(const ChoiceReport& choice) {
 }
 
 std::string choice_text(const ChoiceReport& choice) {
-  std::string text = "  Its " + calls_of(choice) + " " +
+  std::string text = "  Its " + calls_of_kind(choice.operation, choice.size_class) + " " +
                      std::string(kSaid[static_cast<size_t>(choice.in_use)].done) +
                      (choice.used_since_bytes > 0
                           ? ", since " + bytes_text(choice.used_since_bytes) + " were moved"
@@ -130,6 +122,29 @@ std::string writes_text(const FileReport& file) {
 
 }  // namespace
 
+std::string calls_of_kind(choice::Operation operation, uint32_t size_class) {
+  const std::string calls = operation == choice::Operation::read ? "reads" : "writes";
+  if (size_class == choice::kVectored) return calls + " with several buffers";
+  if (size_class == choice::kClassBytes.size()) {
+    return calls + " of more than " + bytes_text(choice::kClassBytes.back());
+  }
+  return calls + " of up to " + bytes_text(choice::kClassBytes[size_class]);
+}
+
+std::string large_pages_text(const stats::LargePagesReport& report) {
+  using Verdict = choice::LargePages::Verdict;
+  std::string text;
+  bool is_known = false;
+  for (const stats::LargePagesReport::OfKind& kind : report.kinds) {
+    is_known = is_known || kind.verdict != Verdict::unknown;
+    if (kind.verdict != Verdict::pays) continue;
+    text += (text.empty() ? "" : ", ") + calls_of_kind(kind.operation, kind.size_class) +
+            printed(" %.1f times as fast", kind.faster);
+  }
+  if (!text.empty()) return text;
+  return is_known ? "which made no transfer faster" : "too few transfers to compare";
+}
+
 const FileReport* find_file(const stats::RunReport& report, const std::string& name,
                             std::string& why) {
   const FileReport* found = nullptr;
@@ -171,6 +186,11 @@ std::string why_text(const stats::RunReport& report, const FileReport& file) {
                                           ", by the paces with and without.\n";
   }
   for (const ChoiceReport& choice : file.choices) text += choice_text(choice);
+  const stats::LargePagesReport& large = report.totals.large_pages;
+  if (file.degrade == Degrade::direct && !large.is_empty()) {
+    text += "  Buffers of the run were laid in large pages (" + bytes_text(large.bytes) +
+            "): " + large_pages_text(large) + ".\n";
+  }
   if (file.choices.empty() && (is_read || is_written)) {
     text +=
         "  Its calls are the program's own: other ways are tried with O_DIRECT alone, under "

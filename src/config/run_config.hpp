@@ -15,7 +15,7 @@ namespace ioweave::config {
 
 inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;  // "IOWCONF1"
 /// The version of all layouts that a run shares with its processes.
-inline constexpr uint32_t kLayoutVersion = 8;
+inline constexpr uint32_t kLayoutVersion = 9;
 
 /// The environment variable that names the run directory. Without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";
@@ -73,7 +73,9 @@ struct RunConfig {
   uint32_t logs_reads = 0;                  ///< 1: processes note their reads one by one
   uint64_t lookahead_bytes = 128u << 20;    ///< most ahead of a reader, unless one read is larger
   uint64_t max_lookahead_bytes = 1u << 30;  ///< most bytes ahead over all files of the run
-  FileRule rule[kMaxRules] = {};            ///< the first rule that matches wins
+  static constexpr uint64_t kMostLargePageBytes = 2 << 20;
+  uint64_t large_page_bytes = 0;  ///< of this machine, at most kMostLargePageBytes; 0: use none
+  FileRule rule[kMaxRules] = {};  ///< the first rule that matches wins
   static constexpr uint32_t kMaxDevices = 8;
   choice::Expectation expectation[kMaxDevices] = {};  ///< of devices with a profile
 };

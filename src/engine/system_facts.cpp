@@ -35,6 +35,13 @@ bool seccomp_filtered() {
   return status.find("Seccomp:\t2") != std::string::npos;
 }
 
+uint64_t large_page_bytes() {
+  const std::string enabled = read_small_file("/sys/kernel/mm/transparent_hugepage/enabled");
+  if (enabled.empty() || enabled.find("[never]") != std::string::npos) return 0;
+  const std::string bytes = read_small_file("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+  return std::strtoull(bytes.c_str(), nullptr, 10);
+}
+
 std::string memlock_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {

@@ -3,6 +3,7 @@
 // Facts of this machine and process that decide what an engine may do, for the sentences that
 // explain a refusal. Everything is read afresh: limits change while a process runs.
 
+#include <cstdint>
 #include <string>
 
 #include <sys/types.h>
@@ -31,6 +32,10 @@ namespace ioweave::engine {
 
 /// A setting of a block device's request queue, from /sys. Empty: no such device.
 [[nodiscard]] std::string queue_setting(dev_t device, const char* name);
+
+/// The bytes of a large page that the kernel may lay ordinary memory in (transparent huge pages).
+/// 0: there are none, or they are switched off.
+[[nodiscard]] uint64_t large_page_bytes();
 
 /// Cores this process may run on.
 [[nodiscard]] unsigned online_cores();

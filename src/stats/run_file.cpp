@@ -109,6 +109,17 @@ Json series_json(const std::vector<Series>& list) {
   return all;
 }
 
+Json large_pages_json(const LargePagesReport& report) {
+  Json kinds = Json::array();
+  for (const LargePagesReport::OfKind& kind : report.kinds) {
+    kinds.push_back({{"operation", name_of(choice::kOperationNames, kind.operation)},
+                     {"size_class", kind.size_class},
+                     {"faster", kind.faster},
+                     {"verdict", name_of(choice::kVerdictNames, kind.verdict)}});
+  }
+  return {{"bytes", report.bytes}, {"seconds", report.seconds}, {"kinds", std::move(kinds)}};
+}
+
 Json process_json(const ProcessReport& process) {
   Json object = {{"type", "process"},
                  {"pid", process.pid},
@@ -124,6 +135,9 @@ Json process_json(const ProcessReport& process) {
                  {"engine_cost_s", process.engine_cost_seconds},
                  {"start_s", process.start_seconds}};
   if (!process.series.empty()) object["series"] = series_json(process.series);
+  if (!process.large_pages.is_empty()) {
+    object["large_pages"] = large_pages_json(process.large_pages);
+  }
   return object;
 }
 
@@ -236,6 +250,9 @@ Json summary_json(const RunReport& report) {
   if (report.mpiio.ranks > 0) object["mpiio"] = mpiio_json(report.mpiio);
   if (!report.record.plan.empty()) object["record"] = counts_json(report.record, kRecordCounts);
   if (!report.replay.plan.empty()) object["replay"] = counts_json(report.replay, kReplayCounts);
+  if (!totals.large_pages.is_empty()) {
+    object["large_pages"] = large_pages_json(totals.large_pages);
+  }
   if (report.behind.calls > 0) object["behind"] = counts_json(report.behind, kBehindCounts);
   return object;
 }

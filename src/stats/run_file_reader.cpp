@@ -238,6 +238,31 @@ std::vector<Series> read_series(const Fields& fields) {
   return all;
 }
 
+uint32_t read_size_class(const Fields& entry) {
+  const auto size_class = entry.count<uint32_t>("size_class");
+  if (size_class >= choice::kSizeClasses) throw Malformed("there is no such size_class");
+  return size_class;
+}
+
+/// Reads what became of buffers in large pages, of a process or of the run.
+LargePagesReport read_large_pages(const Fields& fields) {
+  LargePagesReport report;
+  if (!fields.has("large_pages")) return report;
+  const Fields large = fields.object("large_pages");
+  report.bytes = large.count("bytes");
+  report.seconds = large.seconds("seconds");
+  for (const Json& value : large.array("kinds")) {
+    const Fields entry(value, "large_pages");
+    LargePagesReport::OfKind kind;
+    kind.operation = entry.choice<choice::Operation>("operation", choice::kOperationNames);
+    kind.size_class = read_size_class(entry);
+    kind.faster = entry.seconds("faster");
+    kind.verdict = entry.choice<choice::LargePages::Verdict>("verdict", choice::kVerdictNames);
+    report.kinds.push_back(kind);
+  }
+  return report;
+}
+
 ProcessReport read_process(const Fields& fields) {
   ProcessReport process;
   process.pid = fields.count<int32_t>("pid");
@@ -253,6 +278,7 @@ ProcessReport read_process(const Fields& fields) {
   if (fields.has("engine_cost_s")) process.engine_cost_seconds = fields.number("engine_cost_s");
   if (fields.has("start_s")) process.start_seconds = fields.seconds("start_s");
   process.series = read_series(fields);
+  process.large_pages = read_large_pages(fields);
   return process;
 }
 
@@ -271,8 +297,7 @@ std::vector<ChoiceReport> read_choices(const Fields& fields) {
     ChoiceReport choice;
     choice.pid = entry.count<int32_t>("pid");
     choice.operation = entry.choice<choice::Operation>("operation", choice::kOperationNames);
-    choice.size_class = entry.count<uint32_t>("size_class");
-    if (choice.size_class >= choice::kSizeClasses) throw Malformed("choices: no such size_class");
+    choice.size_class = read_size_class(entry);
     choice.in_use = entry.choice<choice::Way>("way", choice::kWayNames);
     choice.first = entry.choice<choice::Way>("first", choice::kWayNames);
     choice.used_since_bytes = entry.count("used_since_bytes");
@@ -386,6 +411,7 @@ void read_summary(const Fields& fields, RunReport& report) {
   if (fields.has("mpiio")) report.mpiio = read_mpiio(fields.object("mpiio"));
   if (fields.has("record")) report.record = read_counts(fields.object("record"), kRecordCounts);
   if (fields.has("replay")) report.replay = read_counts(fields.object("replay"), kReplayCounts);
+  totals.large_pages = read_large_pages(fields);
   if (fields.has("behind")) report.behind = read_counts(fields.object("behind"), kBehindCounts);
 }
 

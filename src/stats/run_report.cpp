@@ -132,6 +132,22 @@ void RunGatherer::merge(FileReport file) {
   if (sum.prefetched_used_bytes != 0 || sum.early.bytes != 0) sum.degrade = Degrade::none;
 }
 
+LargePagesReport& LargePagesReport::operator+=(const LargePagesReport& other) {
+  bytes += other.bytes;
+  seconds += other.seconds;
+  for (const OfKind& kind : other.kinds) {
+    const auto same = std::ranges::find_if(kinds, [&](const OfKind& each) {
+      return each.operation == kind.operation && each.size_class == kind.size_class;
+    });
+    if (same == kinds.end()) {
+      kinds.push_back(kind);
+    } else if (kind.faster > 0 && (same->faster <= 0 || kind.faster < same->faster)) {
+      *same = kind;
+    }
+  }
+  return *this;
+}
+
 namespace {
 
 RunTotals sum_up(const std::vector<ProcessReport>& processes,
@@ -143,6 +159,7 @@ RunTotals sum_up(const std::vector<ProcessReport>& processes,
     totals.exposed_seconds += process.exposed_seconds;
     totals.engine_operations += process.engine_operations;
     totals.engine_cost_seconds += process.engine_cost_seconds;
+    totals.large_pages += process.large_pages;
   }
   for (const FileReport& file : files) {
     if (file.degrade == Degrade::not_regular) continue;

@@ -20,6 +20,7 @@
 
 #include "base/machine.hpp"
 #include "choice/expectation.hpp"
+#include "choice/large_pages.hpp"
 #include "config/mpiio_variables.hpp"
 #include "device/mounts.hpp"
 #include "stats/segment.hpp"
@@ -103,6 +104,25 @@ struct ChoiceReport {
   [[nodiscard]] double engine_cost_seconds() const noexcept;
 };
 
+/// What became of buffers that a process laid in large pages (choice/large_pages.hpp).
+struct LargePagesReport {
+  /// Transfers of one operation and range of sizes, of which some had such a buffer.
+  struct OfKind {
+    choice::Operation operation = choice::Operation::read;
+    uint32_t size_class = 0;
+    double faster = 0;  ///< the best pace in small pages over the best in large ones; 0: not known
+    choice::LargePages::Verdict verdict = choice::LargePages::Verdict::unknown;
+  };
+
+  uint64_t bytes = 0;
+  double seconds = 0;  ///< that it took to lay them there
+  std::vector<OfKind> kinds;
+
+  [[nodiscard]] bool is_empty() const noexcept { return seconds <= 0; }
+  /// Of a kind that both have, that of the lesser gain stays.
+  LargePagesReport& operator+=(const LargePagesReport& other);
+};
+
 /// One path, in one process or over all processes.
 struct FileReport {
   std::string path;  ///< empty: all files beyond the capacity of a process
@@ -145,6 +165,7 @@ struct ProcessReport {
   std::string why;
   uint64_t engine_operations = 0;
   double engine_cost_seconds = 0;  ///< what these took beyond the time of plain calls
+  LargePagesReport large_pages;
   double exposed_seconds = 0;
   double start_seconds = 0;    ///< when this image began, since the program was started
   std::vector<Series> series;  ///< of its files without a series of their own: one, or none
@@ -346,6 +367,7 @@ struct RunTotals {
   uint64_t prefetch_operations = 0;
   uint64_t engine_operations = 0;
   double engine_cost_seconds = 0;  ///< below 0: the engine was faster
+  LargePagesReport large_pages;
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
   EarlyWrites early;

@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include "choice/expectation.hpp"
+#include "choice/large_pages.hpp"
 #include "choice/way_choice.hpp"
 #include "config/run_config.hpp"
 #include "stats/series.hpp"
@@ -162,6 +163,12 @@ struct ChoiceRecord {
   choice::WayChoice choice;
 };
 
+/// What became of buffers that were laid in large pages.
+struct LargePagesRecord {
+  std::atomic<uint32_t> taken;  ///< by the thread that uses `trial`
+  choice::LargePages trial;
+};
+
 struct Segment {
   static constexpr uint32_t kFiles = 1024;
   static constexpr uint32_t kChoices = 128;  ///< a power of two
@@ -186,13 +193,14 @@ struct Segment {
   char why[256];      ///< the first downgrade or error, one sentence
 
   std::atomic<uint64_t> engine_operations;  ///< calls that went through the engine
-  std::atomic<uint64_t> choices;            ///< 1: some are in use
+  std::atomic<uint64_t> choices;            ///< 1: `choice` and `large_pages` are in use
   std::atomic<uint32_t> files;              ///< records in use, record 0 included
   std::atomic<uint32_t> series_in_use;      ///< series 0 included; 0: no transfer was made
 
   FileRecord file[kFiles];
   FileSeries series[kSeries];  ///< 0: of all files that have none of their own
   ChoiceRecord choice[kChoices];
+  LargePagesRecord large_pages;
 };
 
 static_assert(std::is_standard_layout_v<Segment>);

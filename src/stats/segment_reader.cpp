@@ -173,6 +173,25 @@ void add_choices(const Segment& segment, uint32_t number, FileReport& file) {
   }
 }
 
+LargePagesReport large_pages_report(const choice::LargePages& trial) {
+  LargePagesReport out;
+  out.bytes = trial.converted_bytes();
+  out.seconds = static_cast<double>(trial.converting_ns()) * 1e-9;
+  for (size_t operation = 0; operation < choice::kOperations; ++operation) {
+    for (size_t size = 0; size < choice::kVectored; ++size) {
+      const auto which = static_cast<choice::Operation>(operation);
+      const choice::LargePages::Kind& kind = trial.kind(which, size);
+      const auto verdict = static_cast<size_t>(kind.verdict);
+      if (kind.large == 0 || verdict >= choice::LargePages::kVerdicts) continue;
+      const bool is_compared = kind.small > 0 && kind.large_pace > 0;
+      out.kinds.push_back({which, static_cast<uint32_t>(size),
+                           is_compared ? finite(kind.small_pace / kind.large_pace) : 0,
+                           kind.verdict});
+    }
+  }
+  return out;
+}
+
 bool was_used(const FileReport& file) {
   return file.opens > 0 || std::any_of(file.call.begin(), file.call.end(),
                                        [](const CallTotals& totals) { return totals.calls > 0; });
@@ -209,6 +228,7 @@ ProcessReport process_report(const Segment& segment, ClockPair end) {
   process.engine = text(segment.engine);
   process.why = text(segment.why);
   process.engine_operations = load(segment.engine_operations);
+  process.large_pages = large_pages_report(segment.large_pages.trial);
   return process;
 }
 
@@ -243,7 +263,7 @@ SegmentState load_segment(int fd, Segment& segment, uint32_t& records, std::stri
     return SegmentState::invalid;
   }
   if (load(segment.choices) != 0 &&
-      !read_fully(fd, segment.choice, sizeof segment.choice, off_t{kChoiceOffset})) {
+      !read_fully(fd, segment.choice, sizeof(Segment) - kChoiceOffset, off_t{kChoiceOffset})) {
     why = "is shorter than its own head says";
     return SegmentState::invalid;
   }

@@ -20,7 +20,7 @@ constexpr uint64_t kUs = 1000;
 /// What a call costs by each way, in ns.
 using Cost = std::array<uint64_t, kWays>;
 
-constexpr Ways kAll = Ways(Way::plain) | Way::engine | Way::pieces | Way::behind;
+constexpr Ways kAll = Ways(Way::plain) | Way::engine | Way::pieces | Way::behind | Way::bounce;
 constexpr Ways kTwo = Ways(Way::plain) | Way::engine;
 
 /// Makes calls as a program would, and says how long they took.
@@ -59,7 +59,8 @@ TEST(WayChoice, PlainComesFirstWhereNothingIsKnown) {
 
 TEST(WayChoice, TheFastestWayIsFound) {
   for (size_t fastest = 0; fastest < kWays; ++fastest) {
-    Cost cost{100 * kUs, 100 * kUs, 100 * kUs, 100 * kUs};
+    Cost cost;
+    cost.fill(100 * kUs);
     cost[fastest] = 40 * kUs;
     WayChoice choice(kAll, {});
     Calls(choice).make(20'000, cost);

@@ -15,6 +15,7 @@
 #include "device/profile.hpp"
 #include "engine/backends.hpp"
 #include "engine/probe.hpp"
+#include "engine/system_facts.hpp"
 #include "stats/text_file.hpp"
 #include "support/small_filesystem.hpp"
 #include "support/temp_dir.hpp"
@@ -83,7 +84,7 @@ class FastestWay : public ::testing::Test {
     words.emplace_back("--");
     words.insert(words.end(), program.begin(), program.end());
     Surroundings how;
-    how.variables = {{"IOWEAVE_PRELOAD_PATH", IOWEAVE_PRELOAD_LIBRARY}};
+    how.variables = {{"IOWEAVE_PRELOAD_PATH", preload_}};
     how.directory = folder_.path();
     return run_ioweave(words, how);
   }
@@ -98,6 +99,7 @@ class FastestWay : public ::testing::Test {
   }
 
   TempDir folder_;
+  std::string preload_ = IOWEAVE_PRELOAD_LIBRARY;
   std::string out_ = folder_.file("out");
   std::string report_ = folder_.file("report.json");
   std::string run_file_ = folder_.file("run.jsonl");
@@ -128,6 +130,31 @@ TEST_F(FastestWay, LargeTransfersAreMadeInPieces) {
     EXPECT_GT(nlohmann::json::parse(read_text(report_))["summary"]["engine_operations"], 0) << how;
   }
   EXPECT_THAT(why(), HasSubstr("go through the engine in pieces, several at once"));
+}
+
+/// By an interposer that goes every unusual way in turn, and need not find out whether it pays.
+TEST_F(FastestWay, LargePagesServeBuffersAndReadsInTheSameProgram) {
+  if (engine::large_page_bytes() != 2 << 20) GTEST_SKIP() << "no huge pages of 2 MiB here";
+  const std::string other = folder_.file("plain");
+  const Ran plain = run_any(writer(other, "large", 8));
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  preload_ = IOWEAVE_CARRYING_LIBRARY;
+  const Ran ran = run(writer(out_, "large", 8), folder_.path());
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, plain.out);
+  EXPECT_TRUE(read_text(out_) == read_text(other)) << "the files differ";
+  EXPECT_THAT(why(), HasSubstr("  bounce "));
+  if (!engine::kernel_at_least(6, 1)) GTEST_SKIP() << "no MADV_COLLAPSE before Linux 6.1";
+  const auto report = nlohmann::json::parse(read_text(report_));
+  EXPECT_GE(report["summary"]["large_pages"]["bytes"], 2 << 20);
+  EXPECT_THAT(ran.err, HasSubstr("of buffers, laid there in "));
+  EXPECT_THAT(why(), HasSubstr("Buffers of the run were laid in large pages"));
+}
+
+TEST_F(FastestWay, PolicyOverlapLeavesBuffersAlone) {
+  preload_ = IOWEAVE_CARRYING_LIBRARY;
+  ASSERT_EQ(run(writer(out_, "large", 8), folder_.path(), {"--policy", "overlap"}).code, 0);
+  EXPECT_FALSE(nlohmann::json::parse(read_text(report_))["summary"].contains("large_pages"));
 }
 
 TEST_F(FastestWay, WritesAreHeldBackOnlyWhereTheUserAgrees) {

@@ -97,6 +97,11 @@ uint64_t SignalsHeld::but_for_fatal_ones() const noexcept {
   return held | before_;
 }
 
+void SignalsHeld::let_fatal_ones_in() const noexcept {
+  const uint64_t mask = but_for_fatal_ones();
+  set_mask(SIG_SETMASK, &mask);
+}
+
 SignalsHeld::~SignalsHeld() {
   set_mask(SIG_SETMASK, &before_);
 }

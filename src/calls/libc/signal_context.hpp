@@ -27,6 +27,8 @@ class SignalsHeld {
   /// Returns the mask to wait with if a transfer does not end. It lets in the signals that end or
   /// stop the process by default, as they would during a plain call.
   [[nodiscard]] uint64_t but_for_fatal_ones() const noexcept;
+  /// Lets these in from now on.
+  void let_fatal_ones_in() const noexcept;
 
  private:
   uint64_t before_;

@@ -1,10 +1,15 @@
 #include "calls/preload/choices.hpp"
 
+#include <atomic>
+#include <cstddef>
 #include <new>
 
 #include "base/clock.hpp"
 #include "base/errno_kept.hpp"
+#include "calls/preload/always_unusual.hpp"
+#include "calls/preload/bounce.hpp"
 #include "calls/preload/engine_calls.hpp"
+#include "calls/preload/large_buffers.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/shared_file.hpp"
 #include "calls/preload/write_behind.hpp"
@@ -23,13 +28,6 @@ using choice::Ways;
 using config::RunPolicy;
 using stats::ChoiceRecord;
 using stats::Segment;
-
-/// Tests define this to have every call go its most unusual way, where it can.
-#if defined(IOWEAVE_ALWAYS_CARRY)
-constexpr bool kIsAlwaysUnusual = true;
-#else
-constexpr bool kIsAlwaysUnusual = false;
-#endif
 
 constexpr uint32_t kReady = 1;
 constexpr uint32_t kMostProbes = 16;
@@ -81,6 +79,10 @@ Ways usable_ways(const stats::FileRecord& file, const Transfer& transfer, bool m
     if (!is_vectored(transfer) && transfer.bytes >= 2 * choice::kPieceBytes)
       usable = usable | Way::pieces;
   }
+  const bool is_bounced =
+      is_automatic && transfer.op == engine::Op::read && process.config().large_page_bytes != 0 &&
+      transfer.bytes >= kLeastBouncedBytes && transfer.bytes <= kMostBouncedBytes;
+  if (is_bounced) usable = usable | Way::bounce;
   const bool is_small = is_vectored(transfer) || transfer.bytes <= choice::kMostHeldBytes;
   if (may_hold && is_small && write_behind.may_hold_by_default()) usable = usable | Way::behind;
   return usable;
@@ -95,9 +97,13 @@ void tell(ChoiceRecord& record, Tell tell) noexcept {
   record.taken.store(0, std::memory_order_release);
 }
 
-Way most_unusual(Ways usable) noexcept {
-  for (const Way way : {Way::behind, Way::pieces, Way::engine}) {
-    if (usable.has(way)) return way;
+/// Of the ways that are no plain call each in its turn; plain where there is none.
+Way next_unusual(Ways usable) noexcept {
+  static std::atomic<uint32_t> turn{0};
+  uint32_t way = turn.fetch_add(1, std::memory_order_relaxed);
+  for (size_t i = 0; i < choice::kWays; ++i, ++way) {
+    const auto next = static_cast<Way>(way % choice::kWays);
+    if (next != Way::plain && usable.has(next)) return next;
   }
   return Way::plain;
 }
@@ -112,8 +118,10 @@ bool Choices::has_memory() noexcept {
     return segment != nullptr;
   }
   const ErrnoKept kept;
-  if (!make_sure_of_memory(segment->choice, sizeof segment->choice)) return false;
+  constexpr size_t kBytes = sizeof(Segment) - offsetof(Segment, choice);  // and large_pages
+  if (!make_sure_of_memory(segment->choice, kBytes)) return false;
   segment_.store(segment, std::memory_order_relaxed);
+  segment->choices.store(1, std::memory_order_relaxed);
   return true;
 }
 
@@ -137,7 +145,6 @@ void Choices::begin(ChoiceRecord& record, const stats::FileRecord& file, Ways us
   new (&record.choice) WayChoice(usable, expected);
   record.way.store(record.choice.way(), std::memory_order_relaxed);
   record.state.store(kReady, std::memory_order_release);  // pairs with of()
-  segment.choices.store(1, std::memory_order_relaxed);
 }
 
 ChoiceRecord* Choices::of(const stats::FileRecord& file, const Transfer& transfer,
@@ -180,12 +187,14 @@ void ChosenCall::choose(Allowed allowed) noexcept {
   if (transfer_.bytes == 0 || process.left_alone() || process.is_visitor()) return;
   usable_ = usable_ways(file_, transfer_, allowed.engine, allowed.holding_back);
   if (usable_ != Ways(Way::plain)) record_ = choices.of(file_, transfer_, usable_);
+  is_large_ = file_.policy == RunPolicy::automatic && LargeBuffers::may_help(transfer_) &&
+              choices.has_memory();
 }
 
 Way ChosenCall::way() const noexcept {
   if (record_ == nullptr) return Way::plain;
   const Way way =
-      kIsAlwaysUnusual ? most_unusual(usable_) : record_->way.load(std::memory_order_relaxed);
+      kIsAlwaysUnusual ? next_unusual(usable_) : record_->way.load(std::memory_order_relaxed);
   return usable_.has(way) ? way : Way::plain;
 }
 
@@ -202,13 +211,15 @@ bool ChosenCall::make(Allowed allowed, int64_t& result) {
   const Way way = this->way();
   if (way == Way::behind) return hold_back(result);
   end_held_writes();
-  begin_ns_ = record_ != nullptr ? now_ns() : 0;
-  return way != Way::plain && make_by_engine(way, result);
+  if (is_large_ && way != Way::bounce) large_bytes_ = large_buffers.prepare(transfer_);
+  begin_ns_ = is_noted() ? now_ns() : 0;
+  return way != Way::plain && make_otherwise(way, result);
 }
 
-bool ChosenCall::make_by_engine(Way way, int64_t& result) {
+bool ChosenCall::make_otherwise(Way way, int64_t& result) {
   const size_t piece_bytes = way == Way::pieces ? choice::kPieceBytes : 0;
-  const bool is_made = carry_out(transfer_, file_, piece_bytes, result);
+  const bool is_made = way == Way::bounce ? read_by_bounce(transfer_, file_, result)
+                                          : carry_out(transfer_, file_, piece_bytes, result);
   note_end(way, is_made, result);
   return is_made;
 }
@@ -240,8 +251,10 @@ void ChosenCall::note_end(Way way, bool is_made, int64_t result) noexcept {
 
 /// A call that fails says nothing of the way that it should have gone.
 void ChosenCall::note_plain_call(int64_t result) const noexcept {
-  if (record_ == nullptr || result <= 0 || process.left_alone()) return;
+  if (!is_noted() || result <= 0 || process.left_alone()) return;
   const uint64_t ns = now_ns() - begin_ns_;
+  if (is_large_) large_buffers.note(transfer_, static_cast<uint64_t>(result), large_bytes_, ns);
+  if (record_ == nullptr) return;
   tell(*record_, [=, this](WayChoice& choice) {
     if (refused_ != Way::plain) choice.note_refusal(refused_, refused_ns_);
     choice.note(Way::plain, static_cast<uint64_t>(result), ns);

@@ -6,6 +6,7 @@
 //   plain    the program's own call
 //   engine   engine_calls.hpp
 //   pieces   the same, as several operations at once
+//   bounce   bounce.hpp
 //   behind   write_behind.hpp
 //
 // What is chosen and why lies in the segment: `ioweave report --why` tells it.
@@ -31,8 +32,10 @@ class Choices {
   /// asked last.
   [[nodiscard]] uint64_t take_waited_ns() noexcept;
 
- private:
+  /// Returns true if the end of the segment, from `choice` on, has memory.
   [[nodiscard]] bool has_memory() noexcept;
+
+ private:
   static void begin(stats::ChoiceRecord& record, const stats::FileRecord& file,
                     choice::Ways usable) noexcept;
 
@@ -60,12 +63,12 @@ class ChosenCall {
   [[nodiscard]] bool make(Allowed allowed, int64_t& result);
   void note_plain_call(int64_t result) const noexcept;
   /// Whether there is anything to tell note_plain_call().
-  [[nodiscard]] bool is_noted() const noexcept { return record_ != nullptr; }
+  [[nodiscard]] bool is_noted() const noexcept { return record_ != nullptr || is_large_; }
 
  private:
   void choose(Allowed allowed) noexcept;
   [[nodiscard]] choice::Way way() const noexcept;
-  [[nodiscard]] bool make_by_engine(choice::Way way, int64_t& result);
+  [[nodiscard]] bool make_otherwise(choice::Way way, int64_t& result);
   [[nodiscard]] bool hold_back(int64_t& result) noexcept;
   void end_held_writes() noexcept;
   void note_end(choice::Way way, bool is_made, int64_t result) noexcept;
@@ -74,6 +77,8 @@ class ChosenCall {
   const Transfer& transfer_;
   choice::Ways usable_ = choice::Way::plain;
   stats::ChoiceRecord* record_ = nullptr;
+  bool is_large_ = false;  // its buffer may lie in large pages
+  uint64_t large_bytes_ = 0;
   uint64_t begin_ns_ = 0;
   choice::Way refused_ = choice::Way::plain;  // plain: none was
   uint64_t refused_ns_ = 0;

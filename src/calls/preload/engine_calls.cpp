@@ -189,6 +189,11 @@ bool still_is(const stats::FileRecord& file, int fd) noexcept {
          status.st_dev == file.device && status.st_ino == file.inode;
 }
 
+bool is_still_direct(const stats::FileRecord& file, int fd) noexcept {
+  const long flags = raw_syscall(SYS_fcntl, fd, F_GETFL);
+  return flags >= 0 && (flags & O_DIRECT) != 0 && still_is(file, fd);
+}
+
 bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t piece_bytes,
                int64_t& result) {
   if (!ready()) {
@@ -207,9 +212,7 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t p
   if (is_single && transfer.bytes > engine::kMaxTransferBytes) {
     return false;  // cut by the kernel, once it has looked at all of the memory
   }
-  const long flags = raw_syscall(SYS_fcntl, transfer.fd, F_GETFL);
-  if (flags < 0 || (flags & O_DIRECT) == 0 || !still_is(file, transfer.fd) ||
-      (is_write(transfer.op) && file_size_is_limited())) {
+  if (!is_still_direct(file, transfer.fd) || (is_write(transfer.op) && file_size_is_limited())) {
     return false;
   }
   if (is_single && piece_bytes > 0 && is_write(transfer.op) && !is_readable(transfer)) {

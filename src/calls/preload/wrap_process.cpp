@@ -14,6 +14,7 @@
 
 #include "calls/libc/real.hpp"
 #include "calls/libc/wrap.hpp"
+#include "calls/preload/bounce.hpp"
 #include "calls/preload/engine_calls.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/table.hpp"
@@ -45,6 +46,7 @@ void became_child() noexcept {
   table.became_child();
   process.became_child();
   forget_engine();
+  forget_bounces();
 }
 
 void before_fork() noexcept {

@@ -27,6 +27,7 @@
 #include "base/process_start.hpp"
 #include "calls/libc/file_size_limit.hpp"
 #include "calls/libc/signal_context.hpp"
+#include "calls/preload/always_unusual.hpp"
 #include "calls/preload/engine_calls.hpp"
 #include "calls/preload/maps_text.hpp"
 #include "calls/preload/process.hpp"
@@ -74,12 +75,6 @@ void wake(const std::atomic<uint32_t>& word, int threads) noexcept {
 
 constexpr uint64_t begin_of_block(uint64_t offset) noexcept {
   return offset / kBlockBytes * kBlockBytes;
-}
-
-/// Lets signals in that end the process by default, as they would during a plain call.
-void open_to_fatal_signals(const SignalsHeld& held) noexcept {
-  const uint64_t mask = held.but_for_fatal_ones();
-  raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, nullptr, sizeof mask);
 }
 
 struct FileIdentity {
@@ -132,11 +127,7 @@ int write_all(int fd, const char* data, size_t bytes, uint64_t offset) noexcept 
 }
 
 /// Programs that compare what they do (tests/differential) note it in memory that they share.
-#if defined(IOWEAVE_ALWAYS_CARRY)
-constexpr bool kHeedsSharedMemory = false;
-#else
-constexpr bool kHeedsSharedMemory = true;
-#endif
+constexpr bool kHeedsSharedMemory = !kIsAlwaysUnusual;
 
 }  // namespace
 
@@ -621,7 +612,7 @@ bool WriteBehind::make_room(const SignalsHeld& held) noexcept {
     return false;
   }
   const uint64_t begin_ns = now_ns();
-  open_to_fatal_signals(held);
+  held.let_fatal_ones_in();
   queue_oldest();
   if (Block* const next = next_to_write(kNone)) {
     write_block(*next);
@@ -780,7 +771,7 @@ void WriteBehind::drain(const stats::FileRecord& record) noexcept {
   const std::lock_guard guard(lock_);
   const uint32_t number = find(record.device, record.inode);
   if (number == kNone || files_[number].blocks == 0) return;
-  open_to_fatal_signals(held);
+  held.let_fatal_ones_in();
   drain_locked(number);
 }
 
@@ -789,7 +780,7 @@ void WriteBehind::drain_all() noexcept {
   if (!is_ours()) return;
   const SignalsHeld held;
   const std::lock_guard guard(lock_);
-  open_to_fatal_signals(held);
+  held.let_fatal_ones_in();
   drain_locked(kNone);
 }
 
@@ -812,7 +803,7 @@ void WriteBehind::let_go(const stats::FileRecord& record, int fd) noexcept {
   File& file = files_[number];
   ++file.users;
   ++file.closing;
-  if (file.blocks > 0) open_to_fatal_signals(held);
+  if (file.blocks > 0) held.let_fatal_ones_in();
   do {
     drain_locked(number);
   } while (file.blocks > 0 && file.fd == fd);
@@ -838,7 +829,7 @@ void WriteBehind::keep_plain(int fd) noexcept {
     const std::lock_guard guard(lock_);
     const uint32_t number = is_ours() ? find(status.st_dev, status.st_ino) : kNone;
     if (number != kNone && files_[number].blocks > 0) {
-      open_to_fatal_signals(held);
+      held.let_fatal_ones_in();
       drain_locked(number);
     }
   }
@@ -918,7 +909,7 @@ void WriteBehind::end_threads() noexcept {
   if (!is_ours()) return;
   const SignalsHeld held;
   const std::lock_guard guard(lock_);
-  open_to_fatal_signals(held);
+  held.let_fatal_ones_in();
   const bool was_ending = std::exchange(must_end_, true);
   drain_locked(kNone);
   while (threads_ > 0) {
@@ -961,7 +952,7 @@ void WriteBehind::forbid() noexcept {
   const SignalsHeld held;
   const std::lock_guard guard(lock_);
   if (ioweave_held_blocks.load(std::memory_order_relaxed) == 0) return;
-  open_to_fatal_signals(held);
+  held.let_fatal_ones_in();
   while (ioweave_held_blocks.load(std::memory_order_relaxed) > 0) drain_locked(kNone);
 }
 

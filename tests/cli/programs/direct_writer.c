@@ -8,14 +8,12 @@
 //      stream     has a stream of the C library on the same file before
 //      mapped     has the file mapped before
 //      halfway    maps such memory after half of the blocks, and tells a child through it, without
-//      a
-//                 call, to compare the file
+//                 a call, to compare the file
 //      fork       the same by a child that it forks for each sixteenth block
 //      fault      ends by SIGSEGV instead
 //      killed     lets a child write, which is killed, and compares the file when it has heard so
 //      large      writes 4 MiB at a time instead, COUNT of them, over a file that is there, and
-//      reads
-//                 them back behind its end
+//                 reads them back behind its end
 //      hole       the same from memory with a hole, and says what each write returned
 // Exit code 77: there is no O_DIRECT here; 3: a child saw something else.
 

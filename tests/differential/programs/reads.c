@@ -219,6 +219,86 @@ SCENARIO(read_direct, 0) {
   DO(pread(fd, aligned, 100, 3));
 }
 
+/* Returns memory of whole large pages, all of it there, or ends the process. */
+static char* large_memory(size_t bytes) {
+  const size_t large = 2 << 20;
+  char* const mapped =
+      mmap(NULL, bytes + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  NEED(mapped != MAP_FAILED);
+  char* const aligned = (char*)(((uintptr_t)mapped + large - 1) & ~(uintptr_t)(large - 1));
+  memset(aligned, 1, bytes);
+  return aligned;
+}
+
+/* Buffers that are used again and again, in memory that a child shares and that is mapped anew. */
+SCENARIO(direct_with_large_buffers, 0) {
+  enum { kBytes = 8 << 20, kPart = 2 << 20 };
+  make_file("a", kBytes);
+  const int fd = open("a", O_RDWR | O_DIRECT);
+  if (fd < 0) {
+    say("no O_DIRECT here");
+    return;
+  }
+  char* const memory = large_memory(kBytes);
+  for (int i = 0; i < 4; ++i) {
+    DO(pread(fd, memory, kBytes, 0));
+    say_hash("all", memory, kBytes);
+    memset(memory + i * kPart / 2, i, kPart);
+    DO(pwrite(fd, memory, kBytes, 0));
+    for (int part = 0; part < 16; ++part)
+      if (pread(fd, memory + part * kPart / 4, kPart / 4, part * kPart / 4) != kPart / 4)
+        say("part %d is short", part);
+    say_hash("parts", memory, kBytes);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    memset(memory, 77, kPart);
+    DO(pwrite(fd, memory, kPart, 0));
+    DO(pread(fd, memory + kPart, kPart, 0));
+    say_hash("child", memory, kBytes);
+    _exit(0);
+  }
+  say_child(child);
+  say_hash("parent", memory, kBytes);
+  NEED(munmap(memory + kPart, kPart) == 0);
+  NEED(mmap(memory + kPart, kPart, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+            -1, 0) == memory + kPart);
+  for (int i = 0; i < 3; ++i) DO(pread(fd, memory, kBytes, 0));
+  say_hash("mapped anew", memory, kBytes);
+  NEED(madvise(memory + kPart, kPart, MADV_DONTNEED) == 0);
+  NEED(madvise(memory + kPart / 2, 4096, MADV_DONTNEED) == 0);
+  say_hash("given back", memory, kBytes);
+  for (int i = 0; i < 3; ++i) DO(pwrite(fd, memory, kBytes, 0));
+  say_file("a");
+}
+
+/* What cannot be written to: the answer, and the position after it. */
+SCENARIO(read_direct_into_bad_memory, 0) {
+  make_file("a", 1 << 20);
+  const int fd = open("a", O_RDONLY | O_DIRECT);
+  if (fd < 0) {
+    say("no O_DIRECT here");
+    return;
+  }
+  char* const memory = large_memory(2 << 20);
+  NEED(mprotect(memory + (128 << 10), 4096, PROT_READ) == 0);
+  for (int i = 0; i < 3; ++i) {
+    DO(read(fd, memory + (128 << 10), 65536));
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(pread(fd, memory + (128 << 10), 65536, 65536));
+    DO(read(fd, (char*)4096, 65536));
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(read(fd, memory, 65536));
+    say_hash("data", memory, 65536);
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(read(fd, memory + 512, 65536));
+    DO(lseek(fd, 0, SEEK_CUR));
+  }
+  DO(lseek(fd, (1 << 20) - 8192, SEEK_SET));
+  DO(read(fd, memory, 65536));
+  DO(read(fd, memory, 65536));
+}
+
 SCENARIO(mmap_beside_read, 0) {
   make_file("a", 1 << 20);
   const int fd = open("a", O_RDWR);
