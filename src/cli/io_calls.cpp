@@ -138,7 +138,9 @@ Finding judge_calls(const std::string& path, const std::vector<LoadedFile>& scop
   if (finding.detail.empty() && finding.cause.empty()) finding.detail = "no I/O on files was found";
   if (!finding.cause.empty()) {
     finding.usable = Usable::degraded;
-    finding.remedy = "nothing to mend: they work as without Ioweave, and are made no faster";
+    finding.remedy =
+        "nothing to mend: they work as without Ioweave, and their reads in order through the page "
+        "cache are prefetched all the same; the rest is made no faster";
   }
   return finding;
 }

@@ -91,12 +91,21 @@ bool is_aligned(const Transfer& transfer) noexcept {
   return reinterpret_cast<uint64_t>(transfer.buffer) % page_bytes() == 0;
 }
 
+/// Whether all that is wanted lies in the file.
+bool is_within(const Transfer& transfer, uint64_t size) noexcept {
+  const int64_t begin =
+      transfer.offset >= 0 ? transfer.offset : raw_syscall(SYS_lseek, transfer.fd, 0, SEEK_CUR);
+  const auto at = static_cast<uint64_t>(begin);
+  return begin >= 0 && at <= size && transfer.bytes <= size - at;
+}
+
 }  // namespace
 
 bool read_by_bounce(const Transfer& transfer, const stats::FileRecord& file,
                     int64_t& result) noexcept {
+  uint64_t size = 0;
   if (!is_aligned(transfer) || transfer.bytes > kMostBouncedBytes ||
-      !is_still_direct(file, transfer.fd)) {
+      !is_still_direct(file, transfer.fd, size) || !is_within(transfer, size)) {
     return false;
   }
   const SignalsHeld held;

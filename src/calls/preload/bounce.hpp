@@ -12,6 +12,8 @@
 //   bad addresses     the kernel copies the bytes (process_vm_writev). If it cannot, the position
 //   is
 //                     put back, and the program's call is made
+//   the last bytes    of a file are read by the program's call: behind them the kernel fills the
+//                     buffer to the end of a block
 //   alignment         buffers that are not aligned to pages are left alone: who must hear EINVAL
 //                     hears it
 //   signals           held, as a plain read of a device holds them, but for those that end the

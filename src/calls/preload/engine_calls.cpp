@@ -178,20 +178,29 @@ bool is_readable(const Transfer& transfer) noexcept {
   return raw_syscall(SYS_madvise, begin, end - begin, kPopulateRead) == 0;
 }
 
+bool still_is(const stats::FileRecord& file, int fd, uint64_t& size) noexcept {
+  struct stat status {};
+  if (raw_syscall(SYS_fstat, fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_dev != file.device || status.st_ino != file.inode) {
+    return false;
+  }
+  size = static_cast<uint64_t>(status.st_size);
+  return true;
+}
+
 /// Transfers that lanes are carrying out.
 std::atomic<uint32_t> in_flight{0};
 
 }  // namespace
 
 bool still_is(const stats::FileRecord& file, int fd) noexcept {
-  struct stat status {};
-  return raw_syscall(SYS_fstat, fd, &status) == 0 && S_ISREG(status.st_mode) &&
-         status.st_dev == file.device && status.st_ino == file.inode;
+  uint64_t size = 0;
+  return still_is(file, fd, size);
 }
 
-bool is_still_direct(const stats::FileRecord& file, int fd) noexcept {
+bool is_still_direct(const stats::FileRecord& file, int fd, uint64_t& size) noexcept {
   const long flags = raw_syscall(SYS_fcntl, fd, F_GETFL);
-  return flags >= 0 && (flags & O_DIRECT) != 0 && still_is(file, fd);
+  return flags >= 0 && (flags & O_DIRECT) != 0 && still_is(file, fd, size);
 }
 
 bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t piece_bytes,
@@ -212,7 +221,9 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t p
   if (is_single && transfer.bytes > engine::kMaxTransferBytes) {
     return false;  // cut by the kernel, once it has looked at all of the memory
   }
-  if (!is_still_direct(file, transfer.fd) || (is_write(transfer.op) && file_size_is_limited())) {
+  uint64_t size = 0;
+  if (!is_still_direct(file, transfer.fd, size) ||
+      (is_write(transfer.op) && file_size_is_limited())) {
     return false;
   }
   if (is_single && piece_bytes > 0 && is_write(transfer.op) && !is_readable(transfer)) {

@@ -41,8 +41,8 @@ namespace ioweave::calls {
 /// back and be another file's, or a pipe's, whose transfer might never end.
 [[nodiscard]] bool still_is(const stats::FileRecord& file, int fd) noexcept;
 
-/// Returns true if the descriptor is, besides, open past the page cache.
-[[nodiscard]] bool is_still_direct(const stats::FileRecord& file, int fd) noexcept;
+/// Returns true if the descriptor is, besides, open past the page cache; then with the file's size.
+[[nodiscard]] bool is_still_direct(const stats::FileRecord& file, int fd, uint64_t& size) noexcept;
 
 /// Whether some call has gone through the engine in this process.
 [[nodiscard]] bool engine_is_open() noexcept;

@@ -248,8 +248,9 @@ int make_durable(int fd, Call real_call) {
   });
 }
 
-/// A call that moves bytes between two descriptors, counted on the one that is read from, or else
-/// on the one written to. `at`: where it reads; null: at the descriptor's position.
+/// A call that moves bytes between two descriptors, counted as a read of the one, or else on the
+/// one that is written to. `at`: where it reads, which the call moves on; null: at the descriptor's
+/// position.
 template <class Call>
 ssize_t move_between(int from, const off_t* at, int to, Call real_call) {
   come_after_writes();
@@ -257,9 +258,12 @@ ssize_t move_between(int from, const off_t* at, int to, Call real_call) {
   if (entry == nullptr) {
     return make_counted_call(to, stats::CallClass::other, real_call);
   }
-  const ssize_t result = observe_call(*entry, stats::CallClass::other, 0, real_call);
+  const uint64_t begin = call_ticks();
+  const ssize_t result = real_call();
+  const int64_t offset = at != nullptr && result > 0 ? *at - result : -1;
+  account_for_call(*entry, stats::CallClass::read, offset, result, begin);
   if (entry->has(Entry::logs_reads) && result > 0) [[unlikely]] {
-    log_read(*entry, from, at != nullptr ? *at - result : -1, result);
+    log_read(*entry, from, offset, result);
   }
   return result;
 }

@@ -125,6 +125,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 RunOptions with_policy(config::RunPolicy policy, engine::Kind engine) {
   RunOptions options;
   options.config.policy = policy;
+  options.config.large_page_bytes = config::RunConfig::kMostLargePageBytes;
   options.config.engine = static_cast<uint32_t>(engine);
   return options;
 }

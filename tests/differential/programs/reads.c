@@ -299,6 +299,28 @@ SCENARIO(read_direct_into_bad_memory, 0) {
   DO(read(fd, memory, 65536));
 }
 
+/* Behind the last byte the kernel fills the buffer to the end of a block. */
+SCENARIO(read_direct_to_the_end, 0) {
+  make_file("a", 300700);
+  const int fd = open("a", O_RDONLY | O_DIRECT);
+  if (fd < 0) {
+    say("no O_DIRECT here");
+    return;
+  }
+  char* const memory = large_memory(2 << 20);
+  for (int i = 0; i < 4; ++i) {
+    DO(lseek(fd, 0, SEEK_SET));
+    for (int j = 0; j < 6; ++j) {
+      memset(memory, 'a' + j, 65536);
+      DO(read(fd, memory, 65536));
+      say_hash("all of it", memory, 65536);
+    }
+    DO(pread(fd, memory, 65536, 270336));
+    say_hash("all of it", memory, 65536);
+    DO(lseek(fd, 0, SEEK_CUR));
+  }
+}
+
 SCENARIO(mmap_beside_read, 0) {
   make_file("a", 1 << 20);
   const int fd = open("a", O_RDWR);
