@@ -254,10 +254,6 @@ void wait_for_transfers() noexcept {
   }
 }
 
-bool engine_is_open() noexcept {
-  return phase.load(std::memory_order_acquire) == Phase::open;  // pairs with open_engine()
-}
-
 void forget_engine() noexcept {
   in_flight.store(0, std::memory_order_relaxed);  // those of the parent
   phase.store(Phase::failed, std::memory_order_relaxed);

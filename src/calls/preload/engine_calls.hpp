@@ -44,9 +44,6 @@ namespace ioweave::calls {
 /// Returns true if the descriptor is, besides, open past the page cache; then with the file's size.
 [[nodiscard]] bool is_still_direct(const stats::FileRecord& file, int fd, uint64_t& size) noexcept;
 
-/// Whether some call has gone through the engine in this process.
-[[nodiscard]] bool engine_is_open() noexcept;
-
 /// Returns when no transfer is under way. No other begins once the process is left alone.
 void wait_for_transfers() noexcept;
 
