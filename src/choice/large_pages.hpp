@@ -7,13 +7,12 @@
 // pages of 4 KiB that is one for each; on the disk of a virtual machine, lists of that length take
 // most of the time (docs/decisions/0020-large-pages.md). Whoever makes the transfers lays a part of
 // a buffer in large pages, as much as allowance_ns() lets him, and tells how long each transfer
-// took, and how much of it lay there. The best paces before and after are compared, for each
-// operation and range of sizes. Where large pages do not make a tenth of difference, no more is
-// done.
+// took, and how much of it lay there. The median paces before and after are compared, for each
+// operation and range of sizes. Where large pages do not make a tenth of difference, nothing more
+// is done, but for another try after eight times as many transfers.
 //
-// What that may cost is bounded: until it is known to pay, by 25 ms and a sixteenth of the time
-// that such transfers have taken; then by a quarter of it, which the next uses of the buffer bring
-// back.
+// What that costs is bounded. A kind of transfers may try for 12 ms, and all kinds together for a
+// 32nd of the time that transfers have taken. Beyond that they may take half of what was gained.
 
 #include <array>
 #include <cstddef>
@@ -34,21 +33,37 @@ class LargePages {
   enum class Verdict : uint8_t { unknown, pays, pays_not };
   static constexpr size_t kVerdicts = 3;
 
+  /// The last paces, in ns per byte.
+  class Paces {
+   public:
+    void add(float pace) noexcept { kept_[count_++ % kKept] = pace; }
+    void clear() noexcept { count_ = 0; }
+    [[nodiscard]] uint32_t count() const noexcept { return count_; }
+    /// Returns 0 if there are none.
+    [[nodiscard]] float median() const noexcept;
+
+   private:
+    static constexpr uint32_t kKept = 9;
+    std::array<float, kKept> kept_{};
+    uint32_t count_ = 0;
+  };
+
   /// Transfers of one operation and range of sizes (class_of()).
   struct Kind {
-    float small_pace =
-        0;  ///< the best of a buffer in small pages, in ns per byte; 0: none was seen
-    float large_pace = 0;  ///< of one that lies in large pages by three eighths or more
-    uint32_t small = 0;    ///< how many transfers that is of
-    uint32_t large = 0;
+    Paces small;  ///< of buffers in small pages
+    Paces large;  ///< of buffers that lie in large pages by three eighths or more
     Verdict verdict = Verdict::unknown;
+    uint64_t converting_ns = 0;
+    uint64_t try_again = 0;  ///< when there were so many transfers
   };
 
   /// Returns for how long buffers of this kind may be laid in large pages now.
   [[nodiscard]] uint64_t allowance_ns(Operation operation, size_t size_class) const noexcept;
-  /// So many bytes were laid in large pages, or none could be, which took so long.
-  void note_conversion(uint64_t bytes, uint64_t ns) noexcept;
-  /// A transfer was made, with so much of its buffer in large pages.
+  /// For a transfer of this kind so many bytes were laid in large pages, or none could be, which
+  /// took so long.
+  void note_conversion(Operation operation, size_t size_class, uint64_t bytes,
+                       uint64_t ns) noexcept;
+  /// A whole transfer was made, with so much of its buffer in large pages.
   void note_transfer(Operation operation, size_t size_class, uint64_t bytes, uint64_t large_bytes,
                      uint64_t ns) noexcept;
 
@@ -60,10 +75,19 @@ class LargePages {
   [[nodiscard]] uint64_t converting_ns() const noexcept { return converting_ns_; }
 
  private:
+  [[nodiscard]] Kind& kind_to_change(Operation operation, size_t size_class) noexcept {
+    return kinds_[static_cast<size_t>(operation)][size_class];
+  }
+  void judge(Kind& kind, double part) const noexcept;
+  void give_up(Kind& kind) const noexcept;
+
   std::array<std::array<Kind, kSizeClasses>, kOperations> kinds_{};
+  uint64_t transfers_ = 0;
   uint64_t transfer_ns_ = 0;
+  uint64_t gained_ns_ = 0;
   uint64_t converted_bytes_ = 0;
   uint64_t converting_ns_ = 0;
+  uint8_t is_too_slow_ = 0;  // the kernel takes long to find a large page
 };
 
 inline constexpr std::array<std::string_view, LargePages::kVerdicts> kVerdictNames{

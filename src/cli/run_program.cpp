@@ -38,6 +38,7 @@
 #include "config/names.hpp"
 #include "device/described.hpp"
 #include "device/expectation.hpp"
+#include "engine/available_memory.hpp"
 #include "engine/backend.hpp"
 #include "engine/system_facts.hpp"
 #include "stats/mpiio_report.hpp"
@@ -85,10 +86,13 @@ struct Run {
 // ---- Before -------------------------------------------------------------------------------------
 
 /// The size of large pages for buffers of programs. Others than those of x86-64 and of aarch64 with
-/// pages of 4 KiB are too large for most buffers.
+/// pages of 4 KiB are too large for most buffers. Where memory is scarce, there are none to spare.
 uint64_t usable_large_page_bytes() {
+  constexpr uint64_t kScarceBytes = 512u << 20;
   const uint64_t bytes = engine::large_page_bytes();
-  return bytes <= config::RunConfig::kMostLargePageBytes ? bytes : 0;
+  const bool are_usable = bytes <= config::RunConfig::kMostLargePageBytes &&
+                          engine::available_memory_bytes() >= kScarceBytes;
+  return are_usable ? bytes : 0;
 }
 
 /// What is expected of the ways of calls, of each device with a profile.

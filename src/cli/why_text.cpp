@@ -187,7 +187,7 @@ std::string why_text(const stats::RunReport& report, const FileReport& file) {
   }
   for (const ChoiceReport& choice : file.choices) text += choice_text(choice);
   const stats::LargePagesReport& large = report.totals.large_pages;
-  if (file.degrade == Degrade::direct && !large.is_empty()) {
+  if (file.degrade == Degrade::direct && large.bytes > 0) {
     text += "  Buffers of the run were laid in large pages (" + bytes_text(large.bytes) +
             "): " + large_pages_text(large) + ".\n";
   }

@@ -110,7 +110,7 @@ struct LargePagesReport {
   struct OfKind {
     choice::Operation operation = choice::Operation::read;
     uint32_t size_class = 0;
-    double faster = 0;  ///< the best pace in small pages over the best in large ones; 0: not known
+    double faster = 0;  ///< the median pace in small pages over that in large ones; 0: not known
     choice::LargePages::Verdict verdict = choice::LargePages::Verdict::unknown;
   };
 

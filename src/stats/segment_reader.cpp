@@ -174,19 +174,20 @@ void add_choices(const Segment& segment, uint32_t number, FileReport& file) {
 }
 
 LargePagesReport large_pages_report(const choice::LargePages& trial) {
+  using choice::LargePages;
   LargePagesReport out;
   out.bytes = trial.converted_bytes();
   out.seconds = static_cast<double>(trial.converting_ns()) * 1e-9;
   for (size_t operation = 0; operation < choice::kOperations; ++operation) {
     for (size_t size = 0; size < choice::kVectored; ++size) {
       const auto which = static_cast<choice::Operation>(operation);
-      const choice::LargePages::Kind& kind = trial.kind(which, size);
+      const LargePages::Kind& kind = trial.kind(which, size);
       const auto verdict = static_cast<size_t>(kind.verdict);
-      if (kind.large == 0 || verdict >= choice::LargePages::kVerdicts) continue;
-      const bool is_compared = kind.small > 0 && kind.large_pace > 0;
+      const bool is_used = kind.large.count() > 0 || kind.verdict != LargePages::Verdict::unknown;
+      if (!is_used || verdict >= LargePages::kVerdicts) continue;
+      const float large = kind.large.median();
       out.kinds.push_back({which, static_cast<uint32_t>(size),
-                           is_compared ? finite(kind.small_pace / kind.large_pace) : 0,
-                           kind.verdict});
+                           large > 0 ? finite(kind.small.median() / large) : 0, kind.verdict});
     }
   }
   return out;

@@ -22,7 +22,7 @@ constexpr uint64_t bit(int signal) {
 struct KernelAction {
   void (*handler)(int);
   unsigned long flags;
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
   void (*restorer)();
 #endif
   uint64_t mask;

@@ -36,19 +36,40 @@ bool is_bounded(int resource) noexcept {
          limit.rlim_cur != RLIM_INFINITY;
 }
 
-/// Null where there is none, or somebody is just mapping it.
-std::byte* mapped_memory() noexcept {
-  std::byte* const found = memory.load(std::memory_order_acquire);
-  if (found != nullptr || tried.exchange(1, std::memory_order_relaxed) != 0) return found;
+/// Returns false if not all of it can be stored. The kernel looks at the other end as a debugger
+/// would, so that is our own memory: at the program's buffer all that forbids a store counts.
+bool copy_if_writable(void* to, std::byte* from, size_t bytes) noexcept {
+  const iovec local{to, bytes};
+  const iovec remote{from, bytes};
+  return raw_syscall(SYS_process_vm_readv, raw_syscall(SYS_gettid), &local, 1, &remote, 1, 0) ==
+         static_cast<long>(bytes);
+}
+
+/// Null where that is not possible, or the kernel does not copy in this process.
+std::byte* map_memory() noexcept {
   if (is_bounded(RLIMIT_AS) || is_bounded(RLIMIT_DATA)) return nullptr;
-  constexpr uint64_t kBytes = kBuffers * kMostBouncedBytes + kLargePageBytes;
-  const long address = raw_syscall(SYS_mmap, nullptr, kBytes, PROT_READ | PROT_WRITE,
+  constexpr uint64_t kBytes = kBuffers * kMostBouncedBytes;
+  constexpr int kWipeOnFork = 18;  // MADV_WIPEONFORK
+  // It must not be locked, and so be there, because of mlockall(2).
+  const long address = raw_syscall(SYS_mmap, nullptr, kBytes + kLargePageBytes, PROT_NONE,
                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address < 0) return nullptr;
   const auto begin =
       (static_cast<uint64_t>(address) + kLargePageBytes - 1) & ~(kLargePageBytes - 1);
-  raw_syscall(SYS_madvise, begin, kBuffers * kMostBouncedBytes, MADV_HUGEPAGE);  // best effort
+  raw_syscall(SYS_munlock, begin, kBytes);
+  raw_syscall(SYS_madvise, begin, kBytes, MADV_HUGEPAGE);  // best effort, like the next
+  raw_syscall(SYS_madvise, begin, kBytes, kWipeOnFork);
   auto* const made = reinterpret_cast<std::byte*>(begin);
+  const bool is_usable = raw_syscall(SYS_mprotect, begin, kBytes, PROT_READ | PROT_WRITE) == 0 &&
+                         copy_if_writable(made, made, 1);
+  return is_usable ? made : nullptr;
+}
+
+/// Null where there is none, or somebody is just mapping it.
+std::byte* mapped_memory() noexcept {
+  std::byte* const found = memory.load(std::memory_order_acquire);
+  if (found != nullptr || tried.exchange(1, std::memory_order_relaxed) != 0) return found;
+  std::byte* const made = map_memory();
   memory.store(made, std::memory_order_release);
   return made;
 }
@@ -79,14 +100,6 @@ class Bounce {
   size_t number_ = 0;
 };
 
-/// Returns false if not all of it can be written.
-bool copy_if_writable(void* to, std::byte* from, size_t bytes) noexcept {
-  const iovec local{from, bytes};
-  const iovec remote{to, bytes};
-  return raw_syscall(SYS_process_vm_writev, raw_syscall(SYS_getpid), &local, 1, &remote, 1, 0) ==
-         static_cast<long>(bytes);
-}
-
 bool is_aligned(const Transfer& transfer) noexcept {
   return reinterpret_cast<uint64_t>(transfer.buffer) % page_bytes() == 0;
 }
@@ -109,6 +122,8 @@ bool read_by_bounce(const Transfer& transfer, const stats::FileRecord& file,
     return false;
   }
   const SignalsHeld held;
+  const TransferUnderWay under_way;
+  if (!under_way.may_go()) return false;
   const Bounce bounce;
   if (bounce.bytes() == nullptr) return false;
   if (major(file.device) == 0) held.let_fatal_ones_in();  // the device of a server may never answer

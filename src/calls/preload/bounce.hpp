@@ -9,9 +9,9 @@
 //   the call          is the same system call on this thread, with another buffer: position, locks,
 //                     listeners, its end at the end of the file
 //   errors            a read that fails has moved nothing: the program's call is made, and answers
-//   bad addresses     the kernel copies the bytes (process_vm_writev). If it cannot, the position
-//   is
-//                     put back, and the program's call is made
+//   bad addresses     the kernel copies the bytes (process_vm_readv), as the program's thread would
+//                     store them. If it cannot, the position is put back, and the program's call is
+//                     made
 //   the last bytes    of a file are read by the program's call: behind them the kernel fills the
 //                     buffer to the end of a block
 //   alignment         buffers that are not aligned to pages are left alone: who must hear EINVAL
@@ -19,8 +19,10 @@
 //   signals           held, as a plain read of a device holds them, but for those that end the
 //                     process
 //   the descriptor    is looked at before: it must be the file that was opened
+//   confinement       by another thread comes after the reads that are under way
 //
-// The memory is made when it is first needed, at most 32 MiB, each 2 MiB of it when first used.
+// The memory is made when it is first needed, at most 32 MiB, each 2 MiB of it when first used. A
+// forked child begins with none of its contents: pages that two processes share would be split.
 
 #include <cstdint>
 

@@ -221,6 +221,7 @@ bool ChosenCall::make_otherwise(Way way, int64_t& result) {
   const bool is_made = way == Way::bounce ? read_by_bounce(transfer_, file_, result)
                                           : carry_out(transfer_, file_, piece_bytes, result);
   note_end(way, is_made, result);
+  if (!is_made && way == Way::bounce) is_large_ = false;  // its buffer was not looked at
   return is_made;
 }
 
@@ -253,7 +254,9 @@ void ChosenCall::note_end(Way way, bool is_made, int64_t result) noexcept {
 void ChosenCall::note_plain_call(int64_t result) const noexcept {
   if (!is_noted() || result <= 0 || process.left_alone()) return;
   const uint64_t ns = now_ns() - begin_ns_;
-  if (is_large_) large_buffers.note(transfer_, static_cast<uint64_t>(result), large_bytes_, ns);
+  if (is_large_ && static_cast<size_t>(result) == transfer_.bytes) {
+    large_buffers.note(transfer_, large_bytes_, ns);
+  }
   if (record_ == nullptr) return;
   tell(*record_, [=, this](WayChoice& choice) {
     if (refused_ != Way::plain) choice.note_refusal(refused_, refused_ns_);

@@ -188,7 +188,7 @@ bool still_is(const stats::FileRecord& file, int fd, uint64_t& size) noexcept {
   return true;
 }
 
-/// Transfers that lanes are carrying out.
+/// Transfers, or preparations, that are not the program's own calls.
 std::atomic<uint32_t> in_flight{0};
 
 }  // namespace
@@ -232,16 +232,23 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t p
   pthread_testcancel();  // the call it stands for is a cancellation point
   // The buffer is perhaps on this stack: no handler may jump away over it.
   const SignalsHeld held;
-  // Pairs with wait_for_transfers(): it sees this one, or this sees that the program confines
-  // itself.
-  in_flight.fetch_add(1, std::memory_order_seq_cst);
-  const bool carried = !process.left_alone(std::memory_order_seq_cst) &&
-                       own_lane->carry(transfer, is_single ? piece_bytes : 0, held, result);
-  in_flight.fetch_sub(1, std::memory_order_release);
+  const TransferUnderWay under_way;
+  const bool carried =
+      under_way.may_go() && own_lane->carry(transfer, is_single ? piece_bytes : 0, held, result);
   if (carried) {
     count_operation();
   }
   return carried;
+}
+
+// Pairs with wait_for_transfers(): it sees this one, or this sees that the program confines itself.
+TransferUnderWay::TransferUnderWay() noexcept {
+  in_flight.fetch_add(1, std::memory_order_seq_cst);
+  may_go_ = !process.left_alone(std::memory_order_seq_cst);
+}
+
+TransferUnderWay::~TransferUnderWay() {
+  in_flight.fetch_sub(1, std::memory_order_release);
 }
 
 void wait_for_transfers() noexcept {

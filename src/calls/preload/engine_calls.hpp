@@ -44,6 +44,21 @@ namespace ioweave::calls {
 /// Returns true if the descriptor is, besides, open past the page cache; then with the file's size.
 [[nodiscard]] bool is_still_direct(const stats::FileRecord& file, int fd, uint64_t& size) noexcept;
 
+/// A transfer, or what prepares one, by system calls that are not the program's.
+class TransferUnderWay {
+ public:
+  TransferUnderWay() noexcept;
+  ~TransferUnderWay();
+  TransferUnderWay(const TransferUnderWay&) = delete;
+  TransferUnderWay& operator=(const TransferUnderWay&) = delete;
+
+  /// False: the process is left alone, and nothing may be done.
+  [[nodiscard]] bool may_go() const noexcept { return may_go_; }
+
+ private:
+  bool may_go_;
+};
+
 /// Returns when no transfer is under way. No other begins once the process is left alone.
 void wait_for_transfers() noexcept;
 

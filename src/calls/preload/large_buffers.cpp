@@ -7,8 +7,11 @@
 
 #include "base/clock.hpp"
 #include "base/page_bytes.hpp"
+#include "calls/libc/signal_context.hpp"
 #include "calls/preload/always_unusual.hpp"
+#include "calls/preload/engine_calls.hpp"
 #include "calls/preload/process.hpp"
+#include "engine/backends.hpp"
 #include "engine/raw_syscall.hpp"
 
 namespace ioweave::calls {
@@ -21,10 +24,13 @@ using choice::LargePages;
 using choice::Operation;
 using engine::raw_syscall;
 
-constexpr uint32_t kSecondUse = 2;
 constexpr uint32_t kUsesOfOneLook = 64;
+constexpr uint32_t kMostDoublings = 7;
 constexpr uint32_t kMostProbes = 8;
-constexpr uint64_t kMostPages = config::RunConfig::kMostLargePageBytes / 4096;
+constexpr uint64_t kSmallPage = 4096;
+constexpr uint64_t kMostPages = config::RunConfig::kMostLargePageBytes / kSmallPage;
+/// Less than it takes to copy an extent: it lay in a large page before.
+constexpr uint64_t kLeastConversionNs = 20'000;
 
 uint64_t extent_bytes() noexcept {
   return process.config().large_page_bytes;
@@ -51,10 +57,7 @@ bool is_resident(uint64_t address) noexcept {
   unsigned char pages[kMostPages];
   const uint64_t count = extent_bytes() / page_bytes();
   if (raw_syscall(SYS_mincore, address, extent_bytes(), pages) != 0) return false;
-  for (uint64_t i = 0; i < count; ++i) {
-    if ((pages[i] & 1) == 0) return false;
-  }
-  return true;
+  return std::all_of(pages, pages + count, [](unsigned char page) { return (page & 1) != 0; });
 }
 
 /// Returns false if the kernel refused, or cannot.
@@ -65,13 +68,84 @@ bool lay_in_large_page(uint64_t address) noexcept {
 
 }  // namespace
 
+/// Extents of one buffer that are laid in large pages, as far as that is allowed.
+class LargeBuffers::Conversion {
+ public:
+  Conversion(LargeBuffers& buffers, const Transfer& transfer) noexcept
+      : buffers_(buffers),
+        operation_(operation_of(transfer)),
+        size_class_(choice::class_of(transfer.bytes)) {
+    if (buffers_.is_converting_.exchange(1, std::memory_order_acquire) != 0) return;
+    is_mine_ = true;
+    if constexpr (kIsAlwaysUnusual) {
+      allowed_ns_ = std::numeric_limits<uint64_t>::max();
+    } else {
+      use_trial([&](const LargePages& trial) {
+        allowed_ns_ = trial.allowance_ns(operation_, size_class_);
+      });
+    }
+  }
+  ~Conversion() {
+    if (!is_mine_) return;
+    // The other users have it for a moment only. Without the note the allowance would not hold.
+    constexpr int kTries = 1000;
+    bool is_noted = spent_ns_ == 0;
+    for (int i = 0; i < kTries && !is_noted; ++i) {
+      is_noted = use_trial([this](LargePages& trial) {
+        trial.note_conversion(operation_, size_class_, bytes_, spent_ns_);
+      });
+    }
+    buffers_.is_converting_.store(0, std::memory_order_release);
+  }
+  Conversion(const Conversion&) = delete;
+  Conversion& operator=(const Conversion&) = delete;
+
+  [[nodiscard]] bool is_allowed() const noexcept { return spent_ns_ < allowed_ns_; }
+  void convert(Extent& extent) noexcept {
+    const SignalsHeld held;  // no handler may jump away over it
+    const uint64_t begin_ns = now_ns();
+    const bool is_large = lay_in_large_page(extent.number * extent_bytes());
+    const uint64_t ns = now_ns() - begin_ns;
+    spent_ns_ += ns;
+    if (is_large && ns > kLeastConversionNs) bytes_ += extent_bytes();
+    extent.state = is_large ? State::large : State::refused;
+    extent.looks = std::min(extent.looks + 1, kMostDoublings);
+    extent.uses = 0;
+  }
+
+ private:
+  LargeBuffers& buffers_;
+  Operation operation_;
+  size_t size_class_;
+  bool is_mine_ = false;
+  uint64_t allowed_ns_ = 0;
+  uint64_t spent_ns_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+// number: 36 bits, begin: 9, looks: 3, state: 2, uses: 14.
 LargeBuffers::Extent LargeBuffers::unpacked(uint64_t word) noexcept {
-  return {word >> 16, static_cast<Extent::State>(word >> 8 & 0xff),
-          static_cast<uint32_t>(word & 0xff)};
+  return {word >> 28, static_cast<uint32_t>(word >> 19 & 0x1ff),
+          static_cast<uint32_t>(word >> 16 & 7), static_cast<State>(word >> 14 & 3),
+          static_cast<uint32_t>(word & 0x3fff)};
 }
 
 uint64_t LargeBuffers::packed(const Extent& extent) noexcept {
-  return extent.number << 16 | static_cast<uint64_t>(extent.state) << 8 | extent.uses;
+  return extent.number << 28 | uint64_t{extent.begin} << 19 | uint64_t{extent.looks} << 16 |
+         static_cast<uint64_t>(extent.state) << 14 | extent.uses;
+}
+
+/// Counts a use by a transfer that begins at `begin`. Returns whether to look at the extent.
+bool LargeBuffers::is_due(Extent& extent, uint32_t begin) noexcept {
+  const bool comes_back = extent.uses > 0 && begin <= extent.begin;
+  extent.begin = begin;
+  if (extent.looks == 0) {
+    extent.uses = comes_back ? 2 : std::max(extent.uses, 1U);
+    return extent.uses > 1;
+  }
+  const uint32_t enough = kUsesOfOneLook << extent.looks;
+  extent.uses = std::min(extent.uses + 1, enough);
+  return extent.uses == enough;
 }
 
 /// Returns the word of an extent; null if there is no room for it.
@@ -91,53 +165,38 @@ std::atomic<uint64_t>* LargeBuffers::find(uint64_t number) noexcept {
 }
 
 bool LargeBuffers::may_help(const Transfer& transfer) noexcept {
+  constexpr uint64_t kLeast = kIsAlwaysUnusual ? 1 : choice::kLeastLargeBytes;
   return (transfer.op == engine::Op::read || transfer.op == engine::Op::write) &&
-         transfer.bytes >= (kIsAlwaysUnusual ? 1 : choice::kLeastLargeBytes) && extent_bytes() != 0;
+         transfer.bytes >= kLeast && transfer.bytes <= engine::kMaxTransferBytes &&
+         extent_bytes() != 0;
 }
 
 uint64_t LargeBuffers::prepare(const Transfer& transfer) noexcept {
-  const Operation operation = operation_of(transfer);
-  const size_t size_class = choice::class_of(transfer.bytes);
-  uint64_t allowed_ns = kIsAlwaysUnusual ? std::numeric_limits<uint64_t>::max() : 0;
-  use_trial([&](const LargePages& trial) {
-    allowed_ns = std::max(allowed_ns, trial.allowance_ns(operation, size_class));
-  });
   const auto begin = reinterpret_cast<uint64_t>(transfer.buffer);
   uint64_t end = 0;
-  if (__builtin_add_overflow(begin, transfer.bytes, &end)) return 0;
+  const TransferUnderWay under_way;
+  if (__builtin_add_overflow(begin, transfer.bytes, &end) || !under_way.may_go()) return 0;
+  Conversion conversion(*this, transfer);
   uint64_t large_bytes = 0;
-  uint64_t converted_bytes = 0;
-  uint64_t spent_ns = 0;
   for (uint64_t number = begin / extent_bytes(); number <= (end - 1) / extent_bytes(); ++number) {
     std::atomic<uint64_t>* const word = find(number);
     if (word == nullptr) continue;
     Extent extent = unpacked(word->load(std::memory_order_relaxed));
-    if (extent.number != number) continue;
     const uint64_t address = number * extent_bytes();
-    const uint32_t enough = extent.state == Extent::State::small ? kSecondUse : kUsesOfOneLook;
-    extent.uses = std::min(extent.uses + 1, enough);
-    if (extent.uses == enough && spent_ns < allowed_ns) {
-      const uint64_t begin_ns = now_ns();
-      const bool is_large = lay_in_large_page(address);
-      spent_ns += now_ns() - begin_ns;
-      if (is_large && extent.state != Extent::State::large) converted_bytes += extent_bytes();
-      extent = {number, is_large ? Extent::State::large : Extent::State::refused, 0};
-    }
+    const uint64_t in_extent = std::max(begin, address) - address;
+    const bool is_due = this->is_due(extent, static_cast<uint32_t>(in_extent / kSmallPage));
+    if (is_due && conversion.is_allowed()) conversion.convert(extent);
     word->store(packed(extent), std::memory_order_relaxed);
-    if (extent.state == Extent::State::large) {
+    if (extent.state == State::large) {
       large_bytes += std::min(end, address + extent_bytes()) - std::max(begin, address);
     }
-  }
-  if (spent_ns > 0) {
-    use_trial([=](LargePages& trial) { trial.note_conversion(converted_bytes, spent_ns); });
   }
   return large_bytes;
 }
 
-void LargeBuffers::note(const Transfer& transfer, uint64_t bytes, uint64_t large_bytes,
-                        uint64_t ns) noexcept {
+void LargeBuffers::note(const Transfer& transfer, uint64_t large_bytes, uint64_t ns) noexcept {
   use_trial([&](LargePages& trial) {
-    trial.note_transfer(operation_of(transfer), choice::class_of(transfer.bytes), bytes,
+    trial.note_transfer(operation_of(transfer), choice::class_of(transfer.bytes), transfer.bytes,
                         large_bytes, ns);
   });
 }

@@ -16,6 +16,7 @@
 #include "calls/libc/wrap.hpp"
 #include "calls/preload/bounce.hpp"
 #include "calls/preload/engine_calls.hpp"
+#include "calls/preload/large_buffers.hpp"
 #include "calls/preload/process.hpp"
 #include "calls/preload/table.hpp"
 #include "calls/preload/write_behind.hpp"
@@ -47,6 +48,7 @@ void became_child() noexcept {
   process.became_child();
   forget_engine();
   forget_bounces();
+  large_buffers.became_child();
 }
 
 void before_fork() noexcept {

@@ -1,4 +1,6 @@
 /* The reading calls, one at a time. */
+#include <limits.h>
+
 #include "scenario.h"
 
 SCENARIO(read_whole, 0) {
@@ -288,6 +290,9 @@ SCENARIO(read_direct_into_bad_memory, 0) {
     DO(pread(fd, memory + (128 << 10), 65536, 65536));
     DO(read(fd, (char*)4096, 65536));
     DO(lseek(fd, 0, SEEK_CUR));
+    DO(pread(fd, memory, SSIZE_MAX, 0));
+    DO(pread(fd, memory, 1L << 40, 0));
+    DO(pread(fd, memory + (96 << 10), 65536, 0));
     DO(read(fd, memory, 65536));
     say_hash("data", memory, 65536);
     DO(lseek(fd, 0, SEEK_CUR));
