@@ -34,7 +34,8 @@ uint64_t LargePages::allowance_ns(Operation operation, size_t size_class) const 
   uint64_t allowed = transfer_ns_ / kTrialPart + gained_ns_ / kGainedPart;
   allowed -= std::min(allowed, converting_ns_);
   if (kind.verdict == Verdict::pays) return allowed;
-  return std::min(allowed, kTrialNs - std::min(kTrialNs, kind.converting_ns));
+  const uint64_t tried_ns = kind.verdict == Verdict::unknown ? kind.converting_ns : 0;
+  return std::min(allowed, kTrialNs - std::min(kTrialNs, tried_ns));
 }
 
 void LargePages::note_conversion(Operation operation, size_t size_class, uint64_t bytes,
