@@ -170,6 +170,10 @@ unsigned UringBackend::SubmissionQueue::unsubmitted() const noexcept {
 
 Submitted UringBackend::submit(Operation& operation) noexcept {
   if (operation.op == Op::prefetch) return Submitted::unsupported;
+  // An entry has 32 bits for the length, and the result does not tell of a rest.
+  if (operation.op == Op::write_back && operation.length > UINT32_MAX) {
+    return Submitted::unsupported;
+  }
   const uint64_t most_bytes =
       mode_ == UringMode::iopoll ? pollable_bytes(operation) : kMaxTransferBytes;
   if (most_bytes == 0) return Submitted::unsupported;
@@ -237,7 +241,7 @@ void UringBackend::fill(io_uring_sqe& sqe, const Operation& operation,
       return;
     case Op::write_back:
       sqe.opcode = IORING_OP_SYNC_FILE_RANGE;
-      sqe.len = transfer_bytes(operation);
+      sqe.len = static_cast<uint32_t>(operation.length);
       sqe.sync_range_flags = SYNC_FILE_RANGE_WRITE;
       break;
     default:

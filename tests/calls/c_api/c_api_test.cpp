@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "fixture.hpp"
 #include "support/child.hpp"
@@ -251,6 +254,45 @@ TEST_P(CRequest, SyncsAndPrefetchesAndDoesNothing) {
     iow_request write_back = make_request(IOW_OP_WRITE_BACK, file.fd(), nullptr, bytes, 0);
     write_back.result = -1;
     EXPECT_EQ(result_of(write_back), 0) << bytes;
+  }
+}
+
+/// Bytes of changed pages whose writing has not begun; nothing without cachestat(2) (Linux 6.5).
+std::optional<uint64_t> changed_bytes(int fd, uint64_t offset, uint64_t bytes) {
+  constexpr long kCachestat = 451;
+  const std::array<uint64_t, 2> range{offset, bytes};
+  struct {
+    uint64_t cached, dirty, writeback, evicted, recently_evicted;
+  } answer{};
+  if (::syscall(kCachestat, fd, range.data(), &answer, 0) != 0) {
+    return std::nullopt;
+  }
+  return answer.dirty * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_P(CRequest, WriteBackHasBegunToWriteWhatWasChangedInItsRange) {
+  constexpr uint64_t kPiece = 256 << 10;
+  struct Range {
+    uint64_t offset, bytes, changed_at;
+  };
+  constexpr uint64_t kGiB = 1 << 30;  // the file has holes
+  for (const Range& range :
+       {Range{0, kPiece, 0}, Range{0, 0, kPiece}, Range{kPiece, 0, 3 * kGiB},
+        Range{0, 3 * kGiB, 3 * kGiB - kPiece}, Range{kPiece, 6 * kGiB, 5 * kGiB},
+        Range{kPiece, SSIZE_MAX, 5 * kGiB}}) {
+    SCOPED_TRACE(std::to_string(range.bytes) + " bytes, changed at " +
+                 std::to_string(range.changed_at));
+    const TempFile file;  // of its own: what is being written just now would be left out
+    const std::vector<std::byte> fresh(kPiece, std::byte{7});
+    ASSERT_EQ(::pwrite(file.fd(), fresh.data(), kPiece, static_cast<off_t>(range.changed_at)),
+              static_cast<ssize_t>(kPiece));
+    if (changed_bytes(file.fd(), range.changed_at, kPiece).value_or(0) == 0) {
+      GTEST_SKIP() << "the kernel tells of no changed page: no cachestat(2), or a file in memory";
+    }
+    iow_request request = make_request(IOW_OP_WRITE_BACK, file.fd(), nullptr, range.bytes,
+                                       static_cast<int64_t>(range.offset));
+    EXPECT_EQ(result_of(request), 0);
+    EXPECT_EQ(changed_bytes(file.fd(), range.changed_at, kPiece), 0u);
   }
 }
 
