@@ -269,6 +269,17 @@ int64_t Service::patience_elsewhere(int64_t left_ns) noexcept {
   return look_after_own_lane() ? shorter_of(patience_ns, kLongestUnreapedNs) : patience_ns;
 }
 
+/// Owner, who has waited for something elsewhere: the callbacks of what has ended meanwhile.
+void Service::run_own_callbacks(Lane& own) noexcept {
+  RequestList ready;
+  if (own.backend() != nullptr && own.try_lead(true)) {
+    own.hand_over_callbacks(ready);
+    own.stop_leading();
+  }
+  run_callbacks(ready);
+  collect_elsewhere(own);
+}
+
 int Service::test(iow_request& request) noexcept {
   Journey& journey = journey_of(request);
   if (journey.event.done() || is_inherited()) {
@@ -322,6 +333,9 @@ int Service::wait(iow_request& request, int64_t timeout_ns) noexcept {
         run_callbacks(ready);
         collect_elsewhere(*lane);
       }
+    }
+    if (own != nullptr && lane != own) {
+      run_own_callbacks(*own);
     }
   } while (!journey.event.done() && !deadline.passed());
   return journey.event.done() ? 0 : -ETIME;

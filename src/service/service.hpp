@@ -168,6 +168,7 @@ class Service final : private gate::Executor, private OperationClient, private L
   unsigned collect(Lane& lane, unsigned want, const Deadline& deadline) noexcept;
   unsigned collect_elsewhere(Lane& lane) noexcept;
   bool look_after_own_lane() noexcept;
+  void run_own_callbacks(Lane& own) noexcept;
   [[nodiscard]] int64_t patience_elsewhere(int64_t left_ns) noexcept;
   [[nodiscard]] bool withdraw_held(iow_request& request) noexcept;
   [[nodiscard]] int cancel_in_pumps(engine::Operation& operation) noexcept;

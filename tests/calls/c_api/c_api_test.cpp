@@ -763,6 +763,48 @@ TEST_P(CRequest, CallbacksOnPollRunInsideThePollOfTheSubmitter) {
   EXPECT_EQ(calls.thread.load(), std::this_thread::get_id());
 }
 
+TEST_P(CRequest, CallbacksOnPollRunInsideTheWaitsOfTheSubmitterToo) {
+  iow_flow_options options{};
+  options.max_in_flight = 1;  // so that its requests take another way
+  const int flow = iow_flow_create(service, "elsewhere", &options, nullptr);
+  ASSERT_GT(flow, 0);
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kLongNs);
+  for (const bool all : {false, true}) {
+    for (const int of_flow : {0, flow}) {
+      for (const int wait_in_flow : {0, flow}) {
+        SCOPED_TRACE(std::to_string(of_flow) + " " + std::to_string(wait_in_flow));
+        Calls calls;
+        iow_request request = make_nop();
+        request.flow = static_cast<uint32_t>(of_flow);
+        request.flags = IOW_CALLBACK_ON_POLL;
+        request.callback = &note_call;
+        request.user = &calls;
+        ASSERT_EQ(submit(request), 1);
+        Gate gate;
+        iow_request other = gate.wait_for_byte();
+        other.flow = static_cast<uint32_t>(wait_in_flow);
+        iow_request* const one = &other;
+        ASSERT_EQ(submit(other), 1);
+        EXPECT_EQ(calls.count, 0) << "no submission runs it";
+        while (calls.count == 0 && std::chrono::steady_clock::now() < patience) {
+          EXPECT_EQ(all ? iow_wait_all(service, &one, 1, 1'000'000)
+                        : iow_wait(service, &other, 1'000'000),
+                    -ETIME);
+        }
+        const int in_waits = calls.count;
+        gate.open();
+        EXPECT_EQ(iow_wait(service, &other, kForEver), 0);
+        while (calls.count == 0) {
+          (void)iow_poll(service, 1, kMomentNs);  // its memory ends here
+        }
+        ASSERT_EQ(in_waits, 1);
+        EXPECT_EQ(calls.count, 1);
+        EXPECT_EQ(calls.thread.load(), std::this_thread::get_id());
+      }
+    }
+  }
+}
+
 struct Chain {
   iow_service* service;
   std::atomic<int> left;
