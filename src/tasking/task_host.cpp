@@ -2,6 +2,9 @@
 
 #include <ctime>
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 namespace ioweave::tasking {
 
 bool TaskPause::sleep_as_thread() noexcept {
@@ -38,7 +41,7 @@ void TaskPause::complete() noexcept {
 void sleep_thread_for(uint64_t ns) noexcept {
   constexpr uint64_t kSecond = 1'000'000'000;
   const timespec time{static_cast<time_t>(ns / kSecond), static_cast<long>(ns % kSecond)};
-  ::nanosleep(&time, nullptr);
+  syscall(SYS_nanosleep, &time, nullptr);  // nanosleep(3) is a cancellation point
 }
 
 void sleep_briefly(TaskHost& host) noexcept {

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 
+#include "base/cancellation_off.hpp"
 #include "base/futex.hpp"
 #include "calls/c_api/conversion.hpp"
 #include "calls/task_preload/report.hpp"
@@ -183,6 +184,7 @@ const char* iow_version_string() noexcept {
 int iow_service_open(iow_service** service, const iow_options* options,
                      char** error_text) noexcept {
   const ErrnoKept kept;
+  const CancellationOff uncancelled;  // reads files of /proc
   give_text(error_text, {});
   return guarded(error_text, [&]() -> int {
     if (service == nullptr) {
@@ -211,6 +213,7 @@ int iow_service_open(iow_service** service, const iow_options* options,
 
 void iow_service_close(iow_service* service) noexcept {
   const ErrnoKept kept;
+  const CancellationOff uncancelled;  // waits for threads
   if (service != nullptr) {
     report_tasks(*service);
   }

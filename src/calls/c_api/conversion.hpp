@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 
+#include "base/cancellation_off.hpp"
 #include "base/errno_kept.hpp"
 #include "calls/report_file.hpp"
 #include "ioweave/ioweave.h"
@@ -114,6 +115,7 @@ inline bool is_inherited(const iow_service* service, char** text) noexcept {
 template <typename Body>
 int on_service(iow_service* service, char** error_text, const Body& body) noexcept {
   const ErrnoKept kept;
+  const CancellationOff uncancelled;  // it may open files
   give_text(error_text, {});
   if (is_inherited(service, error_text)) {
     return -ECANCELED;

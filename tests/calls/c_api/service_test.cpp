@@ -11,8 +11,11 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 
@@ -424,6 +427,153 @@ TEST_P(CConvention, NoFunctionTouchesErrno) {
   gate.open();
   EXPECT_EQ(iow_wait(service, &blocked, kForEver), 0);
   untouched("iow_service_close", [&] { close(); });
+}
+
+/// A thread that somebody has cancelled, and that makes every call before it asks whether. A call
+/// that asked itself would end the thread there, or the process: they are noexcept.
+class CancelledThread {
+ public:
+  explicit CancelledThread(iow_engine engine) : engine_(engine) {}
+
+  /// True where it made all calls, and was still to be cancelled then.
+  [[nodiscard]] bool makes_all_calls() {
+    pthread_t thread{};
+    void* result = nullptr;
+    const auto main = [](void* self) -> void* {
+      static_cast<CancelledThread*>(self)->run();
+      pthread_testcancel();
+      return nullptr;
+    };
+    return pthread_create(&thread, nullptr, main, this) == 0 &&
+           pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && has_ended_;
+  }
+  [[nodiscard]] const std::vector<int64_t>& results() const { return results_; }
+
+ private:
+  void run() {
+    results_.reserve(100);
+    pthread_cancel(pthread_self());
+    iow_options options{};
+    options.engine = engine_;
+    iow_service* service = nullptr;
+    note(iow_service_open(&service, &options, nullptr));
+    move_bytes(service);
+    ask_and_tell(service);
+    iow_service_close(service);
+    has_ended_ = true;
+  }
+  void move_bytes(iow_service* service) {
+    const int fd = file_.fd();
+    const iovec vector{bytes_.data(), 16};
+    note(iow_pread(service, fd, bytes_.data(), 16, 0) - 16);
+    note(iow_pwrite(service, fd, bytes_.data(), 16, 0) - 16);
+    note(iow_preadv(service, fd, &vector, 1, 0) - 16);
+    note(iow_pwritev(service, fd, &vector, 1, 0) - 16);
+    note(iow_fsync(service, fd));
+    note(iow_fdatasync(service, fd));
+    note(iow_register_buffer(service, bytes_.data(), 16) - 1);
+    note(iow_register_file(service, fd) - 1);
+    for (const bool polls : {false, true}) {
+      for (const iow_op op : {IOW_OP_READ, IOW_OP_WRITE, IOW_OP_FSYNC, IOW_OP_PREFETCH}) {
+        iow_request request = make_request(op, fd, bytes_.data(), 16, 0);
+        request.fixed_buffer = 1;
+        request.fixed_file = 1;
+        request.flags = polls ? IOW_CALLBACK_ON_POLL : 0;
+        request.callback = polls ? &note_call : nullptr;
+        request.user = &calls_;
+        const int wanted = calls_.count + 1;
+        iow_request* const one = &request;
+        note(iow_submit(service, &one, 1) - 1);
+        while (polls && calls_.count < wanted) {
+          note(iow_poll(service, 1, kForEver) < 0 ? -1 : 0);
+        }
+        note(polls ? 0 : iow_wait(service, &request, kForEver));
+      }
+    }
+    note(iow_unregister_buffer(service, 1));
+    note(iow_unregister_file(service, 1));
+    iow_request tried = make_request(IOW_OP_READ, fd, bytes_.data(), 16, 0);
+    note(iow_try(service, &tried) < 0 ? -1 : 0);
+    // On the service's own thread, and one that never ends by itself.
+    iow_request reaped = make_request(IOW_OP_READ, fd, bytes_.data(), 16, 0);
+    reaped.callback = &note_call;
+    reaped.user = &calls_;
+    std::array<int, 2> pipe{};
+    ::pipe2(pipe.data(), O_CLOEXEC);
+    std::byte byte{};
+    iow_request blocked = make_request(IOW_OP_READ, pipe[0], &byte, 1, -1);
+    for (iow_request* const one : {&reaped, &blocked}) {
+      note(iow_submit(service, &one, 1) - 1);
+    }
+    iow_request* const one = &blocked;
+    note(iow_wait(service, one, 1'000'000) + ETIME);
+    note(iow_wait_all(service, &one, 1, 1'000'000) + ETIME);
+    note(iow_poll(service, 1, 1'000'000));
+    note(iow_test(service, one));
+    const int cancelled = iow_cancel(service, one);
+    note(cancelled == 0 || cancelled == -EALREADY ? 0 : cancelled);
+    ::syscall(SYS_write, pipe[1], "x", 1);  // write(3) is a cancellation point
+    note(iow_wait(service, one, kForEver));
+    ::syscall(SYS_close, pipe[0]);
+    ::syscall(SYS_close, pipe[1]);
+  }
+  void ask_and_tell(iow_service* service) {
+    iow_device_options device{};
+    device.is_measured = 1;
+    device.max_in_flight = 1;
+    const int disk = iow_device_create(service, "disk", &device, nullptr);
+    iow_flow_options options{};
+    options.device = static_cast<uint32_t>(disk);
+    options.constraint = "climb";
+    const auto flow = static_cast<uint32_t>(iow_flow_create(service, "flow", &options, nullptr));
+    const int64_t first = iow_admit(service, flow, 1);
+    const auto admitted = [](int64_t, void*) {};
+    const int64_t second = iow_admit_async(service, flow, 1, admitted, nullptr);
+    note(iow_device_needs_samples(service, options.device) - 1);
+    note(iow_device_sample(service, options.device, 1e8, 1));
+    note(iow_withdraw(service, second));
+    note(iow_finish(service, first, 1));
+    for (const auto& ask : {&iow_flow_explain, &iow_flow_learned}) {
+      char* text = nullptr;
+      note(ask(service, flow, &text));
+      std::free(text);
+    }
+    iow_flow_stats flow_stats{};
+    flow_stats.size = sizeof flow_stats;
+    note(iow_service_flow_stats(service, flow, &flow_stats));
+    iow_stats stats{};
+    stats.size = sizeof stats;
+    note(iow_service_stats(service, &stats));
+  }
+  void note(int64_t result) { results_.push_back(result); }
+
+  const iow_engine engine_;
+  const TempFile file_{100};
+  Calls calls_;
+  std::array<std::byte, 16> bytes_{};
+  std::vector<int64_t> results_;
+  bool has_ended_ = false;
+};
+
+TEST_P(CConvention, NoCallIsACancellationPoint) {
+  CancelledThread thread(GetParam());
+  EXPECT_TRUE(thread.makes_all_calls());
+  EXPECT_EQ(thread.results(), std::vector<int64_t>(thread.results().size(), 0));
+}
+
+TEST(COpen, IsNoCancellationPointWhereItLooksForWhatIsAmiss) {
+  constexpr int kNoFilter = 77;
+  const int code = run_in_child([] {
+    if (!refuse_syscall(SYS_io_uring_setup, EPERM)) {
+      return kNoFilter;
+    }
+    CancelledThread thread(IOW_ENGINE_AUTO);
+    return thread.makes_all_calls() ? 0 : 1;
+  });
+  if (code == kNoFilter) {
+    GTEST_SKIP() << "no seccomp filter can be installed here";
+  }
+  EXPECT_EQ(code, 0);
 }
 
 TEST_P(CConvention, AForkedChildCarriesOutAtOnceAndDoesNotWaitForItsParent) {
