@@ -30,8 +30,9 @@
  *     asynchronous I/O the child opens a service of its own. The parent is unaffected.
  *   - Threads that end: the library completes what a thread submitted before the thread's exit
  *     finishes.
- *   - Signals: in a thread with asynchronous requests in flight, epoll_wait(2) and similar calls
- *     may return EINTR although the program got no signal. The kernel posts completions that way.
+ *   - Signals: iow_wait*() and iow_poll() go on after a handler has run. In a thread with
+ *     asynchronous requests in flight, epoll_wait(2) and similar calls may return EINTR although
+ *     the program got no signal. The kernel posts completions that way.
  */
 #ifndef IOWEAVE_IOWEAVE_H
 #define IOWEAVE_IOWEAVE_H

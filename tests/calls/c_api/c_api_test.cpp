@@ -7,6 +7,7 @@
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -21,6 +23,7 @@
 
 #include "fixture.hpp"
 #include "support/child.hpp"
+#include "support/watched_calls.hpp"
 
 namespace ioweave::test {
 namespace {
@@ -527,6 +530,67 @@ TEST_P(CBatch, GoesOutWithATestOrAWaitForOneThatIsElsewhere) {
   }
 }
 
+/// The operations that each io_uring_enter(2) of `body` submits, of those that submit some. `body`
+/// has a service of its own, and begins to count where it likes.
+bool count_submissions(std::vector<uint64_t>& submitted,
+                       const std::function<void(iow_service*)>& body) {
+  return run_watched(
+      {SYS_io_uring_enter},
+      [&](const WatchedCall& call) {
+        if (call.arguments[1] != 0) {
+          submitted.push_back(call.arguments[1]);
+        }
+      },
+      [&] {
+        iow_options options{};
+        options.engine = IOW_ENGINE_URING;
+        const OwnedService service = open_service(options);
+        iow_request first = make_nop();  // makes the queue of this thread
+        iow_request* const one = &first;
+        ASSERT_EQ(iow_submit(service.get(), &one, 1), 1);
+        ASSERT_EQ(iow_wait(service.get(), one, kForEver), 0);
+        body(service.get());
+      });
+}
+
+TEST(CBatchOfMore, IsOneSystemCallWhetherTheLastOneOrAWaitHandsItOver) {
+  iow_options options{};
+  options.engine = IOW_ENGINE_URING;
+  options.required = 1;
+  std::string why;
+  if (open_service(options, &why) == nullptr) {
+    GTEST_SKIP() << why;
+  }
+  const TempFile file(kFileBytes);
+  std::vector<uint64_t> submitted;
+  const bool watched = count_submissions(submitted, [&](iow_service* service) {
+    submitted.clear();
+    HeldBatch one_call(file);
+    one_call.requests[7].flags = 0;
+    EXPECT_EQ(iow_submit(service, one_call.list.data(), 8), 8);
+    EXPECT_EQ(iow_wait_all(service, one_call.list.data(), 8, kForEver), 0);
+    HeldBatch eight_calls(file);
+    eight_calls.requests[7].flags = 0;
+    HeldBatch waited_for(file);
+    for (HeldBatch* const batch : {&eight_calls, &waited_for}) {
+      for (size_t i = 0; i < 8; ++i) {
+        EXPECT_EQ(iow_submit(service, &batch->list[i], 1), 1);
+      }
+      EXPECT_EQ(iow_wait_all(service, batch->list.data(), 8, kForEver), 0);
+    }
+    HeldBatch alone(file);
+    for (size_t i = 0; i < 2; ++i) {
+      alone.requests[i].flags = 0;
+      EXPECT_EQ(iow_submit(service, &alone.list[i], 1), 1);
+    }
+    EXPECT_EQ(iow_wait_all(service, alone.list.data(), 2, kForEver), 0);
+  });
+  if (!watched) {
+    GTEST_SKIP() << "no notifications of seccomp here";
+  }
+  EXPECT_EQ(submitted, (std::vector<uint64_t>{8, 8, 8, 1, 1}));
+}
+
 TEST(CNoWait, WhatIsNotTakenHoldsNoLowerClassBack) {
   iow_options options{};
   options.engine = IOW_ENGINE_URING;
@@ -642,6 +706,71 @@ TEST_P(CRequest, AWaitWithoutTimeSeesWhatHasEnded) {
   }
   EXPECT_EQ(error, 0);
   EXPECT_EQ(iow_wait(service, &request, kForEver), 0);
+}
+
+std::atomic<int> signals_handled{0};
+
+/// Sends a signal whose handler interrupts system calls, each time when the thread is asleep, until
+/// it has come `times` times or the thread is `done`.
+void interrupt_in_sleep(pthread_t thread, pid_t id, int times, const std::atomic<bool>& done) {
+  const std::string stat = "/proc/self/task/" + std::to_string(id) + "/stat";
+  for (int sent = 0; sent < times && !done;) {
+    std::string text;
+    std::getline(std::ifstream(stat), text);
+    if (text.find(") S ") == std::string::npos) {
+      std::this_thread::yield();
+      continue;
+    }
+    ASSERT_EQ(::pthread_kill(thread, SIGUSR1), 0);
+    ++sent;
+    while (signals_handled < sent) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+TEST_P(CRequest, AWaitGoesOnAfterASignal) {
+  struct sigaction counts {};
+  counts.sa_handler = [](int) { ++signals_handled; };  // without SA_RESTART
+  struct sigaction before {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &counts, &before), 0);
+  iow_flow_options options{};
+  options.max_in_flight = 1;  // so that its requests take another way
+  const int flow = iow_flow_create(service, "elsewhere", &options, nullptr);
+  ASSERT_GT(flow, 0);
+  using WaitFor = int (*)(iow_service*, iow_request*);
+  const std::array<WaitFor, 3> waits{
+      [](iow_service* of, iow_request* request) { return iow_wait(of, request, kForEver); },
+      [](iow_service* of, iow_request* request) { return iow_wait_all(of, &request, 1, kForEver); },
+      [](iow_service* of, iow_request*) { return iow_poll(of, 1, kForEver) - 1; }};
+  for (const int of_flow : {0, flow}) {
+    for (size_t i = 0; i < waits.size(); ++i) {
+      SCOPED_TRACE(std::to_string(i) + " in flow " + std::to_string(of_flow));
+      Gate gate;
+      iow_request request = gate.wait_for_byte();
+      request.flow = static_cast<uint32_t>(of_flow);
+      signals_handled = 0;
+      std::atomic<pid_t> waiter{0};
+      std::atomic<bool> done{false};
+      int answer = -1;
+      std::thread thread([&] {
+        EXPECT_EQ(submit(request), 1);
+        waiter = ::gettid();
+        answer = waits.at(i)(service, &request);
+        done = true;
+      });
+      while (waiter == 0) {
+        std::this_thread::yield();
+      }
+      interrupt_in_sleep(thread.native_handle(), waiter, 5, done);
+      EXPECT_FALSE(done);
+      gate.open();
+      thread.join();
+      EXPECT_EQ(answer, 0);
+      EXPECT_EQ(request.result, 1);
+    }
+  }
+  ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
 TEST_P(CRequest, TheLongestTimeIsLong) {
