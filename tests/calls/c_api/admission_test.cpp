@@ -1,6 +1,7 @@
 // I/O that others do, in C and C++: asked for, let go, finished, withdrawn, forgotten.
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <cerrno>
 #include <cmath>
 #include <cstddef>
@@ -99,6 +100,53 @@ TEST_F(Admission, ByCallbackRunsOnceInsideTheCallOrWhereRoomIsMade) {
   EXPECT_EQ(iow_finish(service(), third, 1), 0);
 }
 
+/// One thread makes the room, the other takes back the operation that waits for it.
+TEST_F(Admission, AWithdrawalThatMeetsTheAdmissionLeavesOneOutcomeAndTheRoom) {
+  constexpr int kRounds = 3000;
+  const auto count = [](int64_t, void* user) { ++*static_cast<std::atomic<int>*>(user); };
+  int64_t first = 0;
+  std::atomic<bool> enough{false};
+  std::barrier together(2);
+  std::thread finishes([&] {
+    for (together.arrive_and_wait(); !enough; together.arrive_and_wait()) {
+      EXPECT_EQ(iow_finish(service(), first, 1), 0);
+      together.arrive_and_wait();
+    }
+  });
+  int withdrawn = 0;
+  int admitted = 0;
+  while (withdrawn + admitted < kRounds && !HasFailure()) {
+    std::atomic<int> calls_of_first{0};
+    std::atomic<int> calls{0};
+    first = iow_admit_async(service(), one_at_once_, 1, count, &calls_of_first);
+    const int64_t second = iow_admit_async(service(), one_at_once_, 1, count, &calls);
+    EXPECT_EQ(calls_of_first, 1) << "the room is there again";
+    EXPECT_EQ(calls, 0) << "and no more than that";
+    together.arrive_and_wait();
+    const int answer = iow_withdraw(service(), second);
+    together.arrive_and_wait();
+    if (answer == 0) {
+      ++withdrawn;
+      EXPECT_EQ(calls, 0);
+      EXPECT_EQ(iow_finish(service(), second, 1), -ENOENT);
+    } else {
+      ++admitted;
+      EXPECT_EQ(answer, -EALREADY);
+      EXPECT_EQ(calls, 1);
+      EXPECT_EQ(iow_finish(service(), second, 1), 0);
+    }
+  }
+  enough = true;
+  together.arrive_and_wait();
+  finishes.join();
+  EXPECT_EQ(withdrawn + admitted, kRounds);
+  iow_flow_stats stats{};
+  stats.size = sizeof stats;
+  ASSERT_EQ(iow_service_flow_stats(service(), one_at_once_, &stats), 0);
+  EXPECT_EQ(stats.waiting, 0u);
+  EXPECT_EQ(stats.running, 0u);
+}
+
 TEST_F(Admission, MayBeFinishedInsideTheCallback) {
   struct Chain {
     iow_service* service;
@@ -170,6 +218,38 @@ TEST_F(Admission, ClosingForgetsWhatWaitsOrWasNotFinishedAndCompletesRequests) {
   service_.reset();
   EXPECT_TRUE(completed);
   EXPECT_THAT(admitted, IsEmpty());
+}
+
+TEST_F(Admission, IsRefusedWhileTheServiceCloses) {
+  ASSERT_GT(iow_admit(service(), one_at_once_, 1), 0);
+  struct Asker {
+    iow_service* service;
+    uint32_t flow;
+    int64_t waits;
+    int64_t later = 0;
+    int64_t later_async = 0;
+  } asker{service(), one_at_once_, 0};
+  const auto never = [](int64_t, void*) { ADD_FAILURE() << "nobody makes room"; };
+  asker.waits = iow_admit_async(service(), one_at_once_, 1, never, nullptr);
+  ASSERT_GT(asker.waits, 0);
+  Gate gate;
+  iow_request request = gate.wait_for_byte();
+  request.user = &asker;
+  request.callback = [](iow_request*, void* user) {
+    auto& mine = *static_cast<Asker*>(user);
+    while (iow_finish(mine.service, mine.waits, 0) == -EBUSY) {
+      std::this_thread::yield();  // until closing has forgotten it
+    }
+    const auto admitted = [](int64_t, void*) { ADD_FAILURE(); };
+    mine.later = iow_admit(mine.service, 0, 1);
+    mine.later_async = iow_admit_async(mine.service, mine.flow, 1, admitted, nullptr);
+  };
+  iow_request* one = &request;
+  ASSERT_EQ(iow_submit(service(), &one, 1), 1);
+  gate.open();
+  service_.reset();
+  EXPECT_EQ(asker.later, -ECANCELED);
+  EXPECT_EQ(asker.later_async, -ECANCELED);
 }
 
 /// Requests end on the service's threads, and let operations go, while it closes.
@@ -375,6 +455,37 @@ TEST_F(Admission, AMeasuredDeviceIsToldItsThroughput) {
   ASSERT_EQ(iow_service_flow_stats(service(), climbs, &stats), 0);
   EXPECT_EQ(stats.moved_bytes, 1u);
   EXPECT_EQ(iow_device_needs_samples(service(), disk + 1), -EINVAL);
+}
+
+TEST_F(Admission, AMeasuredDeviceNeedsSamplesWhileOperationsOnlyWaitForIt) {
+  iow_device_options device{};
+  device.scheduling = IOW_SCHEDULE_STRICT;
+  device.is_measured = 1;
+  const int on = iow_device_create(service(), "disk", &device, nullptr);
+  ASSERT_GT(on, 0);
+  const auto disk = static_cast<uint32_t>(on);
+  iow_flow_options options{};
+  options.device = disk;
+  const int foreground = iow_flow_create(service(), "foreground", &options, nullptr);
+  ASSERT_GT(foreground, 0);
+  options.priority = IOW_PREFETCH;
+  options.constraint = "climb";
+  const auto climbs = static_cast<uint32_t>(iow_flow_create(service(), "flow", &options, nullptr));
+  Gate gate;
+  iow_request keeps_it = gate.wait_for_byte();  // no operation with "climb"
+  keeps_it.flow = static_cast<uint32_t>(foreground);
+  iow_request* one = &keeps_it;
+  ASSERT_EQ(iow_submit(service(), &one, 1), 1);
+  EXPECT_EQ(iow_device_needs_samples(service(), disk), 0);
+
+  std::vector<int64_t> admitted;
+  const int64_t operation = iow_admit_async(service(), climbs, 1, &note, &admitted);
+  EXPECT_THAT(admitted, IsEmpty());
+  EXPECT_EQ(iow_device_needs_samples(service(), disk), 1);
+  EXPECT_EQ(iow_withdraw(service(), operation), 0);
+  EXPECT_EQ(iow_device_needs_samples(service(), disk), 0);
+  gate.open();
+  EXPECT_EQ(iow_wait(service(), &keeps_it, kForEver), 0);
 }
 
 TEST(AdmissionLog, HasTheLinesOfThePolicysEvents) {
