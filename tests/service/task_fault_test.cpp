@@ -1026,6 +1026,64 @@ TEST_P(TaskFaults, APauseThatHasEndedTakesNoRoomFromOthers) {
   EXPECT_EQ(stats_of(*host.service).most_paused, 1u);
 }
 
+TEST_P(TaskFaults, AsManyPauseAsMayOneMoreMakesThePlainCallAndLaterOnesPauseAgain) {
+  const DirectMemory file(pattern(0, 4096));
+  SKIP_WITHOUT_DIRECT(file);
+  GatedBackend::close_gate();
+  Options options = service_options_for(GetParam());
+  options.open_backend = &GatedBackend::open_backend;
+  options.max_paused = 3;
+  Host host(GetParam(), 1, options);
+  const auto read_in_task = [&](std::atomic<int>& right) {
+    host.workers->spawn([&] {
+      std::byte byte{};
+      const int64_t got = host.service->transfer(read_call(file.fd(), &byte, 1, 5));
+      right += got == 1 && byte == test::pattern_at(5) ? 1 : 0;
+    });
+  };
+  std::atomic<int> paused{0};
+  for (uint32_t task = 1; task <= 3; ++task) {
+    read_in_task(paused);
+    while (stats_of(*host.service).paused + stats_of(*host.service).made_plain < task) {
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_EQ(stats_of(*host.service).paused, 3u);
+  std::atomic<int> plain{0};
+  read_in_task(plain);
+  while (plain == 0 && stats_of(*host.service).pauses == 3) {
+    std::this_thread::yield();  // no back end has it, for the gate is closed
+  }
+  EXPECT_EQ(plain, 1);
+  EXPECT_EQ(stats_of(*host.service).made_plain, 1u);
+  EXPECT_EQ(stats_of(*host.service).no_room, 1u);
+  EXPECT_EQ(stats_of(*host.service).pauses, 3u);
+  GatedBackend::open_gate();
+  host.workers->wait();
+  EXPECT_EQ(paused, 3);
+  read_in_task(paused);
+  host.workers->wait();
+  EXPECT_EQ(paused, 4);
+  EXPECT_EQ(stats_of(*host.service).pauses, 4u);
+  EXPECT_EQ(stats_of(*host.service).made_plain, 1u);
+  EXPECT_EQ(stats_of(*host.service).most_paused, 3u);
+}
+
+TEST(MostPaused, OfOneTbbIs2048HoweverManyAreAskedFor) {
+  if (const std::string why = missing(HostUnderTest::tbb); !why.empty()) {
+    GTEST_SKIP() << why;
+  }
+  const auto workers = make_workers(HostUnderTest::tbb, 1);  // loads it
+  TaskIo tasks;
+  tasks.host = tasking::open_task_host(tasking::HostKind::tbb, tasks.why);
+  ASSERT_NE(tasks.host, nullptr) << tasks.why;
+  for (const auto& [wanted, given] : {std::pair{1u, 1u}, std::pair{2048u, 2048u},
+                                      std::pair{2049u, 2048u}, std::pair{1'000'000u, 2048u}}) {
+    tasks.limit_paused(wanted);
+    EXPECT_EQ(tasks.max_paused, given) << wanted;
+  }
+}
+
 // ---- Threads and processes that end
 
 TEST(TaskThatReaps, WhatAThreadPostedBeforeItEndedIsNotLost) {

@@ -22,6 +22,7 @@
 #include "ioweave/plans.h"
 #include "ioweave/read_streams.h"
 #include "ioweave/spread.h"
+#include "support/request.hpp"
 #include "task_service.hpp"
 
 namespace ioweave::test {
@@ -798,6 +799,70 @@ TEST_P(BlockingInTask, VectorsOutOfRangeAreRefused) {
   });
   workers->wait();
 }
+
+// ---- The task that reaps
+
+#ifndef IOWEAVE_TEST_REAL_ALPI  // which does not tell how long its tasks wait
+class PollingTask : public TaskService {
+ protected:
+  /// Until the runtime's tasks have begun so many more waits.
+  static void await_waits(uint64_t more) {
+    const uint64_t enough = AlpiRuntime::stats().waits + more;
+    while (AlpiRuntime::stats().waits < enough) {
+      std::this_thread::yield();
+    }
+  }
+  int submit(iow_request& request) {
+    iow_request* const one = &request;
+    return iow_submit(service, &one, 1);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, PollingTask, ::testing::Values(HostUnderTest::alpi_task),
+                         [](const auto& host) { return name_of(host.param); });
+
+TEST_P(PollingTask, WaitsBetweenItsPollsAsShortAndAsLongAsTheOptionsSay) {
+  struct Given {
+    uint32_t min_us, max_us;
+    uint64_t shortest_ns, longest_ns;
+  };
+  for (const Given& given : {Given{77, 77, 77'000, 77'000}, Given{0, 0, 20'000, 1'000'000},
+                             Given{50, 130, 50'000, 130'000}, Given{0, 30, 20'000, 30'000},
+                             Given{2000, 0, 2'000'000, 2'000'000}}) {
+    SCOPED_TRACE(std::to_string(given.min_us) + " to " + std::to_string(given.max_us));
+    iow_options options = options_for(GetParam());
+    options.poll_min_us = given.min_us;
+    options.poll_max_us = given.max_us;
+    open(1, options);
+    std::atomic<int> ended{0};
+    std::array<Gate, 2> gates;
+    std::array<iow_request, 2> requests;
+    for (size_t i = 0; i < 2; ++i) {
+      requests.at(i) = gates.at(i).wait_for_byte();
+      requests.at(i).callback = [](iow_request*, void* user) {
+        ++*static_cast<std::atomic<int>*>(user);
+      };
+      requests.at(i).user = &ended;
+      ASSERT_EQ(submit(requests.at(i)), 1);
+    }
+    await_waits(12);  // it finds nothing: by then it waits as long as it may
+    EXPECT_EQ(AlpiRuntime::stats().longest_wait_ns, given.longest_ns);
+    gates[0].open();
+    while (ended < 1) {
+      std::this_thread::yield();
+    }
+    await_waits(1);  // behind one that followed a find
+    EXPECT_EQ(AlpiRuntime::stats().shortest_wait_ns, given.shortest_ns);
+    gates[1].open();
+    while (ended < 2) {
+      std::this_thread::yield();
+    }
+    AlpiRuntime::wait_idle();
+    EXPECT_EQ(AlpiRuntime::stats().longest_wait_ns, given.longest_ns);
+    close();
+    workers.reset();
+  }
+}
+#endif
 
 // ---- Many tasks, few workers
 

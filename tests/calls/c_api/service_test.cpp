@@ -100,7 +100,25 @@ INSTANTIATE_TEST_SUITE_P(
                   [](iow_options& o) { o.io_processors = "1023"; },
                   {"io_processors", "may not use processor 1023, only"}},
         BadOption{
-            "threads_257", [](iow_options& o) { o.threads = 257; }, {"threads", "1..256", "257"}}),
+            "threads_257", [](iow_options& o) { o.threads = 257; }, {"threads", "1..256", "257"}},
+        BadOption{"max_paused_1000001",
+                  [](iow_options& o) { o.max_paused = 1'000'001; },
+                  {"max_paused", "0..1000000", "1000001"}},
+        BadOption{"poll_min_us_1000001",
+                  [](iow_options& o) { o.poll_min_us = 1'000'001; },
+                  {"poll_min_us", "1..1000000", "1000001"}},
+        BadOption{"poll_max_us_1000001",
+                  [](iow_options& o) { o.poll_max_us = 1'000'001; },
+                  {"poll_max_us", "..1000000", "1000001"}},
+        BadOption{"poll_max_us_below_the_least",
+                  [](iow_options& o) {
+                    o.poll_min_us = 50;
+                    o.poll_max_us = 49;
+                  },
+                  {"poll_max_us", "50..", "49"}},
+        BadOption{"poll_max_us_below_the_default_of_the_least",
+                  [](iow_options& o) { o.poll_max_us = 19; },
+                  {"poll_max_us", "20..", "19"}}),
     [](const auto& option) { return std::string(option.param.name); });
 
 TEST(COpen, TakesTheEndsOfEveryRange) {
@@ -109,6 +127,22 @@ TEST(COpen, TakesTheEndsOfEveryRange) {
     options.engine = IOW_ENGINE_THREADS;
     options.queue_depth = depth;
     options.threads = threads;
+    std::string why;
+    EXPECT_NE(open_service(options, &why), nullptr) << why;
+  }
+}
+
+TEST(COpen, TakesTheEndsOfTheRangesForTasks) {
+  struct Given {
+    uint32_t max_paused, poll_min_us, poll_max_us;
+  };
+  for (const Given& given : {Given{1, 1, 1}, Given{1'000'000, 1'000'000, 1'000'000},
+                             Given{1, 1'000'000, 0}, Given{1, 0, 20}}) {
+    iow_options options{};
+    options.engine = IOW_ENGINE_THREADS;
+    options.max_paused = given.max_paused;
+    options.poll_min_us = given.poll_min_us;
+    options.poll_max_us = given.poll_max_us;
     std::string why;
     EXPECT_NE(open_service(options, &why), nullptr) << why;
   }
@@ -135,8 +169,8 @@ TEST(COpen, SetsTheTextToNullWhereItSucceeds) {
   EXPECT_EQ(text.str(), "");
 }
 
-/// The processors of this process's threads with such a name, "" in between; sorted and unique.
-std::vector<std::string> processors_of_threads(const std::string& name) {
+/// The processors of each of this process's threads with such a name.
+std::vector<std::string> all_processors_of_threads(const std::string& name) {
   std::vector<std::string> found;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream status(task.path() / "status");
@@ -148,6 +182,12 @@ std::vector<std::string> processors_of_threads(const std::string& name) {
       }
     }
   }
+  return found;
+}
+
+/// As a set.
+std::vector<std::string> processors_of_threads(const std::string& name) {
+  std::vector<std::string> found = all_processors_of_threads(name);
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
@@ -238,6 +278,50 @@ TEST_P(CEngine, IsTheOneRequiredAndHasNothingToExplain) {
                     : GetParam() == IOW_ENGINE_AIO ? "aio"
                                                    : "threads");
   EXPECT_STREQ(why, "");
+}
+
+size_t count_threads(const std::string& name) {
+  return all_processors_of_threads(name).size();
+}
+
+TEST_P(CEngine, HasNoThreadUntilOneIsNeededAndNotMoreThanIsSaid) {
+  constexpr uint32_t kWorkers = 3;
+  iow_options options{};
+  options.threads = kWorkers;
+  close();
+  open(options);
+  EXPECT_EQ(count_threads("ioweave-"), 0u);
+  EXPECT_EQ(stats_of(service).lanes, 0u);
+  std::byte byte{};
+  const TempFile file(100);
+  EXPECT_EQ(iow_pread(service, file.fd(), &byte, 1, 0), 1);
+  iow_request plain = make_nop();
+  EXPECT_EQ(result_of(plain), 0);
+  const size_t without_a_callback = GetParam() == IOW_ENGINE_URING ? 0u : count_threads("ioweave-");
+  EXPECT_EQ(count_threads("ioweave-"), without_a_callback) << "the thread's own ring takes it";
+
+  Gate gate;
+  Calls calls;
+  std::array<std::byte, 10> bytes{};
+  std::array<iow_request, 10> requests;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests.at(i) = make_request(IOW_OP_READ, gate.fd(), &bytes.at(i), 1, -1);
+    requests.at(i).callback = &note_call;
+    requests.at(i).user = &calls;
+    ASSERT_EQ(submit(requests.at(i)), 1);
+  }
+  const bool has_workers = GetParam() != IOW_ENGINE_URING;
+  while (has_workers && count_threads("ioweave-io") < kWorkers) {
+    std::this_thread::yield();
+  }
+  gate.open("0123456789");
+  await(calls.count, 10);
+  EXPECT_EQ(count_threads("ioweave-io"), has_workers ? kWorkers : 0u);
+  // The reaper, and what takes from it what native AIO cannot do.
+  EXPECT_EQ(count_threads("ioweave-pump"), GetParam() == IOW_ENGINE_AIO ? 2u : 1u);
+  EXPECT_EQ(stats_of(service).lanes, GetParam() == IOW_ENGINE_AIO ? 3u : 2u);
+  close();
+  EXPECT_EQ(count_threads("ioweave-"), 0u);
 }
 
 TEST_P(CEngine, ClosingCompletesWhatIsInFlightWaitingOrHeldBack) {

@@ -116,6 +116,9 @@ struct alpi_test_stats {
   uint64_t foreign_decreases; /* calls on a thread that ran no task */
   uint64_t extra_cpus;        /* CPUs beyond N that immediate_unblock gave out */
   uint64_t misuses;           /* with count_misuse */
+  uint64_t waits;             /* alpi_task_waitfor_ns() of more than 0 ns, in a task */
+  uint64_t shortest_wait_ns;  /* that such a call asked for; 0: there was none */
+  uint64_t longest_wait_ns;
 };
 
 void alpi_test_stats_get(struct alpi_test_stats* stats);

@@ -119,9 +119,9 @@ Runtime& Runtime::get() {
 }
 
 void Runtime::Stats::clear() noexcept {
-  for (auto* counter :
-       {&tasks, &blocks, &sleeps, &unblocks, &most_threads, &most_blocked, &increases, &decreases,
-        &foreign_unblocks, &foreign_decreases, &extra_cpus, &misuses}) {
+  for (auto* counter : {&tasks, &blocks, &sleeps, &unblocks, &most_threads, &most_blocked,
+                        &increases, &decreases, &foreign_unblocks, &foreign_decreases, &extra_cpus,
+                        &misuses, &waits, &shortest_wait_ns, &longest_wait_ns}) {
     counter->store(0, std::memory_order_relaxed);
   }
 }
@@ -141,7 +141,10 @@ void Runtime::read_stats(alpi_test_stats& stats) const noexcept {
            .foreign_unblocks = value(stats_.foreign_unblocks),
            .foreign_decreases = value(stats_.foreign_decreases),
            .extra_cpus = value(stats_.extra_cpus),
-           .misuses = value(stats_.misuses)};
+           .misuses = value(stats_.misuses),
+           .waits = value(stats_.waits),
+           .shortest_wait_ns = value(stats_.shortest_wait_ns),
+           .longest_wait_ns = value(stats_.longest_wait_ns)};
 }
 
 // ---- Start and stop ----
@@ -581,7 +584,23 @@ void Runtime::wake_at_once(Task& task) {
   }
 }
 
+/// Without the lock, which would order what a test wants to see unordered.
+void Runtime::note_wait(uint64_t wait_ns) noexcept {
+  uint64_t seen = stats_.shortest_wait_ns.load(std::memory_order_relaxed);
+  while ((seen == 0 || wait_ns < seen) &&
+         !stats_.shortest_wait_ns.compare_exchange_weak(seen, wait_ns, std::memory_order_relaxed)) {
+  }
+  seen = stats_.longest_wait_ns.load(std::memory_order_relaxed);
+  while (wait_ns > seen &&
+         !stats_.longest_wait_ns.compare_exchange_weak(seen, wait_ns, std::memory_order_relaxed)) {
+  }
+  add(stats_.waits);
+}
+
 uint64_t Runtime::wait_for(Task& task, uint64_t wait_ns) {
+  if (wait_ns > 0) {
+    note_wait(wait_ns);
+  }
   const auto begin = Timer::Clock::now();
   stand_back(task, wait_ns);
   return static_cast<uint64_t>(std::chrono::nanoseconds(Timer::Clock::now() - begin).count());

@@ -87,7 +87,8 @@ class Runtime {
  private:
   struct Stats {
     std::atomic<uint64_t> tasks, blocks, sleeps, unblocks, most_threads, most_blocked, increases,
-        decreases, foreign_unblocks, foreign_decreases, extra_cpus, misuses;
+        decreases, foreign_unblocks, foreign_decreases, extra_cpus, misuses, waits,
+        shortest_wait_ns, longest_wait_ns;
     void clear() noexcept;
   };
 
@@ -109,6 +110,7 @@ class Runtime {
   void pause(Thread& me);
   void wake(Task& task);
   void wake_at_once(Task& task);
+  void note_wait(uint64_t wait_ns) noexcept;
   void stand_back(Task& task, uint64_t wait_ns);
   void suspend(Task& task);
   void body_ended(Task& task, bool suspended);
