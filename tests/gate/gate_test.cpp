@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <new>
@@ -22,28 +21,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace {
-
-thread_local constinit bool memory_is_out = false;
-
-}  // namespace
-
-// Not to be inlined: g++ would see malloc(3) and operator delete meet, and warn.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  if (memory_is_out) {
-    throw std::bad_alloc();
-  }
-  if (void* const memory = std::malloc(bytes); memory != nullptr) {
-    return memory;
-  }
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t /*bytes*/) noexcept {
-  std::free(memory);
-}
+#include "support/memory_out.hpp"
 
 namespace ioweave::gate {
 namespace {
@@ -113,15 +91,14 @@ TEST_F(GateTest, WhereMemoryIsOutNothingChangesAndTheOthersGoOn) {
   EXPECT_TRUE(admit_next());
   EXPECT_FALSE(admit_next());  // what the flow itself needs is there now
   bool refused = false;
-  memory_is_out = true;
   try {
+    const test::MemoryOut out;
     while (next < operations.size()) {
       static_cast<void>(admit_next());
     }
   } catch (const std::bad_alloc&) {
     refused = true;
   }
-  memory_is_out = false;
   ASSERT_TRUE(refused);
   EXPECT_EQ(gate.held(), next - 1);
   EXPECT_FALSE(admit_next());
