@@ -65,6 +65,7 @@ const stats::FileReport* file_named(const stats::RunReport& report, const std::s
 /// The device's measured curve. Without one its bandwidth counts for any number of streams.
 model::Curve write_curve_of(const config::Device& device) {
   std::vector<model::Curve::Point> points;
+  points.reserve(device.curve.size() + 1);
   for (const auto& [streams, mb_per_s] : device.curve) points.push_back({streams, mb_per_s});
   if (points.empty() && device.mb_per_s > 0) points.push_back({1, device.mb_per_s});
   model::Curve curve;

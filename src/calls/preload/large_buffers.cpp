@@ -54,7 +54,7 @@ bool use_trial(Use use) noexcept {
 
 /// Whether all pages of an extent are there.
 bool is_resident(uint64_t address) noexcept {
-  unsigned char pages[kMostPages];
+  unsigned char pages[kMostPages] = {};
   const uint64_t count = extent_bytes() / page_bytes();
   if (raw_syscall(SYS_mincore, address, extent_bytes(), pages) != 0) return false;
   return std::all_of(pages, pages + count, [](unsigned char page) { return (page & 1) != 0; });
