@@ -23,11 +23,14 @@ using Words = std::vector<std::string>;
 class Advising : public ::testing::Test {
  protected:
   Advising() { std::ofstream(input_, std::ios::binary) << std::string(16u << 20, 'x'); }
-  Ran advise(Words words) {
-    words.insert(words.begin(), "advise");
+  static Ran ioweave(const Words& words) {
     Surroundings how;
     how.variables = {{"IOWEAVE_PRELOAD_PATH", IOWEAVE_PRELOAD_LIBRARY}};
     return run_ioweave(words, how);
+  }
+  static Ran advise(Words words) {
+    words.insert(words.begin(), "advise");
+    return ioweave(words);
   }
   [[nodiscard]] Words reader() const {
     return {"--", IOWEAVE_CHUNK_READER, input_, "65536", "500"};
@@ -43,6 +46,12 @@ Words joined(Words first, const Words& second) {
   return first;
 }
 
+double bytes_read(const nlohmann::json& advice) {
+  double read = 0;
+  for (const auto& phase : advice["phases"]) read += phase["read_bytes"].get<double>();
+  return read;
+}
+
 TEST_F(Advising, AnObservedRunIsPredictedAndKept) {
   const std::string json = folder_.file("advice.json");
   const Ran ran = advise(joined({"--json=" + json, "-o", run_file_}, reader()));
@@ -51,13 +60,39 @@ TEST_F(Advising, AnObservedRunIsPredictedAndKept) {
   EXPECT_THAT(ran.out, Not(HasSubstr("as it is")));  // it belongs to the program
   const auto advice = nlohmann::json::parse(read_text(json));
   EXPECT_EQ(advice["read_file"], input_);
-  double read = 0;
-  for (const auto& phase : advice["phases"]) read += phase["read_bytes"].get<double>();
   // A look from outside may find the loader at a library: it reads the first 832 bytes of each.
-  EXPECT_NEAR(read, 16 << 20, 32 << 10);
+  EXPECT_NEAR(bytes_read(advice), 16 << 20, 32 << 10);
   const Ran again = advise({"--json", "--no-probe", run_file_});
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(nlohmann::json::parse(again.out)["phases"], advice["phases"]);
+}
+
+TEST_F(Advising, TheFilesOfStatAndOfRunHaveWhatCallsRead) {
+  for (const char* const command : {"stat", "run"}) {
+    SCOPED_TRACE(command);
+    const Ran ran = ioweave(joined({command, "-o", run_file_}, reader()));
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const Ran advised = advise({"--json", "--no-probe", run_file_});
+    ASSERT_EQ(advised.code, 0) << advised.err;
+    const auto advice = nlohmann::json::parse(advised.out);
+    EXPECT_EQ(advice["read_file"], input_);
+    EXPECT_NEAR(bytes_read(advice), 16 << 20, 32 << 10);
+    const bool was_helped =
+        advice["remarks"].dump().find("was not left alone") != std::string::npos;
+    EXPECT_EQ(was_helped, command == std::string("run"));
+  }
+}
+
+TEST_F(Advising, WhatOnlyPositionsTellIsInTheFileOfStatAndNotOfRun) {
+  const Words program{"--", IOWEAVE_STATIC_READER, input_, "65536", "2000"};
+  ASSERT_EQ(ioweave(joined({"stat", "-o", run_file_}, program)).code, 0);
+  const Ran of_stat = advise({"--json", "--no-probe", run_file_});
+  ASSERT_EQ(of_stat.code, 0) << of_stat.err;
+  EXPECT_EQ(nlohmann::json::parse(of_stat.out)["read_file"], input_);
+  ASSERT_EQ(ioweave(joined({"run", "-o", run_file_}, program)).code, 0);
+  const Ran of_run = advise({"--json", "--no-probe", run_file_});
+  EXPECT_EQ(of_run.code, 125);
+  EXPECT_THAT(of_run.err, HasSubstr("nothing to overlap"));
 }
 
 TEST_F(Advising, VerifyPrintsPredictedBesideMeasured) {
