@@ -21,6 +21,7 @@ import threading
 import time
 import unittest
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -122,6 +123,16 @@ def change_and_fail(numbers: Annotated[list[int], ioweave.InOut]) -> None:
     raise ValueError("after the change")
 
 
+class Thing:
+    """An object that tasks change, or that shows how long what holds it is kept."""
+
+
+@ioweave.task
+def touch(thing: Annotated[Any, ioweave.InOut]) -> None:
+    if isinstance(thing, bytearray):
+        thing.append(1)
+
+
 # ---- The tests of the embedded runtime. ---------------------------------------------------------
 
 
@@ -139,6 +150,43 @@ class Objects(OnDask, test_dependencies.Objects):
         with self.runtime():
             self.assertIsInstance(change_and_fail(numbers).exception(), ValueError)
         self.assertEqual(numbers, [1])
+
+    def _drop_after_change(self, make: Callable[[Thing], object]) -> weakref.ref[Thing]:
+        """Drops an object that a task has changed; returns a reference to what it held."""
+        inside = Thing()
+        touch(make(inside))
+        ioweave.barrier()
+        found = weakref.ref(inside)
+        del inside
+        gc.collect()
+        return found
+
+    def test_a_list_or_dict_that_a_task_changes_is_kept_until_the_end(self) -> None:
+        for make in (lambda inside: [inside], lambda inside: {1: inside}):
+            with self.subTest(make(None)):
+                with self.runtime():
+                    found = self._drop_after_change(make)
+                    self.assertIsNotNone(found())
+                self.until(lambda found=found: found() is None)
+
+    def test_a_bytearray_that_a_task_changes_is_kept_until_the_end(self) -> None:
+        with self.runtime() as runtime:
+            touch(bytearray(b"0"))
+            ioweave.barrier()
+            gc.collect()
+            (kept,) = runtime._versions.things()
+        self.assertEqual(kept, b"0\x01")
+
+    def test_a_set_or_plain_object_that_the_program_drops_goes(self) -> None:
+        def plain(inside: Thing) -> Thing:
+            thing = Thing()
+            vars(thing)["inside"] = inside
+            return thing
+
+        for make in (lambda inside: {inside}, plain):
+            with self.subTest(make(Thing())), self.runtime() as runtime:
+                self.assertIsNone(self._drop_after_change(make)())
+                self.assertEqual(runtime._versions.things(), [])
 
 
 class Requests(OnDask, test_dependencies.Requests):
