@@ -1,13 +1,20 @@
 // `ioweave advise` from the outside, with the real interposer: one run is observed, its series are
 // in the run file, and the run file alone gives the same prediction.
 
+#include <cstring>
 #include <fstream>
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "calls/preload/run.hpp"
 #include "cli/command_runner.hpp"
+#include "config/run_config.hpp"
+#include "stats/run_file.hpp"
 #include "stats/text_file.hpp"
 #include "support/temp_dir.hpp"
 
@@ -16,6 +23,9 @@ namespace {
 
 using ioweave::test::read_text;
 using ioweave::test::TempDir;
+using ioweave::test::write_text;
+using ioweave::testing::cached_share;
+using ioweave::testing::drop_from_cache;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Words = std::vector<std::string>;
@@ -102,6 +112,16 @@ TEST_F(Advising, VerifyPrintsPredictedBesideMeasured) {
   EXPECT_THAT(ran.err, HasSubstr("prefetch "));
 }
 
+TEST_F(Advising, ARunFileIsVerifiedByRunningItsProgramAgain) {
+  const Ran observed = advise(joined({"-o", run_file_}, reader()));
+  ASSERT_EQ(observed.code, 0) << observed.err;
+  const std::string checksum = observed.out.substr(0, observed.out.find(' '));
+  const Ran ran = advise({"--verify", run_file_});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr(checksum));  // the reader's own output
+  EXPECT_THAT(ran.out, HasSubstr("verified"));
+}
+
 TEST_F(Advising, APictureIsWritten) {
   const std::string picture = folder_.file("advice.svg");
   ASSERT_EQ(advise(joined({"--svg", picture}, reader())).code, 0);
@@ -116,6 +136,121 @@ TEST_F(Advising, WhatCannotBePredictedIsSaid) {
   EXPECT_EQ(missing.code, 125);
   EXPECT_THAT(missing.err, HasSubstr("missing.jsonl: No such file"));
   EXPECT_EQ(advise({"--", "/nonexistent/program"}).code, 127);
+}
+
+/// The run file of a program that nobody ran: for a second it computed, read its input from the
+/// page cache, and waited half of the time for what it wrote. So a write stream is the advice.
+class AdvisingAWriter : public Advising {
+ protected:
+  AdvisingAWriter() {
+    stats::Series series = series_of_slots();
+    series.read_calls = series.read_turns = std::vector<uint64_t>(kSlots, 4);
+    series.read_bytes = std::vector<uint64_t>(kSlots, kInputBytes / kSlots);
+    add_file(input_, series);
+    series = series_of_slots();
+    series.write_calls = series.write_turns = std::vector<uint64_t>(kSlots, 4);
+    series.write_bytes = std::vector<uint64_t>(kSlots, 1u << 20);
+    series.write_seconds = std::vector<double>(kSlots, series.slot_s / 2);
+    series.sync_seconds[0] = 0.01;  // so that no page cache takes it
+    write_text(folder_, "out", "");
+    add_file(folder_.file("out"), series);
+    report_.command = {"/bin/false"};
+    report_.config.policy = config::RunPolicy::off;
+    report_.machine.cpus_allowed = 2;
+    report_.outcome.wall_seconds = 1;
+    report_.outcome.storage_read_bytes = kInputBytes;
+    stats::ProcessReport process;
+    process.pid = kPid;
+    process.active = true;
+    process.seconds = 1;
+    report_.processes = {process};
+  }
+
+  static constexpr size_t kSlots = 16;
+  static constexpr uint64_t kInputBytes = 16u << 20;
+  static constexpr int32_t kPid = 7;
+
+  static stats::Series series_of_slots() {
+    stats::Series series;
+    series.pid = kPid;
+    series.slot_s = 1.0 / kSlots;
+    series.resize(kSlots);
+    return series;
+  }
+
+  void add_file(const std::string& path, const stats::Series& series) {
+    struct stat status {};
+    ASSERT_EQ(stat(path.c_str(), &status), 0) << path;
+    stats::FileReport file;
+    file.path = path;
+    file.device = status.st_dev;
+    file.inode = status.st_ino;
+    file.series = {series};
+    report_.files.push_back(file);
+  }
+
+  /// Verifies with `changed` as the changed program; what came of it is in `verified_`.
+  Ran verify(const Words& changed) {
+    write_text(folder_, "run.jsonl", stats::run_file_text(report_));
+    const std::string json = folder_.file("advice.json");
+    const Ran ran =
+        advise(joined({"--no-probe", "--json=" + json, "--verify", run_file_, "--"}, changed));
+    const auto advice = nlohmann::json::parse(read_text(json), nullptr, false);
+    if (advice.is_object()) verified_ = advice.value("verified", nlohmann::json());
+    return ran;
+  }
+
+  stats::RunReport report_;
+  nlohmann::json verified_;
+};
+
+TEST_F(AdvisingAWriter, VerifyRunsTheChangedProgramInsteadAndLeavesItAlone) {
+  const std::string copy = folder_.file("config");
+  const std::string copying = "echo I am new; cp $IOWEAVE_RUN_DIR/config " + copy;
+  const Ran ran = verify({"/bin/sh", "-c", copying});
+  ASSERT_EQ(ran.code, 0) << ran.err;  // the observed program would fail
+  EXPECT_THAT(ran.out, HasSubstr("I am new\n"));
+  EXPECT_THAT(ran.out, HasSubstr("verified"));
+  EXPECT_EQ(verified_["way"], "write-behind");
+  const std::string bytes = read_text(copy);
+  config::RunConfig config;
+  ASSERT_GE(bytes.size(), sizeof config);
+  std::memcpy(&config, bytes.data(), sizeof config);
+  EXPECT_EQ(config.policy, config::RunPolicy::off);  // it has a stream of its own
+}
+
+TEST_F(AdvisingAWriter, NothingIsVerifiedWithoutTheChangedProgram) {
+  write_text(folder_, "run.jsonl", stats::run_file_text(report_));
+  const Ran ran = advise({"--no-probe", "--verify", run_file_});
+  EXPECT_EQ(ran.code, 0);  // the observed program would fail
+  EXPECT_THAT(ran.err, HasSubstr("--verify RUN.jsonl -- CHANGED-PROGRAM"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("verified")));
+}
+
+TEST_F(AdvisingAWriter, AChangedProgramThatFailsPassesItsCodeOn) {
+  const Ran ran = verify({"/bin/sh", "-c", "exit 3"});
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.err, HasSubstr("exit code 3"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("verified")));
+  EXPECT_TRUE(verified_.is_null());
+}
+
+TEST_F(AdvisingAWriter, VerifyTakesTheInputOutOfThePageCacheBefore) {
+  if (!drop_from_cache(input_)) GTEST_SKIP() << "files of this file system stay in memory";
+  ASSERT_EQ(read_text(input_).size(), kInputBytes);
+  ASSERT_EQ(cached_share(input_), 1);
+  ASSERT_EQ(verify({"/bin/true"}).code, 0);
+  EXPECT_EQ(cached_share(input_), 0);
+  EXPECT_TRUE(verified_["was_cold"].get<bool>());
+}
+
+TEST_F(AdvisingAWriter, VerifyLeavesTheInputInThePageCacheWhereTheObservedRunFoundIt) {
+  if (major(report_.files[0].device) == 0) GTEST_SKIP() << "this file system has no block device";
+  report_.outcome.storage_read_bytes = 0;
+  ASSERT_EQ(read_text(input_).size(), kInputBytes);
+  ASSERT_EQ(verify({"/bin/true"}).code, 0);
+  EXPECT_EQ(cached_share(input_), 1);
+  EXPECT_FALSE(verified_["was_cold"].get<bool>());
 }
 
 }  // namespace
