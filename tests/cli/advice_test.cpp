@@ -1,6 +1,7 @@
 #include "cli/advice.hpp"
 
 #include <array>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@ namespace ioweave::cli {
 namespace {
 
 using stats::Series;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -92,6 +94,67 @@ TEST(Advice, AReaderThatHardlyWaitsIsToldThatItIsNotWorthIt) {
   EXPECT_THAT(text, HasSubstr("Not worth it"));
   EXPECT_THAT(text, HasSubstr("the most is 0.0 %"));
   EXPECT_THAT(text, Not(HasSubstr("Do this")));
+}
+
+TEST(Advice, AGainIsWorthItFromFivePercentOfTheTimeOn) {
+  for (const double waiting : {0.048, 0.052}) {  // nearly all of it is gained
+    SCOPED_TRACE(waiting);
+    const bool is_worth_it = waiting > 0.05;
+    const stats::RunReport report = report_of(0, waiting);
+    const Advice advice = advice_on(report);
+    EXPECT_EQ(ranking(advice).empty(), !is_worth_it);
+    const std::string text = advice_text(report, advice);
+    EXPECT_EQ(text.find("not worth it") == std::string::npos, is_worth_it) << text;
+    EXPECT_EQ(text.find("Do this") != std::string::npos, is_worth_it) << text;
+    EXPECT_EQ(nlohmann::json::parse(advice_json(report, advice))["worth_it"], is_worth_it);
+  }
+}
+
+/// Predictions of a run of ten seconds.
+Advice advice_of(double prefetch_s, double write_behind_s, double both_s) {
+  Advice advice;
+  advice.plain_s = 10;
+  advice.predictions = {{.way = Way::prefetch, .seconds = prefetch_s},
+                        {.way = Way::write_behind, .buffers = 2, .seconds = write_behind_s},
+                        {.way = Way::both, .buffers = 2, .seconds = both_s}};
+  return advice;
+}
+
+std::vector<Way> ways_of(const Advice& advice) {
+  std::vector<Way> ways;
+  for (const Prediction* const each : ranking(advice)) ways.push_back(each->way);
+  return ways;
+}
+
+TEST(Advice, AWayThatTakesMoreChangesComesFirstOnlyIfItGainsFivePercentOfTheTimeMore) {
+  using enum Way;
+  EXPECT_THAT(ways_of(advice_of(7, 9.9, 6.6)), ElementsAre(prefetch, both));  // 4 % more
+  EXPECT_THAT(ways_of(advice_of(7, 9.9, 6.4)), ElementsAre(both, prefetch));  // 6 % more
+  EXPECT_THAT(ways_of(advice_of(7, 6.6, 6.4)), ElementsAre(both, prefetch, write_behind));
+  EXPECT_THAT(ways_of(advice_of(7, 6.4, 6)), ElementsAre(write_behind, prefetch, both));
+  const std::string text = advice_text(report_of(0.5, 0.5), advice_of(7, 9.9, 6.6));
+  const size_t first = text.find("Do this: prefetch, 30.0 % less time");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_GT(text.find("Or: both, 2 buffers, 34.0 % less time"), first) << text;
+}
+
+TEST(Advice, TimeInsideFsyncIsTimeOfWriting) {
+  stats::RunReport report = report_of(0, 0.5);
+  Series& series = report.files[0].series[0];
+  std::swap(series.write_seconds, series.sync_seconds);
+  const Advice advice = advice_on(report);
+  double write_s = 0;
+  double compute_s = 0;
+  for (const model::Slot& slot : advice.process.slots) {
+    write_s += slot.write_s;
+    compute_s += slot.compute_s;
+  }
+  EXPECT_NEAR(write_s, 5, 0.01);
+  EXPECT_NEAR(compute_s, 5, 0.01);
+  const Prediction* const best = first_of(advice);
+  ASSERT_NE(best, nullptr);
+  EXPECT_EQ(best->way, Way::write_behind);
+  EXPECT_NEAR(best->seconds, 5, 0.1);
 }
 
 TEST(Advice, AWriterGetsLinesOfCodeWithTheSizeOfItsBuffers) {

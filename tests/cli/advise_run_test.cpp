@@ -2,7 +2,9 @@
 // in the run file, and the run file alone gives the same prediction.
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -33,14 +35,16 @@ using Words = std::vector<std::string>;
 class Advising : public ::testing::Test {
  protected:
   Advising() { std::ofstream(input_, std::ios::binary) << std::string(16u << 20, 'x'); }
-  static Ran ioweave(const Words& words) {
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+  static Ran ioweave(const Words& words, Variables variables = {}) {
+    variables.emplace_back("IOWEAVE_PRELOAD_PATH", IOWEAVE_PRELOAD_LIBRARY);
     Surroundings how;
-    how.variables = {{"IOWEAVE_PRELOAD_PATH", IOWEAVE_PRELOAD_LIBRARY}};
+    how.variables = std::move(variables);
     return run_ioweave(words, how);
   }
-  static Ran advise(Words words) {
+  static Ran advise(Words words, Variables variables = {}) {
     words.insert(words.begin(), "advise");
-    return ioweave(words);
+    return ioweave(words, std::move(variables));
   }
   [[nodiscard]] Words reader() const {
     return {"--", IOWEAVE_CHUNK_READER, input_, "65536", "500"};
@@ -251,6 +255,23 @@ TEST_F(AdvisingAWriter, VerifyLeavesTheInputInThePageCacheWhereTheObservedRunFou
   ASSERT_EQ(verify({"/bin/true"}).code, 0);
   EXPECT_EQ(cached_share(input_), 1);
   EXPECT_FALSE(verified_["was_cold"].get<bool>());
+}
+
+TEST_F(AdvisingAWriter, TheCurveOfTheOutputsDeviceIsFoundInIoweaveToml) {
+  const std::string device = "[[device]]\nname = \"scratch\"\npath = \"" + folder_.path() +
+                             "\"\ncurve = [[1, 100.0], [4, 400.0]]\n";
+  std::filesystem::create_directory(folder_.file("ioweave"));
+  write_text(folder_, "ioweave/ioweave.toml", device);
+  const auto found_curve = [&] {
+    write_text(folder_, "run.jsonl", stats::run_file_text(report_));
+    const Ran ran =
+        advise({"--no-probe", "--json", run_file_}, {{"XDG_CONFIG_HOME", folder_.path()}});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return nlohmann::json::parse(ran.out)["write_curve"].dump();
+  };
+  EXPECT_EQ(found_curve(), "[[1.0,100.0],[4.0,400.0]]");
+  ++report_.files[1].device;  // the output is elsewhere
+  EXPECT_EQ(found_curve(), "[]");
 }
 
 }  // namespace
