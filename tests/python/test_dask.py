@@ -355,6 +355,25 @@ class Placement(ClusterTest):
             self.assertNotIn(first, await handle.client.gather(io))
             await self.idle(handle)
 
+    async def test_of_the_nodes_with_its_device_an_io_task_runs_where_most_bytes_are(self) -> None:
+        async with self.cluster(nodes=3) as handle:
+            first, second, third = self.scheduler.workers
+            where = {"flow": "io", "device": "bb"}
+            await handle.declare_device("bb", nodes=["127.0.0.[23]"])
+            await handle.declare_flow("io", device="bb")
+            cases = (
+                (third, {first: 10**6, third: 10**4}),
+                (second, {first: 10**6, second: 2 * 10**4, third: 10**4}),
+                (third, {first: 10**6, second: 10**4, third: 2 * 10**4}),
+            )
+            for most, sizes in cases:
+                blocks = [
+                    handle.client.submit(bytes, size, workers=[worker], pure=False)
+                    for worker, size in sizes.items()
+                ]
+                written = [handle.submit_io(here, *blocks, **where) for _ in range(3)]
+                self.assertEqual(await handle.client.gather(written), [most] * 3)
+
     async def test_an_io_task_waits_for_a_worker_whose_name_has_the_device(self) -> None:
         async with self.cluster(nodes=1) as handle:
             await handle.declare_device("bb", nodes=["bb*"])
@@ -649,7 +668,53 @@ class Workers(ClusterTest):
             self.assertEqual(await handle.submit_io(here, flow="io"), cluster.workers[0].address)
 
 
+    def _worker(self, host: str, **options: Any) -> distributed.Worker:
+        return distributed.Worker(self.scheduler.address, host=host, dashboard=False, **options)
+
+    async def test_a_worker_without_io_runs_as_many_io_tasks_as_it_has_threads(self) -> None:
+        async with self.cluster(nodes=0) as handle:
+            room = Room("io")
+            with self.assertLogs("ioweave.dask", "WARNING"):  # that it runs no computations
+                worker = await self._worker("127.0.0.1", nthreads=3)
+            async with worker:
+                self.assertEqual((await handle.stats())["io_slots"], 3)
+                await handle.declare_flow("io")
+                io = [handle.submit_io(enter, "io", flow="io") for _ in range(6)]
+                await room.wait_for(3)
+                await self.until(handle, waiting=3, running=3)
+                room.let_go()
+                await handle.client.gather(io)
+                self.assertEqual((room.entered, room.most), (6, 3))
+                await self.idle(handle)
+
+    async def test_the_largest_node_when_a_device_is_first_used_bounds_it(self) -> None:
+        async with self.cluster(nodes=1, io_slots=2) as handle:
+            larger = ioweave.dask.worker_options(cores=1, io_slots=5)
+            largest = ioweave.dask.worker_options(cores=1, io_slots=9)
+            async with self._worker("127.0.0.2", **larger) as second:
+                room = Room("io")
+                await handle.declare_device("disk")
+                await handle.declare_flow("io", device="disk")
+                io = [handle.submit_io(enter, "io", flow="io", device="disk") for _ in range(20)]
+                await room.wait_for(2 + 5)  # the threads that there are
+                await self.until(handle, waiting=10, running=5 + 5)
+                async with self._worker("127.0.0.3", **largest) as third:
+                    await room.wait_for(2 + 5 + 5)
+                    await self.until(handle, waiting=5, running=5 + 5 + 5)
+                    room.let_go()
+                    await handle.client.gather(io)
+                    self.assertEqual(room.most_on[second.address], 5)
+                    self.assertEqual(room.most_on[third.address], 5)
+                    await self.idle(handle)
+
+
 class Clients(ClusterTest):
+    async def test_a_runtime_refuses_an_asynchronous_client(self) -> None:
+        async with self.cluster(nodes=1) as handle:
+            words = r"Runtime\(client\) needs a client that is not asynchronous"
+            with self.assertRaisesRegex(ValueError, words):
+                ioweave.Runtime(handle.client)
+
     async def test_clients_share_devices_and_flows(self) -> None:
         async with self.cluster(nodes=1) as one:
             room = Room("io")

@@ -283,6 +283,16 @@ def hang_once() -> None:
     _never.wait()
 
 
+@ioweave.io(bandwidth=50, device="narrow", timeout=0.05)
+def hang_io() -> None:
+    _hanging.wait()
+
+
+@ioweave.io(bandwidth=50, device="narrow")
+def end_io() -> bool:
+    return _hanging.is_set()
+
+
 @ioweave.task
 def made_on(gate: int) -> str:
     pass_gate(gate)
@@ -296,6 +306,7 @@ def written_on(gate: int, block: str) -> str:
 
 
 _never = threading.Event()
+_hanging = threading.Event()
 _DISK = ioweave.Device("disk", bandwidth=100)
 
 
@@ -408,6 +419,19 @@ class Program(OnDask):
             stats = runtime.stats()
             self.assertEqual((stats.timed_out, stats.retried), (1, 1))
 
+    def test_an_io_task_that_hangs_leaves_its_place_to_the_next(self) -> None:
+        self.addCleanup(_hanging.set)
+        narrow = ioweave.Device("narrow", bandwidth=50)  # one at a time
+        with self.runtime(cpus=1, devices=[narrow]) as runtime:
+            hanging = [hang_io() for _ in range(2)]
+            after = end_io()
+            for future in hanging:
+                self.assertIsInstance(future.exception(_PATIENCE), ioweave.TaskTimeout)
+            self.assertIs(after.result(_PATIENCE), False)  # their threads hang still
+            ioweave.barrier()
+            stats = runtime.stats()
+            self.assertEqual((stats.timed_out, stats.io_running, stats.io_waiting), (2, 0, 0))
+
     def test_constraints_hold_and_stats_explain_and_records_tell_of_them(self) -> None:
         with self.runtime(cpus=1, devices=[_DISK], records=True) as runtime:
             gates = [Gate(hold_io) for _ in range(2)]
@@ -428,6 +452,18 @@ class Program(OnDask):
             self.assertLessEqual(record.ready_s, record.start_s + 0.1)  # two clocks' worth
             self.assertLessEqual(record.start_s, record.end_s)
         self.assertEqual(runtime.stats().succeeded, 2 + 5 + 5)
+
+    def test_records_tell_on_which_node_a_task_ran(self) -> None:
+        tasks = [ioweave.task(name=f"made {n}")(made_on.function) for n in range(4)]
+        with self.runtime(records=True) as runtime, contextlib.ExitStack() as gates:
+            made = [gates.enter_context(Gate(task)).future for task in tasks]  # all cores
+            gates.close()
+            addresses = ioweave.wait(made)
+            nodes = {record.task: record.node for record in runtime.records()}
+        ran = {(address, nodes[task.name]) for address, task in zip(addresses, tasks, strict=True)}
+        self.assertEqual(len({address for address, _ in ran}), 2)
+        self.assertEqual(len({node for _, node in ran}), 2)
+        self.assertEqual(len(ran), 2)
 
     def test_bytes_that_depend_on_values_are_told_by_the_worker(self) -> None:
         make = ioweave.task(lambda size: bytes(size))
@@ -778,6 +814,24 @@ class Program(OnDask):
         self.assertIs(signal.getsignal(signal.SIGINT), before)
         with self.assertRaisesRegex(RuntimeError, "the cluster is gone"):
             runtime.explain("nowhere")
+
+    def test_what_was_known_of_a_scheduler_that_is_lost_is_still_told(self) -> None:
+        put = ioweave.io(policy="none", bytes=7, name="put")(lambda: None)
+        with config.set({"distributed.comm.timeouts.connect": "1s"}):
+            cluster = ioweave.dask.local_cluster(processes=False, cores=1, memory_limit=0)
+            runtime = ioweave.Runtime(_scheduler_address(cluster), records=True).start()
+            put().result(_PATIENCE)
+            runtime.stats()  # as is done every second
+            cluster.close()
+            self.until(lambda: runtime._client.status != "running")
+            self._check_what_is_known(runtime)
+            runtime.close()
+            self._check_what_is_known(runtime)
+
+    def _check_what_is_known(self, runtime: Any) -> None:
+        explained = runtime.explain("put")
+        self.assertEqual((explained["done"], explained["bytes"]), (1, 7))
+        self.assertEqual([record.task for record in runtime.records()], ["put"])
 
     def test_a_client_continues_after_losing_its_connection_for_a_moment(self) -> None:
         path = self.folder / "run.jsonl"
