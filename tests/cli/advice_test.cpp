@@ -348,6 +348,33 @@ TEST(Advice, SeveralDevicesAreShownWhereTheyGainAndNotRecommended) {
   for (const Prediction* const each : ranking(advice)) EXPECT_EQ(each->devices, 1u);
 }
 
+TEST(Advice, SeveralDevicesAreNotShownWhereTheyGainNothing) {
+  const stats::RunReport report = report_of(0, 0.3);  // one device hides all
+  const std::string text = advice_text(report, advice_on(report));
+  EXPECT_THAT(text, HasSubstr("write-behind"));
+  EXPECT_THAT(text, Not(HasSubstr("devices")));
+}
+
+TEST(Advice, ARunIsCutInto128SlotsOfItsProcess) {
+  std::string why;
+  const auto process = observed_process(report_of(0.5, 0), why);
+  ASSERT_TRUE(process) << why;
+  EXPECT_EQ(process->slots.size(), 128u);
+  EXPECT_NEAR(process->slot_s, 10.0 / 128, 1e-9);
+}
+
+TEST(Advice, ThreadsThatReadAtOnceAreTakenForOne) {
+  stats::RunReport report = report_of(0.8, 0);
+  add_file(report, "/data/more", 1, series_of(0.8, 0));  // 1.6 s in each second
+  std::string why;
+  const auto process = observed_process(report, why);
+  ASSERT_TRUE(process) << why;
+  for (const model::Slot& slot : process->slots) {
+    EXPECT_NEAR(slot.read_s, process->slot_s, 1e-9);
+    EXPECT_NEAR(slot.compute_s, 0, 1e-9);
+  }
+}
+
 TEST(Advice, WritesToADiskThatNothingSyncsAreThePageCaches) {
   constexpr uint64_t kDisk = 0xfe00;  // major 254
   stats::RunReport report = report_of(0, 0.5);

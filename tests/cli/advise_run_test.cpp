@@ -81,6 +81,16 @@ TEST_F(Advising, AnObservedRunIsPredictedAndKept) {
   EXPECT_EQ(nlohmann::json::parse(again.out)["phases"], advice["phases"]);
 }
 
+TEST_F(Advising, TheObservedRunIsLeftAloneWhateverTheSettingsSay) {
+  const Ran ran = advise(joined({"-o", run_file_}, reader()), {{"IOWEAVE_POLICY", "overlap"}});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.err, Not(HasSubstr("was not left alone")));
+  stats::RunReport report;
+  std::string why;
+  ASSERT_TRUE(stats::read_run_file(run_file_, report, why)) << why;
+  EXPECT_EQ(report.config.policy, config::RunPolicy::off);
+}
+
 TEST_F(Advising, TheFilesOfStatAndOfRunHaveWhatCallsRead) {
   for (const char* const command : {"stat", "run"}) {
     SCOPED_TRACE(command);
