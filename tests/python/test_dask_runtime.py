@@ -266,6 +266,11 @@ def write(path: Annotated[Path, ioweave.Out], text: object, gate: int | None = N
     path.write_text(str(text))
 
 
+@ioweave.task
+def read(path: Annotated[Path, ioweave.In], gate: int) -> None:
+    pass_gate(gate)
+
+
 @ioweave.io(bandwidth=50, device="disk")
 def hold_io(gate: int) -> None:
     pass_gate(gate)
@@ -600,6 +605,23 @@ class Program(OnDask):
                     self.assertEqual(sent.call_count, 0)
             stats = runtime.stats()
             self.assertEqual((stats.submitted, stats.failed, stats.cancelled), (4, 2, 2))
+
+    def test_calls_are_sent_at_once_unless_only_a_file_makes_them_follow(self) -> None:
+        path = self.folder / "a"
+        follow = ioweave.task(lambda before: None)
+        sent = _scheduler(self.client()).tasks
+        with (
+            self.runtime(devices=[_DISK]),
+            Gate(functools.partial(read, path)) as gate,
+        ):
+            chain = [gate.future]
+            for _ in range(10):
+                chain.append(follow(chain[-1]))
+            writer = write(path, 1)
+            self.until(lambda: all(future._call.key in sent for future in chain))
+            self.assertFalse(writer._call.sent)
+            gate.open()
+            self.assertIsNone(writer.result(_PATIENCE))
 
     def test_none_is_not_kept_on_the_cluster(self) -> None:
         with self.runtime():
