@@ -667,7 +667,6 @@ class Workers(ClusterTest):
             await handle.declare_flow("io")
             self.assertEqual(await handle.submit_io(here, flow="io"), cluster.workers[0].address)
 
-
     def _worker(self, host: str, **options: Any) -> distributed.Worker:
         return distributed.Worker(self.scheduler.address, host=host, dashboard=False, **options)
 
