@@ -11,6 +11,7 @@ namespace ioweave::cli {
 namespace {
 
 using stats::Series;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -352,7 +353,7 @@ TEST(Advice, SeveralDevicesAreNotShownWhereTheyGainNothing) {
   const stats::RunReport report = report_of(0, 0.3);  // one device hides all
   const std::string text = advice_text(report, advice_on(report));
   EXPECT_THAT(text, HasSubstr("write-behind"));
-  EXPECT_THAT(text, Not(HasSubstr("devices")));
+  EXPECT_THAT(text, Not(ContainsRegex("[24] devices")));
 }
 
 TEST(Advice, ARunIsCutInto128SlotsOfItsProcess) {
