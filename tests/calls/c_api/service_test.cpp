@@ -579,14 +579,14 @@ class CancelledThread {
     iow_request tried = make_request(IOW_OP_READ, fd, bytes_.data(), 16, 0);
     note(iow_try(service, &tried) < 0 ? -1 : 0);
     // On the service's own thread, and one that never ends by itself.
-    iow_request reaped = make_request(IOW_OP_READ, fd, bytes_.data(), 16, 0);
-    reaped.callback = &note_call;
-    reaped.user = &calls_;
+    reaped_ = make_request(IOW_OP_READ, fd, bytes_.data(), 16, 0);
+    reaped_.callback = &note_call;
+    reaped_.user = &calls_;
     std::array<int, 2> pipe{};
     ::pipe2(pipe.data(), O_CLOEXEC);
     std::byte byte{};
     iow_request blocked = make_request(IOW_OP_READ, pipe[0], &byte, 1, -1);
-    for (iow_request* const one : {&reaped, &blocked}) {
+    for (iow_request* const one : {&reaped_, &blocked}) {
       note(iow_submit(service, &one, 1) - 1);
     }
     iow_request* const one = &blocked;
@@ -635,6 +635,7 @@ class CancelledThread {
   const TempFile file_{100};
   Calls calls_;
   std::array<std::byte, 16> bytes_{};
+  iow_request reaped_{};  // nobody waits for it but the close of the service
   std::vector<int64_t> results_;
   bool has_ended_ = false;
 };
