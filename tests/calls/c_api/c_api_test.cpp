@@ -530,8 +530,8 @@ TEST_P(CBatch, GoesOutWithATestOrAWaitForOneThatIsElsewhere) {
   }
 }
 
-/// The operations that each io_uring_enter(2) of `body` submits, of those that submit some. `body`
-/// has a service of its own, and begins to count where it likes.
+/// The operations that each io_uring_enter(2) submits, of those that submit some: what makes the
+/// queue of a service, and then `body` with it.
 bool count_submissions(std::vector<uint64_t>& submitted,
                        const std::function<void(iow_service*)>& body) {
   return run_watched(
@@ -564,7 +564,6 @@ TEST(CBatchOfMore, IsOneSystemCallWhetherTheLastOneOrAWaitHandsItOver) {
   const TempFile file(kFileBytes);
   std::vector<uint64_t> submitted;
   const bool watched = count_submissions(submitted, [&](iow_service* service) {
-    submitted.clear();
     HeldBatch one_call(file);
     one_call.requests[7].flags = 0;
     EXPECT_EQ(iow_submit(service, one_call.list.data(), 8), 8);
@@ -588,6 +587,9 @@ TEST(CBatchOfMore, IsOneSystemCallWhetherTheLastOneOrAWaitHandsItOver) {
   if (!watched) {
     GTEST_SKIP() << "no notifications of seccomp here";
   }
+  // Those before them made the queue.
+  ASSERT_GE(submitted.size(), 5u);
+  submitted.erase(submitted.begin(), submitted.end() - 5);
   EXPECT_EQ(submitted, (std::vector<uint64_t>{8, 8, 8, 1, 1}));
 }
 
