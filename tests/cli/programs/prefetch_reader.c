@@ -6,7 +6,6 @@
  *   stdio    fread(3)
  *   pread    in order, or each STRIDE_BYTES
  *   sendfile in order at an offset, to nowhere
- *   splice   the same to a pipe
  *   held     read(2), after it has held FILE for a while, sought in it, and read something else
  *   syscall  as pread, by syscall(2)
  *   uring    the same through io_uring. Exit code 77 where it is not to be had
@@ -122,24 +121,10 @@ static ssize_t read_by_aio(aio_context_t context, int fd, char* to, size_t bytes
   return syscall(SYS_io_getevents, context, 1L, 1L, &done, NULL) == 1 ? (ssize_t)done.res : -1;
 }
 
-/* What a call that moves bytes between descriptors moved at an offset; 0: `how` is none. */
-static ssize_t move_by(const char* how, int fd, char* buffer, size_t bytes, off_t from) {
-  static int to = -1;
-  static int pipe_ends[2];
-  if (strcmp(how, "sendfile") == 0) {
-    if (to < 0) to = open("/dev/null", O_WRONLY);
-    return sendfile(to, fd, &from, bytes);
-  }
-  if (strcmp(how, "splice") != 0) return 0;
-  if (to < 0 && ((to = pipe(pipe_ends)) < 0 || fcntl(pipe_ends[1], F_SETPIPE_SZ, 1 << 20) < 0))
-    return -1;
-  size_t moved = 0;
-  while (moved < bytes) {
-    const ssize_t got = splice(fd, &from, pipe_ends[1], NULL, bytes - moved, 0);
-    if (got <= 0 || read(pipe_ends[0], buffer, (size_t)got) != got) return -1;
-    moved += (size_t)got;
-  }
-  return (ssize_t)moved;
+static ssize_t send_nowhere(int fd, size_t bytes, off_t from) {
+  static int nowhere = -1;
+  if (nowhere < 0) nowhere = open("/dev/null", O_WRONLY);
+  return sendfile(nowhere, fd, &from, bytes);
 }
 
 int main(int argc, char** argv) {
@@ -150,6 +135,7 @@ int main(int argc, char** argv) {
   const size_t stride = argc > 5 ? strtoull(argv[5], NULL, 10) : chunk;
   const int is_stdio = strcmp(how, "stdio") == 0;
   const int is_pread = strcmp(how, "pread") == 0;
+  const int is_sendfile = strcmp(how, "sendfile") == 0;
   const int is_syscall = strcmp(how, "syscall") == 0;
   const int is_mapped = strcmp(how, "mapped") == 0;
   const int is_uring = strcmp(how, "uring") == 0;
@@ -202,15 +188,16 @@ int main(int argc, char** argv) {
       got = fread(buffer, 1, chunk, stream);
     } else if (is_mapped) {
       got = touch(map + at, bytes);
-    } else if ((got = (size_t)move_by(how, fd, buffer, bytes, (off_t)at)) == 0) {
-      const ssize_t result = is_uring     ? read_by_ring(&ring, fd, buffer, bytes, at)
+    } else {
+      const ssize_t result = is_sendfile  ? send_nowhere(fd, bytes, (off_t)at)
+                             : is_uring   ? read_by_ring(&ring, fd, buffer, bytes, at)
                              : is_aio     ? read_by_aio(context, fd, buffer, bytes, at)
                              : is_syscall ? syscall(SYS_pread64, fd, buffer, bytes, at)
                              : is_pread   ? pread(fd, buffer, chunk, (off_t)at)
                                           : read(fd, buffer, chunk);
       got = result > 0 ? (size_t)result : 0;
     }
-    if (got == 0 || got > chunk) return 4;
+    if (got == 0) return 4;
     if (compute_us != 0) usleep(compute_us);
   }
   int told = listens ? heard(watcher, IN_OPEN | IN_CLOSE) : 0;

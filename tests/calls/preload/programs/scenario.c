@@ -694,6 +694,10 @@ static int transfers(char** path) {
   int ends[2];
   CHECK(pipe(ends) == 0 && splice(from, NULL, ends[1], NULL, 1000, 0) == 1000);
   CHECK(lseek(from, 0, SEEK_CUR) == 3000 && lseek(to, 0, SEEK_CUR) == 2000);
+  off_t at = 3000;
+  CHECK(sendfile(to, from, &at, 1000) == 1000 && at == 4000);
+  CHECK(copy_file_range(from, &at, to, NULL, 1000, 0) == 1000 && at == 5000);
+  CHECK(splice(from, &at, ends[1], NULL, 1000, 0) == 1000 && at == 6000);
   return 0;
 }
 
