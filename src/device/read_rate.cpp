@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -64,6 +65,22 @@ void read_pieces(int fd, Progress& progress) {
   }
 }
 
+/// Returns how much of a file's beginning lies in the page cache, up to `most` bytes. (Of files of
+/// others that may not be written, mincore(2) says that all does.)
+uint64_t cached_beginning(int fd, uint64_t most) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
+  const uint64_t bytes = std::min(most, static_cast<uint64_t>(status.st_size));
+  void* const map = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED) return 0;
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> pages((bytes + page - 1) / page);
+  const bool is_told = mincore(map, bytes, pages.data()) == 0;
+  munmap(map, bytes);
+  const auto missing = std::ranges::find_if(pages, [](unsigned char is) { return (is & 1u) == 0; });
+  return is_told ? std::min(bytes, static_cast<uint64_t>(missing - pages.begin()) * page) : 0;
+}
+
 }  // namespace
 
 std::optional<double> device_read_rate(const std::string& path) {
@@ -110,10 +127,13 @@ std::optional<double> cached_read_time(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   const Buffer buffer = make_buffer();
   if (!file.is_open() || buffer == nullptr) return std::nullopt;
+  // A read that finds nothing begins read-ahead, even one that must not block.
+  const uint64_t there = cached_beginning(file.get(), kMostCachedBytes);
+  if (there < kLeastCachedBytes) return std::nullopt;
   uint64_t bytes = 0;
   const uint64_t begin = now_ns();
-  while (bytes < kMostCachedBytes) {
-    const iovec piece{buffer.get(), kPieceBytes};
+  while (bytes < there) {
+    const iovec piece{buffer.get(), std::min(kPieceBytes, there - bytes)};
     const ssize_t got = preadv2(file.get(), &piece, 1, static_cast<off_t>(bytes), RWF_NOWAIT);
     if (got <= 0) break;
     bytes += static_cast<uint64_t>(got);
