@@ -51,6 +51,8 @@ constexpr uint64_t kTicksNs = 20'000'000;     // the kernel counts what runs at 
 constexpr uint64_t kScanShare = 50;           // of the time, for scans
 constexpr uint64_t kLookShare = 20;           // the same for looks
 constexpr uint64_t kFreeScanNs = 3'000'000;   // of scans beyond that, in all
+constexpr uint64_t kLateNs = 300'000;         // to wake up so late: no processor was idle
+constexpr uint64_t kTakenShare = 4;           // a scan costs so much more if it takes one's time
 constexpr unsigned kWrittenMoves = 2;         // in a row make a writer
 constexpr uint64_t kReleasedNs = 20'000'000;  // in which nothing is opened again
 constexpr uint64_t kUnseenListenerNs = 10'000'000'000;  // the same, behind one that is not found
@@ -274,7 +276,8 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   const unsigned processors_ = engine::online_cores();
   uint64_t begin_ns_ = now_ns();
   uint64_t scans_ = 0;
-  uint64_t scans_took_ns_ = 0;    // spent on scans
+  uint64_t scans_took_ns_ = 0;    // spent on scans, those that took somebody's processor weighted
+  bool was_late_ = false;         // at the last wake-up, for want of an idle processor
   uint64_t looks_took_ns_ = 0;    // spent on the last looks
   uint64_t opening_took_ns_ = 0;  // of the present look: waiting for the file system
   uint64_t may_search_ns_ = 0;    // no file is opened for a search before
@@ -442,7 +445,11 @@ bool Watcher::Thread::sleep_until(uint64_t then_ns) {
   const uint64_t wait_ns = then_ns > now ? then_ns - now : 0;
   const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000),
                          static_cast<long>(wait_ns % 1'000'000'000)};
-  if (ppoll(ends.data(), ends.size(), &timeout, nullptr) <= 0) return true;
+  const int events = ppoll(ends.data(), ends.size(), &timeout, nullptr);
+  if (events <= 0) {
+    was_late_ = now_ns() > std::max(now, then_ns) + kLateNs;
+    return true;
+  }
   for (size_t i = 0; i < pids.size(); ++i) {
     if (ends[i + 1].revents != 0) forget_process(pids[i]);
   }
@@ -489,7 +496,8 @@ void Watcher::Thread::scan() {
   scan_period_ns_ = is_news ? kFirstScanNs : std::min(2 * scan_period_ns_, kMostScanNs);
   ++scans_;
   const uint64_t end = now_ns();
-  if (!is_asked_for) scans_took_ns_ += end - begin;  // a scan on request does not delay other scans
+  // A scan on request does not delay other scans.
+  if (!is_asked_for) scans_took_ns_ += (end - begin) * (was_late_ ? kTakenShare : 1);
   if (is_asked_for && !opens_are_heard_) released_until_ns_ = end + kUnseenListenerNs;
   next_scan_ns_ = std::max(end + scan_period_ns_, affordable_scan_ns());
 }
