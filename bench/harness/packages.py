@@ -79,6 +79,16 @@ def _make_picture(path: Path, size: int) -> None:
             file.write(row[number % width :] + row[: number % width])
 
 
+def _make_video(path: Path, size: int) -> None:
+    """Raw frames of 720p, in a YUV4MPEG2 file."""
+    width, height = 1280, 720
+    frame = random.Random(1).randbytes(width * height * 3 // 2)
+    with path.open("wb") as file:
+        file.write(b"YUV4MPEG2 W%d H%d F25:1 Ip A1:1 C420jpeg\n" % (width, height))
+        for number in range(size // len(frame)):
+            file.write(b"FRAME\n" + frame[number:] + frame[:number])
+
+
 def _make_base(path: Path, size: int) -> None:
     base = sqlite3.connect(path)
     base.execute("create table lines (number integer primary key, value real, text text)")
@@ -96,6 +106,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
     ".fastq": _make_reads,
     ".wav": _make_sound,
     ".ppm": _make_picture,
+    ".y4m": _make_video,
     ".db": _make_base,
 }
 
@@ -123,6 +134,8 @@ def _shell(text: str) -> list[str]:
     return ["/bin/sh", "-c", f"exec {text} >/dev/null"]
 
 
+#: Debian's policy of ImageMagick allows less than such a picture takes.
+_IMAGEMAGICK_LIMITS = ("-limit", "memory", "4GiB", "-limit", "map", "4GiB", "-limit", "area", "4GP")
 _PYTHON_CSV = "import csv, sys; print(sum(float(r[1]) for r in csv.reader(open(sys.argv[1]))))"
 
 _REAL = (
@@ -150,7 +163,14 @@ _REAL = (
     _Real("flac", _shell('flac -s -0 -c "$0"'), suffix=".wav"),
     _Real("sox", ["/bin/sh", "-c", 'exec sox "$0" -n stat 2>&1'], suffix=".wav"),
     _Real("ffmpeg", _shell('ffmpeg -v error -i "$0" -f md5 -'), suffix=".wav", light=True),
-    _Real("imagemagick", ["identify", "-format", "%[mean]"], suffix=".ppm", slow=True),
+    _Real("ffmpeg-video", _shell('ffmpeg -v error -i "$0" -f md5 -'), suffix=".y4m"),
+    _Real(
+        "imagemagick",
+        ["convert", *_IMAGEMAGICK_LIMITS],
+        ["-format", "%[mean]", "info:"],
+        suffix=".ppm",
+        slow=True,
+    ),
     _Real("sqlite3", ["sqlite3"], ["select sum(value), sum(length(text)) from lines"], ".db"),
     _Real("ripgrep", _shell('rg -c blue "$0"'), suffix=".csv", light=True),
     _Real("lbzip2", _shell('lbzip2 -n 2 -1 -c "$0"'), slow=True),

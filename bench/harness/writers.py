@@ -91,6 +91,25 @@ git -c user.name=a -c user.email=a -c gc.auto=0 commit -q -m a && git rev-parse 
 git -c pack.threads=1 repack -a -d -q && rm .git/index .git/logs -r
 """
 
+#: A project of a thousand small files, built from nothing.
+_MAKE = r"""cd "$0" && seq 1000 | awk '{
+  file = "f" $1 ".c"
+  print "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>" >file
+  for (i = 0; i < 5; i++)
+    print "int g" $1 "_" i "(int a, char *s) { for (int i = 0; i < a; i++) s[i % 7] += i;" \
+          " printf(\"%s %d\\n\", s, a); return (int)strlen(s) + " $1 "; }" >file
+  close(file)
+}' && echo 'int main(void) { return 0; }' >main.c &&
+printf 'prog: %s\n\tgcc -o $@ $^\n%%.o: %%.c\n\tgcc -O1 -c -o $@ $<\n' \
+  "$(ls *.c | sed 's/c$/o/' | tr '\n' ' ')" >Makefile && exec make -s -j2
+"""
+#: An editor that saves a file eight times.
+_VIM = """\
+cd "$0" && seq 2000000 >text && export HOME="$0" && for i in 1 2 3 4 5 6 7 8; do
+  vim -u NONE -i NONE -es -c "\$s/\$/ $i/" -c 'set fsync' -c wq text || exit 1
+done
+"""
+
 
 def digest_of(folder: Path) -> str:
     """What is in a folder: each file's name, size and check sum."""
@@ -124,10 +143,11 @@ def add_to(session: Session, catalogue: Catalogue) -> None:
     add("write-dd-plain", "/bin/sh", "-c", _dd("conv=notrunc"))
     add("write-sort", "/bin/sh", "-c", _SORT)
     add("write-tar", "/bin/sh", "-c", _TAR)
-    if shutil.which("git"):
-        add("write-git", "/bin/sh", "-c", _GIT)
-    else:
-        catalogue.missing.append("write-git: no git in PATH")
+    for needed, text in (("git", _GIT), ("make", _MAKE), ("vim", _VIM)):
+        if shutil.which(needed):
+            add(f"write-{needed}", "/bin/sh", "-c", text)
+        else:
+            catalogue.missing.append(f"write-{needed}: no {needed} in PATH")
     python = venv_python()
     add("write-sqlite", str(python), "-c", _SQLITE)
     for name, module, text in (("numpy", "numpy", _NUMPY), ("h5py", "h5py", _H5PY)):
