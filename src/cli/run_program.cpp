@@ -95,6 +95,16 @@ uint64_t usable_large_page_bytes() {
   return are_usable ? bytes : 0;
 }
 
+/// Before Linux 6.12 a polled transfer may never end (engine/polled_size.hpp), and the process of a
+/// program cannot look up what its device takes at once.
+void leave_polling_to_newer_kernels(Run& run) {
+  uint32_t& mode = run.report.config.engine_mode;
+  const bool polls = mode == static_cast<uint32_t>(engine::UringMode::iopoll);
+  if (!polls || engine::kernel_at_least(6, 12)) return;
+  mode = static_cast<uint32_t>(engine::UringMode::plain);
+  if (!run.is_quiet()) complain("warning: mode iopoll needs Linux 6.12; mode plain is used");
+}
+
 /// What is expected of the ways of calls, of each device with a profile.
 void add_expectations(Run& run) {
   config::RunConfig& config = run.report.config;
@@ -128,6 +138,7 @@ void resolve_settings(Run& run) {
     run.report.config.policy = config::RunPolicy::off;
     run.report.config.rules = 0;
   }
+  leave_polling_to_newer_kernels(run);
   add_expectations(run);
   run.report.config.large_page_bytes = usable_large_page_bytes();
   if (run.is_quiet()) return;

@@ -32,7 +32,7 @@ struct Said {
 constexpr std::array<Said, choice::kWays> kSaid{
     {{"are the program's own calls", "plain calls"},
      {"go through the engine", "the engine"},
-     {"go through the engine in pieces, several at once", "pieces"},
+     {"go through the engine in pieces", "pieces"},
      {"are held back, and written later together", "holding back"},
      {"are read into large pages, and copied from there", "bouncing"}}};
 
@@ -67,9 +67,14 @@ std::string reason_of(const ChoiceReport& choice) {
          " in all, and something is tried after 64 calls and 0.025 s";
 }
 
+std::string pieces_text(const choice::Pieces& pieces) {
+  return " of " + bytes_text(pieces.bytes) + ", " + std::to_string(pieces.at_once) + " at once";
+}
+
 std::string choice_text(const ChoiceReport& choice) {
   std::string text = "  Its " + calls_of_kind(choice.operation, choice.size_class) + " " +
                      std::string(kSaid[static_cast<size_t>(choice.in_use)].done) +
+                     (choice.in_use == Way::pieces ? pieces_text(choice.pieces) : "") +
                      (choice.used_since_bytes > 0
                           ? ", since " + bytes_text(choice.used_since_bytes) + " were moved"
                           : "") +

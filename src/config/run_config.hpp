@@ -15,7 +15,7 @@ namespace ioweave::config {
 
 inline constexpr uint64_t kConfigMagic = 0x31464e4f43574f49;  // "IOWCONF1"
 /// The version of all layouts that a run shares with its processes.
-inline constexpr uint32_t kLayoutVersion = 9;
+inline constexpr uint32_t kLayoutVersion = 10;
 
 /// The environment variable that names the run directory. Without it the interposer does nothing.
 inline constexpr const char* kRunDirVariable = "IOWEAVE_RUN_DIR";

@@ -163,6 +163,8 @@ Json choices_json(const std::vector<ChoiceReport>& list) {
                    {"way", name_of(choice::kWayNames, choice.in_use)},
                    {"first", name_of(choice::kWayNames, choice.first)},
                    {"used_since_bytes", choice.used_since_bytes},
+                   {"piece_bytes", choice.pieces.bytes},
+                   {"pieces_at_once", choice.pieces.at_once},
                    {"ways", std::move(ways)}});
   }
   return all;

@@ -301,6 +301,9 @@ std::vector<ChoiceReport> read_choices(const Fields& fields) {
     choice.in_use = entry.choice<choice::Way>("way", choice::kWayNames);
     choice.first = entry.choice<choice::Way>("first", choice::kWayNames);
     choice.used_since_bytes = entry.count("used_since_bytes");
+    if (entry.has("piece_bytes")) {  // older run files do not have it
+      choice.pieces = {entry.count("piece_bytes"), entry.count<uint32_t>("pieces_at_once")};
+    }
     const Fields ways = entry.object("ways");
     for (size_t i = 0; i < choice::kWays; ++i) {
       const std::string name(choice::kWayNames[i]);

@@ -95,6 +95,7 @@ struct ChoiceReport {
   choice::Way in_use = choice::Way::plain;
   choice::Way first = choice::Way::plain;
   uint64_t used_since_bytes = 0;  ///< how much had been moved when it was taken
+  choice::Pieces pieces;          ///< how Way::pieces cuts a transfer
   std::array<OfWay, choice::kWays> of{};
 
   [[nodiscard]] const OfWay& of_way(choice::Way which) const noexcept {

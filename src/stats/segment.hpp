@@ -159,7 +159,8 @@ struct ChoiceRecord {
   std::atomic<choice::Way> way;  ///< of the next call
   choice::Operation operation;
   uint8_t size_class;
-  uint32_t file;  ///< number of its FileRecord
+  uint32_t file;          ///< number of its FileRecord
+  choice::Pieces pieces;  ///< how Way::pieces cuts
   choice::WayChoice choice;
 };
 

@@ -150,6 +150,7 @@ std::optional<ChoiceReport> choice_report(const ChoiceRecord& record, int32_t pi
   out.in_use = choice.in_use();
   out.first = choice.first();
   out.used_since_bytes = choice.used_since_bytes();
+  out.pieces = record.pieces;
   for (size_t i = 0; i < choice::kWays; ++i) {
     const auto way = static_cast<choice::Way>(i);
     const choice::WayChoice::Seen& seen = choice.seen(way);

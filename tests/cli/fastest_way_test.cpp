@@ -129,7 +129,7 @@ TEST_F(FastestWay, LargeTransfersAreMadeInPieces) {
     EXPECT_TRUE(read_text(out_) == read_text(other)) << how << ": the files differ";
     EXPECT_GT(nlohmann::json::parse(read_text(report_))["summary"]["engine_operations"], 0) << how;
   }
-  EXPECT_THAT(why(), HasSubstr("go through the engine in pieces, several at once"));
+  EXPECT_THAT(why(), HasSubstr("go through the engine in pieces of 256.0 KiB, 4 at once"));
 }
 
 /// By an interposer that goes every unusual way in turn, and need not find out whether it pays.

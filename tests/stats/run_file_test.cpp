@@ -56,6 +56,12 @@ RunReport sample() {
   series.read_turns = {4, 1};
   series.sync_seconds = {0, 0.5};
   file.series.push_back(series);
+  ChoiceReport choice;
+  choice.pid = 10;
+  choice.in_use = choice::Way::pieces;
+  choice.pieces = {1 << 20, 16};
+  choice.of[0].is_usable = true;
+  file.choices.push_back(choice);
   RunGatherer gatherer;
   gatherer.add(process, {file});
   gatherer.add(PrefetchReport{"/data/in", 65024, 1ull << 63, 3, 100, 0, -1, true});
@@ -99,6 +105,8 @@ TEST(RunFile, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(after.totals.early.bytes, 70u);
   EXPECT_EQ(after.files.at(1).early.lost_bytes, 7u);
   EXPECT_EQ(after.config.early_writeback, config::EarlyWriteback::always);
+  EXPECT_EQ(after.files.at(0).choices.at(0).in_use, choice::Way::pieces);
+  EXPECT_EQ(after.files.at(0).choices.at(0).pieces, (choice::Pieces{1 << 20, 16}));
   EXPECT_EQ(after.outcome.signal, 9);
   EXPECT_EQ(after.mpiio.hit_reads, 7u);
   EXPECT_EQ(after.mpiio.left_alone, before.mpiio.left_alone);

@@ -30,7 +30,7 @@ constexpr unsigned kOwnThread = 1u << 12 | 1u << 13;  // SINGLE_ISSUER (6.0), DE
 
 constexpr size_t kPart = 64 << 10;  // a page where pages are largest; the rest is never touched
 constexpr size_t kLaneBytes = 3 * kPart;  // the lane, its queues, its submission entries
-constexpr unsigned kEntries = 8;          // pieces under way at once
+constexpr unsigned kEntries = choice::kMostAtOnce;
 
 /// A transfer of a file is not interrupted, but one that never ends (a dead server behind it) can
 /// be killed: after this long we look which signals would end the process.
@@ -202,24 +202,24 @@ bool CallLane::is_shared_memory_of_another_process() const noexcept {
 
 // ---- Carrying -----------------------------------------------------------------------------------
 
-bool CallLane::carry(const Transfer& transfer, size_t piece_bytes, const SignalsHeld& held,
+bool CallLane::carry(const Transfer& transfer, choice::Pieces pieces, const SignalsHeld& held,
                      int64_t& result) noexcept {
-  if (!carry_operations(transfer, piece_bytes, held, result)) {
+  if (!carry_operations(transfer, pieces, held, result)) {
     return false;
   }
   // The vectors are looked at when the kernel has: they may lie where nothing can be read.
-  return piece_bytes > 0 ||
+  return pieces.bytes > 0 ||
          (result >= 0 && static_cast<uint64_t>(result) == wanted_bytes(transfer));
 }
 
-/// Carries a transfer out, whole without `piece_bytes`. Returns false if the kernel refused some of
+/// Carries a transfer out, whole or in pieces. Returns false if the kernel refused some of
 /// it; true with the bytes, of a whole one with its result. Nothing is under way any more.
-bool CallLane::carry_operations(const Transfer& transfer, size_t piece_bytes,
+bool CallLane::carry_operations(const Transfer& transfer, choice::Pieces pieces,
                                 const SignalsHeld& held, int64_t& result) noexcept {
   if (!usable_ || is_shared_memory_of_another_process()) {
     return false;
   }
-  const bool is_cut = piece_bytes > 0;
+  const bool is_cut = pieces.bytes > 0;
   Waiting waiting;
   size_t queued_bytes = 0;
   unsigned under_way = 0;
@@ -228,11 +228,11 @@ bool CallLane::carry_operations(const Transfer& transfer, size_t piece_bytes,
   result = is_cut ? static_cast<int64_t>(transfer.bytes) : 0;
   while (under_way > 0 || (!is_queued && !is_refused)) {
     unsigned fresh = 0;
-    while (!is_queued && !is_refused && under_way + fresh < kEntries) {
+    while (!is_queued && !is_refused && under_way + fresh < pieces.at_once) {
       Transfer part = transfer;
       if (is_cut) {
         part.buffer = static_cast<char*>(transfer.buffer) + queued_bytes;
-        part.bytes = std::min(piece_bytes, transfer.bytes - queued_bytes);
+        part.bytes = std::min<size_t>(pieces.bytes, transfer.bytes - queued_bytes);
         part.offset += static_cast<int64_t>(queued_bytes);
       }
       queue(part);

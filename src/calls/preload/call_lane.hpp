@@ -19,6 +19,7 @@
 
 #include <sys/types.h>
 
+#include "choice/expectation.hpp"
 #include "engine/backend.hpp"
 
 struct io_uring_sqe;
@@ -49,9 +50,8 @@ class CallLane {
   /// Carries out a transfer at an offset, past the page cache, and waits for its end. False where
   /// it was not done, ended in an error or early: then the program's own call has the right answer,
   /// and the right side effects (a signal, an answer of EAGAIN that only io_uring gives).
-  /// With `piece_bytes` one of a single buffer becomes operations of so many bytes, several at
-  /// once.
-  [[nodiscard]] bool carry(const Transfer& transfer, size_t piece_bytes, const SignalsHeld& held,
+  /// One of a single buffer may be cut into pieces.
+  [[nodiscard]] bool carry(const Transfer& transfer, choice::Pieces pieces, const SignalsHeld& held,
                            int64_t& result) noexcept;
 
  private:
@@ -63,7 +63,7 @@ class CallLane {
     bool is_long = false;  // signals that end the process are let in
     uint64_t mask = 0;     // of the signals that are held then
   };
-  [[nodiscard]] bool carry_operations(const Transfer& transfer, size_t piece_bytes,
+  [[nodiscard]] bool carry_operations(const Transfer& transfer, choice::Pieces pieces,
                                       const SignalsHeld& held, int64_t& result) noexcept;
   void queue(const Transfer& transfer) noexcept;
   [[nodiscard]] unsigned enter_and_wait(unsigned fresh, Waiting& waiting,

@@ -22,6 +22,7 @@ namespace {
 
 using choice::Expected;
 using choice::Operation;
+using choice::Pieces;
 using choice::Way;
 using choice::WayChoice;
 using choice::Ways;
@@ -51,14 +52,22 @@ size_t class_of(const Transfer& transfer) noexcept {
   return is_vectored(transfer) ? choice::kVectored : choice::class_of(transfer.bytes);
 }
 
-/// What the profile of the file's device says of such calls.
-Expected expected_of(const stats::FileRecord& file, Operation operation, size_t size_class) {
+/// What the profile of the file's device says.
+const choice::Expectation& expectation_of(const stats::FileRecord& file) noexcept {
+  static constexpr choice::Expectation kNone;
   for (const choice::Expectation& each : process.config().expectation) {
-    if (each.device != 0 && each.device == file.device) {
-      return each.of[static_cast<size_t>(operation)][size_class];
-    }
+    if (each.device != 0 && each.device == file.device) return each;
   }
-  return {};
+  return kNone;
+}
+
+const Expected& expected_of(const stats::FileRecord& file, Operation operation,
+                            size_t size_class) noexcept {
+  return expectation_of(file).of[static_cast<size_t>(operation)][size_class];
+}
+
+const Pieces& pieces_of(const stats::FileRecord& file, Operation operation) noexcept {
+  return expectation_of(file).pieces[static_cast<size_t>(operation)];
 }
 
 bool is_of_mode(engine::UringMode mode) noexcept {
@@ -70,14 +79,16 @@ Ways usable_ways(const stats::FileRecord& file, const Transfer& transfer, bool m
                  bool may_hold) noexcept {
   Ways usable = Way::plain;
   const bool is_automatic = file.policy == RunPolicy::automatic;
-  const Expected expected = expected_of(file, operation_of(transfer), class_of(transfer));
+  const Operation operation = operation_of(transfer);
+  const Expected& expected = expected_of(file, operation, class_of(transfer));
   const bool is_placed = may_engine && transfer.offset >= 0;  // else io_uring takes no lock
   if (is_placed && !is_automatic) return usable | Way::engine;
   if (is_placed && process.config().engine == static_cast<uint32_t>(engine::Kind::uring)) {
     const bool is_promising = expected[static_cast<size_t>(Way::engine)] >= kWorthOpening;
     if (is_promising || is_of_mode(engine::UringMode::iopoll)) usable = usable | Way::engine;
-    if (!is_vectored(transfer) && transfer.bytes >= 2 * choice::kPieceBytes)
+    if (!is_vectored(transfer) && transfer.bytes >= 2 * pieces_of(file, operation).bytes) {
       usable = usable | Way::pieces;
+    }
   }
   const bool is_bounced =
       is_automatic && transfer.op == engine::Op::read && process.config().large_page_bytes != 0 &&
@@ -142,6 +153,7 @@ void Choices::begin(ChoiceRecord& record, const stats::FileRecord& file, Ways us
       }
     }
   }
+  record.pieces = pieces_of(file, record.operation);
   new (&record.choice) WayChoice(usable, expected);
   record.way.store(record.choice.way(), std::memory_order_relaxed);
   record.state.store(kReady, std::memory_order_release);  // pairs with of()
@@ -217,9 +229,10 @@ bool ChosenCall::make(Allowed allowed, int64_t& result) {
 }
 
 bool ChosenCall::make_otherwise(Way way, int64_t& result) {
-  const size_t piece_bytes = way == Way::pieces ? choice::kPieceBytes : 0;
+  const Pieces pieces =
+      way == Way::pieces ? pieces_of(file_, operation_of(transfer_)) : choice::kWhole;
   const bool is_made = way == Way::bounce ? read_by_bounce(transfer_, file_, result)
-                                          : carry_out(transfer_, file_, piece_bytes, result);
+                                          : carry_out(transfer_, file_, pieces, result);
   note_end(way, is_made, result);
   if (!is_made && way == Way::bounce) is_large_ = false;  // its buffer was not looked at
   return is_made;

@@ -203,7 +203,7 @@ bool is_still_direct(const stats::FileRecord& file, int fd, uint64_t& size) noex
   return flags >= 0 && (flags & O_DIRECT) != 0 && still_is(file, fd, size);
 }
 
-bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t piece_bytes,
+bool carry_out(const Transfer& transfer, const stats::FileRecord& file, choice::Pieces pieces,
                int64_t& result) {
   if (!ready()) {
     return false;
@@ -226,15 +226,15 @@ bool carry_out(const Transfer& transfer, const stats::FileRecord& file, size_t p
       (is_write(transfer.op) && file_size_is_limited())) {
     return false;
   }
-  if (is_single && piece_bytes > 0 && is_write(transfer.op) && !is_readable(transfer)) {
+  if (is_single && pieces.bytes > 0 && is_write(transfer.op) && !is_readable(transfer)) {
     return false;
   }
   pthread_testcancel();  // the call it stands for is a cancellation point
   // The buffer is perhaps on this stack: no handler may jump away over it.
   const SignalsHeld held;
   const TransferUnderWay under_way;
-  const bool carried =
-      under_way.may_go() && own_lane->carry(transfer, is_single ? piece_bytes : 0, held, result);
+  const bool carried = under_way.may_go() &&
+                       own_lane->carry(transfer, is_single ? pieces : choice::kWhole, held, result);
   if (carried) {
     count_operation();
   }

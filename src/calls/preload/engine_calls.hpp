@@ -30,12 +30,12 @@
 
 namespace ioweave::calls {
 
-/// Carries the call out by the engine; with `piece_bytes`, a single one as several operations of so
-/// many bytes. True with the bytes in `result`; false where the program's own call must be made
-/// instead: no engine, no offset, an error, a descriptor that is not `file` any more, a forked
-/// child, possibly a signal handler, a file size limit. Async-signal-safe.
+/// Carries the call out by the engine, one of a single buffer perhaps in pieces. True with the
+/// bytes in `result`; false where the program's own call must be made instead: no engine, no
+/// offset, an error, a descriptor that is not `file` any more, a forked child, possibly a signal
+/// handler, a file size limit. Async-signal-safe.
 [[nodiscard]] bool carry_out(const Transfer& transfer, const stats::FileRecord& file,
-                             size_t piece_bytes, int64_t& result);
+                             choice::Pieces pieces, int64_t& result);
 
 /// Returns true if the descriptor is still that of the file. It may have been closed behind our
 /// back and be another file's, or a pipe's, whose transfer might never end.

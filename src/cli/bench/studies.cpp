@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <functional>
+#include <set>
 #include <span>
 
 #include "base/nearest_name.hpp"
@@ -15,7 +16,8 @@ namespace {
 using device::IoWay;
 using device::Load;
 
-constexpr uint64_t kSmallBlock = 4096;  ///< of the study of depths, beside the usual block
+constexpr uint64_t kSmallBlock = 4096;      ///< of the study of depths, beside the usual block
+constexpr uint64_t kLargeBlock = 1u << 20;  ///< the same
 constexpr uint64_t kLeastBlock = 512;
 constexpr uint64_t kMostBlock = uint64_t{1} << 30;
 constexpr uint64_t kMostMemory = uint64_t{1} << 30;  ///< of the transfers under way
@@ -195,7 +197,7 @@ void add_study(Study study, const BenchOptions& options, LoadList& list) {
       }
       return;
     case Study::depth:
-      for (const uint64_t block : {kSmallBlock, options.block_bytes}) {
+      for (const uint64_t block : {kSmallBlock, options.block_bytes, kLargeBlock}) {
         for (const unsigned depth : options.depths) {
           for (const unsigned share : {0u, 100u}) list.add(true, share, block, depth);
         }
@@ -331,9 +333,7 @@ void add_pattern_view(const device::Profile& profile, bool direct, ViewList& lis
 }
 
 void add_depth_views(const device::Profile& profile, bool direct, ViewList& list) {
-  std::vector<uint64_t> blocks{kSmallBlock};
-  if (profile.block_bytes != kSmallBlock) blocks.push_back(profile.block_bytes);
-  for (const uint64_t block : blocks) {
+  for (const uint64_t block : std::set{kSmallBlock, profile.block_bytes, kLargeBlock}) {
     for (const unsigned share : {100u, 0u}) {
       View view;
       view.study = Study::depth;

@@ -103,7 +103,7 @@ TEST(BenchPlan, KeepsToTheListsThatWereGiven) {
   words.cache = "direct";
   words.depths = "2,8";
   const std::vector<Load> plan = planned_loads(taken(words), kGiB, false);
-  ASSERT_EQ(plan.size(), 2u * 2 * 2);  // blocks, depths, reads and writes
+  ASSERT_EQ(plan.size(), 3u * 2 * 2);  // blocks, depths, reads and writes
   for (const Load& load : plan) {
     EXPECT_TRUE(load.way == IoWay::uring && load.direct && load.random);
     EXPECT_TRUE(load.depth == 2 || load.depth == 8);
