@@ -16,8 +16,8 @@ enum class Operation : uint8_t { read, write };
 inline constexpr size_t kOperations = 2;
 inline constexpr std::array<std::string_view, kOperations> kOperationNames{"read", "write"};
 
-/// How Way::pieces cuts a transfer. Without a profile, as a virtual disk wrote 1.4 to 2 times as fast
-/// as with one transfer of 1 to 64 MiB (docs/decisions/0019-the-fastest-way.md).
+/// How Way::pieces cuts a transfer. Without a profile, as a virtual disk wrote 1.4 to 2 times as
+/// fast as with one transfer of 1 to 64 MiB (docs/decisions/0019-the-fastest-way.md).
 struct Pieces {
   uint64_t bytes = 256 << 10;  ///< of an operation; 0: the transfer is not cut
   uint32_t at_once = 8;        ///< operations under way, at most kMostAtOnce
