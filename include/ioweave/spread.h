@@ -108,9 +108,9 @@ IOW_API int iow_spread_copy(iow_spread* spread, const void* data, uint64_t bytes
  * Waits until all items are written, makes them durable if `durable` is nonzero (files, their
  * names, and then the manifest), writes the manifest and frees the spread. Returns 0, or the first
  * error that was not returned yet, with a sentence on each of them in *error_text; -ECANCELED if
- * all were returned already. There is no manifest if it cannot be written itself, or if a target
- * with items cannot be made durable, since then nobody knows which of them are; nor after -EBADF,
- * as in iow_spread_append().
+ * all were returned already, with a sentence on the first. There is no manifest if it cannot be
+ * written itself, or if a target with items cannot be made durable, since then nobody knows which
+ * of them are; nor after -EBADF, as in iow_spread_append().
  */
 IOW_API int iow_spread_end(iow_spread* spread, int durable, char** error_text) IOW_NOEXCEPT;
 

@@ -214,8 +214,9 @@ IOW_API int iow_write_stream_sync_async(iow_write_stream* stream, int file, iow_
 /*
  * Ends all files, syncing them first if `durable` is nonzero, and frees the stream. Leases that are
  * still out stay usable memory until they end; they can no longer be written. Returns 0, or the
- * first error that was not reported yet; *error_text then names file and offset. If all errors were
- * reported already: -ECANCELED. NULL is allowed. Wait for all calls of iow_lease_begin() first.
+ * first error that was not reported yet; if all were: -ECANCELED. In both cases *error_text is a
+ * sentence on that error, or on the first one, which names file and offset. NULL is allowed. Wait
+ * for all calls of iow_lease_begin() first.
  */
 IOW_API int iow_write_stream_close(iow_write_stream* stream, int durable,
                                    char** error_text) IOW_NOEXCEPT;

@@ -6,7 +6,9 @@ care where it lies. ctest runs each with IOWEAVE_BUILD, IOWEAVE_VERSION, CC and 
 
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -57,6 +59,21 @@ def mpi_folders() -> list[str]:
         if found.returncode == 0:
             return [word.replace("-I", "-isystem", 1) for word in found.stdout.split()]
     return []
+
+
+def listing(guide: str, language: str) -> tuple[str, str]:
+    """The first listing of a guide in a language: what it includes, and what stands behind it."""
+    text = (SOURCE / "docs" / guide).read_text("utf-8")
+    first = re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    assert first is not None, language
+    head, _, body = first[1].partition("\n\n")
+    return head, body
+
+
+def let_no_file_grow_beyond_a_mebibyte() -> None:
+    """In a child, before its program: writes fail with EFBIG there."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
 class InstalledTree(unittest.TestCase):
@@ -121,6 +138,76 @@ class InstalledTree(unittest.TestCase):
         program = self.work / "consumer"
         output_of(CC, "-std=gnu11", *WARNINGS, HERE / "c_consumer/main.c", "-o", program, *flags)
         self.assertEqual(output_of(program, LD_LIBRARY_PATH=self.libraries).strip(), VERSION)
+
+    def check_that_it_says_what_failed(self, *compiler: str | Path, name: str, text: str) -> None:
+        """A program, which calls iow_lease_append() until a write has failed."""
+        (self.work / name).write_text(text, "utf-8")
+        program = self.work / "program"
+        libraries = ("-L", self.libraries, "-lioweave")
+        output_of(*compiler, self.work / name, "-o", program, *libraries)
+        ran = subprocess.run(
+            [program],
+            cwd=self.work,
+            env=os.environ | {"LD_LIBRARY_PATH": str(self.libraries)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            restore_signals=False,
+            preexec_fn=let_no_file_grow_beyond_a_mebibyte,
+        )
+        said = r"cannot write at offset \d+ of 'result.bin': File too large"
+        self.assertRegex(ran.stdout.strip(), f"^{said}$")
+
+    def test_the_guide_to_write_streams_says_in_c_what_failed(self) -> None:
+        head, body = listing("streams.md", "c")
+        self.check_that_it_says_what_failed(
+            *(CC, "-std=gnu11", *WARNINGS),
+            *("-I", str(self.prefix / "include")),
+            name="program.c",
+            text=f"""#include <stdio.h>
+                #include <string.h>
+                {head}
+                static void fail(const char* text) {{ puts(text != NULL ? text : "NULL"); }}
+                static uint64_t compute(int i, void* data, uint64_t bytes) {{
+                  memset(data, i, bytes);
+                  return bytes;
+                }}
+                int main(void) {{
+                  iow_service* service;
+                  if (iow_service_open(&service, NULL, NULL) != 0) return 1;
+                  const int n = 100;
+                  {body}
+                  iow_service_close(service);
+                  return 0;
+                }}
+            """,
+        )
+
+    def test_the_guide_to_write_streams_says_in_fortran_what_failed(self) -> None:
+        compiler = shutil.which("gfortran")
+        if compiler is None:
+            self.skipTest("no gfortran")
+        head, body = listing("streams.md", "fortran")
+        module = self.prefix / "include/ioweave/fortran/ioweave.f90"
+        self.check_that_it_says_what_failed(
+            *(compiler, "-J", str(self.work), str(module)),
+            name="program.f90",
+            text=f"""{head}
+                implicit none
+                integer, parameter :: n = 100, many = 300000
+                integer :: i
+                integer(c_int) :: file
+                {body}
+                call iow_service_close(service)
+                contains
+                subroutine compute(step, values)
+                  integer, intent(in) :: step
+                  real(8), intent(out) :: values(:)
+                  values = step
+                end subroutine
+                end
+            """,
+        )
 
     def configure_cpp_consumer(self, *options: str) -> Path:
         build = self.work / "cpp"

@@ -1075,8 +1075,8 @@ contains
     if (c_associated(text)) call c_free(text)
   end function
 
-  ! Ends all files, and the stream. Returns 0, or the first error that was not returned before and,
-  ! if wanted, a sentence that names file and offset. `durable` is true if left out.
+  ! Ends all files, and the stream. Returns 0, or the first error that was not returned before, or
+  ! -ECANCELED, and, if wanted, a sentence that names file and offset. `durable` is true if left out.
   integer(c_int) function iow_write_stream_close(stream, durable, error_text) result(error)
     type(c_ptr), intent(inout) :: stream
     logical, intent(in), optional :: durable

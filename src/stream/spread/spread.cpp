@@ -319,7 +319,7 @@ int Spread::end(bool durable, std::string& why) {
 }
 
 /// Writes the manifest if it may be, and says what is to be reported: the first error, and a
-/// sentence on each.
+/// sentence on each; where all were reported, -ECANCELED and a sentence on the first.
 int Spread::complete(const std::vector<WriteStream::FileEnd>& ends, bool durable,
                      std::string& why) {
   const bool are_moved = options_.on_failure == IOW_FAILURE_MOVE && failed_file_ < 0;
@@ -332,12 +332,14 @@ int Spread::complete(const std::vector<WriteStream::FileEnd>& ends, bool durable
     if (end.error == 0 || (are_moved && stats_.lost_items == 0 && !is_missed)) {
       continue;
     }
-    if (end.was_reported) {
-      result = result == 0 ? -ECANCELED : result;
-      continue;
+    const bool is_first = result == 0 || result == -ECANCELED;
+    if (!end.was_reported) {
+      result = is_first ? end.error : result;
+      why = is_first ? end.why : why + "; " + end.why;
+    } else if (result == 0) {
+      result = -ECANCELED;
+      why = end.why;
     }
-    result = result == 0 || result == -ECANCELED ? end.error : result;
-    why += (why.empty() ? "" : "; ") + end.why;
   }
   int error = 0;
   if (is_in_doubt) {

@@ -330,20 +330,22 @@ int WriteStream::take_failure(File& file) noexcept {
   return file.error == 0 || !std::exchange(file.is_reported, true) ? file.error : -ECANCELED;
 }
 
-/// The first error that was not reported yet, and `who` has it; else -ECANCELED if there was one.
+/// The first error that was not reported yet; else -ECANCELED if there was one. `who` has it, or,
+/// where all were reported, the first of them.
 int WriteStream::take_failure_of(const std::vector<FileRef>& files, File** who) noexcept {
   int error = 0;
   for (const FileRef& file : files) {
-    if (file->is_excused()) {
+    if (file->error == 0 || file->is_excused()) {
       continue;
     }
-    if (file->error != 0 && !file->is_reported) {
-      if (who != nullptr) {
-        *who = file.get();
-      }
-      return take_failure(*file);
+    const bool is_new = !file->is_reported;
+    if (who != nullptr && (is_new || error == 0)) {
+      *who = file.get();
     }
-    error = file->error != 0 ? -ECANCELED : error;
+    error = take_failure(*file);
+    if (is_new) {
+      break;
+    }
   }
   return error;
 }

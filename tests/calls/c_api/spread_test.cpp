@@ -259,6 +259,7 @@ TEST_P(SpreadInC, AFailureIsReturnedOnceAndTheManifestListsWhatIsThere) {
   EXPECT_EQ(append(0, 1), -ECANCELED);
   EXPECT_EQ(std::count(errors.begin(), errors.end(), -EFBIG), errors.empty() ? 0 : 1);
   EXPECT_EQ(end(true), -ECANCELED) << "it was returned before";
+  EXPECT_THAT(why, ::testing::HasSubstr("cannot write at offset ")) << "but said again";
   ASSERT_EQ(open_read(), 0) << why;
   std::vector<std::byte> found;
   uint64_t lost = 0;

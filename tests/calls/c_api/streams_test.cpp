@@ -737,6 +737,37 @@ TEST_P(Stream, TheErrorAtTheEndOfAFileNamesFileAndOffset) {
   EXPECT_EQ(text.str(), "");
 }
 
+TEST_P(Stream, TheEndAndTheCloseSayAgainWhatWasReported) {
+  open();
+  const int first = create("first");
+  const int second = create("second");
+  const SmallFilesOnly limited;
+  for (const int file : {first, second}) {
+    EXPECT_EQ(fail(file), 0);
+    EXPECT_EQ(iow_write_stream_flush(stream, file), -EFBIG);
+  }
+  ErrorText text;
+  EXPECT_EQ(iow_write_stream_end(stream, first, 0, text.out()), -ECANCELED);
+  EXPECT_EQ(text.str(),
+            "cannot write at offset 2097152 of '" + path("first") + "': File too large");
+  EXPECT_EQ(iow_write_stream_close(std::exchange(stream, nullptr), 1, text.out()), -ECANCELED);
+  EXPECT_EQ(text.str(),
+            "cannot write at offset 2097152 of '" + path("second") + "': File too large");
+}
+
+TEST_P(Stream, TheCloseSaysWhatIsNewRatherThanWhatWasReported) {
+  open();
+  const int first = create("first");
+  const int second = create("second");
+  const SmallFilesOnly limited;
+  EXPECT_EQ(fail(first), 0);
+  EXPECT_EQ(iow_write_stream_flush(stream, first), -EFBIG);
+  EXPECT_EQ(fail(second), 0);
+  ErrorText text;
+  EXPECT_EQ(iow_write_stream_close(std::exchange(stream, nullptr), 1, text.out()), -EFBIG);
+  EXPECT_THAT(text.str(), ::testing::HasSubstr(path("second")));
+}
+
 TEST_P(Stream, OfFilesThatEndTogetherEveryErrorIsReported) {
   open();
   const int first = create("first");
