@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,14 +54,42 @@ inline int check_with_text(int result, char* text, const char* what) {
   return check(result, what);
 }
 
+/// The sentence on the failure of a file, or of the first of all, which the caller frees; null
+/// where `result` is another error of a call.
+inline char* failure_text(iow_write_stream* stream, int file, int result) {
+  char* text = nullptr;
+  const int failure = iow_write_stream_error(stream, file, &text);
+  if (result != failure && result != -ECANCELED) {
+    std::free(std::exchange(text, nullptr));
+  }
+  return text;
+}
+
 /// The result of a call on a file, or on all.
-inline void check_files(iow_write_stream* stream, int file, int result) {
+inline void check_files(iow_write_stream* stream, int file, int result, const char* what) {
   if (result < 0) {
-    char* text = nullptr;
-    static_cast<void>(iow_write_stream_error(stream, file, &text));
-    check_with_text(result, text, "write stream");
+    check_with_text(result, failure_text(stream, file, result), what);
   }
 }
+
+/// A stream as its leases know it, which may outlive it. Any thread.
+class StreamOfLeases {
+ public:
+  explicit StreamOfLeases(iow_write_stream* stream) noexcept : stream_(stream) {}
+  /// Before the stream is closed.
+  void forget() {
+    const std::lock_guard guard(lock_);
+    stream_ = nullptr;
+  }
+  [[nodiscard]] char* failure_text(int file, int result) {
+    const std::lock_guard guard(lock_);
+    return stream_ != nullptr ? detail::failure_text(stream_, file, result) : nullptr;
+  }
+
+ private:
+  std::mutex lock_;
+  iow_write_stream* stream_;
+};
 
 }  // namespace detail
 
@@ -69,12 +98,17 @@ inline void check_files(iow_write_stream* stream, int file, int result) {
 class Lease {
  public:
   Lease() noexcept = default;
-  explicit Lease(const iow_lease& raw) noexcept : raw_(raw) {}
-  Lease(Lease&& other) noexcept : raw_(std::exchange(other.raw_, iow_lease{})) {}
+  /// With a stream, errors name file and offset.
+  explicit Lease(const iow_lease& raw,
+                 std::shared_ptr<detail::StreamOfLeases> stream = nullptr) noexcept
+      : raw_(raw), stream_(std::move(stream)) {}
+  Lease(Lease&& other) noexcept
+      : raw_(std::exchange(other.raw_, iow_lease{})), stream_(std::move(other.stream_)) {}
   Lease& operator=(Lease&& other) noexcept {
     if (this != &other) {
       iow_lease_end(&raw_);
       raw_ = std::exchange(other.raw_, iow_lease{});
+      stream_ = std::move(other.stream_);
     }
     return *this;
   }
@@ -97,14 +131,22 @@ class Lease {
 
   /// Hand the first `bytes` over; the lease is empty afterwards, whatever happens.
   void write(int file, size_t bytes, off_t offset) {
-    check(iow_lease_write(&raw_, file, bytes, offset), "iow_lease_write");
+    check_file(file, iow_lease_write(&raw_, file, bytes, offset), "iow_lease_write");
   }
   void append(int file, size_t bytes) {
-    check(iow_lease_append(&raw_, file, bytes), "iow_lease_append");
+    check_file(file, iow_lease_append(&raw_, file, bytes), "iow_lease_append");
   }
 
  private:
+  void check_file(int file, int result, const char* what) const {
+    if (result < 0) {
+      char* const text = stream_ != nullptr ? stream_->failure_text(file, result) : nullptr;
+      detail::check_with_text(result, text, what);
+    }
+  }
+
   iow_lease raw_{};
+  std::shared_ptr<detail::StreamOfLeases> stream_;
 };
 
 /// Writes results while the program computes. Thread-safe but for construction, moving, close() and
@@ -118,6 +160,7 @@ class WriteStream {
     const int error = iow_write_stream_open(service.raw(), &opened, &options, &text);
     stream_.reset(opened);
     detail::check_with_text(error, text, "iow_write_stream_open");
+    stream_.get_deleter().leases = std::make_shared<detail::StreamOfLeases>(opened);
   }
 
   /// Returns the number of the file. The text of what is thrown names the path.
@@ -131,7 +174,7 @@ class WriteStream {
   [[nodiscard]] Lease lease() {
     iow_lease lease;
     check(iow_lease_begin(raw(), &lease, -1), "iow_lease_begin");
-    return Lease(lease);
+    return Lease(lease, of_leases());
   }
   /// Returns nothing if there is no buffer within the time; a negative one is for ever.
   [[nodiscard]] std::optional<Lease> lease_within(std::chrono::nanoseconds timeout) {
@@ -141,23 +184,21 @@ class WriteStream {
       return std::nullopt;
     }
     check(error, "iow_lease_begin");
-    return Lease(lease);
+    return Lease(lease, of_leases());
   }
 
   /// Copy bytes into buffers of the stream, for this offset or behind what was appended before.
   void write(int file, std::span<const std::byte> bytes, off_t offset) {
     check(offset < 0 ? -EINVAL : 0, "write at an offset below 0");  // -1 would append
-    check(iow_write_stream_copy(raw(), file, bytes.data(), bytes.size(), offset), "write");
+    copy(file, bytes, offset, "write");
   }
-  void append(int file, std::span<const std::byte> bytes) {
-    check(iow_write_stream_copy(raw(), file, bytes.data(), bytes.size(), -1), "append");
-  }
+  void append(int file, std::span<const std::byte> bytes) { copy(file, bytes, -1, "append"); }
 
   void flush(int file = IOW_ALL_FILES) {
-    detail::check_files(raw(), file, iow_write_stream_flush(raw(), file));
+    detail::check_files(raw(), file, iow_write_stream_flush(raw(), file), "flush");
   }
   void sync(int file = IOW_ALL_FILES) {
-    detail::check_files(raw(), file, iow_write_stream_sync(raw(), file));
+    detail::check_files(raw(), file, iow_write_stream_sync(raw(), file), "sync");
   }
   void end(int file, bool durable = true) {
     char* text = nullptr;
@@ -166,6 +207,9 @@ class WriteStream {
   }
   /// Ends everything. A stream that is destroyed without it drops what went wrong.
   void close(bool durable = true) {
+    if (stream_ != nullptr) {
+      of_leases()->forget();
+    }
     char* text = nullptr;
     const int error = iow_write_stream_close(stream_.release(), durable ? 1 : 0, &text);
     detail::check_with_text(error, text, "iow_write_stream_close");
@@ -178,12 +222,25 @@ class WriteStream {
     return stats;
   }
   [[nodiscard]] iow_write_stream* raw() const noexcept { return stream_.get(); }
+  /// For a Lease that was taken by the C interface.
+  [[nodiscard]] const std::shared_ptr<detail::StreamOfLeases>& of_leases() const noexcept {
+    return stream_.get_deleter().leases;
+  }
 
  private:
+  void copy(int file, std::span<const std::byte> bytes, off_t offset, const char* what) {
+    const int result = iow_write_stream_copy(raw(), file, bytes.data(), bytes.size(), offset);
+    detail::check_files(raw(), file, result, what);
+  }
+
   struct Close {
     void operator()(iow_write_stream* stream) const noexcept {
+      if (leases != nullptr) {
+        leases->forget();
+      }
       iow_write_stream_close(stream, 0, nullptr);
     }
+    std::shared_ptr<detail::StreamOfLeases> leases;
   };
   std::unique_ptr<iow_write_stream, Close> stream_;
 };

@@ -15,6 +15,8 @@
 #define IOWEAVE_STREAMS_COROUTINE_HPP
 
 #include <cerrno>
+#include <memory>
+#include <utility>
 
 #include "ioweave/coroutine.hpp"
 #include "ioweave/streams.hpp"
@@ -26,8 +28,8 @@ namespace ioweave {
 template <Executor E>
 class [[nodiscard("nothing is leased until it is awaited")]] LeaseOperation {
  public:
-  LeaseOperation(iow_write_stream* stream, E& executor) noexcept
-      : stream_(stream), executor_(&executor) {}
+  LeaseOperation(WriteStream& stream, E& executor) noexcept
+      : stream_(stream.raw()), of_leases_(stream.of_leases()), executor_(&executor) {}
 
   bool await_ready() noexcept {
     error_ = iow_lease_begin(stream_, &lease_, 0);
@@ -48,7 +50,7 @@ class [[nodiscard("nothing is leased until it is awaited")]] LeaseOperation {
   /// Returns the lease, or throws std::system_error.
   Lease await_resume() {
     check(error_, "async_lease");
-    return Lease(lease_);
+    return Lease(lease_, std::move(of_leases_));
   }
 
  private:
@@ -60,6 +62,7 @@ class [[nodiscard("nothing is leased until it is awaited")]] LeaseOperation {
   }
 
   iow_write_stream* stream_;
+  std::shared_ptr<detail::StreamOfLeases> of_leases_;
   E* executor_;
   iow_lease lease_{};
   int error_ = 0;
@@ -70,7 +73,7 @@ class [[nodiscard("nothing is leased until it is awaited")]] LeaseOperation {
 /// stream has IOW_OVERFLOW_FAIL.
 template <Executor E>
 auto async_lease(WriteStream& stream, E& executor) noexcept {
-  return LeaseOperation<E>(stream.raw(), executor);
+  return LeaseOperation<E>(stream, executor);
 }
 
 /// One flush or sync, which begins when it is awaited. Await it once, in the expression that makes
@@ -96,7 +99,7 @@ class [[nodiscard("nothing is waited for until it is awaited")]] ReachOperation 
   }
 
   /// Throws StreamError for a write that failed.
-  void await_resume() const { detail::check_files(stream_, file_, error_); }
+  void await_resume() const { detail::check_files(stream_, file_, error_, "write stream"); }
 
  private:
   static void reached(int error, void* user) noexcept {

@@ -183,6 +183,31 @@ class InstalledTree(unittest.TestCase):
             """,
         )
 
+    def test_the_guide_to_write_streams_says_in_cpp_what_failed(self) -> None:
+        head, body = listing("streams.md", "cpp")
+        self.check_that_it_says_what_failed(
+            *(CXX, "-std=c++20", *WARNINGS),
+            *("-I", str(self.prefix / "include")),
+            name="program.cpp",
+            text=f"""{head}
+                #include <algorithm>
+                #include <cstdio>
+                static size_t compute(int i, std::span<double> values) {{
+                  std::fill(values.begin(), values.end(), i);
+                  return values.size();
+                }}
+                int main() {{
+                  try {{
+                    ioweave::Service service;
+                    const int n = 100;
+                    {body}
+                  }} catch (const std::system_error& error) {{
+                    std::puts(error.what());
+                  }}
+                }}
+            """,
+        )
+
     def test_the_guide_to_write_streams_says_in_fortran_what_failed(self) -> None:
         compiler = shutil.which("gfortran")
         if compiler is None:

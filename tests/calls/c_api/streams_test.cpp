@@ -1034,5 +1034,108 @@ TEST(CppStream, WritesResultsAndReportsWhatFailed) {
   EXPECT_TRUE(failing.lease_within(std::chrono::nanoseconds(0)).has_value());
 }
 
+/// What a call of C++ throws: its errno and its text. Nothing: 0.
+template <typename Call>
+std::pair<int, std::string> thrown_by(const Call& call) {
+  try {
+    call();
+  } catch (const std::system_error& error) {
+    return {error.code().value(), error.what()};
+  }
+  return {0, ""};
+}
+
+/// One file, in which a write at the offset 2 MiB fails because files may not be so large.
+class FailedCppStream : public ::testing::Test {
+ protected:
+  void fail() { stream.write(file, pattern(0, kBuffer), kTooFar); }
+  /// Fails, and the next call may be the first that says so.
+  void fail_unsaid() {
+    fail();
+    while (iow_write_stream_error(stream.raw(), file, nullptr) == 0) {
+      std::this_thread::yield();
+    }
+  }
+
+  TempDir dir;
+  Service service;
+  WriteStream stream{service, small_stream()};
+  const int file = stream.create(dir.file("limited"));
+  const SmallFilesOnly limited;
+  const std::pair<int, std::string> first{
+      EFBIG, "cannot write at offset 2097152 of '" + dir.file("limited") + "': File too large"};
+  const std::pair<int, std::string> again{ECANCELED, first.second};
+};
+
+TEST_F(FailedCppStream, ThrowsFileAndOffsetFromTheNextLease) {
+  fail_unsaid();
+  EXPECT_EQ(thrown_by([&] { stream.lease().append(file, 10); }), first);
+  EXPECT_EQ(thrown_by([&] { stream.lease().append(file, 10); }), again);
+  EXPECT_EQ(thrown_by([&] { stream.lease_within(std::chrono::seconds(-1))->write(file, 10, 0); }),
+            again);
+}
+
+TEST_F(FailedCppStream, ThrowsFileAndOffsetFromTheNextCopy) {
+  fail_unsaid();
+  EXPECT_EQ(thrown_by([&] { stream.write(file, pattern(0, 10), 0); }), first);
+  EXPECT_EQ(thrown_by([&] { stream.append(file, pattern(0, 10)); }), again);
+}
+
+TEST_F(FailedCppStream, ThrowsFileAndOffsetFromTheNextFlush) {
+  fail();
+  EXPECT_EQ(thrown_by([&] { stream.flush(file); }), first);
+  EXPECT_EQ(thrown_by([&] { stream.flush(); }), again);
+}
+
+TEST_F(FailedCppStream, ThrowsFileAndOffsetFromTheNextSync) {
+  fail();
+  EXPECT_EQ(thrown_by([&] { stream.sync(); }), first);
+  EXPECT_EQ(thrown_by([&] { stream.sync(file); }), again);
+}
+
+TEST_F(FailedCppStream, ThrowsFileAndOffsetFromTheEndOfTheFile) {
+  fail();
+  EXPECT_EQ(thrown_by([&] { stream.end(file); }), first);
+  EXPECT_EQ(thrown_by([&] { stream.close(); }).first, 0) << "its file has ended";
+}
+
+TEST_F(FailedCppStream, ThrowsFileAndOffsetFromTheClose) {
+  fail();
+  EXPECT_EQ(thrown_by([&] { stream.close(); }), first);
+  EXPECT_EQ(stream.raw(), nullptr) << "it is closed all the same";
+}
+
+TEST_F(FailedCppStream, ThrowsAgainFromTheCloseWhatWasThrownBefore) {
+  fail();
+  EXPECT_EQ(thrown_by([&] { stream.flush(); }), first);
+  EXPECT_EQ(thrown_by([&] { stream.close(); }), again);
+}
+
+TEST_F(FailedCppStream, ThrowsOtherErrorsOfACallInWordsOfTheirOwn) {
+  fail_unsaid();
+  const auto [too_much, why] = thrown_by([&] { stream.lease().append(file, kBuffer + 1); });
+  EXPECT_EQ(too_much, EINVAL);
+  EXPECT_THAT(why, ::testing::Not(::testing::HasSubstr("offset")));
+}
+
+TEST(CppStream, ALeaseThatOutlivesItsStreamIsRefused) {
+  const TempDir dir;
+  Service service;
+  Lease closed;
+  Lease destroyed;
+  {
+    WriteStream stream(service, small_stream());
+    static_cast<void>(stream.create(dir.file("result")));
+    closed = stream.lease();
+    stream.close();
+    WriteStream other(service, small_stream());
+    WriteStream moved(std::move(other));
+    static_cast<void>(moved.create(dir.file("other")));
+    destroyed = moved.lease();
+  }
+  EXPECT_EQ(thrown_by([&] { closed.append(0, 10); }).first, EBADF);
+  EXPECT_EQ(thrown_by([&] { destroyed.append(0, 10); }).first, EBADF);
+}
+
 }  // namespace
 }  // namespace ioweave::test

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <fstream>
 #include <iterator>
@@ -10,6 +11,8 @@
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include <sys/resource.h>
 
 #include <gtest/gtest.h>
 
@@ -80,6 +83,33 @@ TEST_F(AwaitedLeases, ThrowWhereTheStreamFailsInsteadOfWaiting) {
   EXPECT_EQ(leases.size(), 1u);
   EXPECT_EQ(error, EAGAIN);
   EXPECT_EQ(queue_.size(), 0u);
+}
+
+TEST_F(AwaitedLeases, ThrowFileAndOffsetOfAWriteThatFailed) {
+  WriteStream stream(service_, one_page(1));
+  const int file = stream.create(folder_.file("limited"));
+  ::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit small {
+    4096, before.rlim_max
+  };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  stream.lease().write(file, 4096, 8192);
+  std::vector<Lease> leases;
+  int error = 0;
+  take_lease(stream, queue_, leases, error);
+  queue_.run(leases.empty() ? 1 : 0);  // it has the only buffer, so that write has ended
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_EQ(leases.size(), 1u);
+  try {
+    leases[0].append(file, 4096);
+    ADD_FAILURE();
+  } catch (const std::system_error& thrown) {
+    EXPECT_EQ(thrown.code().value(), EFBIG);
+    EXPECT_EQ(thrown.what(),
+              "cannot write at offset 8192 of '" + folder_.file("limited") + "': File too large");
+  }
 }
 
 TEST_F(AwaitedLeases, ThatStillWaitAreCancelledByTheEndOfTheStream) {
