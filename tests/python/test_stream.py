@@ -425,6 +425,13 @@ class BadOptions(Streams):
             with self.subTest(name), self.assertRaisesRegex(ValueError, name):
                 ioweave.WriteStream(**options)
 
+    def test_direct_refuses_a_file_that_cannot_be_written_so(self) -> None:
+        stream = self.stream(path="direct")
+        with self.assertRaisesRegex(OSError, "cannot be written past the page cache") as refused:
+            stream.create("/proc/self/comm")
+        self.assertEqual(refused.exception.errno, errno.EINVAL)
+        self.assertEqual(refused.exception.filename, "/proc/self/comm")
+
     def test_bad_paths_are_refused(self) -> None:
         stream = self.stream()
         with self.assertRaises(FileNotFoundError) as missing:

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include <fcntl.h>
+
 #include "base/clock.hpp"
 
 namespace ioweave::test {
@@ -27,6 +29,10 @@ bool is_vectored(Op op) {
 }
 bool is_transfer(Op op) {
   return op == Op::read || is_write(op) || is_vectored(op);
+}
+
+bool is_direct_write(const Operation& operation) {
+  return is_write(operation.op) && (::fcntl(operation.fd, F_GETFL) & O_DIRECT) != 0;
 }
 
 /// Cuts a list of vectors after `bytes`.
@@ -87,7 +93,7 @@ int FaultyBackend::error_for(const Operation& operation) {
       {options_.io_error, -EIO},
       {is_write(operation.op) ? options_.no_space : 0, -ENOSPC},
   }};
-  int chosen = 0;
+  int chosen = options_.no_direct && is_direct_write(operation) ? -EINVAL : 0;
   for (const auto& [rate, error] : faults) {
     if (happens(rate) && chosen == 0) chosen = error;
   }

@@ -24,6 +24,7 @@ struct FaultOptions {
   double cancelled = 0;       ///< -ECANCELED, nothing moved
   double io_error = 0;        ///< -EIO, nothing moved
   double no_space = 0;        ///< -ENOSPC, writes only, nothing moved
+  bool no_direct = false;     ///< -EINVAL of writes past the page cache, nothing moved
   double busy = 0;            ///< submit answers busy, at most kMaxBusyRun times in a row
   double delay = 0;           ///< the completion is held back for some looks of reap()
   bool reorder = false;       ///< completions come in random order

@@ -991,6 +991,56 @@ TEST(StreamOptions, OutOfRangeAreNamed) {
   EXPECT_EQ(iow_write_stream_close(nullptr, 1, nullptr), 0);
 }
 
+TEST(StreamOptions, DirectGoesPastThePageCacheAndRefusesFilesWhereThatIsImpossible) {
+  const TempDir dir;
+  const OwnedService service = open_service({});
+  iow_write_stream_options options = small_stream();
+  options.path = IOW_PATH_DIRECT;
+  iow_write_stream* stream = nullptr;
+  ErrorText text;
+  ASSERT_EQ(iow_write_stream_open(service.get(), &stream, &options, text.out()), 0) << text.str();
+  EXPECT_EQ(iow_write_stream_create(stream, "/proc/self/comm", nullptr, text.out()), -EINVAL);
+  EXPECT_THAT(text.str(), ::testing::HasSubstr("use IOW_PATH_AUTO"));
+  const int file = iow_write_stream_create(stream, dir.file("result").c_str(), nullptr, text.out());
+  if (file >= 0) {
+    iow_lease lease = lease_of(stream);
+    fill(lease, 0, kBuffer);
+    EXPECT_EQ(iow_lease_append(&lease, file, 5000), 0);
+    EXPECT_EQ(iow_write_stream_flush(stream, file), 0);
+    EXPECT_EQ(stats_of(stream).direct_bytes, 4096u) << "and the rest of the page through it";
+  } else {
+    EXPECT_THAT(text.str(), ::testing::HasSubstr("use IOW_PATH_AUTO"));
+  }
+  EXPECT_EQ(iow_write_stream_close(stream, 0, nullptr), 0);
+  EXPECT_EQ(content_of(dir.file("result")), pattern(0, file >= 0 ? 5000 : 0));
+}
+
+/// The file is the name of this thread.
+TEST(StreamOptions, AutoWritesThroughThePageCacheWhereThereIsNoOtherWay) {
+  const std::vector<std::byte> name = content_of("/proc/self/comm");
+  const OwnedService service = open_service({});
+  const iow_write_stream_options options = small_stream();
+  iow_write_stream* stream = nullptr;
+  ASSERT_EQ(iow_write_stream_open(service.get(), &stream, &options, nullptr), 0);
+  ErrorText text;
+  const int file = iow_write_stream_create(stream, "/proc/self/comm", nullptr, text.out());
+  ASSERT_EQ(file, 0) << text.str();
+  iow_lease lease = lease_of(stream);
+  std::memset(lease.data, 0, 4096);
+  std::memcpy(lease.data, "woven", 5);
+  EXPECT_EQ(iow_lease_append(&lease, file, 4096), 0);
+  EXPECT_EQ(iow_write_stream_flush(stream, file), 0);
+  EXPECT_EQ(stats_of(stream).written_bytes, 4096u);
+  EXPECT_EQ(stats_of(stream).direct_bytes, 0u);
+  EXPECT_EQ(iow_write_stream_close(stream, 0, nullptr), 0);
+  const std::vector<std::byte> found = content_of("/proc/self/comm");
+  ASSERT_EQ(found.size(), 6u) << "with the end of its line";
+  EXPECT_EQ(std::memcmp(found.data(), "woven", 5), 0);
+  std::ofstream("/proc/self/comm")
+      .write(reinterpret_cast<const char*>(name.data()),
+             static_cast<std::streamsize>(name.size() - 1));
+}
+
 // ---- C++
 
 TEST(CppStream, WritesResultsAndReportsWhatFailed) {

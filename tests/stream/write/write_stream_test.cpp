@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -73,6 +74,22 @@ TEST(TargetFile, ItsDescriptorsBlock) {
   std::string why;
   ASSERT_EQ(file.open(dir.file("result"), {}, IOW_PATH_AUTO, why), 0) << why;
   EXPECT_EQ(::fcntl(file.cached_fd(), F_GETFL) & O_NONBLOCK, 0);
+}
+
+/// A regular file whose file system has no O_DIRECT.
+constexpr const char* kNoDirectFile = "/proc/self/comm";
+
+TEST(TargetFile, GoesThroughThePageCacheWhereThereIsNoOtherWay) {
+  TargetFile file;
+  std::string why;
+  ASSERT_EQ(file.open(kNoDirectFile, {}, IOW_PATH_AUTO, why), 0) << why;
+  EXPECT_GE(file.cached_fd(), 0);
+  EXPECT_EQ(file.direct_fd(), -1);
+  TargetFile refused;
+  EXPECT_EQ(refused.open(kNoDirectFile, {}, IOW_PATH_DIRECT, why), -EINVAL);
+  EXPECT_EQ(why,
+            "'/proc/self/comm' cannot be written past the page cache (O_DIRECT): Invalid argument; "
+            "use IOW_PATH_AUTO");
 }
 
 // ---- Faults
@@ -177,6 +194,33 @@ TEST_P(StreamUnderFaults, PassingFaultsNeverShow) {
   std::string why;
   EXPECT_EQ(stream->close(true, why), 0) << why;
   EXPECT_EQ(content(), pattern(0, kItems * kItem));
+}
+
+/// As by a device whose blocks are larger than pages. The first write, a copy of whole pages, went.
+TEST_P(StreamUnderFaults, DirectWritesThatAreRefusedGoThroughThePageCache) {
+  const test::TempFile probe(4096, O_RDWR | O_DIRECT);
+  const bool is_direct = std::get<1>(GetParam()) == IOW_PATH_AUTO;
+  if (is_direct && probe.fd() < 0) {
+    GTEST_SKIP() << "the file system of the temporary directory has no O_DIRECT";
+  }
+  for (const uint64_t written_before : {0, 1}) {
+    test::FaultOptions refusing;
+    refusing.no_direct = true;
+    refusing.only_below = std::filesystem::canonical(dir.path());
+    refusing.spared = written_before;
+    open_with(refusing);
+    for (unsigned item = 0; item < kItems; ++item) {
+      ASSERT_EQ(write_item(item), 0);
+    }
+    ASSERT_EQ(stream->sync(file), 0);
+    EXPECT_EQ(content(), pattern(0, kItems * kItem));
+    const iow_write_stream_stats stats = stream->statistics();
+    EXPECT_EQ(stats.direct_bytes, is_direct ? written_before * kItem : 0);
+    EXPECT_EQ(stats.written_bytes, kItems * kItem);
+    std::string why;
+    EXPECT_EQ(stream->close(true, why), 0) << why;
+    stream = nullptr;
+  }
 }
 
 TEST_P(StreamUnderFaults, AnErrorAtAnyPlaceIsToldOnceAndWhatWasWrittenStays) {
