@@ -11,6 +11,7 @@ import signal
 import tempfile
 import threading
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 
 import ioweave
@@ -43,6 +44,48 @@ def items_of(seed: int, count: int, most: int = 4 * PAGE) -> list[bytes]:
     return [
         numbers.randbytes(numbers.choice([0, PAGE, numbers.randrange(most)])) for _ in range(count)
     ]
+
+
+class Durability(Spreads):
+    """One target is a file of /proc, which is written, but cannot be synced."""
+
+    UNSYNCED = "/proc/self/comm"
+
+    def open_spread(self, stream: ioweave.WriteStream) -> ioweave.Spread:
+        """Returns a spread whose item is the name of this thread, as it is."""
+        spread = stream.spread(self.manifest, [self.UNSYNCED])
+        spread.append(Path(self.UNSYNCED).read_bytes().rstrip())
+        return spread
+
+    def expect_sync(self, end: Callable[[], None]) -> None:
+        with self.assertRaisesRegex(OSError, "cannot bring to the device"):
+            end()
+        self.assertFalse(self.manifest.exists())
+
+    def test_the_end_of_a_spread_syncs(self) -> None:
+        with ioweave.WriteStream() as stream:
+            self.expect_sync(self.open_spread(stream).end)
+            self.open_spread(stream).end(durable=False)
+            self.assertTrue(self.manifest.exists())
+
+    def test_the_end_of_its_block_syncs(self) -> None:
+        def block() -> None:
+            with self.open_spread(stream):
+                pass
+
+        with ioweave.WriteStream() as stream:
+            self.expect_sync(block)
+
+    def test_the_end_of_its_stream_syncs(self) -> None:
+        def block() -> None:
+            with ioweave.WriteStream() as stream:
+                self.open_spread(stream)
+
+        self.expect_sync(block)
+        stream = ioweave.WriteStream()
+        self.open_spread(stream)
+        stream.close(durable=False)
+        self.assertTrue(self.manifest.exists())
 
 
 class RoundTrips(Spreads):

@@ -125,6 +125,60 @@ class Contents(Streams):
             ioweave.WriteStream(ioweave.Service(), flow=flow)
 
 
+class Durability(Streams):
+    """A file of /proc is written, but cannot be synced: who tries has an error."""
+
+    UNSYNCED = "/proc/self/comm"
+
+    def written(self, stream: ioweave.WriteStream) -> ioweave.WriteStreamFile:
+        """Returns a file to which the name of this thread was written, as it is."""
+        file = stream.create(self.UNSYNCED)
+        file.append(Path(self.UNSYNCED).read_bytes().rstrip())
+        return file
+
+    def expect_sync(self, end: Callable[[], None]) -> None:
+        with self.assertRaisesRegex(OSError, "cannot bring to the device") as failed:
+            end()
+        self.assertEqual(failed.exception.errno, errno.EINVAL)
+        self.assertEqual(failed.exception.filename, self.UNSYNCED)
+
+    def test_a_file_is_synced_by_its_end(self) -> None:
+        stream = self.stream()
+        self.expect_sync(self.written(stream).end)
+        self.expect_sync(partial(self.written(stream).end, True))
+        self.written(stream).end(durable=False)
+
+    def test_a_file_is_synced_by_the_end_of_its_block(self) -> None:
+        def block() -> None:
+            with self.written(stream):
+                pass
+
+        stream = self.stream()
+        self.expect_sync(block)
+
+    def test_a_file_is_synced_by_the_end_of_its_stream(self) -> None:
+        def block() -> None:
+            with self.stream() as stream:
+                self.written(stream)
+
+        self.expect_sync(block)
+        for arguments in ((), (True,)):
+            stream = self.stream()
+            self.written(stream)
+            self.expect_sync(partial(stream.close, *arguments))
+        stream = self.stream()
+        self.written(stream)
+        stream.close(durable=False)
+
+    def test_one_sync_is_counted_for_an_end(self) -> None:
+        with self.stream() as stream:
+            for durable in (False, True):
+                file = stream.create(self.path)
+                file.append(b"x")
+                file.end(durable)
+                self.assertEqual(stream.stats().syncs, int(durable))
+
+
 class Arrays(Streams):
     def test_arrays_computed_in_leases_round_trip(self) -> None:
         there = np.random.default_rng(1).random((16, 512))

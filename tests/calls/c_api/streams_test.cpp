@@ -583,6 +583,44 @@ TEST_P(Stream, ACallbackThatWaitsForTheDeviceOutlivesTheStream) {
   }
 }
 
+TEST_P(Stream, TheEndOfAFileSyncsItWhereItIsToBeDurable) {
+  open();
+  for (const int durable : {0, 1}) {
+    const int file = create("result");
+    ASSERT_EQ(append(file, 0, 5000), 0);
+    EXPECT_EQ(iow_write_stream_end(stream, file, durable, nullptr), 0);
+    EXPECT_EQ(stats_of(stream).syncs, static_cast<uint64_t>(durable));
+  }
+}
+
+/// Of a file that can be written, but not synced: the name of this thread.
+TEST_P(Stream, AnEndThatCannotSyncSaysSoAndOneThatNeedNotDoesNotTry) {
+  const std::vector<std::byte> name = content_of("/proc/self/comm");
+  const std::string why = "cannot bring to the device '/proc/self/comm': Invalid argument";
+  const auto open_and_write = [&] {
+    open();
+    const int file = iow_write_stream_create(stream, "/proc/self/comm", nullptr, nullptr);
+    EXPECT_EQ(file, 0);
+    EXPECT_EQ(iow_write_stream_copy(stream, file, name.data(), name.size() - 1, -1), 0);
+  };
+  for (const int durable : {0, 1}) {
+    SCOPED_TRACE(durable);
+    ErrorText text;
+    open_and_write();
+    EXPECT_EQ(iow_write_stream_end(stream, 0, durable, text.out()), durable != 0 ? -EINVAL : 0);
+    EXPECT_EQ(text.str(), durable != 0 ? why : "");
+    EXPECT_EQ(close(), 0);
+    open_and_write();
+    EXPECT_EQ(iow_write_stream_close(std::exchange(stream, nullptr), durable, text.out()),
+              durable != 0 ? -EINVAL : 0);
+    EXPECT_EQ(text.str(), durable != 0 ? why : "");
+  }
+  open_and_write();
+  EXPECT_EQ(iow_write_stream_flush(stream, 0), 0);
+  EXPECT_EQ(iow_write_stream_sync(stream, 0), -EINVAL);
+  EXPECT_EQ(close(), -ECANCELED);
+}
+
 // ---- Errors
 
 TEST_P(Stream, ACallbackIsToldOfAFailureOnce) {
