@@ -337,7 +337,8 @@ class WriteStreamFile(_Leaser):
             TypeError: `data` is no buffer, or it is not C-contiguous.
             BlockingIOError: With overflow="fail": there are not enough free buffers. Nothing of
                 `data` was taken.
-            OSError: An earlier write to the file failed.
+            OSError: An earlier write to the file failed. ENOBUFS, with overflow="fail": `data` is
+                larger than all buffers. Nothing of it was taken.
             ValueError: The file has ended. All methods but `end()` raise this.
         """
         self._refuse_inside_task()

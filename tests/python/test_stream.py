@@ -315,6 +315,22 @@ class Waiting(Streams):
             file.lease()
         file.lease(0).release()  # nobody else is in line
 
+    def test_a_copy_is_refused_as_a_whole_instead_of_waiting(self) -> None:
+        with self.stream(buffers=2, overflow="fail") as stream:
+            file = stream.create(self.path)
+            for write in (file.append, partial(file.write, offset=0)):
+                with file.lease(), self.assertRaises(BlockingIOError) as busy:
+                    write(bytes(2 * PAGE))
+                self.assertEqual(busy.exception.errno, errno.EAGAIN)
+                with self.assertRaises(OSError) as too_much:
+                    write(bytes(2 * PAGE + 1))
+                self.assertEqual(too_much.exception.errno, errno.ENOBUFS)
+                self.assertNotIsInstance(too_much.exception, BlockingIOError)
+            stream.flush()
+            self.assertEqual((stream.stats().writes, self.path.stat().st_size), (0, 0))
+            file.append(bytes(2 * PAGE))
+        self.assertEqual(self.path.stat().st_size, 2 * PAGE)
+
     def test_leases_can_be_awaited(self) -> None:
         stream = self.stream(buffers=1)
         file = stream.create(self.path)
