@@ -42,11 +42,7 @@ bool to_read_options(const iow_read_stream_options& given, service::Service& ser
   }
   BufferRoom room{
       given.buffer_bytes != 0 ? given.buffer_bytes : std::max(largest, stream::kPageBytes),
-      given.budget_bytes, 1, "a buffer"};
-  if (room.budget_bytes == 0 && given.buffer_bytes == 0) {
-    const uint64_t bytes = stream::round_up(room.buffer_bytes, stream::cache_page_bytes());
-    room.budget_bytes = std::clamp<uint64_t>(kMostDefaultBudget / bytes, 2, 8) * bytes;
-  }
+      given.budget_bytes, 1, "a buffer", kMostDefaultBudget};
   if (!divide(room, why)) {
     return false;
   }

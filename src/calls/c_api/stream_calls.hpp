@@ -48,9 +48,10 @@ inline stream::WriteStream::Buffer* take_buffer(iow_lease* lease) noexcept {
 /// Memory in buffers: what was asked for, and what it comes to.
 struct BufferRoom {
   uint64_t buffer_bytes;
-  uint64_t budget_bytes;  ///< 0: eight buffers
+  uint64_t budget_bytes;  ///< 0: eight buffers, or what `usual_bytes` says
   uint32_t least;         ///< buffers that must fit, which a text calls `least_called`
   const char* least_called;
+  uint64_t usual_bytes = UINT64_MAX;  ///< most of a budget left out, where two buffers fit
   uint32_t buffers = 0;
 };
 
@@ -65,7 +66,8 @@ inline bool divide(BufferRoom& room, std::string& why) {
   const uint64_t page = stream::cache_page_bytes();
   room.buffer_bytes = (room.buffer_bytes + page - 1) & ~(page - 1);
   if (room.budget_bytes == 0) {
-    room.budget_bytes = kDefaultBuffers * room.buffer_bytes;
+    const uint64_t fitting = room.usual_bytes / room.buffer_bytes;
+    room.budget_bytes = std::clamp<uint64_t>(fitting, 2, kDefaultBuffers) * room.buffer_bytes;
   }
   const uint64_t buffers = room.budget_bytes / room.buffer_bytes;
   const std::string of_bytes = " of " + std::to_string(room.buffer_bytes) + " bytes: ";

@@ -376,6 +376,33 @@ TEST_P(ReadStreamInC, AnItemOfALyingManifestIsOneError) {
   close_read();
 }
 
+/// Nothing of the memory is touched: the data file is not there.
+TEST_P(ReadStreamInC, BuffersThatAreLeftOutFitTheLargestItemAndAGibibyte) {
+  constexpr uint64_t kMiB = 1 << 20;
+  struct Case {
+    uint64_t largest;
+    uint64_t given;  ///< buffer_bytes
+    uint64_t buffers;
+    uint64_t buffer_bytes;
+  };
+  for (const Case& one : {Case{1024, 0, 8, 4096}, Case{64 * kMiB, 0, 8, 64 * kMiB},
+                          Case{200 * kMiB, 0, 5, 200 * kMiB}, Case{600 * kMiB, 0, 2, 512 * kMiB},
+                          Case{1024, 300 * kMiB, 3, 300 * kMiB},
+                          Case{1024, 768 * kMiB, 2, 768 * kMiB}, Case{1024, 8192, 8, 8192}}) {
+    const std::string largest = std::to_string(one.largest);
+    SCOPED_TRACE(largest + ", given " + std::to_string(one.given));
+    std::ofstream(manifest) << "{\"ioweave_manifest\":1,\"page\":4096,\"targets\":[\"none\"]}\n"
+                            << "[0,0,0,1]\n[1,0,4096," << largest << "]\n"
+                            << "{\"items\":2,\"bytes\":" << one.largest + 1 << ",\"lost\":0}\n";
+    iow_read_stream_options options{};
+    options.buffer_bytes = one.given;
+    ASSERT_EQ(open_read(&options), 0) << why;
+    EXPECT_EQ(read_stats().buffers, one.buffers);
+    EXPECT_EQ(read_stats().buffer_bytes, one.buffer_bytes);
+    close_read();
+  }
+}
+
 TEST_P(ReadStreamInC, PathsCanBeKeptToTheFolderOfTheManifest) {
   iow_read_stream_options options{};
   options.relative_only = 1;
