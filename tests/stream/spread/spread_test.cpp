@@ -6,9 +6,11 @@
 #include <thread>
 #include <tuple>
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "spread_fixture.hpp"
+#include "support/watched_calls.hpp"
 
 namespace ioweave::stream {
 namespace {
@@ -321,6 +323,54 @@ TEST_F(SpreadTest, OfSeveralThreadsGivesEachItemOneNumber) {
     ASSERT_EQ(what.bytes, content(id, 100 + id / kEach));
   }
   read->close();
+}
+
+TEST_F(SpreadTest, IsOnTheDevicesBeforeItsManifestHasItsName) {
+#ifdef SYS_rename
+  constexpr long kRename = SYS_rename;
+#else
+  constexpr long kRename = SYS_renameat;
+#endif
+  const std::vector<std::string> targets = make_targets(2);
+  const std::filesystem::path folder = std::filesystem::canonical(dir.path());
+  for (const bool durable : {true, false}) {
+    SCOPED_TRACE(durable);
+    std::filesystem::remove(manifest);
+    std::vector<std::string> calls;
+    const auto look = [&](const test::WatchedCall& call) {
+      if (call.number == kRename) {
+        calls.emplace_back("rename");
+        return;
+      }
+      const std::filesystem::path link = "/proc/self/fd/" + std::to_string(call.arguments[0]);
+      const auto synced = std::filesystem::read_symlink(link).lexically_relative(folder);
+      calls.push_back("sync " + synced.string());
+    };
+    const auto write = [&] {
+      const auto service = open_service(engine::Kind::threads, {});
+      const auto stream = open_stream(*service, 4);
+      auto spread = create(*stream, targets);
+      ASSERT_NE(spread, nullptr) << why;
+      uint64_t number = 0;
+      ASSERT_EQ(append(*stream, *spread, 0, 8192, number), 0);
+      ASSERT_EQ(append(*stream, *spread, 1, 8192, number), 0);
+      EXPECT_EQ(spread->end(durable, why), 0) << why;
+    };
+    if (!test::run_watched({SYS_fsync, SYS_fdatasync, kRename}, look, write)) {
+      GTEST_SKIP() << "no notifications of seccomp";
+    }
+    if (durable) {
+      ASSERT_EQ(calls.size(), 8u) << ::testing::PrintToString(calls);
+      std::sort(calls.begin(), calls.begin() + 2);      // side by side
+      std::sort(calls.begin() + 3, calls.begin() + 6);  // in any order
+      EXPECT_EQ(calls, (std::vector<std::string>{"sync 0/manifest.0", "sync 1/manifest.1",
+                                                 "sync manifest.part", "sync .", "sync 0", "sync 1",
+                                                 "rename", "sync ."}));
+    } else {
+      EXPECT_EQ(calls, std::vector<std::string>{"rename"});
+    }
+    EXPECT_TRUE(std::filesystem::exists(manifest));
+  }
 }
 
 TEST_F(SpreadTest, ThatIsKilledLeavesNoManifest) {
