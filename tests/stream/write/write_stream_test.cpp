@@ -22,6 +22,7 @@
 #include "service/service.hpp"
 #include "stream/write/write_parts.hpp"
 #include "support/faulty_backend.hpp"
+#include "support/gated_backend.hpp"
 #include "support/temp_dir.hpp"
 #include "support/temp_file.hpp"
 
@@ -106,17 +107,26 @@ std::unique_ptr<engine::Backend> open_faulty(const engine::BackendOptions& optio
                           : std::make_unique<test::FaultyBackend>(std::move(inner), faults);
 }
 
+/// The same behind a gate.
+std::unique_ptr<engine::Backend> open_gated(const engine::BackendOptions& options, int& error,
+                                            std::string& why) {
+  auto faulty = open_faulty(options, error, why);
+  return faulty == nullptr
+             ? nullptr
+             : std::make_unique<test::GatedBackend>(std::move(faulty), options.entries);
+}
+
 class StreamUnderFaults
     : public ::testing::TestWithParam<std::tuple<engine::Kind, iow_write_path, uint64_t>> {
  protected:
   static uint64_t seed() { return std::get<2>(GetParam()); }
 
-  void open_with(const test::FaultOptions& wanted) {
+  void open_with(const test::FaultOptions& wanted, bool is_gated = false) {
     faults = wanted;
     faults.seed = seed();
     service::Options options;
     options.engine = std::get<0>(GetParam());
-    options.open_backend = &open_faulty;
+    options.open_backend = is_gated ? &open_gated : &open_faulty;
     int error = 0;
     std::string why;
     service = service::Service::open(options, error, why);
@@ -265,6 +275,26 @@ TEST_P(StreamUnderFaults, AnErrorAtAnyPlaceIsToldOnceAndWhatWasWrittenStays) {
   const iow_write_stream_stats stats = stream->statistics();
   EXPECT_EQ(stats.written_bytes + stats.dropped_bytes, handed_over);
   EXPECT_GE(intact_bytes(), stats.written_bytes);
+}
+
+/// Three fail, in any order, and one that waits behind them is dropped.
+TEST_P(StreamUnderFaults, TheErrorIsThatOfTheWriteThatWasHandedOverFirst) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  test::FaultOptions lasting;
+  lasting.io_error = 1;
+  lasting.delay = 0.5;
+  lasting.reorder = true;
+  test::GatedBackend::close_gate();
+  open_with(lasting, true);
+  for (unsigned item = 0; item < 4; ++item) {
+    EXPECT_EQ(write_item(item), 0);
+  }
+  test::GatedBackend::open_gate();
+  EXPECT_EQ(stream->flush(file), -EIO);
+  std::string why;
+  EXPECT_EQ(stream->close(false, why), -ECANCELED);
+  EXPECT_EQ(why, "cannot write at offset 0 of '" + dir.file("result") + "': Input/output error");
+  EXPECT_EQ(stream->statistics().dropped_bytes, 4 * kItem);
 }
 
 /// Of several threads, some of which give up, and waits that end meanwhile.
