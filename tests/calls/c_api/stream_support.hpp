@@ -83,6 +83,13 @@ class HeldFlow {
   }
   [[nodiscard]] uint32_t flow() const { return flow_; }
   void let_go() const { EXPECT_EQ(iow_finish(service_, before_, 1), 0); }
+  /// Operations that wait, of those that were begun.
+  [[nodiscard]] uint64_t waiting() const {
+    iow_flow_stats stats{};
+    stats.size = sizeof stats;
+    EXPECT_EQ(iow_service_flow_stats(service_, flow_, &stats), 0);
+    return stats.waiting;
+  }
 
  private:
   iow_service* service_;

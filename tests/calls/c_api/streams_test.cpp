@@ -253,6 +253,37 @@ TEST_P(Stream, ManyThreadsWriteEveryItemOnce) {
   }
 }
 
+TEST_P(Stream, AsManyBuffersAreWrittenAtOnceAsTheDepthSays) {
+  const HeldFlow held(service.get());
+  iow_write_stream_options options = small_stream();
+  options.flow = held.flow();
+  options.depth = 2;
+  open(options);
+  const int file = create("result");
+  for (uint64_t item = 0; item < kBuffers; ++item) {
+    ASSERT_EQ(append(file, item * kBuffer, kBuffer), 0);
+    EXPECT_EQ(held.waiting(), std::min<uint64_t>(item + 1, 2));
+  }
+  held.let_go();
+  EXPECT_EQ(close(), 0);
+  EXPECT_EQ(content_of(path("result")), pattern(0, kBuffers * kBuffer));
+}
+
+TEST_P(Stream, AllBuffersAreWrittenAtOnceWithoutADepth) {
+  const HeldFlow held(service.get());
+  iow_write_stream_options options = small_stream();
+  options.flow = held.flow();
+  open(options);
+  const int file = create("result");
+  for (uint64_t item = 0; item < kBuffers; ++item) {
+    ASSERT_EQ(append(file, item * kBuffer, kBuffer), 0);
+  }
+  EXPECT_EQ(held.waiting(), kBuffers);
+  held.let_go();
+  EXPECT_EQ(close(), 0);
+  EXPECT_EQ(content_of(path("result")), pattern(0, kBuffers * kBuffer));
+}
+
 // ---- Files
 
 TEST_P(Stream, WhatIsAllocatedInVainIsCutOff) {
