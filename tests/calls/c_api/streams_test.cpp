@@ -598,6 +598,43 @@ TEST_P(Stream, ACallbackIsToldThatFilesAreFlushedOrSynced) {
   }
 }
 
+TEST_P(Stream, ThoseThatSyncAFileMeanwhileShareTheNextSync) {
+  const HeldFlow held(service.get());
+  iow_write_stream_options options = small_stream();
+  options.flow = held.flow();
+  open(options);
+  const int file = create("result");
+  std::array<Reached, 8> reached;
+  for (Reached& one : reached) {
+    ASSERT_EQ(iow_write_stream_sync_async(stream, file, &Reached::note, &one), 0);
+    EXPECT_EQ(held.waiting(), 1u);
+  }
+  held.let_go();
+  for (const Reached& one : reached) {
+    await(one.count, 1);
+    EXPECT_EQ(one.error, 0);
+  }
+  EXPECT_EQ(stats_of(stream).syncs, 2u);
+}
+
+TEST_P(Stream, AllFilesAreSyncedSideBySide) {
+  const HeldFlow held(service.get());
+  iow_write_stream_options options = small_stream();
+  options.flow = held.flow();
+  open(options);
+  for (const char* const name : {"a", "b", "c"}) {
+    create(name);
+  }
+  Reached reached;
+  ASSERT_EQ(iow_write_stream_sync_async(stream, IOW_ALL_FILES, &Reached::note, &reached), 0);
+  EXPECT_EQ(held.waiting(), 3u);
+  EXPECT_EQ(reached.count, 0);
+  held.let_go();
+  await(reached.count, 1);
+  EXPECT_EQ(reached.error, 0);
+  EXPECT_EQ(stats_of(stream).syncs, 3u);
+}
+
 TEST_P(Stream, ACallbackThatWaitsForTheDeviceOutlivesTheStream) {
   open();
   const int file = create("result");
