@@ -819,6 +819,25 @@ TEST_P(Stream, AFailedFileTellsItsErrorAlsoWhereThereIsNoBuffer) {
   expected_at_close = -ECANCELED;
 }
 
+TEST_P(Stream, NothingOfTheWritesThatWaitedReachesAFileThatFailed) {
+  const HeldFlow held(service.get());
+  iow_write_stream_options options = small_stream();
+  options.flow = held.flow();
+  options.depth = 1;
+  open(options);
+  const int file = create("limited");
+  const SmallFilesOnly limited;
+  EXPECT_EQ(fail(file), 0);
+  EXPECT_EQ(append(file, 0, kBuffer), 0);
+  ASSERT_EQ(iow_write_stream_copy(stream, file, pattern(0, 100).data(), 100, 0), 0);
+  held.let_go();
+  EXPECT_EQ(iow_write_stream_flush(stream, file), -EFBIG);
+  EXPECT_EQ(stats_of(stream).written_bytes, 0u);
+  EXPECT_EQ(stats_of(stream).dropped_bytes, 2 * kBuffer + 100);
+  EXPECT_EQ(close(), -ECANCELED);
+  EXPECT_TRUE(content_of(path("limited")).empty());
+}
+
 TEST_P(Stream, TheErrorAtTheCloseNamesFileAndOffset) {
   open();
   const int file = create("limited");
