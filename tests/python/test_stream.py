@@ -480,6 +480,31 @@ class Closed(Streams):
         stream.close()
         self.assertEqual(self.path.read_bytes(), b"parent")
 
+    def test_a_forked_child_opens_a_stream_of_its_own(self) -> None:
+        program = """
+            import os, sys
+            import ioweave
+
+            parent = ioweave.WriteStream()
+            file = parent.create(sys.argv[1] + ".parent")
+            file.append(bytes(1000))
+            child = os.fork()
+            if child == 0:
+                with ioweave.WriteStream() as stream:
+                    stream.create(sys.argv[1]).append(b"child" * 10_000)
+                os._exit(3)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            parent.close()
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program), str(self.path)],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual((done.stdout, done.stderr), ("3\n", ""))
+        self.assertEqual(self.path.read_bytes(), b"child" * 10_000)
+        self.assertEqual((self.folder / "file.parent").read_bytes(), bytes(1000))
+
 
 class BadOptions(Streams):
     def test_options_out_of_range_are_named(self) -> None:

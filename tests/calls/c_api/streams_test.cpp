@@ -1081,6 +1081,35 @@ TEST_P(Stream, InAForkedChildNothingHappens) {
   EXPECT_EQ(content_of(path("result")), pattern(0, 10));
 }
 
+TEST_P(Stream, AForkedChildOpensAStreamOfItsOwn) {
+  open();
+  const int file = create("of the parent");
+  ASSERT_EQ(append(file, 0, kBuffer), 0);
+  iow_options same{};
+  same.engine = std::get<0>(GetParam());
+  const int status = run_in_child([&] {
+    iow_service* own = nullptr;
+    iow_write_stream* mine = nullptr;
+    const iow_write_stream_options options = small_stream();
+    if (iow_service_open(&own, &same, nullptr) != 0 ||
+        iow_write_stream_open(own, &mine, &options, nullptr) != 0) {
+      return 1;
+    }
+    const int created = iow_write_stream_create(mine, path("result").c_str(), nullptr, nullptr);
+    const std::vector<std::byte> content = pattern(0, 9 * kBuffer + 5);
+    if (iow_write_stream_copy(mine, created, content.data(), content.size(), -1) != 0 ||
+        iow_write_stream_close(mine, 1, nullptr) != 0) {
+      return 2;
+    }
+    iow_service_close(own);
+    return 0;
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(content_of(path("result")), pattern(0, 9 * kBuffer + 5));
+  EXPECT_EQ(close(), 0);
+  EXPECT_EQ(content_of(path("of the parent")), pattern(0, kBuffer));
+}
+
 // ---- Options
 
 TEST(StreamOptions, OutOfRangeAreNamed) {
