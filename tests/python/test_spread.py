@@ -16,6 +16,7 @@ from pathlib import Path
 
 import ioweave
 import numpy as np
+from ioweave import _core
 
 PAGE = 4096
 
@@ -173,8 +174,11 @@ class RoundTrips(Spreads):
 
     def test_a_flow_carries_the_reads(self) -> None:
         self.write([b"x" * 100] * 5)
-        flow = ioweave.Flow("results", priority="prefetch")
-        with ioweave.ReadStream(self.manifest, flow=flow) as stream:
+        flow = ioweave.Flow("results", priority="prefetch", max_in_flight=1)
+        with flow.admitted():
+            stream = ioweave.ReadStream(self.manifest, flow=flow)
+            self.assertEqual(_core.flow_counts(*flow.place()), (5, 1))  # they wait for their turn
+        with stream:
             self.assertEqual(sum(len(item) for item in stream), 500)
         with self.assertRaisesRegex(ValueError, "leave service out"):
             ioweave.ReadStream(self.manifest, ioweave.Service(), flow=flow)

@@ -22,6 +22,7 @@ from typing import Any
 
 import ioweave
 import numpy as np
+from ioweave import _core
 
 PAGE = 4096
 
@@ -117,10 +118,14 @@ class Contents(Streams):
             self.assertEqual(stream.stats().written_bytes, 4)
 
     def test_a_flow_carries_the_writes(self) -> None:
-        flow = ioweave.Flow("results", priority="write_behind")
-        with ioweave.WriteStream(flow=flow) as stream:
-            stream.create(self.path).append(bytes(100_000))
-        self.assertEqual(self.path.stat().st_size, 100_000)
+        flow = ioweave.Flow("results", priority="write_behind", max_in_flight=1)
+        with ioweave.WriteStream(flow=flow, buffer_bytes=PAGE) as stream:
+            file = stream.create(self.path)
+            with flow.admitted():
+                self.fill(file, 1)
+                self.assertEqual(_core.flow_counts(*flow.place()), (1, 1))  # it waits for its turn
+            file.append(bytes(100_000))
+        self.assertEqual(self.path.stat().st_size, PAGE + 100_000)
         with self.assertRaisesRegex(ValueError, "leave service out"):
             ioweave.WriteStream(ioweave.Service(), flow=flow)
 
