@@ -163,7 +163,7 @@ IOW_API const char* iow_service_engine(const iow_service* service, const char** 
  * A result of fewer bytes than asked means end of file, or for a write that an error stopped it;
  * the next call will report the error. Errors: those of the system call, negated; -EINVAL for an
  * offset below 0, for a number of vectors outside 0..IOV_MAX, for vectors that are NULL, and for
- * bytes or their sum above SSIZE_MAX. No call of this header is a cancellation point
+ * bytes or their sum above SSIZE_MAX. No call of this library is a cancellation point
  * (pthread_cancel(3)).
  *
  * Inside a task of the service's task runtime (iow_options.tasks) they pause the task while the

@@ -4,9 +4,11 @@
 
 #include <unistd.h>
 
+#include "base/cancellation_off.hpp"
+
 namespace ioweave {
 
-/// Owns a descriptor and closes it at the end; -1: none.
+/// Owns a descriptor and closes it at the end, which is no cancellation point; -1: none.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -20,7 +22,10 @@ class Descriptor {
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
   void reset() noexcept {
-    if (fd_ >= 0) close(fd_);
+    if (fd_ >= 0) {
+      const CancellationOff uncancelled;
+      close(fd_);
+    }
     fd_ = -1;
   }
 

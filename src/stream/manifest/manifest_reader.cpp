@@ -9,6 +9,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/cancellation_off.hpp"
+
 namespace ioweave::stream {
 namespace {
 
@@ -146,6 +148,11 @@ class Scanner {
   std::string_view text_;
 };
 
+ssize_t read_at(int fd, void* buffer, size_t bytes, int64_t offset) noexcept {
+  const CancellationOff uncancelled;
+  return ::pread(fd, buffer, bytes, offset);
+}
+
 }  // namespace
 
 std::unique_ptr<ManifestReader> ManifestReader::open(const std::string& path, bool relative_only,
@@ -210,7 +217,7 @@ int ManifestReader::read_line(size_t most_bytes, std::string& why) {
       ++begin_;
       return 0;
     }
-    const ssize_t got = ::pread(file_.get(), buffer_.data(), buffer_.size(), read_from_);
+    const ssize_t got = read_at(file_.get(), buffer_.data(), buffer_.size(), read_from_);
     if (got < 0 && errno == EINTR) {
       continue;
     }
@@ -386,7 +393,7 @@ int ManifestReader::check_end(std::string_view line, std::string& why) {
                   why);
   }
   char more = 0;
-  const bool is_last = begin_ == end_ && ::pread(file_.get(), &more, 1, read_from_) == 0;
+  const bool is_last = begin_ == end_ && read_at(file_.get(), &more, 1, read_from_) == 0;
   return is_last ? 0 : refuse("is the end, but more follows", why);
 }
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/atomic_file.hpp"
+#include "base/cancellation_off.hpp"
 #include "base/file_id.hpp"
 #include "base/json_string.hpp"
 
@@ -31,6 +32,7 @@ ManifestWriter::~ManifestWriter() {
 }
 
 int ManifestWriter::open(const std::string& path, uint32_t mode, std::string& why) {
+  const CancellationOff uncancelled;  // opens a file
   path_ = path;
   const std::string beside = path + ".part";
   while (true) {
@@ -100,6 +102,7 @@ void ManifestWriter::add_end() {
 }
 
 int ManifestWriter::write(std::string_view text) noexcept {
+  const CancellationOff uncancelled;
   return write_all(file_.get(), text);
 }
 

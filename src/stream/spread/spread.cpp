@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/cancellation_off.hpp"
 #include "base/clock.hpp"
 #include "base/file_id.hpp"
 #include "base/json_string.hpp"
@@ -84,9 +85,14 @@ int find_paths(const std::string& manifest, const std::vector<std::string>& targ
   return 0;
 }
 
+int open_folder(const std::string& path) noexcept {
+  const CancellationOff uncancelled;
+  return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 /// Makes what was created or renamed in the folder durable: 0 or -errno.
 int sync_folder(service::Service& service, const std::string& path) {
-  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor folder(open_folder(path));
   if (!folder.is_open()) {
     return -errno;
   }

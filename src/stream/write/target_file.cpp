@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/cancellation_off.hpp"
 #include "base/file_id.hpp"
 #include "base/file_system_kind.hpp"
 
@@ -40,6 +41,7 @@ int open_direct(int fd, const std::string& path, int access) noexcept {
 
 int TargetFile::open(const std::string& path, const iow_write_file_options& options,
                      iow_write_path way, std::string& why) {
+  const CancellationOff uncancelled;  // opens files, and allocates
   path_ = path;
   const mode_t mode = options.mode != 0 ? options.mode : 0666;
   // Without O_TRUNC: what is no regular file must stay as it is. O_NONBLOCK: a FIFO must not wait.
