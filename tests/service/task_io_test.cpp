@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -798,6 +799,36 @@ TEST_P(BlockingInTask, VectorsOutOfRangeAreRefused) {
     EXPECT_EQ(iow_preadv(service, file.fd(), vast.data(), 2, 0), -EINVAL);
   });
   workers->wait();
+}
+
+// ---- A thread that is to be cancelled
+
+/// Opening looks at what room there is for paused tasks, in files of /proc.
+TEST_P(BlockingInTask, OpeningAndClosingAServiceWithTasksIsNoCancellationPoint) {
+  struct Opening {
+    iow_options options;
+    iow_service* service = nullptr;
+    int error = -1;
+    bool has_closed = false;
+  } opening{options_for(GetParam())};
+  const auto workers_loaded = make_workers(GetParam(), 1);
+  // Without variables on its stack: AddressSanitizer does not see that a cancelled thread drops it.
+  const auto main = [](void* user) -> void* {
+    auto& mine = *static_cast<Opening*>(user);
+    pthread_cancel(pthread_self());
+    mine.error = iow_service_open(&mine.service, &mine.options, nullptr);
+    iow_service_close(mine.service);
+    mine.has_closed = true;
+    pthread_testcancel();
+    return nullptr;
+  };
+  pthread_t thread{};
+  ASSERT_EQ(pthread_create(&thread, nullptr, main, &opening), 0);
+  void* result = nullptr;
+  ASSERT_EQ(pthread_join(thread, &result), 0);
+  EXPECT_EQ(result, PTHREAD_CANCELED);
+  EXPECT_EQ(opening.error, 0);
+  EXPECT_TRUE(opening.has_closed);
 }
 
 // ---- The task that reaps

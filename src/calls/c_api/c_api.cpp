@@ -184,7 +184,6 @@ const char* iow_version_string() noexcept {
 int iow_service_open(iow_service** service, const iow_options* options,
                      char** error_text) noexcept {
   const ErrnoKept kept;
-  const CancellationOff uncancelled;  // reads files of /proc
   give_text(error_text, {});
   return guarded(error_text, [&]() -> int {
     if (service == nullptr) {

@@ -646,21 +646,6 @@ TEST_P(CConvention, NoCallIsACancellationPoint) {
   EXPECT_EQ(thread.results(), std::vector<int64_t>(thread.results().size(), 0));
 }
 
-TEST(COpen, IsNoCancellationPointWhereItLooksForWhatIsAmiss) {
-  constexpr int kNoFilter = 77;
-  const int code = run_in_child([] {
-    if (!refuse_syscall(SYS_io_uring_setup, EPERM)) {
-      return kNoFilter;
-    }
-    CancelledThread thread(IOW_ENGINE_AUTO);
-    return thread.makes_all_calls() ? 0 : 1;
-  });
-  if (code == kNoFilter) {
-    GTEST_SKIP() << "no seccomp filter can be installed here";
-  }
-  EXPECT_EQ(code, 0);
-}
-
 TEST_P(CConvention, AForkedChildCarriesOutAtOnceAndDoesNotWaitForItsParent) {
   const TempFile file(10'000);
   Gate gate;
