@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <gmock/gmock.h>
@@ -164,6 +165,40 @@ TEST_P(SpreadInC, BadPathsAndTargetsAreNamed) {
   EXPECT_EQ(text.str(), "stream and spread must not be NULL");
   std::filesystem::create_directory(manifest);
   refuse(folders(1), -EINVAL, "not a regular file: a manifest cannot take its place");
+}
+
+TEST_P(SpreadInC, AsManyTargetsAsThereMayBeAreWrittenAndReadBack) {
+  constexpr uint64_t kTargets = 1024;
+  constexpr uint64_t kBytes = 100;
+  constexpr rlim_t kFiles = 4096;  // two for each target, and some of others
+  struct rlimit files {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  if (files.rlim_max < kFiles) {
+    GTEST_SKIP() << "this process may not have 4096 open files";
+  }
+  const struct rlimit more {
+    std::max(files.rlim_cur, kFiles), files.rlim_max
+  };
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &more), 0);
+  std::vector<std::string> targets(kTargets, dir.path());
+  ASSERT_EQ(create(targets), 0) << why;
+  for (uint64_t i = 0; i < kTargets; ++i) {
+    ASSERT_EQ(append(i, kBytes), 0);
+  }
+  EXPECT_EQ(spread_stats().targets, kTargets);
+  ASSERT_EQ(end(), 0) << why;
+  EXPECT_EQ(content_of(manifest + ".1023"), pattern(kTargets - 1, kBytes));
+  ASSERT_EQ(open_read(), 0) << why;
+  std::vector<std::byte> bytes;
+  uint64_t item = 0;
+  for (uint64_t i = 0; i < kTargets; ++i) {
+    ASSERT_EQ(next(bytes, item), 1) << why;
+    EXPECT_EQ(item, i);
+    EXPECT_EQ(bytes, pattern(i, kBytes));
+  }
+  EXPECT_EQ(next(bytes, item), 0);
+  close_read();
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &files), 0);
 }
 
 TEST_P(SpreadInC, WhatExistsIsAnErrorIfItIsToBeNew) {

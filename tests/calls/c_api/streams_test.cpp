@@ -1148,6 +1148,45 @@ TEST(StreamOptions, OutOfRangeAreNamed) {
   EXPECT_EQ(iow_write_stream_close(nullptr, 1, nullptr), 0);
 }
 
+TEST(StreamOptions, LeftOutAreEightBuffersOfFourMebibytes) {
+  const OwnedService service = open_service({});
+  iow_write_stream* stream = nullptr;
+  ASSERT_EQ(iow_write_stream_open(service.get(), &stream, nullptr, nullptr), 0);
+  iow_lease lease = lease_of(stream);
+  EXPECT_EQ(lease.bytes, uint64_t{4} << 20);
+  iow_lease_end(&lease);
+  EXPECT_EQ(stats_of(stream).buffers, 8u);
+  EXPECT_EQ(iow_write_stream_close(stream, 0, nullptr), 0);
+}
+
+TEST(StreamOptions, BuffersHave4096BytesTo16GiB) {
+  const OwnedService service = open_service({});
+  constexpr uint64_t kLeast = 4096;
+  constexpr uint64_t kMost = uint64_t{16} << 30;
+  for (const uint64_t bytes : {kLeast - 1, kLeast, kMost, kMost + 1}) {
+    SCOPED_TRACE(bytes);
+    iow_write_stream_options options{};
+    options.buffer_bytes = bytes;
+    options.budget_bytes = bytes;
+    iow_write_stream* stream = nullptr;
+    ErrorText text;
+    const int error = iow_write_stream_open(service.get(), &stream, &options, text.out());
+    if (bytes < kLeast || bytes > kMost) {
+      EXPECT_EQ(error, -EINVAL);
+      EXPECT_EQ(text.str(), "buffer_bytes must be 4096..17179869184, not " + std::to_string(bytes));
+      continue;
+    }
+    if (error == -ENOMEM) {
+      GTEST_SKIP() << "this machine lends no 16 GiB of addresses";
+    }
+    ASSERT_EQ(error, 0) << text.str();
+    iow_lease lease = lease_of(stream);
+    EXPECT_EQ(lease.bytes, bytes);
+    iow_lease_end(&lease);
+    EXPECT_EQ(iow_write_stream_close(stream, 0, nullptr), 0);
+  }
+}
+
 TEST(StreamOptions, DirectGoesPastThePageCacheAndRefusesFilesWhereThatIsImpossible) {
   const TempDir dir;
   const OwnedService service = open_service({});
