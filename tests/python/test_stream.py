@@ -320,6 +320,44 @@ class Waiting(Streams):
             file.lease()
         file.lease(0).release()  # nobody else is in line
 
+    def test_a_signal_is_raised_behind_all_other_waits(self) -> None:
+        flow = ioweave.Flow("held", max_in_flight=1)
+        main = threading.get_ident()
+
+        def interrupt(waiting: int, held: threading.Event) -> None:
+            with flow.admitted():
+                held.set()
+                while _core.flow_counts(*flow.place()) != (waiting, 1):
+                    os.sched_yield()  # until the call has begun what it waits for
+                signal.pthread_kill(main, signal.SIGINT)
+                has_ended.wait(0.02)  # as it must not
+                may_end.set()
+
+        stream = ioweave.WriteStream(flow=flow, buffer_bytes=PAGE, budget_bytes=2 * PAGE)
+        file = stream.create(self.path)
+        for wait, gathered, waiting in (
+            (stream.flush, 1, 1),
+            (file.flush, 1, 1),
+            (stream.sync, 1, 1),
+            (file.sync, 1, 1),
+            (partial(file.append, bytes(5 * PAGE)), 0, 2),
+            (partial(file.write, bytes(5 * PAGE), 0), 0, 2),
+        ):
+            with self.subTest(wait):
+                file.append(bytes(gathered))
+                held, has_ended, may_end = (threading.Event() for _ in range(3))
+                other = threading.Thread(target=interrupt, args=(waiting, held))
+                other.start()
+                held.wait()
+                with self.assertRaises(KeyboardInterrupt):
+                    wait()
+                was_held = not may_end.is_set()
+                has_ended.set()
+                other.join()
+                self.assertFalse(was_held)
+        stream.close()
+        self.assertEqual(self.path.stat().st_size, 4 + 5 * PAGE)
+
     def test_a_copy_is_refused_as_a_whole_instead_of_waiting(self) -> None:
         with self.stream(buffers=2, overflow="fail") as stream:
             file = stream.create(self.path)
