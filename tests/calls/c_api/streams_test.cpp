@@ -18,6 +18,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <gmock/gmock.h>
 
@@ -784,6 +785,14 @@ TEST_P(Stream, AFullDeviceIsReportedOnceAndOtherFilesGoOn) {
   }
   EXPECT_GE(intact, stats.written_bytes - at);
   EXPECT_GT(intact, uint64_t{8} << 20);
+  // All that fit are there, but for as many as were under way when one did not.
+  struct statvfs left {};
+  struct stat of_file {};
+  ASSERT_EQ(::statvfs(disk.file("full").c_str(), &left), 0);
+  ASSERT_EQ(::stat(disk.file("full").c_str(), &of_file), 0);
+  const uint64_t room =
+      left.f_bavail * left.f_frsize + static_cast<uint64_t>(of_file.st_blocks) * 512;
+  EXPECT_LE(room, intact + kBuffers * kBuffer);
 }
 
 TEST_P(Stream, RoomThatTheDeviceLacksIsMissedWhenTheFileIsCreated) {
