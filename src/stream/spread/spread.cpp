@@ -338,13 +338,12 @@ int Spread::complete(const std::vector<WriteStream::FileEnd>& ends, bool durable
     if (end.error == 0 || (are_moved && stats_.lost_items == 0 && !is_missed)) {
       continue;
     }
-    const bool is_first = result == 0 || result == -ECANCELED;
-    if (!end.was_reported) {
-      result = is_first ? end.error : result;
-      why = is_first ? end.why : why + "; " + end.why;
-    } else if (result == 0) {
-      result = -ECANCELED;
+    const bool is_first = result == 0 || (result == -ECANCELED && !end.was_reported);
+    if (is_first) {
+      result = end.was_reported ? -ECANCELED : end.error;
       why = end.why;
+    } else if (!end.was_reported) {
+      why += "; " + end.why;
     }
   }
   int error = 0;
