@@ -168,6 +168,27 @@ TEST_P(Stream, WholePagesGoPastThePageCacheWhereTheFileSystemAllowsIt) {
   EXPECT_EQ(stats_of(stream).direct_bytes, direct ? kBuffer + 4096 : 0);
 }
 
+TEST_P(Stream, CopiesGoBackToWholePages) {
+  const TempFile probe(4096, O_RDWR | O_DIRECT);
+  if (probe.fd() < 0) {
+    GTEST_SKIP() << "the file system of the temporary directory has no O_DIRECT";
+  }
+  open();
+  const bool direct = std::get<1>(GetParam()) == IOW_PATH_AUTO;
+  const std::vector<std::byte> content = pattern(0, 4 * kBuffer + 1);
+  const int appended = create("appended");
+  ASSERT_EQ(iow_write_stream_copy(stream, appended, content.data(), 1, -1), 0);
+  ASSERT_EQ(iow_write_stream_copy(stream, appended, content.data() + 1, 4 * kBuffer, -1), 0);
+  ASSERT_EQ(iow_write_stream_flush(stream, appended), 0);
+  const uint64_t before = stats_of(stream).direct_bytes;
+  EXPECT_EQ(before, direct ? 4 * kBuffer : 0);
+  const int placed = create("placed");
+  ASSERT_EQ(iow_write_stream_copy(stream, placed, content.data(), 4 * kBuffer, 100), 0);
+  ASSERT_EQ(iow_write_stream_flush(stream, placed), 0);
+  EXPECT_EQ(stats_of(stream).direct_bytes - before, direct ? 4 * kBuffer - 4096 : 0);
+  EXPECT_EQ(content_of(path("appended")), content);
+}
+
 TEST_P(Stream, SmallCopiesAreGathered) {
   open();
   const int file = create("result");
