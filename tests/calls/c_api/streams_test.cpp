@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -304,6 +305,72 @@ TEST_P(Stream, AllBuffersAreWrittenAtOnceWithoutADepth) {
   held.let_go();
   EXPECT_EQ(close(), 0);
   EXPECT_EQ(content_of(path("result")), pattern(0, kBuffers * kBuffer));
+}
+
+// ---- Statistics
+
+TEST_P(Stream, TheStatisticsTellHowManyBuffersWereOfUse) {
+  open();
+  const int file = create("result");
+  std::array<iow_lease, 3> leases{};
+  lease_all(leases);
+  end_all(leases);
+  for (uint64_t item = 0; item < 20; ++item) {
+    ASSERT_EQ(append(file, item, 100), 0);
+    ASSERT_EQ(iow_write_stream_flush(stream, file), 0);
+  }
+  EXPECT_EQ(stats_of(stream).most_in_use, 3u);
+  EXPECT_EQ(stats_of(stream).buffers, kBuffers);
+}
+
+TEST_P(Stream, TheStatisticsTellWhatTheProgramWaitedFor) {
+  for (const bool durable : {false, true}) {
+    SCOPED_TRACE(durable);
+    const HeldFlow held(service.get());
+    iow_write_stream_options options = small_stream();
+    options.flow = held.flow();
+    open(options);
+    const int file = create("result");
+    std::thread other([&] {
+      while (held.waiting() == 0) {
+        std::this_thread::yield();  // until the call has sent what was gathered
+      }
+      std::this_thread::sleep_for(std::chrono::nanoseconds(kMomentNs));
+      held.let_go();
+    });
+    EXPECT_EQ(iow_write_stream_copy(stream, file, "x", 1, -1), 0);
+    const iow_write_stream_stats before = stats_of(stream);
+    EXPECT_EQ(durable ? iow_write_stream_sync(stream, file) : iow_write_stream_flush(stream, file),
+              0);
+    other.join();
+    const iow_write_stream_stats after = stats_of(stream);
+    const uint64_t returned = after.return_ns - before.return_ns;
+    EXPECT_EQ(before.durable_ns, 0u);
+    EXPECT_GE(durable ? after.durable_ns : returned, uint64_t{kMomentNs});
+    EXPECT_EQ(durable ? returned : after.durable_ns, 0u);
+    EXPECT_EQ(close(), 0);
+  }
+}
+
+TEST_P(Stream, TheStatisticsTellHowLongACopyWaitedForBuffers) {
+  const HeldFlow held(service.get());
+  iow_write_stream_options options = small_stream();
+  options.flow = held.flow();
+  open(options);
+  const int file = create("result");
+  std::thread other([&] {
+    while (held.waiting() != kBuffers) {
+      std::this_thread::yield();
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kMomentNs));
+    held.let_go();
+  });
+  const std::vector<std::byte> content = pattern(0, 2 * kBuffers * kBuffer);
+  EXPECT_EQ(iow_write_stream_copy(stream, file, content.data(), content.size(), -1), 0);
+  other.join();
+  EXPECT_GE(stats_of(stream).lease_waits, 1u);
+  EXPECT_GT(stats_of(stream).lease_wait_ns, 0u);
+  EXPECT_GE(stats_of(stream).return_ns, stats_of(stream).lease_wait_ns);
 }
 
 // ---- Files
