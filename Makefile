@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 VENV := build/venv
 
 .PHONY: build demo test test-asan test-tsan test-clang bench install lint format clean help
-.PHONY: library develop apps external dev-tools
+.PHONY: library develop apps beside external dev-tools
 
 build: develop ## everything, into build/release (the default goal)
 	cmake --preset release
@@ -15,7 +15,7 @@ build: develop ## everything, into build/release (the default goal)
 demo: develop ## an unmodified program on real data, plainly and under `ioweave run`
 	bench/demo $(ARGS)
 
-test: develop apps external $(VENV)/installed ## build with warnings as errors and run all tests
+test: develop apps beside external $(VENV)/installed ## build with warnings as errors and run all tests
 	tools/test_preset release $(ARGS)
 
 test-asan: develop ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -58,6 +58,9 @@ develop:
 
 apps:
 	@tools/install_packages --optional apps
+
+beside:
+	@tools/install_packages --optional beside
 
 external:
 	@command -v cargo >/dev/null || tools/install_packages --optional external
