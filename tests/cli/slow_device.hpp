@@ -29,10 +29,12 @@ class SlowDevice {
   SlowDevice(const SlowDevice&) = delete;
   SlowDevice& operator=(const SlowDevice&) = delete;
 
-  [[nodiscard]] bool mount(unsigned mb_per_s = 400, unsigned latency_us = 200) {
+  /// `more`: options of slowfs.
+  [[nodiscard]] bool mount(unsigned mb_per_s = 400, unsigned latency_us = 200,
+                           const std::string& more = "") {
     const std::string rate = std::to_string(mb_per_s);
     const std::string command = slowfs_ + " --read-mb-s " + rate + " --write-mb-s " + rate +
-                                " --latency-us " + std::to_string(latency_us) + " " +
+                                " --latency-us " + std::to_string(latency_us) + " " + more + " " +
                                 (directory_ / "source") + " " + mount_point();
     mounted_ = std::system(command.c_str()) == 0;
     return mounted_;

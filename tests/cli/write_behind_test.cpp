@@ -203,5 +203,59 @@ TEST_F(WriteBehind, SmallWritesAreJoinedOnASlowDevice) {
   EXPECT_LT(behind()["writes"], 400);
 }
 
+/// On a device that cannot write one byte.
+class WriteBehindOnAFailingDevice : public WriteBehind {
+ protected:
+  void SetUp() override {
+    if (std::string(IOWEAVE_SLOWFS).empty()) {
+      GTEST_SKIP() << "slowfs is not built: it needs libfuse";
+    }
+  }
+  /// What the writer says of errors. Its write of the bad byte has been held back.
+  std::string errors_of(const std::string& how, unsigned bad, uint64_t writes = 0) {
+    const std::string options = "--bad-write-at " + std::to_string(bad);
+    if (!device_.mount(400, 200, options)) return "FUSE cannot be mounted here";
+    const Ran ran = run(writer(device_.mount_point() + "/out", how, 1, writes));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_GT(behind()["calls"], 0);
+    EXPECT_EQ(behind()["errors"], 1);
+    return ran.out;
+  }
+
+  SlowDevice device_{IOWEAVE_SLOWFS};
+};
+
+TEST_F(WriteBehindOnAFailingDevice, AnErrorIsToldOnceByOneCallOfMany) {
+  const std::string errors = errors_of("small", 300'000, 4000);
+  if (errors.find("FUSE") == 0) GTEST_SKIP() << errors;
+  EXPECT_EQ(std::ranges::count(errors, '\n'), 1) << errors;
+  EXPECT_THAT(errors, HasSubstr(": EIO\n"));
+}
+
+struct ToldBy {
+  const char* calls;   // of held_writer
+  const char* errors;  // that it prints
+};
+
+void PrintTo(const ToldBy& told, std::ostream* out) {
+  *out << told.calls;
+}
+
+class WriteBehindTells : public WriteBehindOnAFailingDevice,
+                         public ::testing::WithParamInterface<ToldBy> {};
+
+TEST_P(WriteBehindTells, AnErrorOnceByTheNextCallThatCan) {
+  const std::string errors = errors_of(std::string("calls=") + GetParam().calls, 100);
+  if (errors.find("FUSE") == 0) GTEST_SKIP() << errors;
+  EXPECT_EQ(errors, GetParam().errors);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, WriteBehindTells,
+    ::testing::Values(ToldBy{"wsswwfc", "write: EIO\n"}, ToldBy{"wffwc", "fsync: EIO\n"},
+                      ToldBy{"wDDfc", "fdatasync: EIO\n"}, ToldBy{"wc", "close: EIO\n"},
+                      ToldBy{"wdcC", "close: EIO\n"}, ToldBy{"wuffc", "fsync: EIO\n"},
+                      ToldBy{"wuwfc", "write: EIO\n"}, ToldBy{"wuc", "close: EIO\n"}));
+
 }  // namespace
 }  // namespace ioweave::cli::test

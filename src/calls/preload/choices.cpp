@@ -242,7 +242,6 @@ bool ChosenCall::hold_back(int64_t& result) noexcept {
   const uint64_t waited_ns = choices.take_waited_ns();
   begin_ns_ = now_ns() - waited_ns;
   const bool is_taken = write_behind.take(transfer_, file_, result);
-  if (!is_taken && holds_writes()) write_behind.drain(file_);
   (void)choices.take_waited_ns();  // it is in the time of the call
   note_end(Way::behind, is_taken, result);
   return is_taken;

@@ -135,12 +135,7 @@ template <class Call>
     pthread_testcancel();  // the call it stands for is a cancellation point
     bool is_taken = false;
     int64_t result = 0;
-    call_uncancelled([&] {
-      is_taken = write_behind.take(transfer, *file, result);
-      if (!is_taken && holds_writes()) {
-        write_behind.drain(*file);
-      }
-    });
+    call_uncancelled([&] { is_taken = write_behind.take(transfer, *file, result); });
     return is_taken ? answer_of(result) : real_call();
   });
 }

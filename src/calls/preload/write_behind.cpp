@@ -547,7 +547,10 @@ void WriteBehind::write_block(Block& block) noexcept {
   lock_.lock();
   if (error != 0) {
     pool_->errors.fetch_add(1, std::memory_order_relaxed);
-    if (!file.is_plain) file.error = error;  // those that were under way as well are told by it
+    if (!file.is_plain) {  // those that were under way as well are told by it
+      file.error = error;
+      ++untold_files_;
+    }
     file.is_plain = true;
   }
   --file.users;
@@ -693,8 +696,7 @@ bool WriteBehind::try_take(const Transfer& transfer, stats::FileRecord& record,
   }
   if (shares_memory_.load(std::memory_order_relaxed)) {
     if (record.policy == config::RunPolicy::behind) degrade(record, stats::Degrade::shared_memory);
-    result = -take_error(record);
-    return result < 0;
+    return false;
   }
   if (!ready()) return false;
   WriteVectors vectors;
@@ -720,7 +722,7 @@ bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord&
   if (number == kNone) return false;
   File& file = files_[number];
   if (file.error != 0) {
-    result = -std::exchange(file.error, 0);
+    result = -tell_error(file);
     return true;
   }
   if (file.is_plain || file.closing > 0) return false;
@@ -753,7 +755,11 @@ bool WriteBehind::take_locked(const Transfer& transfer, const stats::FileRecord&
 bool WriteBehind::take(const Transfer& transfer, stats::FileRecord& record,
                        int64_t& result) noexcept {
   const ErrnoKept kept;
-  return try_take(transfer, record, result);
+  if (try_take(transfer, record, result)) return true;
+  if (holds_writes()) drain(record);
+  if (untold_files_ == 0) return false;
+  result = -take_error(record);
+  return result < 0;
 }
 
 // ---- Draining -----------------------------------------------------------------------------------
@@ -790,7 +796,13 @@ int WriteBehind::take_error(const stats::FileRecord& record) noexcept {
   const SignalsHeld held;
   const std::lock_guard guard(lock_);
   const uint32_t number = find(record.device, record.inode);
-  return number == kNone ? 0 : std::exchange(files_[number].error, 0);
+  return number == kNone ? 0 : tell_error(files_[number]);
+}
+
+int WriteBehind::tell_error(File& file) noexcept {
+  const int error = std::exchange(file.error, 0);
+  if (error != 0) --untold_files_;
+  return error;
 }
 
 void WriteBehind::let_go(const stats::FileRecord& record, int fd) noexcept {
@@ -970,6 +982,7 @@ void WriteBehind::after_fork_in_child() noexcept {
   phase_.store(Phase::closed, std::memory_order_relaxed);
   ioweave_held_blocks.store(0, std::memory_order_relaxed);
   std::fill(std::begin(files_), std::end(files_), File{});
+  untold_files_ = 0;
   std::fill(std::begin(memory_), std::end(memory_), uint16_t{0});
   std::fill(std::begin(thread_), std::end(thread_), Thread{});
   threads_ = idle_threads_ = filling_ = 0;

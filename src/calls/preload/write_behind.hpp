@@ -90,7 +90,7 @@ class WriteBehind {
   }
 
   /// Holds a write back. True with what the call returns in `result`, the bytes or -errno of an
-  /// earlier one; false where it must be made as it is, behind what is held of its file.
+  /// earlier one; false where it must be made as it is. Then nothing is held of its file.
   [[nodiscard]] bool take(const Transfer& transfer, stats::FileRecord& file,
                           int64_t& result) noexcept;
 
@@ -150,6 +150,7 @@ class WriteBehind {
   /// What becomes of files without a rule.
   enum class Default : uint32_t { unknown, asking, allowed, forbidden };
 
+  [[nodiscard]] int tell_error(File& file) noexcept;
   void begin_to_hold() noexcept;
   [[nodiscard]] bool shares_nothing() noexcept;
   [[nodiscard]] bool keep_known_files_plain(int fd) noexcept;
@@ -214,7 +215,8 @@ class WriteBehind {
   std::atomic<Default> default_{Default::unknown};
   std::atomic<bool> shares_memory_{false};
   std::atomic<uint64_t> waited_ns_{0};
-  std::atomic<bool> refuses_{false};  // to take anything more
+  std::atomic<bool> refuses_{false};       // to take anything more
+  std::atomic<uint32_t> untold_files_{0};  // with an error that was not returned yet
   std::atomic<bool> has_threads_{false};
   std::atomic<uint32_t> forbidden_{0};  // threads that fork or exec
   uint64_t next_order_ = 1;

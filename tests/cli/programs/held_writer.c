@@ -8,12 +8,16 @@
  *   small    COUNT writes of 512 bytes in order, an fsync, and a close
  *   full     writes of 64 KiB in order until one fails, an fsync, and a close; each error is
  *            printed
+ *   calls=   by the calls that the letters behind it stand for, on one descriptor; each error is
+ *            printed: w a write of 512 bytes, s stat, u setuid to the same user, d dup, f fsync,
+ *            D fdatasync, c close, C close of what dup gave
  *   mapped   as close, but the file is mapped into memory first
  *   sharing  as close, but memory is shared with others first
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -34,6 +38,19 @@ static unsigned long next(void) {
 
 static void tell(const char* what, long result) {
   if (result < 0) printf("%s: %s\n", what, strerrorname_np(errno));
+}
+
+static void make_call(char call, const char* path, int fd, const char* buffer) {
+  static int copy = -1;
+  struct stat status;
+  if (call == 'w') tell("write", write(fd, buffer, 512));
+  if (call == 's') tell("stat", stat(path, &status));
+  if (call == 'u') tell("setuid", setuid(getuid()));
+  if (call == 'd') tell("dup", copy = dup(fd));
+  if (call == 'f') tell("fsync", fsync(fd));
+  if (call == 'D') tell("fdatasync", fdatasync(fd));
+  if (call == 'c') tell("close", close(fd));
+  if (call == 'C') tell("close", close(copy));
 }
 
 static void write_somewhere(int fd, char* buffer, long number) {
@@ -75,6 +92,11 @@ int main(int count, char** words) {
     for (long i = 0; i < writes; ++i) tell("write", write(fd, buffer, 512));
     tell("fsync", fsync(fd));
     tell("close", close(fd));
+    return 0;
+  }
+  if (strncmp(how, "calls=", 6) == 0) {
+    memset(buffer, 'x', 512);
+    for (const char* call = how + 6; *call != '\0'; ++call) make_call(*call, words[1], fd, buffer);
     return 0;
   }
   if (strcmp(how, "full") == 0) {
