@@ -167,8 +167,9 @@ class Prefetching : public ::testing::Test {
   void SetUp() override {
     if (kSlowfs[0] == '\0') GTEST_SKIP() << "ioweave-slowfs is not built";
     if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "no access to /dev/fuse";
-    if (!device.mount()) GTEST_SKIP() << "slowfs cannot be mounted here";
+    if (!device.mount(400, 200, device_options())) GTEST_SKIP() << "slowfs cannot be mounted here";
   }
+  [[nodiscard]] virtual std::string device_options() const { return {}; }
 
   /// Reads a cold file. Each chunk is computed on for about three times as long as it takes to
   /// read, so that those behind the first `unhidden` should be there; `kMostOfIt` leaves room for a
@@ -389,11 +390,50 @@ TEST_F(Prefetching, ReadsThroughTheKernelsAsynchronousIoToo) {
   expect_unseen_reader_followed("aio");
 }
 
+TEST_F(Prefetching, ReadsThroughTheCLibrarysAsynchronousIoToo) {
+  expect_unseen_reader_followed("posixaio");
+}
+
 TEST_F(Prefetching, ReadsAtOffsetsWithAStrideToo) {
   const std::string path = device.file(128 * kMiB);
   expect_most_resident(path, prefetch_reader("pread", path, kMiB, 15'000, 4 * kMiB), 5,
                        of_prefetch_reader);
   EXPECT_LE(followed.bytes(), 40 * kMiB) << "the holes are left out";
+}
+
+/// One byte near its end cannot be read: help is at work before the reader comes there.
+class PrefetchingOfADamagedFile : public Prefetching {
+ protected:
+  [[nodiscard]] std::string device_options() const override { return "--bad-at 90000001"; }
+};
+
+TEST_F(PrefetchingOfADamagedFile, AReaderMeetsTheErrorWhereItDoesWithout) {
+  const std::string path = device.file(96 * kMiB);
+  const Words program = prefetch_reader("damaged", path, 2 * kMiB, 20'000);
+  const auto run = [&](const auto& runner) {
+    EXPECT_TRUE(drop_from_cache(path));
+    const std::string text = runner();
+    const size_t line = text.find('\n');
+    seen = of_prefetch_reader(text.substr(std::min(line, text.size() - 1) + 1));
+    return text.substr(0, line) + ", sum " + std::to_string(seen.told);
+  };
+  const std::string plain = run([&] { return run_any(program).out; });
+  ASSERT_EQ(plain.find("EIO at 89997312, sum "), 0u) << plain;
+  if (seen.resident < 0) GTEST_SKIP() << "no cachestat(2) in this kernel";
+  for (const char* const policy : {"overlap", "auto"}) {
+    Tries tries;
+    while (!tries.are_decided()) {
+      EXPECT_EQ(run([&] {
+                  followed = follow(program, {"--policy", policy});
+                  return followed.ran.out;
+                }),
+                plain);
+      tries.note(seen.resident >= 5 && followed.bytes() > 0,
+                 std::to_string(seen.resident) + " chunks were there, " +
+                     std::to_string(followed.bytes()) + " bytes brought in");
+    }
+    tries.expect_enough();
+  }
 }
 
 TEST_F(Prefetching, SeveralProcessesAtOnce) {

@@ -10,6 +10,9 @@
  *   syscall  as pread, by syscall(2)
  *   uring    the same through io_uring. Exit code 77 where it is not to be had
  *   aio      the same through the kernel's asynchronous I/O
+ *   posixaio the same through the C library's, which has threads for it
+ *   damaged  read(2); prints each place where it fails, and goes on behind the page. Told: the sum
+ *            of what was read
  *   mapped   through a memory map, in order or each STRIDE_BYTES
  *   inotify  read(2); told: how often somebody else opened FILE, on which it has a watch
  *   lease    read(2); told: whether somebody opened FILE, on which it holds a lease. Exit code 77
@@ -36,6 +39,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <aio.h>
+#include <errno.h>
 #include <libgen.h>
 #include <signal.h>
 #include <stdint.h>
@@ -121,6 +126,40 @@ static ssize_t read_by_aio(aio_context_t context, int fd, char* to, size_t bytes
   return syscall(SYS_io_getevents, context, 1L, 1L, &done, NULL) == 1 ? (ssize_t)done.res : -1;
 }
 
+static ssize_t read_by_posix_aio(int fd, char* to, size_t bytes, uint64_t from) {
+  struct aiocb call = {
+      .aio_fildes = fd, .aio_buf = to, .aio_nbytes = bytes, .aio_offset = (off_t)from};
+  const struct aiocb* const calls[] = {&call};
+  if (aio_read(&call) != 0) return -1;
+  while (aio_error(&call) == EINPROGRESS) aio_suspend(calls, 1, NULL);
+  return aio_return(&call);
+}
+
+/* Prints what main() prints. A read may end in front of what cannot be read. */
+static int read_damaged(int fd, char* buffer, size_t chunk, uint64_t size, useconds_t compute_us) {
+  const uint64_t page = (uint64_t)getpagesize();
+  unsigned sum = 0;
+  int chunks = 0;
+  int resident = 0;
+  for (uint64_t at = 0; at < size; ++chunks) {
+    const int there = is_resident(fd, at, at + chunk < size ? chunk : size - at);
+    resident = there < 0 ? -1 : resident + there;
+    const ssize_t got = read(fd, buffer, chunk);
+    if (got == 0) return 4;
+    if (got < 0) {
+      printf("%s at %lu\n", strerrorname_np(errno), (unsigned long)at);
+      at = (at / page + 1) * page;
+      lseek(fd, (off_t)at, SEEK_SET);
+      continue;
+    }
+    for (ssize_t i = 0; i < got; ++i) sum = sum * 31 + (unsigned char)buffer[i];
+    at += (uint64_t)got;
+    if (compute_us != 0) usleep(compute_us);
+  }
+  printf("%d %d %u\n", chunks, resident, sum % 1000000007u);
+  return 0;
+}
+
 static ssize_t send_nowhere(int fd, size_t bytes, off_t from) {
   static int nowhere = -1;
   if (nowhere < 0) nowhere = open("/dev/null", O_WRONLY);
@@ -140,6 +179,7 @@ int main(int argc, char** argv) {
   const int is_mapped = strcmp(how, "mapped") == 0;
   const int is_uring = strcmp(how, "uring") == 0;
   const int is_aio = strcmp(how, "aio") == 0;
+  const int is_posix_aio = strcmp(how, "posixaio") == 0;
   const int has_lease = strcmp(how, "lease") == 0;
   const int pauses = strcmp(how, "pause") == 0;
   const int asks_after = pauses || strcmp(how, "after") == 0;
@@ -172,6 +212,7 @@ int main(int argc, char** argv) {
   const uint64_t size = (uint64_t)status.st_size;
   const char* const map = is_mapped ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) : NULL;
   if (map == MAP_FAILED) return 3;
+  if (strcmp(how, "damaged") == 0) return read_damaged(fd, buffer, chunk, size, compute_us);
   if (strcmp(how, "held") == 0) hold(fd, size);
   int chunks = 0;
   int resident = 0;
@@ -189,12 +230,13 @@ int main(int argc, char** argv) {
     } else if (is_mapped) {
       got = touch(map + at, bytes);
     } else {
-      const ssize_t result = is_sendfile  ? send_nowhere(fd, bytes, (off_t)at)
-                             : is_uring   ? read_by_ring(&ring, fd, buffer, bytes, at)
-                             : is_aio     ? read_by_aio(context, fd, buffer, bytes, at)
-                             : is_syscall ? syscall(SYS_pread64, fd, buffer, bytes, at)
-                             : is_pread   ? pread(fd, buffer, chunk, (off_t)at)
-                                          : read(fd, buffer, chunk);
+      const ssize_t result = is_sendfile    ? send_nowhere(fd, bytes, (off_t)at)
+                             : is_uring     ? read_by_ring(&ring, fd, buffer, bytes, at)
+                             : is_aio       ? read_by_aio(context, fd, buffer, bytes, at)
+                             : is_posix_aio ? read_by_posix_aio(fd, buffer, bytes, at)
+                             : is_syscall   ? syscall(SYS_pread64, fd, buffer, bytes, at)
+                             : is_pread     ? pread(fd, buffer, chunk, (off_t)at)
+                                            : read(fd, buffer, chunk);
       got = result > 0 ? (size_t)result : 0;
     }
     if (got == 0) return 4;
