@@ -203,6 +203,29 @@ TEST_F(WriteBehind, SmallWritesAreJoinedOnASlowDevice) {
   EXPECT_LT(behind()["writes"], 400);
 }
 
+std::string look_around(const Ran& ran) {
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  return ran.out;
+}
+
+TEST_F(WriteBehind, NothingIsWrittenBecauseTheProgramLooks) {
+  EXPECT_EQ(look_around(run({IOWEAVE_TOLD_CALLS, out_, "none"})),
+            "not there before, not there after\n");
+}
+
+class WriteBehindComesBefore : public WriteBehind,
+                               public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(WriteBehindComesBefore, WhatTellsOthers) {
+  EXPECT_EQ(look_around(run({IOWEAVE_TOLD_CALLS, out_, GetParam()})),
+            "not there before, there after\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, WriteBehindComesBefore,
+                         ::testing::Values("bind", "listen", "process_vm_writev", "sem_open",
+                                           "semctl", "semop", "sem_post"),
+                         [](const auto& each) { return std::string(each.param); });
+
 /// On a device that cannot write one byte.
 class WriteBehindOnAFailingDevice : public WriteBehind {
  protected:

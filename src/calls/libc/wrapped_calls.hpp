@@ -15,8 +15,8 @@
 //   SAME(name, target)   another name of `target`: on 64-bit Linux off64_t is off_t
 //   NAME(name)           a wrapper that needs no real function of its own
 //
-// open, openat, fcntl, ioctl and prctl are variadic in C; on the psABIs of x86-64 and aarch64 Linux
-// a call with the arguments in place is the same call.
+// open, openat, fcntl, ioctl, prctl, sem_open and semctl are variadic in C; on the psABIs of x86-64
+// and aarch64 Linux a call with the arguments in place is the same call.
 
 #define IOWEAVE_OPENS(CALL, SAME, NAME)                                                            \
   CALL(open, int, (const char* path, int flags, mode_t mode), (path, flags, mode), SYS_openat,     \
@@ -176,6 +176,8 @@
   CALL(removexattr, int, (const char* path, const char* name), (path, name))                      \
   CALL(lremovexattr, int, (const char* path, const char* name), (path, name))                     \
   CALL(fremovexattr, int, (int fd, const char* name), (fd, name))                                 \
+  CALL(bind, int, (int fd, const struct sockaddr* at, socklen_t at_bytes), (fd, at, at_bytes))    \
+  CALL(listen, int, (int fd, int waiting), (fd, waiting))                                         \
   CALL(connect, int, (int fd, const struct sockaddr* to, socklen_t to_bytes), (fd, to, to_bytes)) \
   CALL(shutdown, int, (int fd, int how), (fd, how))                                               \
   CALL(tee, ssize_t, (int from, int to, size_t bytes, unsigned flags), (from, to, bytes, flags))  \
@@ -187,6 +189,14 @@
   CALL(sigqueue, int, (pid_t pid, int signal, const union sigval value), (pid, signal, value))    \
   CALL(raise, int, (int signal), (signal))                                                        \
   CALL(abort, void, (), ())                                                                       \
+  CALL(process_vm_writev, ssize_t,                                                                \
+       (pid_t pid, const iovec* from, unsigned long from_count, const iovec* to,                  \
+        unsigned long to_count, unsigned long flags),                                             \
+       (pid, from, from_count, to, to_count, flags))                                              \
+  CALL(sem_open, sem_t*, (const char* name, int flags, mode_t mode, unsigned value),              \
+       (name, flags, mode, value))                                                                \
+  CALL(semctl, int, (int semaphores, int number, int command, void* argument),                    \
+       (semaphores, number, command, argument))                                                   \
   CALL(sem_post, int, (sem_t * semaphore), (semaphore))                                           \
   CALL(semop, int, (int semaphores, struct sembuf* operations, size_t count),                     \
        (semaphores, operations, count))                                                           \
