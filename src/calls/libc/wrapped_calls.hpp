@@ -31,7 +31,15 @@
   CALL(__open_2, int, (const char* path, int flags), (path, flags))                                \
   SAME(__open64_2, __open_2)                                                                       \
   CALL(__openat_2, int, (int dir, const char* path, int flags), (dir, path, flags))                \
-  SAME(__openat64_2, __openat_2)
+  SAME(__openat64_2, __openat_2)                                                                   \
+  CALL(mkstemp, int, (char* path), (path))                                                         \
+  SAME(mkstemp64, mkstemp)                                                                         \
+  CALL(mkostemp, int, (char* path, int flags), (path, flags))                                      \
+  SAME(mkostemp64, mkostemp)                                                                       \
+  CALL(mkstemps, int, (char* path, int suffix), (path, suffix))                                    \
+  SAME(mkstemps64, mkstemps)                                                                       \
+  CALL(mkostemps, int, (char* path, int suffix, int flags), (path, suffix, flags))                 \
+  SAME(mkostemps64, mkostemps)
 
 #define IOWEAVE_CLOSES(CALL, SAME, NAME)                                                   \
   CALL(close, int, (int fd), (fd), SYS_close, fd)                                          \

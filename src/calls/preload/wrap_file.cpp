@@ -98,6 +98,31 @@ IOWEAVE_WRAP(int, __openat_2, (int dir, const char* path, int flags)) {
   const uint64_t begin = call_ticks();
   return track_opened(real::__openat_2(dir, path, flags), path, flags, begin);
 }
+
+namespace {
+
+/// A file with a name that the C library makes up.
+template <class Call>
+int open_temporary(char* path, int flags, Call real_call) {
+  come_after_writes();
+  const uint64_t begin = call_ticks();
+  return track_opened(real_call(), path, flags | O_RDWR | O_CREAT | O_EXCL, begin);
+}
+
+}  // namespace
+
+IOWEAVE_WRAP(int, mkstemp, (char* path)) {
+  return open_temporary(path, 0, [=] { return real::mkstemp(path); });
+}
+IOWEAVE_WRAP(int, mkostemp, (char* path, int flags)) {
+  return open_temporary(path, flags, [=] { return real::mkostemp(path, flags); });
+}
+IOWEAVE_WRAP(int, mkstemps, (char* path, int suffix)) {
+  return open_temporary(path, 0, [=] { return real::mkstemps(path, suffix); });
+}
+IOWEAVE_WRAP(int, mkostemps, (char* path, int suffix, int flags)) {
+  return open_temporary(path, flags, [=] { return real::mkostemps(path, suffix, flags); });
+}
 IOWEAVE_VARIANTS(IOWEAVE_OPENS)
 
 // ---- Close --------------------------------------------------------------------------------------

@@ -188,6 +188,19 @@ TEST_P(Interposer, SeesEveryKindOfOpen) {
   EXPECT_EQ(calls(*record, CallClass::read), 9u);
 }
 
+TEST_P(Interposer, SeesFilesThatTheCLibraryNames) {
+  const Finished finished = expect_scene("all_temporary");
+  std::istringstream names(finished.out);
+  int files = 0;
+  for (std::string name; std::getline(names, name); ++files) {
+    const auto* record = record_of(finished, name);
+    ASSERT_NE(record, nullptr) << name;
+    EXPECT_EQ(record->opens, 1u);
+    EXPECT_EQ(bytes(*record, CallClass::write), 10u);
+  }
+  EXPECT_EQ(files, 8);
+}
+
 TEST_P(Interposer, CountsTransfersBetweenDescriptors) {
   const Finished finished = expect_scene("transfers");
   const auto* record = record_of(finished, "data.bin");

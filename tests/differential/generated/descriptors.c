@@ -62,12 +62,51 @@ static long open_by(long kind, const char* name, int flags) {
   }
 }
 
+/* The name is one of chance, so the file gets another one. */
+static long open_temporary(const char* name, int flags) {
+  char path[] = "tXXXXXX.t";
+  const int others = flags & (O_APPEND | O_CLOEXEC | O_DIRECT | O_SYNC | O_DSYNC);
+  if (below(2) == 0) path[7] = '\0';
+  const int suffix = path[7] != '\0' ? 2 : 0;
+  long fd = -1;
+  switch (below(8)) {
+    case 0:
+      fd = DO(mkstemps)(path, suffix);
+      break;
+    case 1:
+      fd = DO(mkstemps64)(path, suffix);
+      break;
+    case 2:
+      fd = DO(mkostemps)(path, suffix, others);
+      break;
+    case 3:
+      fd = DO(mkostemps64)(path, suffix, others);
+      break;
+    case 4:
+      fd = DO(mkstemp)(path); /* EINVAL with a suffix */
+      break;
+    case 5:
+      fd = DO(mkstemp64)(path);
+      break;
+    case 6:
+      fd = DO(mkostemp)(path, others);
+      break;
+    default:
+      fd = DO(mkostemp64)(path, others);
+      break;
+  }
+  const int saved = errno;
+  if (fd >= 0 && rename(path, name) != 0) unlink(path);
+  errno = saved;
+  return fd;
+}
+
 void open_somehow(void) {
   const int slot = any_slot();
   const int flags = any_open_flags();
   const char* const name = any_name();
   const long kind = below(24);
-  const long fd = open_by(kind, name, flags);
+  const long fd = kind < 22 ? open_by(kind, name, flags) : open_temporary(name, flags);
   report(name, kind, flags, slot, fd);
   keep(slot, fd);
 }

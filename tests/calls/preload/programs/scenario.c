@@ -107,6 +107,37 @@ static int all_opens(char** path) {
   return 0;
 }
 
+/* 8 files beside the first one, whose names it prints. The errors are the C library's. */
+static int all_temporary(char** path) {
+  char name[8][300];
+  int fds[8];
+  for (int i = 0; i < 8; ++i) {
+    snprintf(name[i], sizeof name[i], "%s.%dXXXXXX%s", path[0], i, i < 4 ? "" : ".end");
+  }
+  fds[0] = mkstemp(name[0]);
+  fds[1] = mkstemp64(name[1]);
+  fds[2] = mkostemp(name[2], O_CLOEXEC);
+  fds[3] = mkostemp64(name[3], O_APPEND);
+  fds[4] = mkstemps(name[4], 4);
+  fds[5] = mkstemps64(name[5], 4);
+  fds[6] = mkostemps(name[6], 4, O_CLOEXEC);
+  fds[7] = mkostemps64(name[7], 4, O_APPEND);
+  for (int i = 0; i < 8; ++i) {
+    CHECK(fds[i] >= 0 && strstr(name[i], "XXXXXX") == NULL && access(name[i], R_OK | W_OK) == 0);
+    CHECK(((fcntl(fds[i], F_GETFD) & FD_CLOEXEC) != 0) == (i == 2 || i == 6));
+    CHECK(((fcntl(fds[i], F_GETFL) & O_APPEND) != 0) == (i == 3 || i == 7));
+    CHECK(write(fds[i], buffer, 10) == 10 && close(fds[i]) == 0);
+    puts(strrchr(name[i], '/'));
+  }
+  char wrong[] = "XXXXX";
+  errno = 77;
+  CHECK(mkstemp(wrong) == -1 && errno == EINVAL);
+  CHECK(mkostemps(wrong, 9, 0) == -1 && errno == EINVAL);
+  char nowhere[] = "/nonexistent/XXXXXX";
+  CHECK(mkstemp(nowhere) == -1 && errno == ENOENT);
+  return 0;
+}
+
 static int errors(char** path) {
   errno = 77;
   int fd = open(path[0], O_RDONLY);
@@ -982,6 +1013,7 @@ static const struct {
     {"all_reads", all_reads},
     {"all_writes", all_writes},
     {"all_opens", all_opens},
+    {"all_temporary", all_temporary},
     {"errors", errors},
     {"fills", fills},
     {"append", append},
