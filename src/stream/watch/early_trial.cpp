@@ -20,6 +20,25 @@ void EarlyTrial::Cycles::add(const Cycle& cycle) noexcept {
   ++count;
 }
 
+stats::EarlyHelp EarlyTrial::why() const noexcept {
+  switch (phase_) {
+    case Phase::learning:
+      return stats::EarlyHelp::first;
+    case Phase::early:
+      return stats::EarlyHelp::early;
+    case Phase::alone:
+      return stats::EarlyHelp::alone;
+    case Phase::resting:
+      return stats::EarlyHelp::slower;
+  }
+  return stats::EarlyHelp::unknown;
+}
+
+stats::Paces EarlyTrial::paces() const noexcept {
+  const double early_ns = judged_pace_ns_ > 0 ? judged_pace_ns_ : early_.least_pace_ns;
+  return {stats::Paces::mb_per_s(alone_.least_pace_ns), stats::Paces::mb_per_s(early_ns)};
+}
+
 uint64_t EarlyTrial::allowance() const noexcept {
   const uint64_t spent = open_bytes_ + lost_bytes_;
   return synced_bytes_ - std::min(synced_bytes_, spent);
@@ -63,6 +82,7 @@ void EarlyTrial::note_early_cycle(const Cycle& cycle) noexcept {
   ++early_cycles_;
   if (is_similar(cycle)) early_.add(cycle);
   if (early_.count >= kJudged) {
+    judged_pace_ns_ = early_.least_pace_ns;
     const bool is_loss = early_.least_pace_ns > kLoss * alone_.least_pace_ns;
     early_ = {};
     if (is_loss) {

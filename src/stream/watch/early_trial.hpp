@@ -22,6 +22,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "stats/help_report.hpp"
+
 namespace ioweave::stream {
 
 /// The trial of files that have the same use. One thread.
@@ -38,6 +40,11 @@ class EarlyTrial {
 
   /// Returns true if a cycle that begins now should be helped.
   [[nodiscard]] bool wants_early() const noexcept { return phase_ == Phase::early; }
+  /// Returns why a cycle that begins now should be helped, or not. Of the first ones nobody knows
+  /// before they end whether they are synced (EarlyHelp::first).
+  [[nodiscard]] stats::EarlyHelp why() const noexcept;
+  /// Returns the paces behind that: of the quickest cycles of each kind.
+  [[nodiscard]] stats::Paces paces() const noexcept;
   /// Returns how many more bytes may be written early.
   [[nodiscard]] uint64_t allowance() const noexcept;
 
@@ -71,6 +78,7 @@ class EarlyTrial {
   Phase phase_ = Phase::learning;
   Cycles alone_;               // the last ones without help
   Cycles early_;               // the last ones with it, until they are judged
+  double judged_pace_ns_ = 0;  // of the quickest of the last ones that were judged
   uint64_t usual_bytes_ = 0;   // of a cycle alone
   unsigned early_cycles_ = 0;  // since one was left alone
   unsigned rest_ = 0;          // cycles left of the present rest

@@ -33,14 +33,20 @@ constexpr uint64_t kShortUnits = 2;  // a stretch with help that is compared wit
 void HelpTrial::enter(Phase phase, uint64_t now_ns) noexcept {
   account();
   phase_ = phase;
+  if (phase == Phase::helping) why_ = stats::ReadHelp::helped;
   begin_ns_ = now_ns;
   way_bytes_ = 0;
   settled_ns_ = 0;
   const bool begins_to_measure = phase == Phase::alone || phase == Phase::warming;
   if (begins_to_measure) {
-    looks_ = waits_ = moves_ = 0;
+    looks_ = untold_ = waits_ = moves_ = 0;
     looked_ns_ = waited_ns_ = busy_ns_ = crowded_ns_ = 0;
   }
+}
+
+void HelpTrial::rest(stats::ReadHelp why, uint64_t now_ns) noexcept {
+  why_ = why;
+  enter(Phase::resting, now_ns);
 }
 
 void HelpTrial::account() noexcept {
@@ -121,7 +127,7 @@ void HelpTrial::advance(const Step& step) noexcept {
           step.now_ns + std::max(kLeastTrialNs, kTrialShare * (step.now_ns - begin_ns_));
       if (looks_ >= kLooksToTell && !waits_much()) {
         rest_ns_ = std::clamp(2 * rest_ns_, kLeastTrialNs, kMostRestNs);
-        enter(Phase::resting, step.now_ns);
+        rest(stats::ReadHelp::hardly_waits, step.now_ns);
         return;
       }
       enter(Phase::helping, step.now_ns);
@@ -173,8 +179,7 @@ void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
     waited_ns_ += passed_ns;
   }
   if (!is_short_ || phase_ != Phase::warming) return;
-  const bool is_over =
-      moves_ >= kMovesToRest && looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain);
+  const bool is_over = is_looked_at_enough();
   const bool waits = waits_ >= (is_over ? kWaitsAtTheEnd : kWaitsToTell) && waits_much();
   if (waits && device_has_time() && processors_have_time()) {
     const uint64_t way = settled_way();
@@ -184,12 +189,39 @@ void HelpTrial::note_look(const Look& look, uint64_t now_ns) noexcept {
     next_trial_ns_ = UINT64_MAX;
   } else if (is_over && (!waits || looks_ >= kLooksInDoubt)) {
     rest_ns_ = std::clamp(2 * rest_ns_, kShortRestNs, kMostRestNs);
-    enter(Phase::resting, last_ns_);
+    rest(why_not(), last_ns_);
   }
 }
 
+bool HelpTrial::is_looked_at_enough() const noexcept {
+  return moves_ >= kMovesToRest && looks_ >= (rest_ns_ == 0 ? kLooksToRest : kLooksToRestAgain);
+}
+
+/// Returns why looks at a short file's reader do not decide for help.
+stats::ReadHelp HelpTrial::why_not() const noexcept {
+  if (2 * untold_ > looks_) return stats::ReadHelp::not_told;
+  if (waits_ < kWaitsAtTheEnd || !waits_much()) return stats::ReadHelp::hardly_waits;
+  return device_has_time() ? stats::ReadHelp::no_processor : stats::ReadHelp::device_busy;
+}
+
+stats::ReadHelp HelpTrial::why() const noexcept {
+  const bool is_looked_at = is_short_ && phase_ == Phase::warming && is_looked_at_enough();
+  return is_looked_at ? why_not() : why_;
+}
+
+stats::Paces HelpTrial::paces() const noexcept {
+  const double alone_ns = alone_pace_ns_ > 0 ? alone_pace_ns_ : short_pace_ns_;
+  double helped_ns = helped_pace_ns_;
+  if (helped_ns == 0 && with_help_.bytes > 0) {
+    helped_ns = static_cast<double>(with_help_.ns) / static_cast<double>(with_help_.bytes);
+  }
+  return {stats::Paces::mb_per_s(alone_ns), stats::Paces::mb_per_s(helped_ns)};
+}
+
 void HelpTrial::note_nothing(uint64_t now_ns) noexcept {
-  if (is_short_) note_look({}, now_ns);
+  if (!is_short_) return;
+  if (wants_looks()) ++untold_;
+  note_look({}, now_ns);
 }
 
 void HelpTrial::settle(uint64_t now_ns) noexcept {
@@ -213,11 +245,12 @@ void HelpTrial::judge_short(const Step& step) noexcept {
   if (way < kShortUnits * step.unit_bytes) return;
   const auto took = static_cast<double>(step.now_ns - settled_ns_);
   settle(step.now_ns);
+  helped_pace_ns_ = took / static_cast<double>(way);
   losses_ = took > kLost * short_pace_ns_ * static_cast<double>(way) ? losses_ + 1 : 0;
   if (losses_ < kLossesToRest) return;
   losses_ = 0;
   rest_ns_ = std::clamp(2 * rest_ns_, kLeastTrialNs, kMostRestNs);
-  enter(Phase::resting, step.now_ns);
+  rest(stats::ReadHelp::slower, step.now_ns);
 }
 
 void HelpTrial::judge(const Step& step) noexcept {
@@ -230,6 +263,7 @@ void HelpTrial::judge(const Step& step) noexcept {
     judged_ = true;
     const auto took = static_cast<double>(step.now_ns - settled_ns_);
     const double ratio = took / (alone_pace_ns_ * static_cast<double>(way));
+    helped_pace_ns_ = took / static_cast<double>(way);
     losses_ = ratio > kLostLittle ? losses_ + 1 : 0;
     if (ratio > kLost || losses_ >= kLossesToRest) {
       losses_ = 0;
@@ -237,6 +271,7 @@ void HelpTrial::judge(const Step& step) noexcept {
       rest_ns_ =
           std::clamp(std::max(2 * rest_ns_, kTrialShare * lost_ns), kLeastTrialNs, kMostRestNs);
       rests_next_ = true;
+      why_ = stats::ReadHelp::slower;
       enter(Phase::draining, step.now_ns);
       return;
     }

@@ -26,6 +26,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "stats/help_report.hpp"
+
 namespace ioweave::stream {
 
 /// The trial of one reader. One thread. Times in nanoseconds from any origin.
@@ -77,6 +79,11 @@ class HelpTrial {
 
   [[nodiscard]] bool is_resting() const noexcept { return phase_ == Phase::resting; }
 
+  /// Returns what was last decided about help, and why.
+  [[nodiscard]] stats::ReadHelp why() const noexcept;
+  /// Returns the paces behind that, as far as they are measured.
+  [[nodiscard]] stats::Paces paces() const noexcept;
+
   /// Returns the seconds that help has saved, computation included; below zero, help has cost time.
   /// It is the way with help times the difference of the paces; the pace without help is the one
   /// measured last. Nothing if there was no stretch without help to compare with.
@@ -90,6 +97,9 @@ class HelpTrial {
   enum class Phase : uint8_t { fresh, warming, alone, helping, draining, resting };
 
   void enter(Phase phase, uint64_t now_ns) noexcept;
+  void rest(stats::ReadHelp why, uint64_t now_ns) noexcept;
+  [[nodiscard]] bool is_looked_at_enough() const noexcept;
+  [[nodiscard]] stats::ReadHelp why_not() const noexcept;
   void settle(uint64_t now_ns) noexcept;
   [[nodiscard]] uint64_t settled_way() const noexcept;  ///< the way since settle(); 0 before
   void judge(const Step& step) noexcept;
@@ -106,6 +116,7 @@ class HelpTrial {
   [[nodiscard]] bool processors_have_time() const noexcept;
 
   Phase phase_ = Phase::fresh;
+  stats::ReadHelp why_ = stats::ReadHelp::too_short;
   uint64_t begin_ns_ = 0;    // when the stretch began
   uint64_t last_ns_ = 0;     // of the last step
   uint64_t way_bytes_ = 0;   // the length of the stretch so far
@@ -116,19 +127,21 @@ class HelpTrial {
   uint64_t least_pace_bytes_ = 0;
   bool is_ramping_ = false;
   bool is_short_ =
-      false;            // too little is left to compare: the reader is helped if looks find waits
-  unsigned looks_ = 0;  // calls of note_look() in the present stretch alone
+      false;             // too little is left to compare: the reader is helped if looks find waits
+  unsigned looks_ = 0;   // calls of note_look() in the present stretch alone
+  unsigned untold_ = 0;  // of these, that could not be taken
   unsigned waits_ = 0;
   unsigned moves_ = 0;  // calls of advance() in it
   uint64_t looked_at_ns_ = 0;
-  uint64_t looked_ns_ = 0;    // the time that the looks stand for
-  uint64_t waited_ns_ = 0;    // the time of looks that found the reader waiting
-  uint64_t busy_ns_ = 0;      // the time of looks that found its device busy
-  uint64_t crowded_ns_ = 0;   // the time of looks that found no processor idle
-  bool rests_next_ = false;   // help rests after draining
-  bool judged_ = true;        // help was compared with the last stretch alone
-  double alone_pace_ns_ = 0;  // per byte; 0: not measured
-  double short_pace_ns_ = 0;  // the same, of a short file's reader while looks were taken
+  uint64_t looked_ns_ = 0;     // the time that the looks stand for
+  uint64_t waited_ns_ = 0;     // the time of looks that found the reader waiting
+  uint64_t busy_ns_ = 0;       // the time of looks that found its device busy
+  uint64_t crowded_ns_ = 0;    // the time of looks that found no processor idle
+  bool rests_next_ = false;    // help rests after draining
+  bool judged_ = true;         // help was compared with the last stretch alone
+  double alone_pace_ns_ = 0;   // per byte; 0: not measured
+  double short_pace_ns_ = 0;   // the same, of a short file's reader while looks were taken
+  double helped_pace_ns_ = 0;  // with help, as it was last judged
   uint64_t next_trial_ns_ = 0;
   uint64_t rest_ns_ = 0;
   unsigned losses_ = 0;  // in a row

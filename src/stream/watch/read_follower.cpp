@@ -32,6 +32,8 @@ constexpr uint64_t kHiddenReadBytes = 16u << 20;  // it may have read by itself 
 constexpr uint64_t kAheadOfHiddenRead = 2;        // times what it has read
 constexpr uint64_t kMostHiddenRead = 256u << 20;  // before it gets help again
 constexpr uint64_t kIdleShare = 8;                // of the time since it last moved
+constexpr uint64_t kKernelWindows = 4;            // beyond these only others bring something in
+constexpr uint64_t kReadsToTell = 8;              // that there is no order
 
 uint64_t distance(uint64_t a, uint64_t b) noexcept {
   return a > b ? a - b : b - a;
@@ -99,6 +101,7 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
                            ? seen.stride == stride_ && is_on_way(offset_, seen.offset, stride_)
                            : stride_ == 0 && seen.offset >= offset_ && read >= way - way / 8;
   if (!goes_on || seen.was_elsewhere) {
+    note_no_order(read, calls);
     note_break();
     begin_again(seen);
     return;
@@ -120,6 +123,7 @@ void ReadFollower::observe(const Sighting& seen) noexcept {
     records_ahead_ -= std::min(records_ahead_, passed);
   }
   read_bytes_ += moved;
+  way_bytes_ += moved;
   if (!is_first) {
     const double pace = static_cast<double>(seen.now_ns - moved_ns_) / static_cast<double>(moved);
     pace_ns_ = pace_ns_ == 0 ? pace : pace_ns_ + (pace - pace_ns_) / 4;
@@ -207,7 +211,9 @@ std::optional<FileRange> ReadFollower::next_record() noexcept {
 }
 
 void ReadFollower::answered(FileRange range, bool cached) noexcept {
+  was_cached_ = was_cached_ || cached;
   if (!cached) {
+    if (asked_bytes_ == 0) since_bytes_ = way_bytes_;
     asked_bytes_ += range.bytes;
     cached_row_ = 0;
     rest_bytes_ = 0;
@@ -221,6 +227,39 @@ void ReadFollower::answered(FileRange range, bool cached) noexcept {
   rest_bytes_ = std::clamp(2 * rest_bytes_, kFirstRestBytes, kMostRestBytes);
   rest_until_ = read_bytes_ + rest_bytes_;
   trial_.interrupt();  // cached bytes do not show what help is worth
+}
+
+// ---- What came of it ----------------------------------------------------------------------------
+
+void ReadFollower::note_no_order(uint64_t bytes, uint64_t reads) noexcept {
+  way_bytes_ += bytes;
+  unordered_bytes_ += bytes;
+  unordered_reads_ += reads;
+}
+
+std::optional<FileRange> ReadFollower::ahead_of_kernel() const noexcept {
+  if (knows_ahead_ || stride_ != 0 || trial_.why() != stats::ReadHelp::hardly_waits) {
+    return std::nullopt;
+  }
+  const FileRange range{offset_ + largest_read_ + kKernelWindows * limits_.window_bytes,
+                        limits_.window_bytes};
+  return range.end() <= file_bytes_ ? std::optional(range) : std::nullopt;
+}
+
+stats::ReadHelp ReadFollower::why() const noexcept {
+  using stats::ReadHelp;
+  const ReadHelp of_trial = trial_.why();
+  if (reads_what_is_cached()) return ReadHelp::cached;
+  if (of_trial == ReadHelp::hardly_waits && is_ahead_cached_) return ReadHelp::cached;
+  if (of_trial == ReadHelp::helped && asked_bytes_ == 0) {
+    return was_cached_ ? ReadHelp::cached : ReadHelp::too_short;
+  }
+  const bool is_in_no_order = unordered_reads_ >= kReadsToTell && unordered_bytes_ > way_bytes_ / 2;
+  return of_trial == ReadHelp::too_short && is_in_no_order ? ReadHelp::no_order : of_trial;
+}
+
+stats::ReadHelpReport ReadFollower::help() const noexcept {
+  return {why(), way_bytes_, since_bytes_, trial_.paces()};
 }
 
 uint64_t ReadFollower::outstanding_bytes() const noexcept {

@@ -50,6 +50,8 @@ class ReadFollower {
   void set_lookahead(uint64_t bytes) noexcept { limits_.lookahead_bytes = bytes; }
 
   void observe(const Sighting& seen) noexcept;
+  /// Notes that the reader has read so many bytes, by so many reads, in no order.
+  void note_no_order(uint64_t bytes, uint64_t reads) noexcept;
 
   /// Returns the next range to ask for, which then counts as asked for.
   [[nodiscard]] std::optional<FileRange> next() noexcept;
@@ -70,6 +72,15 @@ class ReadFollower {
   [[nodiscard]] std::optional<uint64_t> end_of_read_alone() const noexcept;
   void note_look(const std::optional<HelpTrial::Look>& look, uint64_t now_ns) noexcept {
     look ? trial_.note_look(*look, now_ns) : trial_.note_nothing(now_ns);
+  }
+
+  /// Returns a range beyond what the kernel brings in ahead of a reader that has just been found
+  /// not to wait. Whether that is in the page cache goes to note_ahead(): then no read-ahead was
+  /// needed.
+  [[nodiscard]] std::optional<FileRange> ahead_of_kernel() const noexcept;
+  void note_ahead(bool is_cached) noexcept {
+    knows_ahead_ = true;
+    is_ahead_cached_ = is_cached;
   }
 
   /// Returns the place before which everything may have been asked for; 0 if nothing was.
@@ -100,6 +111,8 @@ class ReadFollower {
     return trial_.saved_seconds();
   }
   [[nodiscard]] double trial_seconds() const noexcept { return trial_.trial_seconds(); }
+  /// Returns what came of it so far, and why.
+  [[nodiscard]] stats::ReadHelpReport help() const noexcept;
 
  private:
   static constexpr uint64_t kLeastHiddenRead = 4u << 20;
@@ -112,6 +125,7 @@ class ReadFollower {
   [[nodiscard]] uint64_t outstanding_bytes() const noexcept;
   [[nodiscard]] std::optional<FileRange> next_window() noexcept;
   [[nodiscard]] std::optional<FileRange> next_record() noexcept;
+  [[nodiscard]] stats::ReadHelp why() const noexcept;
 
   FollowLimits limits_;
   HelpTrial trial_;
@@ -136,6 +150,13 @@ class ReadFollower {
   uint64_t rest_bytes_ = 0;
   uint64_t rest_until_ = 0;  // nothing is handed out until read_bytes_ is this
   uint64_t asked_bytes_ = 0;
+  uint64_t way_bytes_ = 0;        // read, in any order
+  uint64_t since_bytes_ = 0;      // of these, before anything was asked for
+  uint64_t unordered_bytes_ = 0;  // of these, in no order
+  uint64_t unordered_reads_ = 0;
+  bool was_cached_ = false;  // a range was in the page cache
+  bool knows_ahead_ = false;
+  bool is_ahead_cached_ = false;
   uint64_t enough_until_ = 0;  // no more is asked for ahead until the reader passes this offset
   uint64_t needed_bytes_ =
       0;  // the look-ahead with which the reader was last seen to wait; 0: none

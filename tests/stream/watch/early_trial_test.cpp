@@ -127,6 +127,27 @@ TEST(EarlyTrial, WhatIsWrittenAgainBeforeTheSyncIsLost) {
   EXPECT_EQ(program.trial.allowance(), 2 * kCycle - 60 * kMiB);
 }
 
+TEST(EarlyTrial, SaysWhatItDecidesAndTheQuickestPaces) {
+  Program program(500, 250);
+  EXPECT_EQ(program.trial.why(), stats::EarlyHelp::first);
+  program.write();
+  EXPECT_EQ(program.trial.why(), stats::EarlyHelp::early);
+  EXPECT_EQ(program.trial.paces().helped_mb_per_s, 0);
+  program.count_early(48);
+  EXPECT_EQ(program.trial.why(), stats::EarlyHelp::alone);
+  EXPECT_NEAR(program.trial.paces().alone_mb_per_s, 209.7, 0.1);
+  EXPECT_NEAR(program.trial.paces().helped_mb_per_s, 419.4, 0.1);
+}
+
+TEST(EarlyTrial, SaysThatItWasSlower) {
+  Program program(250, 500);
+  program.write();
+  program.count_early(3);
+  EXPECT_EQ(program.trial.why(), stats::EarlyHelp::slower);
+  EXPECT_NEAR(program.trial.paces().alone_mb_per_s, 419.4, 0.1);
+  EXPECT_NEAR(program.trial.paces().helped_mb_per_s, 209.7, 0.1);
+}
+
 /// What is written early of a file that is still open counts, too.
 TEST(EarlyTrial, OpenFilesShareTheAllowance) {
   Program program(500, 300);

@@ -425,6 +425,84 @@ TEST(HelpTrial, NothingIsSaidBeforeThereIsHelp) {
   EXPECT_EQ(reader.trial.saved_seconds(), std::nullopt);
 }
 
+// ---- What is said of it -------------------------------------------------------------------------
+
+TEST(HelpTrial, SaysThatItPaysByBothPaces) {
+  Reader reader(20 * kGiB);
+  EXPECT_EQ(reader.trial.why(), stats::ReadHelp::too_short);
+  reader.read(20 * kGiB, {1.0, 0.5});
+  EXPECT_EQ(reader.trial.why(), stats::ReadHelp::helped);
+  const stats::Paces paces = reader.trial.paces();
+  EXPECT_NEAR(paces.alone_mb_per_s, 1073.7, 11);
+  EXPECT_NEAR(paces.helped_mb_per_s, 2147.5, 22);
+}
+
+TEST(HelpTrial, SaysThatItWasSlowerByBothPaces) {
+  for (const uint64_t file_bytes : {60 * kUnit, 20 * kGiB}) {
+    SCOPED_TRACE(file_bytes);
+    Reader reader(file_bytes);
+    reader.read(2 * kUnit, {1.0, 1.25});
+    for (int i = 0; i < 32; ++i) reader.look(true);
+    while (reader.offset() < file_bytes && reader.trial.why() != stats::ReadHelp::slower) {
+      reader.read(kMiB, {1.0, 1.25});
+    }
+    EXPECT_EQ(reader.trial.why(), stats::ReadHelp::slower);
+    const stats::Paces paces = reader.trial.paces();
+    EXPECT_NEAR(paces.alone_mb_per_s / paces.helped_mb_per_s, 1.25, 0.02);
+    reader.read(2 * kUnit, {1.0, 1.25});
+    EXPECT_EQ(reader.trial.why(), stats::ReadHelp::slower);
+  }
+}
+
+TEST(HelpTrial, SaysByWhichPaceItWasJudged) {
+  for (const uint64_t file_bytes : {60 * kUnit, 40 * kGiB}) {
+    SCOPED_TRACE(file_bytes);
+    Reader reader(file_bytes);
+    reader.read(2 * kUnit, {1.0, 0.5});
+    for (int i = 0; i < 32; ++i) reader.look(true);
+    reader.read(file_bytes / 2, {1.0, 0.5});
+    ASSERT_EQ(reader.trial.why(), stats::ReadHelp::helped);
+    while (reader.offset() < file_bytes && reader.trial.why() != stats::ReadHelp::slower) {
+      reader.read(kMiB, {1.0, 2.0});
+    }
+    const stats::Paces paces = reader.trial.paces();
+    EXPECT_NEAR(paces.alone_mb_per_s / paces.helped_mb_per_s, 2, 0.1);
+  }
+}
+
+TEST(HelpTrial, SaysThatItsReaderHardlyWaits) {
+  for (const uint64_t file_bytes : {31 * kUnit, 300 * kUnit}) {
+    Reader reader(file_bytes);
+    reader.looks_a_step = 2;
+    reader.waits = false;
+    reader.read(file_bytes, {1.0, 0.5});
+    EXPECT_EQ(reader.trial.why(), stats::ReadHelp::hardly_waits) << file_bytes;
+  }
+}
+
+/// A reader of a short file that was looked at so often.
+stats::ReadHelp why_after(int looks, const HelpTrial::Look& look) {
+  Reader reader(31 * kUnit);
+  for (int i = 0; i < 2; ++i) reader.read(kRamp, {1.0, 0.5});
+  for (int i = 0; i < looks; ++i) reader.look(look.waits, look.device_is_busy, look.is_crowded);
+  return reader.trial.why();
+}
+
+TEST(HelpTrial, SaysWhatIsMissingBeforeAndAfterItIsDecided) {
+  for (const int looks : {20, 40}) {
+    EXPECT_EQ(why_after(looks, {true, true, false}), stats::ReadHelp::device_busy) << looks;
+    EXPECT_EQ(why_after(looks, {true, false, true}), stats::ReadHelp::no_processor) << looks;
+  }
+  EXPECT_EQ(why_after(3, {true, true, true}), stats::ReadHelp::too_short);
+}
+
+TEST(HelpTrial, SaysThatNobodyTellsWhetherItsReaderWaits) {
+  Reader reader(31 * kUnit);
+  for (int i = 0; i < 2; ++i) reader.read(kMiB, {1.0, 0.5});
+  for (int i = 0; i < 32; ++i) reader.trial.note_nothing(1);
+  EXPECT_EQ(reader.trial.why(), stats::ReadHelp::not_told);
+}
+
 // ---- Interruptions ------------------------------------------------------------------------------
 
 TEST(HelpTrial, AnInterruptionVoidsAStretchAlone) {

@@ -405,6 +405,103 @@ TEST(ReadFollower, ARowOfCachedRangesIsLookedOverInOneGo) {
   EXPECT_THAT(following.read(128 * kKiB), IsEmpty());
 }
 
+// ---- What is said of it -------------------------------------------------------------------------
+
+TEST(ReadFollower, SaysSinceWhenItHelps) {
+  Following following;
+  following.move_to(0);
+  EXPECT_EQ(following.follower.help().why, stats::ReadHelp::too_short);
+  while (following.all.empty()) following.read(kMiB);
+  const uint64_t since = following.seen.offset;
+  for (int i = 0; i < 4; ++i) following.read(kMiB);
+  const stats::ReadHelpReport help = following.follower.help();
+  EXPECT_EQ(help.why, stats::ReadHelp::helped);
+  EXPECT_EQ(help.since_bytes, since);
+  EXPECT_EQ(help.read_bytes, following.seen.offset);
+}
+
+TEST(ReadFollower, SaysThatThereIsNoOrder) {
+  constexpr unsigned kSeed = 3;
+  std::mt19937_64 random(kSeed);
+  Following following({}, 10ul << 30);
+  following.move_to(0);
+  for (int i = 0; i < 7; ++i) {
+    following.seen.read_bytes += 4 * kKiB;
+    following.seen.read_calls += 1;
+    following.move_to(random() % (10ul << 30) / 4096 * 4096);
+    EXPECT_EQ(following.follower.help().why, stats::ReadHelp::too_short) << i;
+  }
+  for (int i = 0; i < 4; ++i) {
+    following.seen.read_bytes += 4 * kKiB;
+    following.seen.read_calls += 1;
+    following.move_to(random() % (10ul << 30) / 4096 * 4096);
+  }
+  EXPECT_EQ(following.follower.help().why, stats::ReadHelp::no_order);
+  EXPECT_EQ(following.follower.help().read_bytes, 11 * 4 * kKiB);
+}
+
+TEST(ReadFollower, PlacesInNoOrderAreSaidWithoutAPosition) {
+  ReadFollower follower({});
+  follower.note_no_order(kMiB, 8);
+  EXPECT_EQ(follower.help().why, stats::ReadHelp::no_order);
+}
+
+TEST(ReadFollower, AJumpBackIsNoDisorder) {
+  Following following({}, 10ul << 30);
+  for (int pass = 0; pass < 20; ++pass) {
+    following.seen.read_bytes += 4 * kKiB;
+    following.seen.read_calls += 1;
+    following.move_to(0);
+    for (int i = 0; i < 2; ++i) following.read(kMiB);
+  }
+  EXPECT_EQ(following.follower.help().why, stats::ReadHelp::too_short);
+}
+
+TEST(ReadFollower, SaysThatWhatItWantedWasCached) {
+  Following following({}, 256 * kMiB - 1);
+  following.is_cached = true;
+  following.move_to(0);
+  following.read(2 * kMiB, kWindow);
+  following.read(6 * kMiB, kWindow);
+  EXPECT_EQ(following.follower.help().why, stats::ReadHelp::cached);
+  EXPECT_EQ(following.follower.help().since_bytes, 0u);
+}
+
+TEST(ReadFollower, SaysThatTheRestIsCachedOfAFileThatWasHelped) {
+  Following following({}, 256 * kMiB - 1);
+  following.move_to(0);
+  while (following.all.empty()) following.read(kMiB, kWindow);
+  following.is_cached = true;
+  for (int i = 0; i < 10; ++i) following.read(8 * kMiB, kWindow);
+  EXPECT_EQ(following.follower.help().why, stats::ReadHelp::cached);
+  EXPECT_GT(following.follower.help().since_bytes, 0u);
+}
+
+TEST(ReadFollower, OfAReaderThatDoesNotWaitItIsAskedWhatLiesAhead) {
+  for (const bool is_cached : {false, true}) {
+    Following following;
+    following.move_to(0);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(following.follower.ahead_of_kernel(), std::nullopt);
+      following.seen.read_bytes += kMiB;
+      following.seen.read_calls += 1;
+      following.seen.offset += kMiB;
+      following.seen.now_ns += 1'000'000;
+      following.follower.observe(following.seen);
+    }
+    for (int i = 0; i < 32; ++i) {
+      following.follower.note_look(HelpTrial::Look{false}, following.seen.now_ns + 1'000 * i);
+    }
+    EXPECT_EQ(following.follower.help().why, stats::ReadHelp::hardly_waits);
+    EXPECT_EQ(following.follower.ahead_of_kernel(),
+              std::optional(FileRange{4 * kMiB + 4 * kWindow, kWindow}));
+    following.follower.note_ahead(is_cached);
+    EXPECT_EQ(following.follower.ahead_of_kernel(), std::nullopt) << "once is enough";
+    EXPECT_EQ(following.follower.help().why,
+              is_cached ? stats::ReadHelp::cached : stats::ReadHelp::hardly_waits);
+  }
+}
+
 // ---- Strided readers ----------------------------------------------------------------------------
 
 TEST(ReadFollower, RecordsOfAStridedReaderAreHandedOutExactly) {
