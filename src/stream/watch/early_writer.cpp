@@ -31,7 +31,9 @@ constexpr uint64_t kIdleNs = 10'000'000'000;     // then it gives way to other f
 constexpr uint64_t kRestNs = 20'000'000;         // that what is under way may take for the rest
 constexpr uint64_t kLookShare = 40;              // of the time, for looks
 constexpr size_t kMostFiles = 1024;
+constexpr uint64_t kLeastEarlyBytes = 2u << 20;  // that are written early at once
 constexpr unsigned long kXfsMagic = 0x58465342;
+using stats::EarlyHelp;
 
 /// Each takes two descriptors; readers have half of what the command may have.
 size_t most_files() {
@@ -89,6 +91,8 @@ struct EarlyWriter::File {
   uint64_t moved_ns = 0;  ///< when it was last written to
   uint64_t look_ns = 0;
   bool is_refused = false;  ///< it cannot, or must not, be helped
+  /// Why the present cycle is helped or not, or why the file is refused.
+  EarlyHelp why = EarlyHelp::small;
 };
 
 EarlyWriter::EarlyWriter(const config::RunConfig& config, Run& run)
@@ -264,14 +268,16 @@ bool EarlyWriter::see(const FileId& id, File& file, uint64_t now) {
   uint64_t news = 0;
   std::optional<NamedBytes> status;
   std::vector<pid_t> processes;
-  bool is_refused = false;
+  bool waits = false;
+  bool is_leased = false;
   drop_openers(file, [&](Opener& opener) {
     const std::optional<Position> position = opener.find_position();
     if (position && !status) status = bytes_of(opener.process, opener.file);
     const std::optional<uint64_t> written =
         position && status ? run_.written_bytes(opener.process) : std::nullopt;
     if (!written) return true;
-    is_refused = is_refused || !position->deferred_write || position->leased;
+    waits = waits || !position->deferred_write;
+    is_leased = is_leased || position->leased;
     // Of several descriptors of a process the first one counts: most are one description.
     if (std::ranges::find(processes, opener.process) != processes.end()) return false;
     processes.push_back(opener.process);
@@ -287,9 +293,11 @@ bool EarlyWriter::see(const FileId& id, File& file, uint64_t now) {
   file.bytes = status->bytes;
   note_news(file, news, now);
   // A file without a name will be gone soon.
-  if ((is_refused || !status->has_name) && !file.is_refused) {
-    end_cycle(id, file, false, now);
+  if ((waits || is_leased || !status->has_name) && !file.is_refused) {
     file.is_refused = true;
+    file.why = waits ? EarlyHelp::waits : is_leased ? EarlyHelp::leased : EarlyHelp::nameless;
+    end_cycle(id, file, false, now);
+    run_.explain(id, file.path, {file.why, {}});
     if (in_thread_ == id) (void)thread_.cancel(0);
   }
   return !file.is_refused;
@@ -300,40 +308,59 @@ void EarlyWriter::note_news(File& file, uint64_t news, uint64_t now) {
   if (news == 0) return;
   if (file.cycle.bytes == 0) {
     file.cycle_begin_ns = before;
-    file.cycle.is_early = is_wanted(file);
+    decide(file);
   }
   file.cycle.bytes += news;
   file.moved_ns = now;
 }
 
-/// Returns true if what is written to it from now on should be written early.
-bool EarlyWriter::is_wanted(const File& file) const noexcept {
-  return config_.early_writeback == config::EarlyWriteback::always ||
-         (file.trial != nullptr && file.trial->wants_early());
+/// Decides whether what is written to it from now on should be written early.
+void EarlyWriter::decide(File& file) const noexcept {
+  const bool is_always = config_.early_writeback == config::EarlyWriteback::always;
+  file.cycle.is_early = is_always || (file.trial != nullptr && file.trial->wants_early());
+  if (file.is_refused) return;
+  file.why = is_always               ? EarlyHelp::early
+             : file.trial != nullptr ? file.trial->why()
+                                     : EarlyHelp::small;
 }
 
 bool EarlyWriter::open_own(const FileId& id, File& file) {
   const Opener& opener = file.openers.front();
-  if (!run_.may_open(opener.process)) return false;
-  file.is_refused = true;  // unless all of this holds
-  if (run_.leaves_alone(id)) return false;
-  // Asked before it is opened: opening a file on FUSE could be noticed.
-  file.path = path_of(opener.process, opener.file.fd);
-  if (!config::overlaps(config::policy_of(config_, file.path))) return false;
-  const std::optional<unsigned long> kind = file_system_of(opener.process, opener.file.fd);
-  if (kind != EXT4_SUPER_MAGIC && kind != kXfsMagic) return false;
-  auto own = std::make_shared<Descriptor>(open_again(opener.process, opener.file));
-  if (!own->is_open()) return false;
-  const bool tells = engine::unwritten_bytes(own->get(), 0, 1).has_value();
-  if (!tells && config_.early_writeback != config::EarlyWriteback::always) return false;
-  file.is_refused = false;
-  file.is_xfs = kind == kXfsMagic;
-  file.own = std::move(own);
+  if (!run_.may_open(opener.process)) {
+    if (file.trial == nullptr) file.why = EarlyHelp::listened;
+    return false;
+  }
+  const EarlyHelp why_not = why_not_opened(id, file);
+  file.is_refused = why_not != EarlyHelp::early;
+  if (file.is_refused) {
+    file.why = why_not;
+    return false;
+  }
   if (file.trial == nullptr) {
     file.trial = &trials_[use_of(program_of(opener.process), file.path)];
-    file.cycle.is_early = is_wanted(file);
+    decide(file);
   }
   return true;
+}
+
+/// Opens the file, or returns why it is refused.
+EarlyHelp EarlyWriter::why_not_opened(const FileId& id, File& file) {
+  const Opener& opener = file.openers.front();
+  if (run_.leaves_alone(id)) return EarlyHelp::mpiio;
+  // Asked before it is opened: opening a file on FUSE could be noticed.
+  file.path = path_of(opener.process, opener.file.fd);
+  if (!config::overlaps(config::policy_of(config_, file.path))) return EarlyHelp::policy;
+  const std::optional<unsigned long> kind = file_system_of(opener.process, opener.file.fd);
+  if (kind != EXT4_SUPER_MAGIC && kind != kXfsMagic) return EarlyHelp::file_system;
+  auto own = std::make_shared<Descriptor>(open_again(opener.process, opener.file));
+  if (!own->is_open()) return EarlyHelp::not_opened;
+  const bool tells = engine::unwritten_bytes(own->get(), 0, 1).has_value();
+  if (!tells && config_.early_writeback != config::EarlyWriteback::always) {
+    return EarlyHelp::not_told;
+  }
+  file.is_xfs = kind == kXfsMagic;
+  file.own = std::move(own);
+  return EarlyHelp::early;
 }
 
 /// Returns true if all that was written by the last look is on the device.
@@ -379,6 +406,18 @@ void EarlyWriter::write_early(const FileId& id, File& file, bool stands_still) {
   }
 }
 
+/// Returns why something was done in a cycle that has ended, or nothing.
+EarlyHelp EarlyWriter::why(const File& file, const EarlyTrial::Cycle& cycle) const noexcept {
+  if (cycle.early_bytes != 0) return EarlyHelp::early;
+  if (file.is_refused || file.why == EarlyHelp::listened) return file.why;
+  if (cycle.bytes < EarlyTrial::kLeastBytes) return EarlyHelp::small;
+  if (file.why == EarlyHelp::first && !cycle.is_synced) return EarlyHelp::unsynced;
+  if (file.why != EarlyHelp::early) return file.why;
+  const bool is_limited = config_.early_writeback != config::EarlyWriteback::always;
+  return is_limited && file.trial->allowance() < kLeastEarlyBytes ? EarlyHelp::lost
+                                                                  : EarlyHelp::late;
+}
+
 void EarlyWriter::end_cycle(const FileId& id, File& file, bool is_synced, uint64_t now) {
   EarlyTrial::Cycle cycle = std::exchange(file.cycle, {});
   file.witnesses.clear();
@@ -386,11 +425,17 @@ void EarlyWriter::end_cycle(const FileId& id, File& file, bool is_synced, uint64
     cycle.lost_bytes += opener.follower.end_cycle();
     opener.witness.reset();
   }
-  if (file.trial == nullptr || cycle.bytes == 0) return;
+  if (cycle.bytes == 0) return;
   cycle.ns = now - file.cycle_begin_ns;
   cycle.is_synced = is_synced;
+  const EarlyHelp why = this->why(file, cycle);
+  if (file.trial == nullptr) {
+    run_.explain(id, file.path, {why, {}});
+    return;
+  }
   const uint64_t lost_before = file.trial->lost_bytes();
   file.trial->note_end(cycle);
+  run_.explain(id, file.path, {why, file.trial->paces()});
   if (cycle.early_bytes == 0) return;
   const std::optional<double> saved = file.trial->saved_seconds(cycle);
   run_.report({file.path,

@@ -34,6 +34,7 @@
 
 #include "base/file_id.hpp"
 #include "config/run_config.hpp"
+#include "stats/help_report.hpp"
 #include "stats/run_report.hpp"
 #include "stream/watch/early_trial.hpp"
 #include "stream/watch/proc_files.hpp"
@@ -57,6 +58,10 @@ class EarlyWriter {
     [[nodiscard]] virtual std::optional<uint64_t> written_bytes(pid_t process) = 0;
     /// Takes the result of one cycle of a file that was written early.
     virtual void report(stats::EarlyWriteReport cycle) = 0;
+    /// Takes why something was done in one cycle of a file, or nothing. `path`: empty if the file
+    /// was never to be opened.
+    virtual void explain(const FileId& id, const std::string& path,
+                         const stats::EarlyHelpReport& cycle) = 0;
   };
 
   /// Both outlive this.
@@ -101,8 +106,11 @@ class EarlyWriter {
   void look_at(const FileId& id, File& file, uint64_t now);
   [[nodiscard]] bool see(const FileId& id, File& file, uint64_t now);
   void note_news(File& file, uint64_t news, uint64_t now);
-  [[nodiscard]] bool is_wanted(const File& file) const noexcept;
+  void decide(File& file) const noexcept;
   [[nodiscard]] bool open_own(const FileId& id, File& file);
+  [[nodiscard]] stats::EarlyHelp why_not_opened(const FileId& id, File& file);
+  [[nodiscard]] stats::EarlyHelp why(const File& file,
+                                     const EarlyTrial::Cycle& cycle) const noexcept;
   [[nodiscard]] bool was_synced(File& file) const;
   void write_early(const FileId& id, File& file, bool stands_still);
   void end_cycle(const FileId& id, File& file, bool is_synced, uint64_t now);

@@ -43,6 +43,8 @@
 namespace ioweave::stream {
 namespace {
 
+using stats::ReadHelp;
+
 constexpr uint64_t kLeastFileBytes = 1 << 20;
 constexpr uint64_t kUntilExecNs = 1'000'000;  // it has nothing open before
 constexpr uint64_t kFirstScanNs = 500'000;    // a program that has just started opens files
@@ -75,6 +77,8 @@ constexpr uint64_t kSearchShare = 50;    // of the time, for opening files to lo
 constexpr unsigned kMostEmptyLooks = 3;  // in a row at a device, then it has a rest
 constexpr uint64_t kEmptyRestNs = 1'000'000'000;
 constexpr uint64_t kTotalsAgeNs = 1'000'000;  // of totals that are known
+constexpr uint32_t kPlacesToTell = 8;         // that it reads in no order
+constexpr uint64_t kFewOfMapping = 8;         // less than such a part was read in order
 
 /// Each takes two descriptors; half of what the command may have is left.
 size_t most_readers() {
@@ -107,11 +111,19 @@ struct Reader {
   BandwidthBudget* budget = nullptr;          ///< of its device, once `is_placed`; null: none
   bool is_placed = false;                     ///< true once `budget` is known
   bool refused = false;                       ///< this reader cannot, or must not, be helped
-  bool seen = false;                          ///< by the last scan
-  bool is_kept = false;                       ///< see RunState::announce_open()
+  /// Why it is refused, or why what its follower wants cannot be asked for now.
+  ReadHelp hindrance = ReadHelp::unknown;
+  bool seen = false;     ///< by the last scan
+  bool is_kept = false;  ///< see RunState::announce_open()
   uint64_t operations = 0;
   uint64_t next_look_ns = 0;
 
+  /// Returns whether it is refused from now on.
+  bool refuse(ReadHelp why, bool is_so = true) {
+    refused = is_so;
+    if (is_so) hindrance = why;
+    return is_so;
+  }
   void let_go() {
     walk.reset();
     own.reset();
@@ -236,6 +248,7 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   [[nodiscard]] bool open_file(const Key& key, Reader& reader);
   void leave_to_mpiio();
   Readers::iterator forget(Readers::iterator reader);
+  [[nodiscard]] static stats::ReadHelpReport help_of(const Key& key, const Reader& reader);
   void forget_process(pid_t pid);
   void share_budget();
   bool release_on_request();
@@ -251,6 +264,8 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   [[nodiscard]] bool leaves_alone(const FileId& id) override;
   [[nodiscard]] std::optional<uint64_t> written_bytes(pid_t process) override;
   void report(stats::EarlyWriteReport cycle) override;
+  void explain(const FileId& id, const std::string& path,
+               const stats::EarlyHelpReport& cycle) override;
   [[nodiscard]] bool sleep_until(uint64_t then_ns);
 
   std::shared_ptr<Shared> shared_;
@@ -415,6 +430,12 @@ void Watcher::Thread::report(stats::EarlyWriteReport cycle) {
   shared_->reports.written_early.push_back(std::move(cycle));
 }
 
+void Watcher::Thread::explain(const FileId& id, const std::string& path,
+                              const stats::EarlyHelpReport& cycle) {
+  const auto guard = shared_->thread.lock();
+  shared_->reports.help.add(id, path, cycle);
+}
+
 /// Sleeps until then, or until a process ends one of whose files is open here. Returns false once
 /// the run is over.
 bool Watcher::Thread::sleep_until(uint64_t then_ns) {
@@ -508,7 +529,7 @@ void Watcher::Thread::leave_to_mpiio() {
   for (auto& [key, reader] : readers_) {
     if (!mpiio_files_.contain(reader.file.id)) continue;
     reader.let_go();
-    reader.refused = true;
+    reader.refuse(ReadHelp::mpiio);
   }
 }
 
@@ -634,6 +655,11 @@ void Watcher::Thread::share_budget() {
 
 Watcher::Thread::Readers::iterator Watcher::Thread::forget(Readers::iterator it) {
   const Reader& reader = it->second;
+  const stats::ReadHelpReport help = help_of(it->first, reader);
+  if (help.why != ReadHelp::not_followed) {
+    const auto guard = shared_->thread.lock();
+    shared_->reports.help.add(reader.file.id, reader.path, help);
+  }
   if (reader.operations > 0) {
     const std::optional<double> saved = reader.follower.saved_seconds();
     const auto guard = shared_->thread.lock();
@@ -643,6 +669,25 @@ Watcher::Thread::Readers::iterator Watcher::Thread::forget(Readers::iterator it)
                                            saved.has_value(), reader.follower.trial_seconds()});
   }
   return readers_.erase(it);
+}
+
+/// Returns what came of a reader, and why.
+stats::ReadHelpReport Watcher::Thread::help_of(const Key& key, const Reader& reader) {
+  stats::ReadHelpReport help = reader.follower.help();
+  const bool is_held_back = help.why == ReadHelp::helped && reader.hindrance == ReadHelp::budget;
+  const bool may_be_hindered = reader.refused || is_held_back ||
+                               reader.hindrance == ReadHelp::replayed ||
+                               !stats::is_decided(help.why);
+  if (may_be_hindered && reader.hindrance != ReadHelp::unknown) {
+    help.why = reader.hindrance;
+  } else if (std::get<1>(key) == kMapped) {
+    const bool is_little = reader.touched_bytes < reader.mapping.bytes / kFewOfMapping;
+    if (is_little && help.since_bytes == 0) help.why = ReadHelp::holes;
+  } else if (help.read_bytes == 0) {
+    const bool was_searched = reader.search.next_ns() != 0;
+    help.why = was_searched ? ReadHelp::unseen : ReadHelp::not_followed;
+  }
+  return help;
 }
 
 void Watcher::Thread::forget_process(pid_t pid) {
@@ -687,7 +732,9 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
     return;
   }
   const bool is_led = replayer_ && std::get<1>(key) != kMapped && replayer_->leads(reader.file.id);
+  if (!is_led && reader.hindrance == ReadHelp::replayed) reader.hindrance = ReadHelp::unknown;
   if (is_led) {
+    reader.hindrance = ReadHelp::replayed;
     reader.let_go();
     reader.next_look_ns = now + kMostScanNs;
     return;
@@ -714,6 +761,11 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
     const uint64_t begin = now_ns();
     reader.follower.note_look(look_alone(key, reader, *end), now);
     looks_took_ns_ += now_ns() - begin;
+  }
+  if (const std::optional<FileRange> ahead = reader.follower.ahead_of_kernel();
+      ahead && reader.walk) {
+    reader.follower.note_ahead(
+        engine::is_known_resident(reader.own.get(), ahead->offset, ahead->bytes).value_or(false));
   }
   // Not counted in looks_took_ns_: the program would have spent the cost of asking itself.
   const bool has_more_to_ask = ask_ahead(key, reader);
@@ -771,8 +823,10 @@ bool Watcher::Thread::is_crowded(pid_t reader) const {
 bool Watcher::Thread::sight(const Key& key, Reader& reader, std::optional<Sighting>& seen) {
   const std::optional<Position> position = reader.position.position();
   if (!position) return false;
-  reader.refused = !position->buffered_read || position->leased;
-  if (reader.refused) return true;
+  if (reader.refuse(ReadHelp::direct, !position->buffered_read) ||
+      reader.refuse(ReadHelp::leased, position->leased)) {
+    return true;
+  }
   seen = std::get<2>(key) == kPosition ? sight_position(key, reader, position->offset)
                                        : sight_places(key, reader);
   return true;
@@ -799,7 +853,7 @@ std::optional<Sighting> Watcher::Thread::sight_position(const Key& key, Reader& 
   Process& process = found->second;
   if (reader.last_offset == offset) return sight_cache(key, process, reader);
   const std::optional<IoTotals> totals = totals_of(process, 0);
-  reader.refused = !totals;
+  reader.refuse(ReadHelp::not_opened, !totals);
   if (!totals) return std::nullopt;
   const uint64_t read_bytes =
       totals->read_bytes - std::exchange(reader.last_read_bytes, totals->read_bytes);
@@ -926,10 +980,15 @@ std::optional<Sighting> Watcher::Thread::sight_places(const Key& key, Reader& re
   const std::optional<Places> places =
       process->second.segment->places_of(static_cast<uint32_t>(std::get<2>(key)));
   if (!places) return std::nullopt;
-  process->second.note_shown(places->read_bytes -
-                             std::exchange(reader.last_read_bytes, places->read_bytes));
+  const uint64_t read_bytes =
+      places->read_bytes - std::exchange(reader.last_read_bytes, places->read_bytes);
+  process->second.note_shown(read_bytes);
   const std::optional<PlacePattern> pattern = pattern_of(*places);
-  if (!pattern) return std::nullopt;
+  if (!pattern) {
+    const bool tells = read_bytes > 0 && places->count >= kPlacesToTell;
+    if (tells) reader.follower.note_no_order(read_bytes, kPlacesToTell);
+    return std::nullopt;
+  }
   return Sighting{pattern->offset,
                   reader.file.bytes,
                   places->read_bytes,
@@ -972,16 +1031,22 @@ bool Watcher::Thread::ask_ahead(const Key& key, Reader& reader) {
       reader.let_go();  // its file system may be unmounted next
       return false;
     }
-    if (budget != nullptr && now_ns() < budget->free_at_ns()) return false;
+    if (budget != nullptr && now_ns() < budget->free_at_ns()) {
+      reader.hindrance = ReadHelp::budget;
+      return false;
+    }
     // Checked before next(), which counts the range as asked for.
-    if (reader.walk ? release_on_request() : !may_open()) return false;
+    if (reader.walk ? release_on_request() : !may_open()) {
+      if (opens_are_heard_) reader.hindrance = ReadHelp::listened;
+      return false;
+    }
     const std::optional<FileRange> range = reader.follower.next();
     has_more_to_ask = range && (reader.walk || open_own(key, reader));
     if (!has_more_to_ask || !reader.walk) break;
     engine::ReadAheadWalk& walk = *reader.walk;
     const Answer answer = reader.follower.is_strided() ? walk.ask_only(range->offset, range->bytes)
                                                        : walk.ask(range->offset, range->bytes);
-    reader.refused = answer == Answer::failed;
+    reader.refuse(ReadHelp::refused, answer == Answer::failed);
     reader.operations += answer == Answer::asked ? 1 : 0;
     if (budget != nullptr && answer == Answer::asked) budget->spend(range->bytes, now_ns());
     reader.follower.answered(*range, answer == Answer::cached);
@@ -1048,8 +1113,9 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
   if (!open_file(key, reader)) return false;
   // Some FUSE file systems empty a file's cache when it is opened. Files on them are never opened
   // again.
-  reader.refused = is_fuse(reader.own.get()) &&
-                   !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1);
+  reader.refuse(ReadHelp::forgetful,
+                is_fuse(reader.own.get()) &&
+                    !engine::is_resident(reader.own.get(), reader.follower.read_offset(), 1));
   if (reader.refused) forgetful_.insert(reader.file.id.device);
   return !reader.refused;
 }
@@ -1057,13 +1123,15 @@ bool Watcher::Thread::open_own(const Key& key, Reader& reader) {
 bool Watcher::Thread::open_file(const Key& key, Reader& reader) {
   const bool is_mapped = std::get<1>(key) == kMapped;
   if (!may_open(std::get<0>(key))) return false;
-  reader.refused = leaves_alone(reader.file.id) || forgetful_.contains(reader.file.id.device) ||
-                   !policy_allows(path_of_file(key, reader)) || (is_mapped && is_leased(reader));
-  if (reader.refused) return false;
+  if (reader.refuse(ReadHelp::mpiio, leaves_alone(reader.file.id)) ||
+      reader.refuse(ReadHelp::forgetful, forgetful_.contains(reader.file.id.device)) ||
+      reader.refuse(ReadHelp::policy, !policy_allows(path_of_file(key, reader))) ||
+      reader.refuse(ReadHelp::leased, is_mapped && is_leased(reader))) {
+    return false;
+  }
   reader.own = Descriptor(is_mapped ? open_again(std::get<0>(key), reader.mapping)
                                     : open_again(std::get<0>(key), reader.file));
-  reader.refused = !reader.own.is_open();
-  if (reader.refused) return false;
+  if (reader.refuse(ReadHelp::not_opened, !reader.own.is_open())) return false;
   reader.walk.emplace(reader.own.get(), reader.window_bytes);
   reader.is_kept = may_keep_removed_files(reader.own.get());
   run_state_.announce_open(reader.is_kept, now_ns());

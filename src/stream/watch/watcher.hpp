@@ -39,6 +39,7 @@
 #include <sys/types.h>
 
 #include "config/description.hpp"
+#include "stats/help_report.hpp"
 #include "stats/run_report.hpp"
 #include "stats/segment.hpp"
 #include "stream/watch/replay/plan_recorder.hpp"
@@ -73,6 +74,7 @@ class Watcher {
   struct Reports {
     std::vector<stats::PrefetchReport> prefetched;
     std::vector<stats::EarlyWriteReport> written_early;
+    stats::HelpNotes help;                           ///< why, or why nothing was done
     std::optional<PlanRecorder::Recorded> recorded;  ///< nothing: not wanted, or not in time
     stats::ReplayReport replay;
     uint64_t lost_reads = 0;  ///< that were noted and could not be taken

@@ -16,6 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/clock.hpp"
@@ -28,6 +29,10 @@
 
 namespace ioweave::stream {
 namespace {
+
+using stats::EarlyHelp;
+using ::testing::Each;
+using ::testing::ElementsAre;
 
 constexpr uint64_t kMiB = 1u << 20;
 constexpr int kCreate = O_CREAT | O_TRUNC | O_CLOEXEC;
@@ -51,6 +56,11 @@ class EarlyWriterTest : public ::testing::Test, public EarlyWriter::Run {
     return totals ? std::optional(totals->written_bytes) : std::nullopt;
   }
   void report(stats::EarlyWriteReport cycle) override { reports.push_back(std::move(cycle)); }
+  void explain(const FileId& id, const std::string& file,
+               const stats::EarlyHelpReport& cycle) override {
+    notes.add(id, file, cycle);
+    explained.push_back(cycle.why);
+  }
 
   [[nodiscard]] std::string path(const std::string& name) const { return directory.file(name); }
 
@@ -146,10 +156,18 @@ class EarlyWriterTest : public ::testing::Test, public EarlyWriter::Run {
     return count;
   }
 
+  [[nodiscard]] stats::Paces paces_of(const std::string& name) const {
+    struct stat status {};
+    EXPECT_EQ(stat(path(name).c_str(), &status), 0);
+    return notes.find(FileId::of(status), path(name)).early.paces;
+  }
+
   test::TempDir directory;
   int fd = -1;  // of the child
   bool is_allowed = true;
   std::vector<stats::EarlyWriteReport> reports;
+  stats::HelpNotes notes;
+  std::vector<stats::EarlyHelp> explained;
   ino_t left_alone = 0;
   config::RunConfig config;
   std::unique_ptr<EarlyWriter> writer = std::make_unique<EarlyWriter>(config, *this);
@@ -157,6 +175,9 @@ class EarlyWriterTest : public ::testing::Test, public EarlyWriter::Run {
 
 TEST_F(EarlyWriterTest, BehindASyncTheNextFileIsWrittenEarly) {
   write_files({true, true, true});
+  EXPECT_THAT(explained, ElementsAre(EarlyHelp::first, EarlyHelp::early, EarlyHelp::early));
+  EXPECT_GT(paces_of("file2").alone_mb_per_s, 0);
+  EXPECT_GT(paces_of("file2").helped_mb_per_s, 0);
   ASSERT_EQ(reports.size(), 2u);
   EXPECT_EQ(reports[0].path, path("file1"));
   EXPECT_EQ(reports[1].path, path("file2"));
@@ -172,6 +193,15 @@ TEST_F(EarlyWriterTest, BehindASyncTheNextFileIsWrittenEarly) {
 
 TEST_F(EarlyWriterTest, WithoutASyncNothingIsWrittenEarly) {
   EXPECT_TRUE(write_files({false, false, false}).empty());
+  EXPECT_THAT(explained, Each(EarlyHelp::unsynced));
+  EXPECT_EQ(explained.size(), 3u);
+}
+
+TEST_F(EarlyWriterTest, OfFilesThatAreTooSmallItIsSaid) {
+  Child child({opens("file"), writes(2 * kMiB), syncs(), closes()});
+  go_on(child, 4);
+  writer->finish();
+  EXPECT_THAT(explained, ElementsAre(EarlyHelp::small));
 }
 
 TEST_F(EarlyWriterTest, WhatIsNotSyncedAfterwardsIsLost) {
@@ -185,6 +215,7 @@ TEST_F(EarlyWriterTest, WhatIsNotSyncedAfterwardsIsLost) {
   EXPECT_GT(bytes, 0u);
   EXPECT_EQ(lost, bytes);
   EXPECT_LE(bytes, 24 * kMiB);  // as much as was synced
+  EXPECT_EQ(explained.back(), EarlyHelp::lost);
 }
 
 TEST_F(EarlyWriterTest, AlwaysIsFromTheFirstFileOn) {
@@ -205,11 +236,15 @@ TEST_F(EarlyWriterTest, ARuleKeepsAFileFromIt) {
   config.early_writeback = config::EarlyWriteback::always;
   config.policy = config::RunPolicy::off;
   EXPECT_TRUE(write_files({true, true}).empty());
+  EXPECT_THAT(explained, Each(EarlyHelp::policy));
+  EXPECT_FALSE(explained.empty());
 }
 
 TEST_F(EarlyWriterTest, WritesThatWaitForTheDeviceNeedNoHelp) {
   config.early_writeback = config::EarlyWriteback::always;
   EXPECT_TRUE(write_files({false, false}, O_WRONLY | O_DSYNC).empty());
+  EXPECT_THAT(explained, Each(EarlyHelp::waits));
+  EXPECT_FALSE(explained.empty());
 }
 
 /// The kernel writes what is early without that the program sees anything else.
@@ -241,6 +276,7 @@ TEST_F(EarlyWriterTest, NothingIsOpenedWhileThatIsForbidden) {
   config.early_writeback = config::EarlyWriteback::always;
   is_allowed = false;
   EXPECT_TRUE(write_files({true, true}).empty());
+  EXPECT_THAT(explained, ElementsAre(EarlyHelp::listened, EarlyHelp::listened));
 }
 
 TEST_F(EarlyWriterTest, AFileThatOthersCareForIsLeftAlone) {
@@ -257,6 +293,7 @@ TEST_F(EarlyWriterTest, AFileThatOthersCareForIsLeftAlone) {
   EXPECT_FALSE(writer->has_open());
   writer->finish();
   EXPECT_TRUE(reports.empty());
+  EXPECT_THAT(explained, ElementsAre(EarlyHelp::mpiio));
 }
 
 TEST_F(EarlyWriterTest, AFileWithoutANameIsLeftAlone) {
@@ -270,6 +307,8 @@ TEST_F(EarlyWriterTest, AFileWithoutANameIsLeftAlone) {
   watch(child);
   writer->finish();
   EXPECT_TRUE(reports.empty());
+  EXPECT_THAT(explained, Each(EarlyHelp::nameless));
+  EXPECT_FALSE(explained.empty());
 }
 
 /// ext4 and XFS begin to write a truncated file at its first close, which is to be the program's.
