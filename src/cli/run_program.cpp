@@ -376,6 +376,7 @@ int run_program(const RunOptions& options, const RunKind& kind) {
   take_reads(run, reports);
   for (stats::PrefetchReport& file : reports.prefetched) gatherer.add(std::move(file));
   for (stats::EarlyWriteReport& file : reports.written_early) gatherer.add(std::move(file));
+  gatherer.add(std::move(reports.help));
   if (records_positions) {
     for (stats::FileReport& file : recorder.stop()) gatherer.add_seen(std::move(file));
   }

@@ -145,6 +145,32 @@ Json early_json(const EarlyWrites& early) {
   return {{"cycles", early.cycles}, {"bytes", early.bytes}, {"lost_bytes", early.lost_bytes}};
 }
 
+void add_paces(Json& object, const Paces& paces) {
+  object["alone_mb_per_s"] = paces.alone_mb_per_s;
+  object["helped_mb_per_s"] = paces.helped_mb_per_s;
+}
+
+Json prefetch_json(const FileReport& file) {
+  Json object = {{"bytes", file.prefetched_bytes},
+                 {"used_bytes", file.prefetched_used_bytes},
+                 {"hidden_s", file.hidden_seconds}};
+  const ReadHelpReport& help = file.read_help;
+  if (help.why == ReadHelp::unknown) return object;
+  object["why"] = name_of(kReadHelpNames, help.why);
+  object["read_bytes"] = help.read_bytes;
+  object["since_bytes"] = help.since_bytes;
+  add_paces(object, help.paces);
+  return object;
+}
+
+Json early_json(const FileReport& file) {
+  Json object = early_json(file.early);
+  if (file.early_help.why == EarlyHelp::unknown) return object;
+  object["why"] = name_of(kEarlyHelpNames, file.early_help.why);
+  add_paces(object, file.early_help.paces);
+  return object;
+}
+
 Json choices_json(const std::vector<ChoiceReport>& list) {
   Json all = Json::array();
   for (const ChoiceReport& choice : list) {
@@ -182,11 +208,8 @@ Json file_json(const FileReport& file) {
                  {"opens", file.opens},
                  {"exposed_s", file.exposed_seconds()},
                  {"calls", calls_json(file.call)},
-                 {"prefetch",
-                  {{"bytes", file.prefetched_bytes},
-                   {"used_bytes", file.prefetched_used_bytes},
-                   {"hidden_s", file.hidden_seconds}}},
-                 {"early_writeback", early_json(file.early)}};
+                 {"prefetch", prefetch_json(file)},
+                 {"early_writeback", early_json(file)}};
   if (!file.series.empty()) object["series"] = series_json(file.series);
   if (!file.choices.empty()) object["choices"] = choices_json(file.choices);
   return object;

@@ -289,6 +289,25 @@ EarlyWrites read_early(const Fields& fields) {
   return {early.count("cycles"), early.count("bytes"), early.count("lost_bytes")};
 }
 
+Paces read_paces(const Fields& fields) {
+  return {fields.seconds("alone_mb_per_s"), fields.seconds("helped_mb_per_s")};
+}
+
+/// Reads why a file was read ahead or not. Older run files do not tell.
+ReadHelpReport read_help(const Fields& prefetch) {
+  if (!prefetch.has("why")) return {ReadHelp::unknown, 0, 0, {}};
+  return {prefetch.choice("why", kReadHelpNames, ReadHelp::unknown), prefetch.count("read_bytes"),
+          prefetch.count("since_bytes"), read_paces(prefetch)};
+}
+
+/// The same of writing it early.
+EarlyHelpReport read_early_help(const Fields& fields) {
+  if (!fields.has("early_writeback")) return {EarlyHelp::unknown, {}};
+  const Fields early = fields.object("early_writeback");
+  if (!early.has("why")) return {EarlyHelp::unknown, {}};
+  return {early.choice("why", kEarlyHelpNames, EarlyHelp::unknown), read_paces(early)};
+}
+
 std::vector<ChoiceReport> read_choices(const Fields& fields) {
   std::vector<ChoiceReport> all;
   if (!fields.has("choices")) return all;
@@ -333,7 +352,9 @@ FileReport read_file(const Fields& fields) {
   file.prefetched_bytes = prefetch.count("bytes");
   file.prefetched_used_bytes = prefetch.count("used_bytes");
   if (prefetch.has("hidden_s")) file.hidden_seconds = prefetch.number("hidden_s");
+  file.read_help = read_help(prefetch);
   file.early = read_early(fields);
+  file.early_help = read_early_help(fields);
   file.series = read_series(fields);
   file.choices = read_choices(fields);
   return file;

@@ -91,6 +91,14 @@ void RunGatherer::add_unseen_series() {
   }
 }
 
+void RunGatherer::add_notes() {
+  for (FileReport& file : files_) {
+    const HelpNotes::Note note = notes_.find({file.device, file.inode}, file.path);
+    file.read_help = note.read;
+    file.early_help = note.early;
+  }
+}
+
 double ChoiceReport::engine_cost_seconds() const noexcept {
   const OfWay& plain = of_way(choice::Way::plain);
   if (plain.bytes == 0) return 0;
@@ -190,6 +198,7 @@ bool more_exposed(const FileReport& a, const FileReport& b) {
 
 void RunGatherer::finish(RunReport& report) && {
   add_unseen_series();
+  add_notes();
   // Segments have times of the monotonic clock.
   const double start_s = static_cast<double>(report.start_ns) * 1e-9;
   const auto count_from_start = [&](std::vector<Series>& list) {

@@ -23,6 +23,7 @@
 #include "choice/large_pages.hpp"
 #include "config/mpiio_variables.hpp"
 #include "device/mounts.hpp"
+#include "stats/help_report.hpp"
 #include "stats/segment.hpp"
 
 namespace ioweave::stats {
@@ -138,6 +139,8 @@ struct FileReport {
   uint64_t prefetched_bytes = 0;
   uint64_t prefetched_used_bytes = 0;
   EarlyWrites early;
+  ReadHelpReport read_help;
+  EarlyHelpReport early_help;
   double hidden_seconds = 0;   ///< below 0: prefetching and early writing of this file cost time
   std::vector<Series> series;  ///< one for each process image, up to kMostSeries
   std::vector<ChoiceReport> choices;  ///< of each kind of calls, up to kMostChoices
@@ -422,6 +425,8 @@ class RunGatherer {
   void add(ProcessReport process, std::vector<FileReport> files);
   void add(PrefetchReport prefetch);
   void add(EarlyWriteReport early);
+  /// Adds why files were helped, or not.
+  void add(HelpNotes notes) { notes_ = std::move(notes); }
   /// Adds a file that was looked at from outside. Its series counts only where no process of the
   /// run counted reads of that file.
   void add_seen(FileReport file);
@@ -435,6 +440,9 @@ class RunGatherer {
   void merge(FileReport file);
   void add_unseen_series();
 
+  void add_notes();
+
+  HelpNotes notes_;
   std::vector<FileReport> seen_;
   uint64_t unseen_files_ = 0;  // of these, not counted by a process
   uint64_t unseen_bytes_ = 0;

@@ -66,6 +66,10 @@ RunReport sample() {
   gatherer.add(process, {file});
   gatherer.add(PrefetchReport{"/data/in", 65024, 1ull << 63, 3, 100, 0, -1, true});
   gatherer.add(EarlyWriteReport{"/data/out", 65024, 7, {2, 70, 7}, 0, false});
+  HelpNotes notes;
+  notes.add({65024, 1ull << 63}, "", ReadHelpReport{ReadHelp::slower, 90, 30, {400, 320.5}});
+  notes.add({65024, 7}, "/data/out", EarlyHelpReport{EarlyHelp::early, {500, 600}});
+  gatherer.add(std::move(notes));
   std::move(gatherer).finish(report);
   report.remarks = {"A remark."};
   report.mpiio.ranks = 2;
@@ -110,6 +114,46 @@ TEST(RunFile, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(after.outcome.signal, 9);
   EXPECT_EQ(after.mpiio.hit_reads, 7u);
   EXPECT_EQ(after.mpiio.left_alone, before.mpiio.left_alone);
+}
+
+TEST(RunFile, WhyAFileWasHelpedOrNotIsReadBack) {
+  RunReport after;
+  std::string why;
+  ASSERT_TRUE(parse_run_file(run_file_text(sample()), after, why)) << why;
+  const ReadHelpReport& read = after.files.at(0).read_help;
+  EXPECT_EQ(read.why, ReadHelp::slower);
+  EXPECT_EQ(read.read_bytes, 90u);
+  EXPECT_EQ(read.since_bytes, 30u);
+  EXPECT_EQ(read.paces.alone_mb_per_s, 400);
+  EXPECT_EQ(read.paces.helped_mb_per_s, 320.5);
+  EXPECT_EQ(after.files.at(0).early_help.why, EarlyHelp::not_followed);
+  const EarlyHelpReport& early = after.files.at(1).early_help;
+  EXPECT_EQ(early.why, EarlyHelp::early);
+  EXPECT_EQ(early.paces.alone_mb_per_s, 500);
+  EXPECT_EQ(early.paces.helped_mb_per_s, 600);
+}
+
+TEST(RunFile, AnOlderOneDoesNotTellWhy) {
+  RunReport before = sample();
+  before.files.at(0).read_help = {ReadHelp::unknown, 0, 0, {}};
+  before.files.at(0).early_help = {EarlyHelp::unknown, {}};
+  before.files.resize(1);
+  const std::string text = run_file_text(before);
+  EXPECT_EQ(text.find("alone_mb_per_s"), std::string::npos);
+  RunReport after;
+  std::string why;
+  ASSERT_TRUE(parse_run_file(text, after, why)) << why;
+  EXPECT_EQ(after.files.at(0).read_help.why, ReadHelp::unknown);
+  EXPECT_EQ(after.files.at(0).early_help.why, EarlyHelp::unknown);
+  EXPECT_EQ(run_file_text(after), text);
+}
+
+TEST(RunFile, AnUnknownReasonOfANewerVersionIsNotKnown) {
+  for (const char* const name : {"\"slower\"", "\"early\""}) {
+    RunReport report;
+    std::string why;
+    ASSERT_TRUE(parse_run_file(altered(name, "\"new reason\""), report, why)) << why;
+  }
 }
 
 TEST(RunFile, ASeriesIsReadBack) {
@@ -240,6 +284,22 @@ TEST(RunFile, TheDocumentationListsEveryDegradeReason) {
     EXPECT_NE(list.find("`" + std::string(name) + "`"), std::string::npos) << name;
   }
   EXPECT_EQ(std::ranges::count(list, '`'), std::ssize(kDegradeNames) * 2);
+}
+
+TEST(RunFile, TheDocumentationListsEveryReason) {
+  const std::string page = test::read_text(IOWEAVE_DOCS "/run-file.md");
+  const auto expect_all = [&page](const std::string& title, const auto& names) {
+    const size_t found = page.find(title);
+    ASSERT_NE(found, std::string::npos) << title;
+    const size_t begin = found + title.size();
+    const std::string list = page.substr(begin, page.find("\n\n", begin) - begin);
+    for (size_t i = 1; i < names.size(); ++i) {  // "unknown" is never written
+      EXPECT_NE(list.find("`" + std::string(names[i]) + "`"), std::string::npos) << names[i];
+    }
+    EXPECT_EQ(std::ranges::count(list, '`'), (std::ssize(names) - 1) * 2) << title;
+  };
+  expect_all("Reasons of `prefetch`: ", kReadHelpNames);
+  expect_all("Reasons of `early_writeback`: ", kEarlyHelpNames);
 }
 
 TEST(RunFile, NamesThatAreNotUtf8DoNotBreakIt) {
