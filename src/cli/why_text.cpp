@@ -6,6 +6,7 @@
 
 #include "base/nearest_name.hpp"
 #include "cli/format.hpp"
+#include "config/glob.hpp"
 #include "config/run_config.hpp"
 
 namespace ioweave::cli {
@@ -15,12 +16,14 @@ using choice::Way;
 using stats::CallClass;
 using stats::ChoiceReport;
 using stats::Degrade;
+using stats::EarlyHelp;
 using stats::FileReport;
+using stats::ReadHelp;
 
 constexpr size_t kPathColumns = 80;
 
 std::string times(double ratio) {
-  return printed(ratio < 10 ? "%.2f" : "%.0f", ratio) + " times as fast as";
+  return printed(ratio < 10 ? "%.2f" : "%.0f", ratio) + " times as fast";
 }
 
 /// What is said of a way: how calls are made, and what doing so is called.
@@ -41,11 +44,11 @@ std::string reason_of(const ChoiceReport& choice) {
   const ChoiceReport::OfWay& plain = choice.of_way(Way::plain);
   const ChoiceReport::OfWay& used = choice.of_way(choice.in_use);
   if (choice.in_use != Way::plain && plain.measured > 0) {
-    return "compared, they were " + times(1 / plain.measured) + " plain calls";
+    return "compared, they were " + times(1 / plain.measured) + " as plain calls";
   }
   if (choice.in_use != Way::plain) {
     return "expected to be " + times(used.expected) +
-           " plain calls, as a profile or another file "
+           " as plain calls, as a profile or another file "
            "told; not compared here";
   }
   std::string text;
@@ -54,7 +57,7 @@ std::string reason_of(const ChoiceReport& choice) {
     const ChoiceReport::OfWay& other = choice.of[i];
     const auto noun = std::string(kSaid[i].noun);
     if (other.measured > 0) {
-      add_sentence(text, "compared, " + noun + " was " + times(other.measured) + " they are");
+      add_sentence(text, "compared, " + noun + " was " + times(other.measured) + " as they are");
     } else if (other.examined > 0) {
       add_sentence(text, noun + " was tried, and given up at once");
     } else if (other.refused > 0) {
@@ -102,27 +105,124 @@ std::string calls_text(const FileReport& file, CallClass which) {
          seconds_text(totals.seconds);
 }
 
+std::string words_of(ReadHelp why) {
+  return std::string(stats::kReadHelpWords[static_cast<size_t>(why)]);
+}
+
+std::string words_of(EarlyHelp why) {
+  return std::string(stats::kEarlyHelpWords[static_cast<size_t>(why)]);
+}
+
+/// "400 MB/s with help, 250 MB/s without it, computation included (1.60 times as fast)"; nothing
+/// where help was not measured.
+std::string paces_text(const stats::Paces& paces) {
+  if (paces.helped_mb_per_s <= 0) return {};
+  const std::string with_help = mb_text(paces.helped_mb_per_s) + " MB/s with help";
+  if (paces.alone_mb_per_s <= 0) return with_help + ", not compared";
+  const double faster = paces.helped_mb_per_s / paces.alone_mb_per_s;
+  return with_help + ", " + mb_text(paces.alone_mb_per_s) +
+         " MB/s without it, computation included (" +
+         (faster >= 1 ? times(faster) : "slower by " + percent_text(1 / faster - 1)) + ")";
+}
+
+std::string behind_colon(const std::string& text) {
+  return text.empty() ? "" : ": " + text;
+}
+
+/// Since when bytes of a file were brought in ahead, and why, or why no more of them were.
+std::string helped_text(const stats::ReadHelpReport& help) {
+  if (help.why == ReadHelp::replayed) return "  The plan that was replayed did that.\n";
+  if (help.why == ReadHelp::unknown || help.since_bytes == 0) return {};
+  const std::string since = "  Help began when " + bytes_text(help.since_bytes) + " were read";
+  const std::string paces = paces_text(help.paces);
+  if (help.why == ReadHelp::budget) {
+    return since + ", and was held back by the bandwidth of its [[device]]" + behind_colon(paces) +
+           ".\n";
+  }
+  if (help.why == ReadHelp::helped) {
+    const bool is_compared = help.paces.alone_mb_per_s > 0;
+    return since + (is_compared ? ", and was compared" : ", since " + words_of(help.why)) +
+           behind_colon(paces) + ".\n";
+  }
+  return since + ", and has ended: " + words_of(help.why) +
+         behind_colon(help.why == ReadHelp::slower ? paces : "") + ".\n";
+}
+
 std::string reads_text(const FileReport& file) {
   if (file.prefetched_bytes > 0) {
     return "  " + bytes_text(file.prefetched_bytes) +
            " were brought into the page cache ahead of "
            "it, of which " +
-           bytes_text(file.prefetched_used_bytes) + " were read.\n";
+           bytes_text(file.prefetched_used_bytes) + " were read.\n" + helped_text(file.read_help);
   }
   if (!config::overlaps(file.policy)) return "  Nothing is brought in ahead under this policy.\n";
-  if (file.degrade == Degrade::none) {
-    return "  Nothing was brought in ahead: its reads were too few or in no order, or found what "
-           "they wanted in the page cache.\n";
-  }
+  const bool tells_degrade =
+      file.degrade != Degrade::none && !stats::is_decided(file.read_help.why);
   return "  Nothing was brought in ahead: " +
-         std::string(stats::kDegradeNames[static_cast<size_t>(file.degrade)]) + ".\n";
+         (tells_degrade ? std::string(stats::kDegradeNames[static_cast<size_t>(file.degrade)])
+                        : words_of(file.read_help.why)) +
+         ".\n";
 }
 
-std::string writes_text(const FileReport& file) {
-  if (file.early.bytes == 0) return {};
-  return "  " + bytes_text(file.early.bytes) + " were written early, in " +
-         std::to_string(file.early.cycles) + " cycles from one sync to the next; " +
-         bytes_text(file.early.lost_bytes) + " of that for nothing.\n";
+/// Why nothing of a file was written early. The watcher may not have seen one that it would not
+/// help.
+EarlyHelp not_early_reason(const FileReport& file) {
+  const EarlyHelp why = file.early_help.why;
+  if (why != EarlyHelp::not_followed) return why;
+  const std::string& kind = file.file_system;
+  if (!kind.empty() && kind != "ext4" && kind != "xfs") return EarlyHelp::file_system;
+  const bool is_direct = file.degrade == Degrade::direct || !file.choices.empty();
+  return is_direct ? EarlyHelp::waits : why;
+}
+
+/// What is said of a file of which nothing was written early; nothing where that is not known.
+std::string not_early_text(const stats::RunReport& report, const FileReport& file) {
+  const stats::EarlyHelpReport& help = file.early_help;
+  if (help.why == EarlyHelp::unknown) return {};
+  if (!config::overlaps(file.policy)) return "  Nothing is written early under this policy.\n";
+  if (report.config.early_writeback == config::EarlyWriteback::never) {
+    return "  Nothing was written early: the setting early_writeback is never.\n";
+  }
+  return "  Nothing was written early: " + words_of(not_early_reason(file)) +
+         (help.why == EarlyHelp::slower ? behind_colon(paces_text(help.paces)) : "") + ".\n";
+}
+
+std::string early_text(const FileReport& file) {
+  const stats::EarlyHelpReport& help = file.early_help;
+  std::string text = "  " + bytes_text(file.early.bytes) + " were written early, in " +
+                     std::to_string(file.early.cycles) +
+                     (file.early.cycles == 1 ? " cycle" : " cycles") +
+                     " from one sync to the next; " + bytes_text(file.early.lost_bytes) +
+                     " of that for nothing.\n";
+  const std::string paces = paces_text(help.paces);
+  if (help.why == EarlyHelp::early && help.paces.alone_mb_per_s > 0) {
+    text += "  Of files of its folder, the quickest were written at " + paces + ".\n";
+  } else if (help.why != EarlyHelp::early && help.why != EarlyHelp::unknown) {
+    text += "  In the end nothing was: " + words_of(help.why) +
+            behind_colon(help.why == EarlyHelp::slower ? paces : "") + ".\n";
+  }
+  return text;
+}
+
+/// What policy `behind` does about a file, and who chose it.
+std::string held_text(const stats::RunReport& report, const FileReport& file) {
+  if (file.policy != config::RunPolicy::behind) return {};
+  const uint32_t rule = config::matching_rule(report.config, file.path);
+  const std::string by =
+      rule == config::kNoRule
+          ? "the policy of the run"
+          : "the rule for '" + without_controls(report.config.rule[rule].glob) + "'";
+  if (file.degrade != Degrade::none) {
+    return "  Its writes should be held back, by " + by + ", and are the program's own calls: " +
+           std::string(stats::kDegradeNames[static_cast<size_t>(file.degrade)]) + ".\n";
+  }
+  return "  Its writes may be held back, by " + by + "; of all files of the run " +
+         std::to_string(report.behind.calls) + " were.\n";
+}
+
+std::string writes_text(const stats::RunReport& report, const FileReport& file) {
+  return held_text(report, file) +
+         (file.early.bytes > 0 ? early_text(file) : not_early_text(report, file));
 }
 
 }  // namespace
@@ -178,11 +278,18 @@ std::string why_text(const stats::RunReport& report, const FileReport& file) {
                      std::string(config::kRunPolicyNames[static_cast<size_t>(file.policy)]) +
                      (file.policy == report.config.policy ? "" : " by a rule") +
                      (file.file_system.empty() ? "" : ", " + file.file_system) + ")\n";
-  const bool is_read = file.of(CallClass::read).calls > 0 || file.prefetched_bytes > 0;
+  const stats::ReadHelpReport& help = file.read_help;
+  const bool has_reads = file.of(CallClass::read).calls > 0;
+  const bool is_read = has_reads || file.prefetched_bytes > 0 || help.read_bytes > 0;
   const bool is_written = file.of(CallClass::write).calls > 0 || file.early.bytes > 0;
-  if (is_read) text += "  read " + calls_text(file, CallClass::read) + "\n" + reads_text(file);
+  if (is_read) {
+    text += "  read " +
+            (has_reads ? calls_text(file, CallClass::read)
+                       : bytes_text(help.read_bytes) + ", by no observed call") +
+            "\n" + reads_text(file);
+  }
   if (is_written) {
-    text += "  written " + calls_text(file, CallClass::write) + "\n" + writes_text(file);
+    text += "  written " + calls_text(file, CallClass::write) + "\n" + writes_text(report, file);
   }
   if (file.hidden_seconds != 0) {
     text += file.hidden_seconds > 0 ? "  That saved " + seconds_text(file.hidden_seconds) +

@@ -37,6 +37,7 @@ constexpr int kTries = 10;
 struct Watched {  // NOLINT(bugprone-exception-escape): assertions in moves of nlohmann::json
   Ran ran;
   nlohmann::json summary;
+  std::string why;  ///< what `ioweave report --why` says of the file "0"
 
   [[nodiscard]] uint64_t early_bytes() const { return count("bytes"); }
   [[nodiscard]] uint64_t lost_bytes() const { return count("lost_bytes"); }
@@ -51,11 +52,13 @@ struct Watched {  // NOLINT(bugprone-exception-escape): assertions in moves of n
 Watched watch(const std::string& early_writeback, const Words& program) {
   const TempDir directory;
   const std::string json = directory.file("report.json");
-  Words words{"run", "--early-writeback", early_writeback, "--json=" + json, "--"};
+  const std::string run_file = directory.file("run.jsonl");
+  Words words{"run", "--early-writeback", early_writeback, "--json=" + json, "-o", run_file, "--"};
   words.insert(words.end(), program.begin(), program.end());
   Surroundings how;
   how.variables = {{"IOWEAVE_PRELOAD_PATH", IOWEAVE_PRELOAD_LIBRARY}};
-  Watched watched{run_ioweave(words, how), {}};
+  Watched watched{run_ioweave(words, how), {}, {}};
+  watched.why = run_ioweave({"report", run_file, "--why", "0"}).out;
   const auto report = nlohmann::json::parse(read_text(json), nullptr, /*allow_exceptions=*/false);
   EXPECT_TRUE(report.is_object()) << watched.ran.err;
   watched.summary = report["summary"];
@@ -83,6 +86,15 @@ class EarlyWriteback : public ::testing::Test {
       if (watched.ran.code != 0 || watched.early_bytes() != 0) break;
     }
     return watched;
+  }
+
+  /// Runs until the watcher was in time to see what that says, at most some times.
+  void expect_said(const std::string& sentence, const Words& program) {
+    std::string said;
+    for (int i = 0; i < kTries && said.find(sentence) == std::string::npos; ++i) {
+      said += watch("auto", program).why;
+    }
+    EXPECT_THAT(said, HasSubstr(sentence));
   }
 
   TempDir folder;
@@ -113,6 +125,20 @@ TEST_F(EarlyWriteback, AlwaysIsFromTheFirstFileOn) {
   const Watched watched = watch_until_early("always", checkpoint_writer(folder.path(), 1, "plain"));
   EXPECT_GT(watched.early_bytes(), 0u);
   EXPECT_EQ(watched.lost_bytes(), watched.early_bytes());
+}
+
+TEST_F(EarlyWriteback, WhyNamesTheFirstFileOfAFolder) {
+  expect_said(
+      "  Nothing was written early: it was left alone as the first of its folder that is synced; "
+      "behind it others are written early.\n",
+      checkpoint_writer(folder.path(), 1, "sync"));
+}
+
+TEST_F(EarlyWriteback, WhySaysThatAFileWasNotSynced) {
+  expect_said(
+      "  Nothing was written early: it was left alone, since neither it nor a file of its folder "
+      "before was seen to be synced.\n",
+      checkpoint_writer(folder.path(), 1, "plain"));
 }
 
 TEST_F(EarlyWriteback, NeverIsNever) {

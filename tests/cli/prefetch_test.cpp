@@ -94,6 +94,7 @@ Seen of_prefetch_reader(const std::string& text) {
 struct Followed {  // NOLINT(bugprone-exception-escape): assertions in moves of nlohmann::json
   Ran ran;
   nlohmann::json report;
+  std::string why;  ///< what `ioweave report --why` says of data.bin
 
   [[nodiscard]] uint64_t operations() const {
     return report["summary"]["prefetch"]["operations"].get<uint64_t>();
@@ -115,7 +116,8 @@ Followed follow(const Words& program, const Words& options = {},
                 const std::string& configuration = "") {
   const TempDir folder;
   const std::string json = folder.file("report.json");
-  Words words{"run", "-q", "--json=" + json};
+  const std::string run_file = folder.file("run.jsonl");
+  Words words{"run", "-q", "--json=" + json, "-o", run_file};
   words.insert(words.end(), options.begin(), options.end());
   words.emplace_back("--");
   words.insert(words.end(), program.begin(), program.end());
@@ -125,8 +127,9 @@ Followed follow(const Words& program, const Words& options = {},
     how.directory = folder.path();
     write_text(folder, "ioweave.toml", configuration);
   }
-  Followed followed{run_ioweave(words, how), {}};
+  Followed followed{run_ioweave(words, how), {}, {}};
   EXPECT_EQ(followed.ran.code, 0) << followed.ran.err;
+  followed.why = run_ioweave({"report", run_file, "--why", "slow/data.bin"}).out;
   followed.report = nlohmann::json::parse(read_text(json), nullptr, /*allow_exceptions=*/false);
   EXPECT_TRUE(followed.report.is_object());
   return followed;
@@ -206,6 +209,20 @@ class Prefetching : public ::testing::Test {
     EXPECT_TRUE(IsSkipped() || seen.chunks == kChunks) << seen.chunks;
   }
 
+  /// Runs until that is said, at most some times.
+  template <class Prepare>
+  void expect_said(const std::string& sentence, const Words& program, Prepare prepare,
+                   const Words& options = {}) {
+    std::string said;
+    for (int i = 0; i < kTries; ++i) {
+      prepare();
+      followed = follow(program, options);
+      said += followed.why;
+      if (followed.why.find(sentence) != std::string::npos) return;
+    }
+    ADD_FAILURE() << "'" << sentence << "' is not in:\n" << said;
+  }
+
   SlowDevice device{kSlowfs};
   Followed followed;
   Seen seen;
@@ -263,7 +280,11 @@ TEST_F(Prefetching, NoMoreIsBroughtInThanTheBudgetOfTheDeviceAllows) {
     constexpr double kRange = 2.0 * kMiB;  // more than slowfs's read-ahead window
     EXPECT_LE(static_cast<double>(followed.bytes()), 8e6 * (seconds.count() + 0.1) + kRange);
     EXPECT_EQ(of_chunk_reader(followed.ran.out).chunks, kChunks);
-    tries.note(followed.bytes() > 0, std::to_string(followed.bytes()) + " bytes");
+    const bool is_said =
+        followed.why.find("and was held back by the bandwidth of its [[device]]") !=
+        std::string::npos;
+    tries.note(followed.bytes() > 0 && is_said,
+               std::to_string(followed.bytes()) + " bytes; " + followed.why);
   }
   tries.expect_enough();
 }
@@ -280,6 +301,8 @@ TEST_F(Prefetching, FilesOfMpiIoAreLeftToItsLibrary) {
                           "; exec " + as_script(chunk_reader(path, 2 * kMiB, 20'000))));
   EXPECT_EQ(of_chunk_reader(followed.ran.out).chunks, 48);
   EXPECT_EQ(followed.operations(), 0u);
+  EXPECT_THAT(followed.why,
+              ::testing::HasSubstr("in ahead: it is left to the library for MPI-IO."));
 }
 
 TEST_F(Prefetching, SmallChunksToo) {
@@ -495,6 +518,36 @@ TEST_F(Prefetching, AFileThatIsCachedIsLeftAlone) {
   tries.expect_enough();
 }
 
+TEST_F(Prefetching, WhyNamesThePageCacheOfAFileThatIsCached) {
+  const std::string path = device.file(32 * kMiB);
+  expect_said(
+      "  Nothing was brought in ahead: what would be read next was found in the page cache.\n",
+      chunk_reader(path, kMiB, 2'000), [&] { (void)run_any(chunk_reader(path, kMiB, 0)); });
+  EXPECT_EQ(followed.file("slow/data.bin")["prefetch"]["why"], "cached");
+}
+
+TEST_F(Prefetching, WhyNamesReadsInNoOrder) {
+  const std::string path = device.file(64 * kMiB);
+  for (const char* const how : {"pread", "seek"}) {
+    expect_said("  Nothing was brought in ahead: it was read in no order.\n",
+                {IOWEAVE_SCATTERED_READER, path, how, "65536", "1500", "7"},
+                [&] { ASSERT_TRUE(drop_from_cache(path)); });
+    EXPECT_EQ(followed.file("slow/data.bin")["prefetch"]["why"], "no order") << how;
+  }
+}
+
+TEST_F(Prefetching, WhyTellsSinceWhenAFileWasHelpedAndBothPaces) {
+  const std::string path = device.sparse_file(640 * kMiB, "data.bin");
+  expect_said("MB/s without it, computation included (", chunk_reader(path, 4 * kMiB, 4'000),
+              [&] { ASSERT_TRUE(drop_from_cache(path)); }, {"--lookahead", "16m"});
+  EXPECT_THAT(followed.why, ::testing::HasSubstr("  Help began when "));
+  const nlohmann::json prefetch = followed.file("slow/data.bin")["prefetch"];
+  EXPECT_GT(prefetch["since_bytes"], 0);
+  EXPECT_LT(prefetch["since_bytes"], 64 * kMiB);
+  EXPECT_GT(prefetch["alone_mb_per_s"], 0);
+  EXPECT_GT(prefetch["helped_mb_per_s"], 0);
+}
+
 TEST_F(Prefetching, UnseenReadsWithHolesBringInNothing) {
   const std::string path = device.file(96 * kMiB);
   for (const char* const how : {"syscall", "uring", "aio"}) {
@@ -537,6 +590,15 @@ TEST_F(Prefetching, ARuleAllowsAFileToIt) {
 }
 
 // ---- What the program could notice --------------------------------------------------------------
+
+TEST_F(Prefetching, WhyNamesListenersAndLeases) {
+  const std::string path = device.file(32 * kMiB);
+  for (const auto& [how, sentence] : {std::pair{"inotify", "a process of the run listens to opens"},
+                                      std::pair{"lease", "the program has a lease on it"}}) {
+    expect_said(sentence, prefetch_reader(how, path, kMiB, 5'000),
+                [&] { ASSERT_TRUE(drop_from_cache(path)); });
+  }
+}
 
 TEST_F(Prefetching, AFileWithAWatchOnItIsNotOpened) {
   const std::string path = device.file(16 * kMiB);

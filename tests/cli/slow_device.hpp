@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -41,6 +43,13 @@ class SlowDevice {
   }
   [[nodiscard]] std::string file(uint64_t bytes, const std::string& name = "data.bin") const {
     testing::write_pattern(directory_ / ("source/" + name), bytes);
+    return mount_point() + "/" + name;
+  }
+  /// A file of zeros that takes no room.
+  [[nodiscard]] std::string sparse_file(uint64_t bytes, const std::string& name) const {
+    const std::string path = directory_ / ("source/" + name);
+    std::ofstream(path).close();
+    std::filesystem::resize_file(path, bytes);
     return mount_point() + "/" + name;
   }
   [[nodiscard]] std::string mount_point() const { return directory_ / "slow"; }

@@ -74,7 +74,7 @@ uint64_t count_differences(std::string found, Expected expected) {
 class WriteBehind : public ::testing::Test {
  protected:
   Ran run(const Words& program, const Surroundings& how = with_interposer()) const {
-    Words words{"run", "--json=" + report_, "--rule", "/**/out=behind", "--"};
+    Words words{"run", "--json=" + report_, "-o", run_file_, "--rule", "/**/out=behind", "--"};
     words.insert(words.end(), program.begin(), program.end());
     return run_ioweave(words, how);
   }
@@ -95,6 +95,7 @@ class WriteBehind : public ::testing::Test {
   TempDir folder_;
   std::string out_ = folder_.file("out");
   std::string report_ = folder_.file("report.json");
+  std::string run_file_ = folder_.file("run.jsonl");
 };
 
 TEST_F(WriteBehind, AFileHoldsWhatWasWritten) {
@@ -105,6 +106,16 @@ TEST_F(WriteBehind, AFileHoldsWhatWasWritten) {
     EXPECT_EQ(behind()["calls"], 300 * seed);
     EXPECT_EQ(behind()["errors"], 0);
   }
+}
+
+TEST_F(WriteBehind, WhyNamesTheRuleAndWhatIsAgainstIt) {
+  const auto why = [this] { return run_ioweave({"report", run_file_, "--why", "out"}).out; };
+  ASSERT_EQ(run(writer(out_, "close", 1, 100)).code, 0);
+  EXPECT_THAT(why(), HasSubstr("  Its writes may be held back, by the rule for '/**/out'; of all "
+                               "files of the run 100 were.\n"));
+  ASSERT_EQ(run({"/bin/sh", "-c", "echo more >> '" + out_ + "'"}).code, 0);
+  EXPECT_THAT(why(), HasSubstr("  Its writes should be held back, by the rule for '/**/out', and "
+                               "are the program's own calls: O_APPEND.\n"));
 }
 
 TEST_F(WriteBehind, TheReportSaysWhatWasHeld) {
