@@ -106,7 +106,7 @@ printf 'prog: %s\n\tgcc -o $@ $^\n%%.o: %%.c\n\tgcc -O1 -c -o $@ $<\n' \
 #: An editor that saves a file eight times.
 _VIM = """\
 cd "$0" && seq 2000000 >text && export HOME="$0" && for i in 1 2 3 4 5 6 7 8; do
-  vim -u NONE -i NONE -es -c "\$s/\$/ $i/" -c 'set fsync' -c wq text || exit 1
+  vim -u NONE -i NONE -es -c '$s/$/ '"$i/" -c 'set fsync' -c wq text || exit 1
 done
 """
 
