@@ -364,6 +364,10 @@ void Watcher::Thread::finish() {
   reports.recorded = std::move(recorded);
   if (!replayed) return;
   reports.replay = std::move(replayed->report);
+  for (const stats::PrefetchReport& file : replayed->files) {  // perhaps never looked at otherwise
+    const stats::ReadHelpReport help{ReadHelp::replayed, file.used_bytes, 0, {}};
+    reports.help.add({file.device, file.inode}, file.path, help);
+  }
   std::ranges::move(replayed->files, std::back_inserter(reports.prefetched));
 }
 

@@ -294,6 +294,7 @@ TEST_F(PlanTest, OfAProgramThatDoesNotWaitNoMoreIsReadAheadThanItNeeds) {
     wait_ahead(at + kRead);
     ASSERT_EQ(read(file.fd(), at, kRead), pattern(at, kRead));
   }
+  wait_ahead(48 << 20);  // now it has enough
   EXPECT_LE(plan->statistics().ahead_bytes, 49u << 20);
   // Reads that come too late say that it needs more: twice as much, once that is ahead.
   for (uint64_t far = 60 << 20; far < kFile; far += kRead) {
