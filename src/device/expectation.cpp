@@ -56,7 +56,7 @@ FastestPieces fastest_pieces(const Profile& profile, unsigned read_percent) {
         fastest == nullptr || bytes_at_once(result.load) < bytes_at_once(fastest->load);
     if (is_less) fastest = &result;
   }
-  if (best == 0) return {};
+  if (fastest == nullptr || best == 0) return {};
   return {{fastest->load.block_bytes, fastest->load.depth}, fastest->mb_per_s()};
 }
 
