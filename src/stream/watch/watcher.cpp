@@ -210,6 +210,7 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   }
   void begin();
   void finish();
+  void report_replay(Replayer::Results results);
   bool take_reads();
   void scan();
   [[nodiscard]] uint64_t affordable_scan_ns() const;
@@ -222,6 +223,9 @@ class Watcher::Thread final : private EarlyWriter::Run, private Replayer::Run {
   Reader* meet(const Key& key, const OpenFile& file);
   [[nodiscard]] bool look();
   void look_at(const Key& key, Reader& reader, uint64_t now);
+  void look_for_waits(const Key& key, Reader& reader, uint64_t now);
+  void look_at_help(const Key& key, Reader& reader) const;
+  static void look_ahead_of_kernel(Reader& reader);
   [[nodiscard]] std::optional<HelpTrial::Look> look_alone(const Key& key, const Reader& reader,
                                                           uint64_t end) const;
   [[nodiscard]] bool waits(const Key& key, const Reader& reader) const;
@@ -351,24 +355,26 @@ void Watcher::Thread::finish() {
   }
   while (!readers_.empty()) forget(readers_.begin());
   writers_.finish();
-  std::optional<Replayer::Results> replayed;
-  if (replayer_) replayed = replayer_->finish();
+  if (replayer_) report_replay(replayer_->finish());
   run_state_.announce_none_open();
   std::optional<PlanRecorder::Recorded> recorded;
   if (shared_->reads.are_recorded) {
     recorded = std::move(recorder_).finish(reads_, shared_->reads.folder);
   }
   const auto guard = shared_->thread.lock();
+  shared_->reports.lost_reads = reads_.lost();
+  shared_->reports.recorded = std::move(recorded);
+}
+
+void Watcher::Thread::report_replay(Replayer::Results results) {
+  const auto guard = shared_->thread.lock();
   Reports& reports = shared_->reports;
-  reports.lost_reads = reads_.lost();
-  reports.recorded = std::move(recorded);
-  if (!replayed) return;
-  reports.replay = std::move(replayed->report);
-  for (const stats::PrefetchReport& file : replayed->files) {  // perhaps never looked at otherwise
+  reports.replay = std::move(results.report);
+  for (const stats::PrefetchReport& file : results.files) {  // perhaps never looked at otherwise
     const stats::ReadHelpReport help{ReadHelp::replayed, file.used_bytes, 0, {}};
     reports.help.add({file.device, file.inode}, file.path, help);
   }
-  std::ranges::move(replayed->files, std::back_inserter(reports.prefetched));
+  std::ranges::move(results.files, std::back_inserter(reports.prefetched));
 }
 
 /// Takes the reads that processes have noted. Returns false if there were none.
@@ -753,24 +759,7 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
     reader.next_look_ns = now + reader.follower.look_again_ns(now);
     return;
   }
-  if (reader.walk) {
-    const std::optional<uint64_t> end = reader.follower.end_of_read();
-    // A reader that computes meanwhile will not have to wait.
-    if (end && !engine::is_ready(reader.own.get(), *end) && waits(key, reader)) {
-      reader.follower.note_wait();
-    }
-  }
-  if (const std::optional<uint64_t> end = reader.follower.end_of_read_alone();
-      end && (reader.walk || open_own(key, reader))) {
-    const uint64_t begin = now_ns();
-    reader.follower.note_look(look_alone(key, reader, *end), now);
-    looks_took_ns_ += now_ns() - begin;
-  }
-  if (const std::optional<FileRange> ahead = reader.follower.ahead_of_kernel();
-      ahead && reader.walk) {
-    reader.follower.note_ahead(
-        engine::is_known_resident(reader.own.get(), ahead->offset, ahead->bytes).value_or(false));
-  }
+  look_for_waits(key, reader, now);
   // Not counted in looks_took_ns_: the program would have spent the cost of asking itself.
   const bool has_more_to_ask = ask_ahead(key, reader);
   reader.next_look_ns = has_more_to_ask ? 0 : now_ns() + reader.follower.look_again_ns(now);
@@ -790,6 +779,34 @@ void Watcher::Thread::look_at(const Key& key, Reader& reader, uint64_t now) {
   if (can_wait && next_scan_ns_ < reader.next_look_ns + kMostScanNs) {
     reader.next_look_ns = std::max(reader.next_look_ns, next_scan_ns_);
   }
+}
+
+/// Looks whether a reader waits, with help or without it, and whether it finds what it will want in
+/// the page cache.
+void Watcher::Thread::look_for_waits(const Key& key, Reader& reader, uint64_t now) {
+  if (reader.walk) look_at_help(key, reader);
+  if (const std::optional<uint64_t> end = reader.follower.end_of_read_alone();
+      end && (reader.walk || open_own(key, reader))) {
+    const uint64_t begin = now_ns();
+    reader.follower.note_look(look_alone(key, reader, *end), now);
+    looks_took_ns_ += now_ns() - begin;
+  }
+  if (reader.walk) look_ahead_of_kernel(reader);
+}
+
+/// Notes whether a reader that is helped waits: one that computes meanwhile will not have to.
+void Watcher::Thread::look_at_help(const Key& key, Reader& reader) const {
+  const std::optional<uint64_t> end = reader.follower.end_of_read();
+  if (end && !engine::is_ready(reader.own.get(), *end) && waits(key, reader)) {
+    reader.follower.note_wait();
+  }
+}
+
+void Watcher::Thread::look_ahead_of_kernel(Reader& reader) {
+  const std::optional<FileRange> ahead = reader.follower.ahead_of_kernel();
+  if (!ahead) return;
+  reader.follower.note_ahead(
+      engine::is_known_resident(reader.own.get(), ahead->offset, ahead->bytes).value_or(false));
 }
 
 /// Looks at a reader without help, whose current read ends at `end`. Returns nothing if the kernel
