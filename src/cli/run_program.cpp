@@ -40,6 +40,7 @@
 #include "device/expectation.hpp"
 #include "engine/available_memory.hpp"
 #include "engine/backend.hpp"
+#include "engine/polled_size.hpp"
 #include "engine/system_facts.hpp"
 #include "stats/mpiio_report.hpp"
 #include "stats/run_file.hpp"
@@ -100,7 +101,7 @@ uint64_t usable_large_page_bytes() {
 void leave_polling_to_newer_kernels(Run& run) {
   uint32_t& mode = run.report.config.engine_mode;
   const bool polls = mode == static_cast<uint32_t>(engine::UringMode::iopoll);
-  if (!polls || engine::kernel_at_least(6, 12)) return;
+  if (!polls || engine::splits_polled_transfers()) return;
   mode = static_cast<uint32_t>(engine::UringMode::plain);
   if (!run.is_quiet()) complain("warning: mode iopoll needs Linux 6.12; mode plain is used");
 }

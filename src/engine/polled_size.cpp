@@ -105,8 +105,12 @@ bool is_waited_for(const Operation& operation, uint64_t file_bytes) noexcept {
   return operation.offset < 0 || bits % kPage != 0 || (begin < file_bytes && end > file_bytes);
 }
 
+bool splits_polled_transfers() noexcept {
+  return kernel_at_least(6, 12);
+}
+
 uint64_t PolledSizes::bytes(const Operation& operation) noexcept {
-  if (is_newer_kernel_ < 0) is_newer_kernel_ = kernel_at_least(6, 12) ? 1 : 0;
+  if (is_newer_kernel_ < 0) is_newer_kernel_ = splits_polled_transfers() ? 1 : 0;
   if (is_newer_kernel_ == 1 || is_small_read(operation)) return kNoLimit;
   const Place place = find_place(operation.fd);
   const uint64_t most = most_on(place.device);

@@ -46,6 +46,9 @@ struct RequestLimits {
 /// the size of the file.
 [[nodiscard]] bool is_waited_for(const Operation& operation, uint64_t file_bytes) noexcept;
 
+/// Returns true if the kernel splits what is polled (Linux 6.12): then any size ends.
+[[nodiscard]] bool splits_polled_transfers() noexcept;
+
 /// The limits of the devices that a backend meets. One thread: the backend's owner.
 class PolledSizes {
  public:

@@ -61,15 +61,6 @@ const choice::Expectation& expectation_of(const stats::FileRecord& file) noexcep
   return kNone;
 }
 
-const Expected& expected_of(const stats::FileRecord& file, Operation operation,
-                            size_t size_class) noexcept {
-  return expectation_of(file).of[static_cast<size_t>(operation)][size_class];
-}
-
-const Pieces& pieces_of(const stats::FileRecord& file, Operation operation) noexcept {
-  return expectation_of(file).pieces[static_cast<size_t>(operation)];
-}
-
 bool is_of_mode(engine::UringMode mode) noexcept {
   return process.config().engine_mode == static_cast<uint32_t>(mode);
 }
@@ -79,14 +70,15 @@ Ways usable_ways(const stats::FileRecord& file, const Transfer& transfer, bool m
                  bool may_hold) noexcept {
   Ways usable = Way::plain;
   const bool is_automatic = file.policy == RunPolicy::automatic;
-  const Operation operation = operation_of(transfer);
-  const Expected& expected = expected_of(file, operation, class_of(transfer));
+  const choice::Expectation& expectation = expectation_of(file);
+  const auto operation = static_cast<size_t>(operation_of(transfer));
+  const Expected& expected = expectation.of[operation][class_of(transfer)];
   const bool is_placed = may_engine && transfer.offset >= 0;  // else io_uring takes no lock
   if (is_placed && !is_automatic) return usable | Way::engine;
   if (is_placed && process.config().engine == static_cast<uint32_t>(engine::Kind::uring)) {
     const bool is_promising = expected[static_cast<size_t>(Way::engine)] >= kWorthOpening;
     if (is_promising || is_of_mode(engine::UringMode::iopoll)) usable = usable | Way::engine;
-    if (!is_vectored(transfer) && transfer.bytes >= 2 * pieces_of(file, operation).bytes) {
+    if (!is_vectored(transfer) && transfer.bytes >= 2 * expectation.pieces[operation].bytes) {
       usable = usable | Way::pieces;
     }
   }
@@ -139,7 +131,9 @@ bool Choices::has_memory() noexcept {
 /// Of the last file with such calls, or by the profile of the device.
 void Choices::begin(ChoiceRecord& record, const stats::FileRecord& file, Ways usable) noexcept {
   Segment& segment = *process.segment();
-  Expected expected = expected_of(file, record.operation, record.size_class);
+  const choice::Expectation& expectation = expectation_of(file);
+  const auto operation = static_cast<size_t>(record.operation);
+  Expected expected = expectation.of[operation][record.size_class];
   if (file.policy != RunPolicy::automatic) {
     expected[static_cast<size_t>(Way::engine)] = 2;  // it was asked for
   }
@@ -153,7 +147,7 @@ void Choices::begin(ChoiceRecord& record, const stats::FileRecord& file, Ways us
       }
     }
   }
-  record.pieces = pieces_of(file, record.operation);
+  record.pieces = expectation.pieces[operation];
   new (&record.choice) WayChoice(usable, expected);
   record.way.store(record.choice.way(), std::memory_order_relaxed);
   record.state.store(kReady, std::memory_order_release);  // pairs with of()
@@ -229,8 +223,7 @@ bool ChosenCall::make(Allowed allowed, int64_t& result) {
 }
 
 bool ChosenCall::make_otherwise(Way way, int64_t& result) {
-  const Pieces pieces =
-      way == Way::pieces ? pieces_of(file_, operation_of(transfer_)) : choice::kWhole;
+  const Pieces pieces = way == Way::pieces ? record_->pieces : choice::kWhole;
   const bool is_made = way == Way::bounce ? read_by_bounce(transfer_, file_, result)
                                           : carry_out(transfer_, file_, pieces, result);
   note_end(way, is_made, result);
