@@ -89,6 +89,10 @@ class Stream : public ::testing::TestWithParam<std::tuple<iow_engine, iow_write_
     fill(lease, 0, kBuffer);
     return iow_lease_write(&lease, file, kBuffer, kTooFar);
   }
+  /// What is told of a file that fail() was called for.
+  [[nodiscard]] std::string told_of(const std::string& name) const {
+    return "cannot write at offset 2097152 of '" + path(name) + "': File too large";
+  }
 
   TempDir dir;
   OwnedService service;
@@ -942,8 +946,7 @@ TEST_P(Stream, TheErrorAtTheCloseNamesFileAndOffset) {
   EXPECT_EQ(fail(file), 0) << "it is told later";
   ErrorText text;
   EXPECT_EQ(iow_write_stream_close(std::exchange(stream, nullptr), 1, text.out()), -EFBIG);
-  EXPECT_EQ(text.str(),
-            "cannot write at offset 2097152 of '" + path("limited") + "': File too large");
+  EXPECT_EQ(text.str(), told_of("limited"));
 }
 
 TEST_P(Stream, TheErrorAtTheEndOfAFileNamesFileAndOffset) {
@@ -953,8 +956,7 @@ TEST_P(Stream, TheErrorAtTheEndOfAFileNamesFileAndOffset) {
   EXPECT_EQ(fail(file), 0);
   ErrorText text;
   EXPECT_EQ(iow_write_stream_end(stream, file, 0, text.out()), -EFBIG);
-  EXPECT_EQ(text.str(),
-            "cannot write at offset 2097152 of '" + path("limited") + "': File too large");
+  EXPECT_EQ(text.str(), told_of("limited"));
   EXPECT_EQ(iow_write_stream_end(stream, file, 0, text.out()), -EBADF);
   EXPECT_EQ(text.str(), "");
 }
@@ -970,11 +972,9 @@ TEST_P(Stream, TheEndAndTheCloseSayAgainWhatWasReported) {
   }
   ErrorText text;
   EXPECT_EQ(iow_write_stream_end(stream, first, 0, text.out()), -ECANCELED);
-  EXPECT_EQ(text.str(),
-            "cannot write at offset 2097152 of '" + path("first") + "': File too large");
+  EXPECT_EQ(text.str(), told_of("first"));
   EXPECT_EQ(iow_write_stream_close(std::exchange(stream, nullptr), 1, text.out()), -ECANCELED);
-  EXPECT_EQ(text.str(),
-            "cannot write at offset 2097152 of '" + path("second") + "': File too large");
+  EXPECT_EQ(text.str(), told_of("second"));
 }
 
 TEST_P(Stream, TheCloseSaysWhatIsNewRatherThanWhatWasReported) {
